@@ -1,0 +1,1 @@
+"""agentctx decides what an LLM agent sees at each step."""

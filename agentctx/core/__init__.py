@@ -1,0 +1,1 @@
+"""The values: plain, frozen, equal when they look equal."""

@@ -1,0 +1,131 @@
+"""How much room there is."""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+
+from agentctx.core.profile_table import profile_of
+from agentctx.errors import ConfigError, UnknownModel
+
+Amount = int | float
+"""A token count (``int``), or a share of the window (``float`` above 0 and up to 1)."""
+
+
+@frozen
+class MediaLimits:
+    """What a provider takes of media in one request; None means that there is no limit to keep.
+
+    Args:
+        images: The most images in one request.
+        image_side: The longest side of an image, in pixels.
+    """
+
+    images: int | None = None
+    image_side: int | None = None
+
+
+@frozen
+class Budget:
+    """The room of one model call.
+
+    Amounts are token counts (``int``) or shares of the window (``float`` in ``(0, 1]``).
+
+    Args:
+        window: The model's context window, in tokens.
+        output_reserve: What must stay free for the answer.
+        trigger: A session acts when the context is larger than this. Without it: when the context is larger
+            than ``limit``, that is, as late as possible.
+        target: A session that acts goes down to this. Without it: half of the trigger, so that the next cut, and
+            with it the next cache break, is far away.
+        request_bytes: The largest request body the provider takes, in bytes.
+        media: The provider's limits for media.
+
+    Raises:
+        ConfigError: If an amount is not positive or the amounts contradict each other.
+    """
+
+    window: int
+    output_reserve: Amount = 0
+    trigger: Amount | None = field(default=None, kw_only=True)
+    target: Amount | None = field(default=None, kw_only=True)
+    request_bytes: int | None = field(default=None, kw_only=True)
+    media: MediaLimits = field(default=MediaLimits(), kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        """Check the amounts against each other."""
+        if isinstance(self.window, bool) or not isinstance(self.window, int) or self.window < 1:
+            msg = f"window: expected a positive number of tokens, got {self.window!r}"
+            raise ConfigError(msg)
+        if self.reserved < 0 or self.limit < 1:
+            msg = f"output_reserve: {self.reserved:,} tokens of a window of {self.window:,} leave nothing to send"
+            raise ConfigError(msg)
+        if self.trigger_tokens < 1 or self.trigger_tokens > self.limit:
+            msg = f"trigger: {self.trigger_tokens:,} tokens must lie between 1 and the limit, {self.limit:,}"
+            raise ConfigError(msg)
+        if self.target_tokens < 1 or self.target_tokens > self.trigger_tokens:
+            msg = f"target: {self.target_tokens:,} tokens must lie between 1 and the trigger, {self.trigger_tokens:,}"
+            raise ConfigError(msg)
+        if self.request_bytes is not None and self.request_bytes < 1:
+            msg = f"request_bytes: expected a positive number of bytes, got {self.request_bytes}"
+            raise ConfigError(msg)
+
+    @classmethod
+    def for_model(
+        cls,
+        model: str,
+        *,
+        output_reserve: Amount | None = None,
+        trigger: Amount | None = None,
+        target: Amount | None = None,
+    ) -> Budget:
+        """The budget of a model, from the model table.
+
+        Args:
+            model: The model's name, as its provider writes it.
+            output_reserve: What must stay free for the answer. Without it: the model's longest answer, but at most
+                a quarter of the window.
+            trigger: See the class.
+            target: See the class.
+
+        Raises:
+            UnknownModel: If the table has no window for this name; the message says what to pass instead.
+        """
+        window, longest = (profile := profile_of(model)).window, profile.max_output
+        if window is None:
+            msg = f"no context window known for model {model!r}: pass Budget(window=..., output_reserve=...)"
+            raise UnknownModel(msg)
+        reserve = min(longest or window, window // 4) if output_reserve is None else output_reserve
+        return cls(window, reserve, trigger=trigger, target=target)
+
+    @property
+    def reserved(self) -> int:
+        """Tokens kept free for the answer."""
+        return self.tokens(self.output_reserve, "output_reserve")
+
+    @property
+    def limit(self) -> int:
+        """The most tokens that a request may have: the window without the reserve."""
+        return self.window - self.reserved
+
+    @property
+    def trigger_tokens(self) -> int:
+        """The size above which a session acts, in tokens."""
+        return self.limit if self.trigger is None else self.tokens(self.trigger, "trigger")
+
+    @property
+    def target_tokens(self) -> int:
+        """The size that a session goes down to when it acts, in tokens."""
+        return max(1, self.trigger_tokens // 2) if self.target is None else self.tokens(self.target, "target")
+
+    def tokens(self, amount: Amount, name: str = "amount") -> int:
+        """An amount in tokens: a count as it is, a share of the window rounded down.
+
+        Raises:
+            ConfigError: If a share is not above 0 and up to 1.
+        """
+        if isinstance(amount, float):
+            if not 0 < amount <= 1:
+                msg = f"{name}: a share of the window must be above 0 and up to 1, got {amount!r}"
+                raise ConfigError(msg)
+            return int(self.window * amount)
+        return amount

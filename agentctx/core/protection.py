@@ -1,0 +1,47 @@
+"""What must survive: the rules that always hold, and the shape of a user's own rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from agentctx.core.message import SYSTEM_ROLES, Message
+from agentctx.core.parts import Part, ToolResult
+
+ProtectRule = Callable[[Sequence[Message]], Iterable[int]]
+"""Given the messages, the indexes of those that must survive byte for byte."""
+
+
+def words(message: Message) -> tuple[Part, ...]:
+    """What a message says beside tool results."""
+    return tuple(part for part in message.parts if not isinstance(part, ToolResult))
+
+
+def speaks(message: Message) -> bool:
+    """Whether this is a message in which the user says something, and not only tool results."""
+    return message.role == "user" and any(not isinstance(part, ToolResult) for part in message.parts)
+
+
+def system_messages(messages: Sequence[Message]) -> list[int]:
+    """The indexes of all system and developer messages."""
+    return [index for index, message in enumerate(messages) if message.role in SYSTEM_ROLES]
+
+
+def first_task(messages: Sequence[Message]) -> list[int]:
+    """The index of the first message in which the user says something; empty when there is none."""
+    return next(([index] for index, message in enumerate(messages) if speaks(message)), [])
+
+
+def last_words(messages: Sequence[Message], count: int = 1) -> list[int]:
+    """The indexes of the last ``count`` messages in which the user says something, latest first."""
+    found: list[int] = []
+    for index in range(len(messages) - 1, -1, -1):
+        if len(found) == count:
+            break
+        if speaks(messages[index]):
+            found.append(index)
+    return found
+
+
+def always(messages: Sequence[Message]) -> frozenset[int]:
+    """What survives without being asked for: system messages, the first task, the latest user message."""
+    return frozenset((*system_messages(messages), *first_task(messages), *last_words(messages)))

@@ -1,0 +1,94 @@
+"""What a run of the pipeline did, for people and for machines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import asdict, frozen
+
+from agentctx.core.compare import Change, Outcome
+
+
+@frozen
+class StageReport:
+    """What one stage did.
+
+    Args:
+        stage: Its name.
+        changes: The messages that it did not leave as they were.
+        tokens_before: Size of the request when the stage began, in tokens.
+        tokens_after: Size of the request when it ended, in tokens.
+        seconds: How long it took.
+        notes: What else the stage had to say.
+    """
+
+    stage: str
+    changes: tuple[Change, ...]
+    tokens_before: int
+    tokens_after: int
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def acted(self) -> bool:
+        """Whether it changed anything."""
+        return bool(self.changes) or bool(self.notes)
+
+
+@frozen
+class Report:
+    """What happened to a request on its way to the model.
+
+    Args:
+        stages: What each stage did at this step, in order.
+        in_force: Every change that holds now, also those decided at earlier steps of a session.
+        messages_before: Number of messages passed in.
+        messages_after: Number of messages that go out.
+        tokens_before: Size of the request passed in, in tokens.
+        tokens_after: Size of the request that goes out, in tokens.
+        bytes_before: Size of the texts passed in, in bytes of UTF-8.
+        bytes_after: Size of the texts that go out, in bytes of UTF-8.
+        limit: The most tokens that the request could have, or None when there is no budget.
+        first_changed: Index of the first outgoing message that differs from the previous view of the session (or,
+            without a session, from what was passed in); None when that one is a prefix of this one.
+        prefix_tokens: Tokens at the start of the request that equal the previous view's, in a session.
+        rebilled_tokens: Tokens of the previous view that must be billed again because the prefix moved.
+        seconds: How long all of it took.
+    """
+
+    stages: tuple[StageReport, ...]
+    in_force: tuple[Change, ...]
+    messages_before: int
+    messages_after: int
+    tokens_before: int
+    tokens_after: int
+    bytes_before: int = 0
+    bytes_after: int = 0
+    limit: int | None = None
+    first_changed: int | None = None
+    prefix_tokens: int = 0
+    rebilled_tokens: int = 0
+    seconds: float = 0.0
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """The changes of this step, stage by stage."""
+        return tuple(change for stage in self.stages for change in stage.changes)
+
+    @property
+    def acted(self) -> bool:
+        """Whether any stage changed anything at this step."""
+        return any(stage.acted for stage in self.stages)
+
+    @property
+    def fates(self) -> tuple[Outcome, ...]:
+        """What became of each message passed in, by its index."""
+        fates = [Outcome.KEPT] * self.messages_before
+        for change in self.in_force:
+            if change.outcome is not Outcome.ADDED:
+                fates[change.index] = change.outcome
+        return tuple(fates)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain JSON values."""
+        return asdict(self)

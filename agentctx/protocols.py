@@ -1,0 +1,235 @@
+"""Every extension point on one screen, and what a stage is told."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from attrs import evolve, field, frozen
+
+from agentctx.core.budget import Budget
+from agentctx.core.event import Compaction
+from agentctx.core.message import Context, Message, Tool
+from agentctx.core.parts import Part
+from agentctx.core.profile import ModelProfile
+from agentctx.core.protection import ProtectRule, always, first_task, last_words, system_messages
+from agentctx.core.violation import Violation
+
+
+class ContextStrategy(Protocol):
+    """A stage. A plain async function qualifies; the same object out means "nothing changed"."""
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context that the model shall see instead of this one."""
+        ...
+
+
+class TokenCounter(Protocol):
+    """Counts the tokens of a text. What a whole message costs is worked out by ``tokens.meter``."""
+
+    def count(self, text: str, /) -> int:
+        """The tokens of ``text``; 0 for the empty text. Must not raise for any text."""
+        ...
+
+
+@runtime_checkable
+class TextCutter(Protocol):
+    """A counter that can also cut text at a number of tokens, in time that grows with what is kept."""
+
+    def head(self, text: str, tokens: int, /) -> str:
+        """A longest start of ``text`` with at most ``tokens`` tokens, in whole grapheme clusters."""
+        ...
+
+    def tail(self, text: str, tokens: int, /) -> str:
+        """A longest end of ``text`` with at most ``tokens`` tokens, in whole grapheme clusters."""
+        ...
+
+
+class Summarizer(Protocol):
+    """Puts messages into fewer words."""
+
+    async def __call__(self, messages: Sequence[Message], max_tokens: int, /) -> str:
+        """A text of at most ``max_tokens`` tokens that stands for ``messages``."""
+        ...
+
+
+class Store(Protocol):
+    """Keeps what was left out, so that it can be had back byte for byte."""
+
+    async def put(self, content: bytes, /) -> str:
+        """Keep ``content`` and return the handle to get it back with. The same content has the same handle."""
+        ...
+
+    async def get(self, handle: str, /) -> bytes:
+        """What was put under ``handle``.
+
+        Raises:
+            StoreError: If there is nothing under it.
+        """
+        ...
+
+
+Listener = Callable[[Compaction], Awaitable[object] | object]
+"""Told of every compaction; may be plain or async. One that raises is logged and costs nothing."""
+
+
+class WireFormat(Protocol):
+    """One provider's way to write a request, read and written without loss."""
+
+    name: str
+    system_apart: bool
+
+    def recognises(self, request: Mapping[str, Any], /) -> int:
+        """How surely this request is in this format: 0 means impossible, higher is surer."""
+        ...
+
+    def read_message(self, native: Any, index: int, /) -> Message:  # noqa: ANN401
+        """One native message as a value.
+
+        Raises:
+            InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
+        """
+        ...
+
+    def read_system(self, native: Any, /) -> Message | None:  # noqa: ANN401
+        """The native system prompt, kept apart from the messages, as a value."""
+        ...
+
+    def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
+        """The native tool definitions as values."""
+        ...
+
+    def write_message(self, message: Message, /) -> Any:  # noqa: ANN401
+        """A message as this format writes it: the payload it was read from when nobody touched it."""
+        ...
+
+    def mend(self, messages: Sequence[Message], /) -> Sequence[tuple[int, Message | None, str]]:
+        """What this format refuses and can be mended in place: (index, new message or None to drop it, why)."""
+        ...
+
+    def synthetic_result(self, call_ids: Sequence[tuple[str, str]], text: str, /) -> tuple[Message, ...]:
+        """Messages that answer the calls ``(id, tool name)`` with ``text``."""
+        ...
+
+    def validate(
+        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
+    ) -> tuple[Violation, ...]:
+        """Every rule that the request breaks, in the order of its messages."""
+        ...
+
+
+class Meter(Protocol):
+    """What whole messages and requests cost."""
+
+    counter: TokenCounter
+
+    def message(self, message: Message, /) -> int:
+        """Tokens of one message, with role, names, calls, media; counted once and remembered."""
+        ...
+
+    def parts(self, parts: Sequence[Part], /) -> int:
+        """Tokens of parts, without a message around them."""
+        ...
+
+    def fixed(self, context: Context, /) -> int:
+        """Tokens of system prompt and tools, and what every request costs."""
+        ...
+
+    def size(self, context: Context, /) -> int:
+        """Tokens of a whole request: ``fixed`` and all its messages."""
+        ...
+
+
+@frozen
+class Call:
+    """What a stage is told about the model call that it prepares.
+
+    Args:
+        meter: Counts messages and requests.
+        format: Name of the provider's format.
+        budget: The budget in force, or None when the caller gave none.
+        limit: The tokens to come down to: the budget's limit, or a session's target. None without a budget.
+        profile: The model's profile; None when no model was named.
+        protect: The caller's own rules of what must survive; the rules that always hold come on top.
+        warmth: The believed share of the last request that the provider's cache still holds, 0 to 1.
+        store: Where originals are kept; None means that they are not.
+        summarizer: Puts messages into fewer words; None when the caller gave none.
+        write: Writes one message in the caller's own format.
+        notes: Where stages leave their reasons; read by the pipeline.
+    """
+
+    meter: Meter
+    format: str = "openai-chat"
+    budget: Budget | None = None
+    limit: int | None = None
+    profile: ModelProfile | None = None
+    protect: tuple[ProtectRule, ...] = ()
+    warmth: float = 0.0
+    store: Store | None = None
+    summarizer: Summarizer | None = None
+    wire: WireFormat | None = None
+    notes: Notes = field(factory=lambda: Notes(), eq=False, repr=False)  # noqa: PLW0108 - defined below
+
+    @property
+    def counter(self) -> TokenCounter:
+        """The counter of text."""
+        return self.meter.counter
+
+    def count(self, message: Message) -> int:
+        """Tokens of one message."""
+        return self.meter.message(message)
+
+    def size(self, context: Context) -> int:
+        """Tokens of a whole request."""
+        return self.meter.size(context)
+
+    def protected(self, context: Context) -> frozenset[int]:
+        """Indexes of the messages that must not be dropped: the rules that always hold, and the caller's."""
+        return always(context.messages) | self.frozen(context)
+
+    def frozen(self, context: Context) -> frozenset[int]:
+        """Indexes of the messages that the caller's rules protect: not even their tool results may change."""
+        return frozenset(index for rule in self.protect for index in rule(context.messages))
+
+    def note(self, message: Message, why: str) -> None:
+        """Say why a message is dropped or edited; it is put into the report."""
+        self.notes.reasons[id(message)] = (message, why)
+
+    def remark(self, text: str) -> None:
+        """Say something about the step as a whole; it is put into the stage's report."""
+        self.notes.remarks.append(text)
+
+    def aiming_at(self, budget: Budget | None, limit: int | None) -> Call:
+        """The same call with another budget in force."""
+        return evolve(self, budget=budget, limit=limit)
+
+
+class Notes:
+    """Reasons and remarks of the stages of one step; emptied by the pipeline after each stage."""
+
+    __slots__ = ("reasons", "remarks")
+
+    def __init__(self) -> None:
+        """Begin with nothing said."""
+        self.reasons: dict[int, tuple[Message, str]] = {}
+        self.remarks: list[str] = []
+
+
+__all__ = [
+    "Call",
+    "Compaction",
+    "ContextStrategy",
+    "Listener",
+    "Meter",
+    "Notes",
+    "ProtectRule",
+    "Store",
+    "Summarizer",
+    "TextCutter",
+    "TokenCounter",
+    "WireFormat",
+    "always",
+    "first_task",
+    "last_words",
+    "system_messages",
+]

@@ -1,0 +1,1 @@
+"""Reports and replays as text: pure functions."""

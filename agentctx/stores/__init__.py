@@ -1,0 +1,1 @@
+"""Where what was left out is kept."""

@@ -1,0 +1,1 @@
+"""Fakes, builders and generators for people who test their agents and strategies."""
