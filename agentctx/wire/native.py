@@ -1,0 +1,78 @@
+"""What the formats share: SDK objects as mappings, text that is valid Unicode, JSON that is valid JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from agentctx.errors import InvalidInput
+
+_STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN', re.DOTALL)
+
+
+def as_mapping(native: object, where: str = "message") -> Mapping[str, Any]:
+    """A native message or block as a mapping: a mapping as it is, an SDK object by its ``model_dump``.
+
+    An SDK object is dumped the way its own client sends it: set fields only, as JSON.
+
+    Args:
+        native: What the caller passed.
+        where: Its place, as a path into the request; used in the error only.
+
+    Raises:
+        InvalidInput: If it is neither a mapping nor an object with ``model_dump``.
+    """
+    if type(native) is dict:
+        return native
+    if (found := mapping_or_none(native)) is None:
+        raise InvalidInput(where, f"expected an object (a dict or an SDK object), got {type(native).__name__}")
+    return found
+
+
+def mapping_or_none(native: object) -> Mapping[str, Any] | None:
+    """Like ``as_mapping``, but None for what is not an object."""
+    if isinstance(native, Mapping):
+        return native
+    # A class has the method too, but cannot be dumped.
+    if isinstance(native, type) or not callable(dump := getattr(native, "model_dump", None)):
+        return None
+    dumped = dump(mode="json", exclude_unset=True)
+    return dumped if isinstance(dumped, Mapping) else None
+
+
+def clean_text(text: str) -> str:
+    """The text without lone surrogates, which cannot be sent: each becomes U+FFFD. Clean text is returned itself.
+
+    Two surrogates that form a pair become the character that they stand for.
+    """
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def finite_json(text: str) -> str:
+    """JSON text with ``NaN``, ``Infinity`` and ``-Infinity`` (which JSON has not) as ``null``.
+
+    The text itself is returned when it has none of them, and when it is not JSON in any other respect either.
+    """
+    if "NaN" not in text and "Infinity" not in text:
+        return text
+    if not is_json(text):
+        return text
+    fixed = _STRING_OR_CONSTANT.sub(lambda found: found[0] if found[0][0] == '"' else "null", text)
+    return text if fixed == text else fixed
+
+
+def is_json(text: str) -> bool:
+    """Whether Python reads the text as JSON (it takes ``NaN`` and infinities too)."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
