@@ -1,0 +1,35 @@
+"""What every test can ask for: both event loops, the profiles of Hypothesis, no network, the shared recordings."""
+
+import os
+from pathlib import Path
+
+import pytest
+import pytest_socket
+from hypothesis import HealthCheck, settings
+
+# A generated history is a large example: how long one takes says nothing about the code under test.
+SLOW_EXAMPLES = (HealthCheck.too_slow, HealthCheck.data_too_large)
+
+settings.register_profile("ci", max_examples=40, deadline=None, derandomize=True, suppress_health_check=SLOW_EXAMPLES)
+settings.register_profile(
+    "nightly", max_examples=10_000, deadline=None, print_blob=True, suppress_health_check=SLOW_EXAMPLES
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_runtest_setup():
+    """Refuse the network to every test; event loops wake themselves up through a unix socket pair."""
+    pytest_socket.disable_socket(allow_unix_socket=True)
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request):
+    """The event loop that an async test runs on: each of them."""
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def shared():
+    """The folder of shared recordings and vectors beside the repository, or None where there is none."""
+    folder = Path(__file__).parents[1] / "../shared"
+    return folder if folder.is_dir() else None
