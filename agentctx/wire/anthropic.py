@@ -1,0 +1,130 @@
+"""The Anthropic Messages format, read and written without loss.
+
+Source: https://docs.anthropic.com/en/api/messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from agentctx.core.message import Message, Tool
+from agentctx.core.parts import Text, ToolResult
+from agentctx.core.profile import ModelProfile
+from agentctx.core.violation import Violation
+from agentctx.errors import InvalidInput
+from agentctx.wire.anthropic_blocks import read_content, write_content
+from agentctx.wire.anthropic_mend import mend
+from agentctx.wire.anthropic_recognise import recognise
+from agentctx.wire.anthropic_rules import violations
+from agentctx.wire.native import as_mapping, mapping_or_none
+
+ROLES = ("user", "assistant", "system")
+_WRITTEN_ROLES = {"tool": "user", "developer": "system"}
+
+
+@frozen
+class Anthropic:
+    """The Anthropic Messages format (``protocols.WireFormat``).
+
+    Args:
+        name: The format's name.
+        system_apart: The system prompt is kept apart from the messages.
+    """
+
+    name: str = "anthropic"
+    system_apart: bool = True
+
+    def recognises(self, request: Mapping[str, Any], /) -> int:
+        """How surely this request is in this format: 0 means impossible, higher is surer."""
+        return recognise(request)
+
+    def read_message(self, native: object, index: int, /) -> Message:
+        """One native message (a mapping or an SDK object) as a value that remembers it.
+
+        Args:
+            native: The message.
+            index: Its place among the messages; used in errors.
+
+        Raises:
+            InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
+        """
+        message: Mapping[str, Any] = native if type(native) is dict else as_mapping(native, f"messages[{index}]")
+        role = message.get("role")
+        if role not in ROLES:
+            raise InvalidInput(
+                where=f"messages[{index}].role", what=f"expected one of {', '.join(ROLES)}, got {role!r}"
+            )
+        if "content" not in message and role != "system":
+            raise InvalidInput(where=f"messages[{index}].content", what="missing")
+        try:
+            parts = read_content(message.get("content"))
+        except InvalidInput as error:
+            raise InvalidInput(where=f"messages[{index}].content{error.where}", what=error.what) from error
+        return Message(role, parts, source=native, read_as=(role, parts))
+
+    def read_system(self, native: object, /) -> Message | None:
+        """The native system prompt (a string or a list of text blocks) as a value; None when there is none.
+
+        Raises:
+            InvalidInput: If it cannot be read; names the place in ``system``.
+        """
+        if native is None:
+            return None
+        try:
+            parts = read_content(native)
+        except InvalidInput as error:
+            raise InvalidInput(where=f"system{error.where}", what=error.what) from error
+        return Message("system", parts, source=native, read_as=("system", parts))
+
+    def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
+        """The native tool definitions as values.
+
+        Raises:
+            InvalidInput: If one is neither a mapping nor an SDK object.
+        """
+        return tuple(_read_tool(tool, index) for index, tool in enumerate(native or ()))
+
+    def write_message(self, message: Message, /) -> object:
+        """A message as this format writes it: the payload it was read from when nobody touched it."""
+        if message.untouched:
+            return message.source
+        old = mapping_or_none(message.source) or {}
+        role = _WRITTEN_ROLES.get(message.role, message.role)
+        return {**old, "role": role, "content": write_content(message.parts, old.get("content"))}
+
+    def mend(self, messages: Sequence[Message], /) -> Sequence[tuple[int, Message | None, str]]:
+        """What this format refuses and can be mended in place: (index, new message or None to drop it, why)."""
+        return mend(messages)
+
+    def synthetic_result(self, call_ids: Sequence[tuple[str, str]], text: str, /) -> tuple[Message, ...]:
+        """One user message that answers all the calls ``(id, tool name)`` with ``text``, as errors."""
+        if not call_ids:
+            return ()
+        return (Message("user", tuple(ToolResult(call, (Text(text),), is_error=True) for call, _ in call_ids)),)
+
+    def validate(
+        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
+    ) -> tuple[Violation, ...]:
+        """Every rule that the request breaks, in the order of its messages.
+
+        Args:
+            request: ``messages`` and what else the provider takes (``system``, ``tools``, ``thinking``, …).
+            profile: The model's profile; without it the request's ``model`` is looked up, and when that fails only
+                the rules of all models are checked.
+            before: The request that this one was made from; with it, signed bytes are compared too.
+        """
+        return violations(request, profile, before)
+
+
+def _read_tool(native: object, index: int) -> Tool:
+    tool = as_mapping(native, f"tools[{index}]")
+    name, description = tool.get("name"), tool.get("description")
+    return Tool(
+        name if isinstance(name, str) else "",
+        description if isinstance(description, str) else "",
+        mapping_or_none(tool.get("input_schema")),
+        source=native,
+    )
