@@ -1,0 +1,60 @@
+"""OpenAI's Chat Completions format, and what calls itself compatible with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from attrs import frozen
+
+from agentctx.core.message import Message, Tool
+from agentctx.core.parts import Text, ToolResult
+from agentctx.core.profile import ModelProfile
+from agentctx.core.violation import Violation
+from agentctx.wire import openai_chat_mend, openai_chat_read, openai_chat_rules, openai_chat_write
+from agentctx.wire.openai_chat_evidence import evidence
+
+
+@frozen
+class OpenAIChat:
+    """Reads and writes Chat Completions requests without loss; a ``protocols.WireFormat``.
+
+    System messages stand within the messages (``system_apart`` is False).
+    """
+
+    name: ClassVar[str] = "openai-chat"
+    system_apart: ClassVar[bool] = False
+
+    def recognises(self, request: Mapping[str, Any], /) -> int:
+        """How surely the request is in this format: 0 impossible, 1 possible, 5 likely, 10 certain."""
+        return evidence(request)
+
+    def read_message(self, native: Any, index: int, /) -> Message:  # noqa: ANN401 - a dict or any SDK's object
+        """One native message as a value. See ``openai_chat_read.read_message``."""
+        return openai_chat_read.read_message(native, index)
+
+    def read_system(self, native: Any, /) -> Message | None:  # noqa: ANN401 - a string or blocks
+        """A system prompt passed apart from the messages. See ``openai_chat_read.read_system``."""
+        return openai_chat_read.read_system(native)
+
+    def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
+        """The native tool definitions. See ``openai_chat_read.read_tools``."""
+        return openai_chat_read.read_tools(native)
+
+    def write_message(self, message: Message, /) -> Any:  # noqa: ANN401 - the caller's object or a new dict
+        """A message as Chat Completions writes it. See ``openai_chat_write.write_message``."""
+        return openai_chat_write.write_message(message)
+
+    def mend(self, messages: Sequence[Message], /) -> tuple[tuple[int, Message | None, str], ...]:
+        """What is refused and can be mended in one message. See ``openai_chat_mend.mend``."""
+        return openai_chat_mend.mend(messages)
+
+    def synthetic_result(self, call_ids: Sequence[tuple[str, str]], text: str, /) -> tuple[Message, ...]:
+        """One tool message for each call ``(id, tool name)``, saying ``text``; the format cannot say that it failed."""
+        return tuple(Message("tool", (ToolResult(identity, (Text(text),)),)) for identity, _ in call_ids)
+
+    def validate(
+        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
+    ) -> tuple[Violation, ...]:
+        """Every rule that the request breaks. See ``openai_chat_rules.validate``."""
+        return openai_chat_rules.validate(request, profile, before)
