@@ -1,0 +1,196 @@
+"""Hypothesis strategies: transcripts as their provider would see them, legal and broken; budgets; stages.
+
+Example::
+
+    @given(histories("anthropic"), budgets(), stages())
+    def test_my_loop(history, budget, stage): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+from hypothesis import strategies as st
+
+from agentctx.testing.breakage import BREAKAGES, speaking
+from agentctx.testing.plan import (
+    Answer,
+    Ask,
+    Foreign,
+    History,
+    Hosted,
+    Item,
+    Picture,
+    Plan,
+    Say,
+    Think,
+    ToolSpec,
+    Turn,
+)
+from agentctx.testing.stages import budgets, single_stages, stages
+from agentctx.testing.words import BLANK, NAMES, PIXEL, arguments, outputs, visible_texts
+from agentctx.testing.writers import WRITERS, Writer, write
+
+FORMATS: Sequence[str] = tuple(WRITERS)
+"""The formats that histories can be written in."""
+
+TOOLS = (
+    *(ToolSpec(name, f"Runs {name}.", {"path": {"type": "string"}}) for name in NAMES),
+    ToolSpec("web_search", hosted=True),
+)
+
+
+# Made once: making a strategy costs more than drawing from it.
+COIN = st.booleans()
+DIE = st.integers(0, 9)
+NAME = st.sampled_from(NAMES)
+CALLS = st.sampled_from((1, 1, 1, 2, 3, 5))
+VISIBLE_TEXTS = visible_texts()
+OUTPUTS = outputs()
+ARGUMENTS = arguments()
+BROKEN = st.lists(st.tuples(st.sampled_from(BREAKAGES), st.integers(0, 1_000)), min_size=1, max_size=4)
+
+
+@frozen
+class _Custom:
+    """What one transcript does throughout.
+
+    Args:
+        writer: What its format can say.
+        signed: Whether its model thinks aloud.
+        repeats: Whether its rounds use the same call ids again.
+    """
+
+    writer: Writer
+    signed: bool
+    repeats: bool
+
+
+@st.composite
+def plans(draw: st.DrawFn, format: str = "openai-chat", max_rounds: int = 6) -> Plan:  # noqa: A002 - as elsewhere
+    """Plans that are legal in ``format``: system prompt, tasks, rounds of calls and results, answers.
+
+    Args:
+        draw: Given by Hypothesis.
+        format: Name of the format.
+        max_rounds: The most rounds.
+    """
+    writer = WRITERS[format]
+    custom = _Custom(writer, draw(COIN), writer.repeats_ids and draw(COIN))
+    turns: list[Turn] = []
+    if draw(COIN):
+        turns.append(Turn("system", (Say(draw(VISIBLE_TEXTS)),), blocks=draw(COIN)))
+    turns.append(_user(draw, custom))
+    for number in range(draw(st.integers(0, max_rounds))):
+        turns.extend(_exchange(draw, custom, number))
+    tools = TOOLS if draw(COIN) else ()
+    if any(isinstance(item, Hosted) for turn in turns for item in turn.items):
+        tools = TOOLS
+    return Plan(tuple(turns), tools)
+
+
+@st.composite
+def histories(
+    draw: st.DrawFn,
+    format: str | None = None,  # noqa: A002 - the name that the whole library gives it
+    max_rounds: int = 6,
+) -> History:
+    """Transcripts that their provider takes.
+
+    Args:
+        draw: Given by Hypothesis.
+        format: Name of the format; None for any.
+        max_rounds: The most rounds.
+    """
+    chosen = draw(st.sampled_from(FORMATS)) if format is None else format
+    return write(draw(plans(chosen, max_rounds)), chosen)
+
+
+@st.composite
+def broken_histories(
+    draw: st.DrawFn,
+    format: str | None = None,  # noqa: A002 - the name that the whole library gives it
+    max_rounds: int = 6,
+) -> History:
+    """Transcripts that are broken in up to four ways that happen to real ones; the user says something in each.
+
+    Args:
+        draw: Given by Hypothesis.
+        format: Name of the format; None for any.
+        max_rounds: The most rounds.
+    """
+    chosen = draw(st.sampled_from(FORMATS)) if format is None else format
+    plan = draw(plans(chosen, max_rounds))
+    for breakage, pick in draw(BROKEN):
+        plan = breakage(plan, pick)
+    return write(speaking(plan), chosen)
+
+
+def _user(draw: st.DrawFn, custom: _Custom) -> Turn:
+    """The user speaks: text, perhaps with a picture or a block that nobody knows."""
+    if custom.writer.takes_blank and draw(DIE) == 9:
+        return Turn("user", (Say(BLANK[0]),))
+    items: list[Item] = [Say(draw(VISIBLE_TEXTS))]
+    extra = draw(DIE)
+    if extra == 0:
+        items.append(Picture(PIXEL))
+    elif extra == 1:
+        items.append(Foreign("container_upload", {"file_id": "file_011CNha8iCJcU1wXNR6q4V8w"}))
+    elif extra == 2:
+        items.insert(0, Say(draw(VISIBLE_TEXTS)))
+    return Turn("user", tuple(items), blocks=draw(COIN))
+
+
+def _exchange(draw: st.DrawFn, custom: _Custom, number: int) -> list[Turn]:
+    """What happens next: a round of calls, plain words, the user again, or a word of the system."""
+    kind = draw(DIE)
+    if kind <= 5:
+        return _round(draw, custom, number)
+    if kind == 6 and not custom.writer.system_apart:
+        return [Turn("developer", (Say(draw(VISIBLE_TEXTS)),))]
+    if kind == 7:
+        return [_user(draw, custom)]
+    return [Turn("assistant", tuple(_spoken(draw, custom, number)), blocks=draw(COIN)), _user(draw, custom)]
+
+
+def _round(draw: st.DrawFn, custom: _Custom, number: int) -> list[Turn]:
+    """Calls side by side and all their results, in their order or in another."""
+    count = draw(CALLS)
+    first = "call" if custom.repeats else f"call_{number}"
+    asked = [Ask(f"{first}_{place}", draw(NAME), draw(ARGUMENTS)) for place in range(count)]
+    words = _spoken(draw, custom, number) if draw(COIN) else []
+    turns = [Turn("assistant", (*words, *asked), blocks=draw(COIN))]
+    answers: list[Item] = [_answer(draw, custom, ask) for ask in asked]
+    if count > 1 and draw(COIN):
+        answers = draw(st.permutations(answers))
+    split = draw(st.integers(0, count - 1)) if count > 1 else 0
+    said = [Say(draw(VISIBLE_TEXTS))] if draw(DIE) <= 1 else []
+    return [*turns, Turn("results", (*answers, *said), split=split)]
+
+
+def _answer(draw: st.DrawFn, custom: _Custom, ask: Ask) -> Answer:
+    kind, text = draw(DIE), draw(OUTPUTS)
+    if kind == 0 and text:
+        pictured = (Picture(PIXEL),) if custom.writer.pictures_in_results else ()
+        return Answer(ask.id, (Say(text), *pictured))
+    if kind == 1:
+        return Answer(ask.id, None)
+    return Answer(ask.id, text, is_error=kind == 2)
+
+
+def _spoken(draw: st.DrawFn, custom: _Custom, number: int) -> list[Item]:
+    """What an assistant turn says beside its calls."""
+    items: list[Item] = []
+    if custom.signed:
+        items.append(Think(draw(VISIBLE_TEXTS), f"c2lnbmVk{number}", redacted=draw(DIE) <= 1))
+    extra = draw(DIE)
+    if extra == 0:
+        found = [{"type": "web_search_result", "url": "https://example.com", "title": "x", "encrypted_content": "RW5j"}]
+        items.append(Hosted(f"srvtoolu_{number}", input={"query": "weather"}, result=found))
+    elif extra == 1:
+        items.append(Foreign("block_of_tomorrow", {"payload": {"words": draw(VISIBLE_TEXTS)}}))
+    return [*items, Say(draw(VISIBLE_TEXTS))]
+
+
+__all__ = ["FORMATS", "broken_histories", "budgets", "histories", "plans", "single_stages", "stages"]

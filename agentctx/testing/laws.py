@@ -1,0 +1,295 @@
+"""The ten laws that hold for every strategy, every format and every budget, for your own strategies as well.
+
+Example::
+
+    @given(histories(), budgets())
+    def test_my_strategy(history, budget):
+        anyio.run(partial(check_laws, MyStrategy(), history.messages, budget, history.format, history.system))
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from copy import deepcopy
+from itertools import pairwise
+from typing import Any
+
+from agentctx.core.budget import Budget
+from agentctx.core.compare import Outcome
+from agentctx.core.message import Message
+from agentctx.core.parts import Thinking
+from agentctx.core.protection import always, words
+from agentctx.errors import ContextOverflow, StoreError
+from agentctx.pipeline import Pipeline
+from agentctx.protocols import ContextStrategy
+from agentctx.session import Session
+from agentctx.stores.memory import MemoryStore
+from agentctx.testing.counting import CountingCounter
+from agentctx.testing.flaky import FlakyError, FlakyStage, FlakyStore, failing_listener
+from agentctx.testing.trial import Step, Trial, text_of, texts_of
+from agentctx.view import View
+
+TITLES = {
+    1: "legal in, legal out; repairs are reported",
+    2: "the input is unchanged; untouched messages come back as the same objects",
+    3: "what fits and was not asked to change stays",
+    4: "the request fits the budget, or ContextOverflow is raised",
+    5: "same input and state, same bytes out",
+    6: "system prompt, first task, latest user message and everything pinned survive byte for byte",
+    7: "whatever was left out is in the report, and can be had back from the store byte for byte",
+    8: "signed reasoning is kept whole or dropped, never edited",
+    9: "work per step grows with what is new",
+    10: "a part that fails costs nothing that was there before",
+}
+"""What each law says."""
+
+Law = Callable[[Trial], Awaitable[None]]
+
+
+async def check_laws(  # noqa: PLR0913, PLR0917 - what a request consists of
+    strategy: ContextStrategy,
+    messages: Sequence[Any],
+    budget: Budget | None = None,
+    format: str | None = None,  # noqa: A002 - the name that the whole library gives it
+    system: Any = None,  # noqa: ANN401 - any provider's system prompt
+    tools: Any = None,  # noqa: ANN401 - any provider's tools
+) -> None:
+    """Hold a strategy to the ten laws on one transcript: prepared at once, and step by step in a session.
+
+    Args:
+        strategy: A stage, or a pipeline.
+        messages: The transcript in its provider's own shape.
+        budget: The budget in force; without it the pipeline's own.
+        format: Name of the format; found out when not given.
+        system: The system prompt, where the format keeps it apart.
+        tools: The tool definitions.
+
+    Raises:
+        AssertionError: If a law is broken; the message names the law and the call.
+    """
+    trial = Trial(strategy, messages, format, system, tools, budget)
+    for law in LAWS:
+        await law(trial)
+
+
+async def legal_in_legal_out(trial: Trial) -> None:
+    """Law 1: no view breaks a rule of its provider; when the input does, the report says what was done about it."""
+    for step in await trial.all_steps():
+        if step.view is None:
+            continue
+        broken = trial.errors(step.view.messages)
+        _hold(1, not broken, f"{step}: {'; '.join(map(str, broken))}")
+        if not step.in_session and trial.errors(step.given):
+            _hold(1, step.view.report.acted, f"{step}: an illegal history was repaired in silence")
+
+
+async def input_unchanged(trial: Trial) -> None:
+    """Law 2: messages, system prompt and tools are as they were, to the byte; what is kept is the caller's own."""
+    everything = [*trial.messages, {"system": trial.system, "tools": trial.tools}]
+    before, objects = texts_of(everything), list(map(id, trial.messages))
+    for step in await trial.all_steps():
+        _hold(2, texts_of(everything) == before, f"{step}: the input was changed")
+        _hold(2, list(map(id, trial.messages)) == objects, f"{step}: the input list was changed")
+        if step.view is not None:
+            _hold_own_objects(step, step.view)
+
+
+def _hold_own_objects(step: Step, view: View) -> None:
+    kept = [step.given[index] for index, fate in enumerate(view.report.fates) if fate is Outcome.KEPT]
+    remaining = iter(view.messages)
+    for native in kept:
+        found = any(native is candidate for candidate in remaining)
+        _hold(2, found, f"{step}: a message reported as kept is not the caller's own object, or not in its place")
+
+
+async def what_fits_stays(trial: Trial) -> None:
+    """Law 3: nothing is in a view but the caller's own messages and what the report names; a view is not cut again."""
+    for step in await trial.all_steps():
+        if step.view is None:
+            continue
+        own = set(map(id, step.given))
+        strangers = sum(id(native) not in own for native in step.view.messages)
+        named = {(change.index, change.outcome is Outcome.ADDED) for change in step.view.report.in_force}
+        _hold(3, strangers <= len(named), f"{step}: {strangers} messages are new, {len(named)} changes are named")
+        if not step.view.report.in_force:
+            same = len(step.given) == len(step.view.messages)
+            _hold(3, same and not strangers, f"{step}: no change is named, and yet the view is another")
+        again = await trial.prepare(Pipeline(budget=trial.pipeline().budget), step.view.messages)
+        whole = again.view is not None and list(map(id, again.view.messages)) == list(map(id, step.view.messages))
+        _hold(3, whole, f"{step}: the view fits, and yet it is cut when it is prepared again")
+
+
+async def fits_or_overflows(trial: Trial) -> None:
+    """Law 4: counted anew, every view is within the limit, and the report gives its size."""
+    limit = trial.limit
+    for step in await trial.all_steps():
+        if step.overflow is not None:
+            honest = step.overflow.limit == limit and step.overflow.tokens > step.overflow.limit
+            _hold(4, honest, f"{step}: raised for {step.overflow.tokens} tokens, the limit is {limit}")
+        if step.view is not None:
+            size = trial.source.meter.size(trial.read(step.view.messages))
+            _hold(4, limit is None or size <= limit, f"{step}: {size} tokens are sent, the limit is {limit}")
+            reported = step.view.report.tokens_after
+            _hold(4, size == reported, f"{step}: {size} tokens are sent, {reported} are reported")
+
+
+async def same_bytes(trial: Trial) -> None:
+    """Law 5: rebuilt messages give the same bytes; a session keeps the bytes of its last view, or says where not."""
+    once, again = await trial.prepare(), await trial.prepare(messages=deepcopy(list(trial.messages)))
+    _hold(5, _sent(once) == _sent(again), f"{once}: prepared twice, sent differently")
+    walked, rebuilt = await trial.walk(), await trial.walk(rebuilt=True)
+    for one, other in zip(walked, rebuilt, strict=True):
+        _hold(5, _sent(one) == _sent(other), f"{one}: messages that are equal but made anew are sent differently")
+    views = [(step, step.view) for step in walked if step.view is not None]
+    for (_, last), (step, view) in pairwise(views):
+        _hold_prefix(step, texts_of(last.messages), texts_of(view.messages), view.report.first_changed)
+
+
+def _hold_prefix(step: Step, last: list[str], now: list[str], said: int | None) -> None:
+    pairs = enumerate(zip(last, now, strict=False))
+    moved = next((index for index, (one, other) in pairs if one != other), None)
+    if moved is None and len(now) < len(last):
+        moved = len(now)
+    _hold(5, moved == said, f"{step}: the prefix moved at {moved}, the report says {said}")
+
+
+async def protected_survives(trial: Trial) -> None:
+    """Law 6: what is protected in the repaired history is in every view, word for word."""
+    protect = trial.pipeline().protect
+    for step in await trial.all_steps():
+        repaired = await trial.prepare(Pipeline(), step.given)
+        if step.view is None or repaired.view is None:
+            continue
+        _hold(6, step.view.system is trial.system, f"{step}: the system prompt is another")
+        messages = repaired.view.context.messages
+        pinned = {index for rule in protect for index in rule(messages)} if not step.in_session else set()
+        sent = Counter(texts_of(step.view.messages))
+        said = [words(message) for message in trial.read(step.view.messages).messages]
+        for index in sorted(always(messages) | pinned):
+            native, message = repaired.view.messages[index], messages[index]
+            kept = sent[text_of(native)] > 0 or (index not in pinned and _still_said(message, said))
+            _hold(6, kept, f"{step}: messages[{index}] ({message.role}) is protected and is not there")
+
+
+def _still_said(message: Message, said: Sequence[tuple[object, ...]]) -> bool:
+    """Whether the words of a message with tool results are there, though its results may be cut."""
+    return bool(message.results) and words(message) in said
+
+
+async def reported_and_kept(trial: Trial) -> None:
+    """Law 7: each message that is not sent as it came is named with a reason to find it by, and the store has it."""
+    store = MemoryStore()
+    pipeline = trial.pipeline(store=store)
+    for step in (await trial.prepare(pipeline), *await trial.walk(pipeline)):
+        if step.view is None:
+            continue
+        sent = set(map(id, step.view.messages))
+        for index, native in enumerate(step.given):
+            if id(native) not in sent:
+                await _hold_kept(step, step.view, index, store)
+
+
+async def _hold_kept(step: Step, view: View, index: int, store: MemoryStore) -> None:
+    changes = [change for change in view.report.in_force if change.index == index]
+    changes = [change for change in changes if change.outcome is not Outcome.ADDED]
+    _hold(7, bool(changes), f"{step}: messages[{index}] is not sent as it came, and no change names it")
+    _hold(7, all(change.stage for change in changes), f"{step}: messages[{index}] was changed by nobody")
+    kept = [await store.get(change.handle) for change in changes if change.handle is not None]
+    originals = [json.dumps(json.loads(content.decode("utf-8", "surrogatepass"))) for content in kept]
+    _hold(7, text_of(step.given[index]) in originals, f"{step}: the original of messages[{index}] is not in the store")
+
+
+async def signed_reasoning_whole(trial: Trial) -> None:
+    """Law 8: signed reasoning in a view is that of the input, whole and in its order, where its provider allows it."""
+    for step in await trial.all_steps():
+        if step.view is None:
+            continue
+        given = iter(_signed(trial, step.given))
+        for block in _signed(trial, step.view.messages):
+            whole = any(block == candidate for candidate in given)
+            _hold(8, whole, f"{step}: signed reasoning was edited, moved or made: {block.text[:40]!r}")
+        broken = trial.errors(step.view.messages, step.given)
+        _hold(8, not broken, f"{step}: {'; '.join(map(str, broken))}")
+
+
+def _signed(trial: Trial, natives: Sequence[Any]) -> list[Thinking]:
+    parts = [part for message in trial.read(natives).messages for part in message.parts]
+    return [part for part in parts if isinstance(part, Thinking) and part.signed]
+
+
+async def work_grows_with_the_new(trial: Trial) -> None:
+    """Law 9: a session that gets nothing new counts nothing, and with a new message counts little more than that."""
+    counter = CountingCounter()
+    session = trial.pipeline(counter=counter).session(format=trial.format)
+    last = await trial.step(session, list(trial.messages))
+    counter.texts.clear()
+    again = await trial.step(session, list(trial.messages))
+    if last.view is None or again.view is None or again.view.report.acted:
+        return
+    _hold(9, not counter.texts, f"{again}: nothing is new, and {counter.characters} characters were counted")
+    new = {"role": "user", "content": "and then?"}
+    more = await trial.step(session, [*trial.messages, new])
+    if more.view is None or more.view.report.acted:
+        return
+    room = 4 * len(text_of(new))
+    _hold(9, counter.characters <= room, f"{more}: one short message is new, {counter.characters} were counted")
+
+
+async def failures_cost_nothing(trial: Trial) -> None:
+    """Law 10: a stage or a store that fails at first, and a listener that always does, leave everything as it was."""
+    expected = [_sent(step) for step in await trial.walk()]
+    parts = trial.strategy.stages if isinstance(trial.strategy, Pipeline) else (trial.strategy,)
+    whole = parts[0] if len(parts) == 1 else Pipeline(*parts)
+    flaky = {
+        "stage": trial.pipeline(FlakyStage(whole)) if len(parts) == 1 else None,
+        "store": trial.pipeline(store=FlakyStore(MemoryStore())),
+        "listener": trial.pipeline(on_compact=failing_listener),
+    }
+    for part, pipeline in flaky.items():
+        if pipeline is None:
+            continue
+        session = pipeline.session(format=trial.format)
+        for given, sent in zip(trial.calls(), expected, strict=True):
+            before = texts_of(given)
+            step = await _insist(trial, session, given)
+            _hold(10, texts_of(given) == before, f"{step}: the failing {part} changed the input")
+            _hold(10, _sent(step) == sent, f"{step}: after the {part} had failed, something else is sent")
+
+
+async def _insist(trial: Trial, session: Session, given: list[Any]) -> Step:
+    """Prepare again and again, until nothing fails any more."""
+    while True:
+        try:
+            return await trial.step(session, given)
+        except (FlakyError, StoreError):
+            continue
+
+
+def _sent(step: Step) -> object:
+    """What is sent, to the byte; or how large it would have to be."""
+    if step.view is None:
+        return None if step.overflow is None else (ContextOverflow, step.overflow.limit)
+    return texts_of(step.view.messages)
+
+
+def _hold(law: int, ok: bool, what: str) -> None:  # noqa: FBT001 - reads as a sentence
+    if not ok:
+        msg = f"law {law} ({TITLES[law]}): {what}"
+        raise AssertionError(msg)
+
+
+LAWS: tuple[Law, ...] = (
+    legal_in_legal_out,
+    input_unchanged,
+    what_fits_stays,
+    fits_or_overflows,
+    same_bytes,
+    protected_survives,
+    reported_and_kept,
+    signed_reasoning_whole,
+    work_grows_with_the_new,
+    failures_cost_nothing,
+)
+"""The laws, in order."""

@@ -1,0 +1,183 @@
+"""A transcript before any provider writes it down: a neutral plan of turns, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from attrs import field, frozen
+
+TurnRole = Literal["system", "developer", "user", "assistant", "results"]
+
+
+@frozen
+class Say:
+    """Text.
+
+    Args:
+        text: The characters.
+    """
+
+    text: str
+
+
+@frozen
+class Picture:
+    """An image, carried inline.
+
+    Args:
+        data: The file in base64.
+        media_type: Its MIME type.
+    """
+
+    data: str = field(repr=False)
+    media_type: str = "image/png"
+
+
+@frozen
+class Think:
+    """Reasoning that the provider signed; formats without such blocks leave it out.
+
+    Args:
+        text: The reasoning; when ``redacted``, its encrypted form.
+        signature: The provider's signature.
+        redacted: Whether only the provider can read it.
+    """
+
+    text: str
+    signature: str
+    redacted: bool = False
+
+
+@frozen
+class Ask:
+    """The model calls a tool.
+
+    Args:
+        id: The id of the call.
+        name: The tool.
+        arguments: The arguments; text stands for arguments that are not a JSON object.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any] | str = field(factory=dict, hash=False)
+
+
+@frozen
+class Hosted:
+    """A tool that the provider ran itself within the turn; formats without such blocks leave it out.
+
+    Args:
+        id: The id of the call.
+        name: The tool.
+        input: The arguments.
+        result: What the tool found; None when the call is cut off from its result.
+    """
+
+    id: str
+    name: str = "web_search"
+    input: Mapping[str, Any] = field(factory=dict, hash=False)
+    result: Any = field(factory=list, hash=False)
+
+
+@frozen
+class Foreign:
+    """A block of a kind that nobody knows; formats that cannot carry it leave it out.
+
+    Args:
+        kind: The block's type name.
+        data: What else is in it.
+    """
+
+    kind: str
+    data: Mapping[str, Any] = field(factory=dict, hash=False)
+
+
+@frozen
+class Answer:
+    """What a tool answered.
+
+    Args:
+        call_id: The id of the call that it answers.
+        content: Text, or parts, or None for no content at all.
+        is_error: Whether the tool failed.
+    """
+
+    call_id: str
+    content: str | tuple[Say | Picture, ...] | None
+    is_error: bool = False
+
+
+Item = Say | Picture | Think | Ask | Hosted | Foreign | Answer
+
+
+@frozen
+class Turn:
+    """One turn of the conversation.
+
+    Args:
+        role: Who speaks; ``"results"`` is the turn in which the tools answer, and in it the user may speak as well.
+        items: What is said, in order.
+        blocks: Whether a lone text is written as a list of blocks rather than as a plain string.
+        split: In a turn of results, how many go into a first message of their own where the format puts several
+            into one message; 0 for one message.
+    """
+
+    role: TurnRole
+    items: tuple[Item, ...]
+    blocks: bool = False
+    split: int = 0
+
+
+@frozen
+class ToolSpec:
+    """A tool that the model may call.
+
+    Args:
+        name: Its name.
+        description: What the model is told of it.
+        properties: The JSON schema of each argument, by name.
+        hosted: Whether the provider runs it itself; formats without such tools leave it out.
+    """
+
+    name: str
+    description: str = ""
+    properties: Mapping[str, Any] = field(factory=dict, hash=False)
+    hosted: bool = False
+
+
+@frozen
+class Plan:
+    """A whole conversation.
+
+    Args:
+        turns: The turns in order.
+        tools: The tools on offer.
+    """
+
+    turns: tuple[Turn, ...]
+    tools: tuple[ToolSpec, ...] = ()
+
+
+@frozen
+class History:
+    """A conversation as its provider would see it.
+
+    Args:
+        format: Name of the format.
+        messages: The native messages.
+        system: The native system prompt where the format keeps it apart, else None.
+        tools: The native tool definitions, or None.
+    """
+
+    format: str
+    messages: list[Any] = field(hash=False)
+    system: Any = field(default=None, hash=False)
+    tools: list[Any] | None = field(default=None, hash=False)
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """The request as ``agentctx.validate`` takes it."""
+        apart = {"system": self.system, "tools": self.tools}
+        return {"messages": self.messages} | {key: value for key, value in apart.items() if value is not None}

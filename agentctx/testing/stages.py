@@ -1,0 +1,72 @@
+"""Hypothesis strategies: budgets of any size, and built-in stages with any options, also nested."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from hypothesis import strategies as st
+
+from agentctx.core.budget import Budget
+from agentctx.pipeline import Pipeline
+from agentctx.protocols import ContextStrategy
+from agentctx.strategies.clear_tool_results import ClearToolResults
+from agentctx.strategies.fit_context_window import FitContextWindow
+from agentctx.strategies.repair_history import RepairHistory
+from agentctx.strategies.trim_rounds import TrimRounds
+from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
+from agentctx.strategies.when import first_of, over, when
+from agentctx.testing.words import NAMES
+
+Keep = Literal["head", "tail", "both"]
+
+KEEPS: tuple[Keep, ...] = ("head", "tail", "both")
+
+
+@st.composite
+def budgets(draw: st.DrawFn, max_window: int = 20_000) -> Budget:
+    """Budgets of any size, also far too small ones, with and without reserve, trigger and target.
+
+    Args:
+        draw: Given by Hypothesis.
+        max_window: The largest window, in tokens.
+    """
+    window = draw(st.one_of(st.integers(1, 100), st.integers(100, 2_000), st.integers(1, max_window)))
+    reserve = draw(st.one_of(st.just(0), st.integers(0, window - 1)))
+    limit = window - reserve
+    trigger = draw(st.one_of(st.none(), st.integers(1, limit)))
+    target = draw(st.one_of(st.none(), st.integers(1, trigger or limit)))
+    return Budget(window, reserve, trigger=trigger, target=target)
+
+
+def single_stages() -> st.SearchStrategy[ContextStrategy]:
+    """Any one built-in stage, with any options."""
+    keeps = st.sampled_from(KEEPS)
+    return st.one_of(
+        st.builds(TrimRounds, st.integers(1, 5)),
+        st.builds(TruncateToolOutputs, max_tokens=st.integers(1, 300), keep=keeps),
+        st.builds(TruncateToolOutputs, max_chars=st.integers(1, 2_000), keep=keeps),
+        st.builds(ClearToolResults, keep_last=st.integers(0, 4), exclude=st.sets(st.sampled_from(NAMES), max_size=2)),
+        st.just(FitContextWindow()),
+        st.builds(FitContextWindow, max_tokens=st.integers(50, 5_000), reserve_tokens=st.integers(0, 49)),
+        st.builds(FitContextWindow, budget=budgets(5_000)),
+        st.just(RepairHistory()),
+    )
+
+
+def stages() -> st.SearchStrategy[ContextStrategy]:
+    """Any built-in stage, alone or nested in ``when``, ``first_of`` and pipelines."""
+    return st.recursive(single_stages(), _nested, max_leaves=4)
+
+
+def _nested(inner: st.SearchStrategy[ContextStrategy]) -> st.SearchStrategy[ContextStrategy]:
+    sizes: st.SearchStrategy[int | float] = st.one_of(st.integers(1, 2_000), st.sampled_from((0.1, 0.5, 0.8, 1.0)))
+    condition = st.one_of(st.builds(over, sizes), st.builds(lambda size: ~over(size), sizes))
+    several: Callable[..., st.SearchStrategy[ContextStrategy]] = _of_several
+    return st.one_of(st.builds(when, condition, inner), several(first_of, inner), several(Pipeline, inner))
+
+
+def _of_several(
+    made: Callable[..., ContextStrategy], inner: st.SearchStrategy[ContextStrategy]
+) -> st.SearchStrategy[ContextStrategy]:
+    return st.lists(inner, min_size=1, max_size=3).map(lambda chosen: made(*chosen))

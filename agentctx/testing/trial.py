@@ -1,0 +1,180 @@
+"""A strategy and a transcript to try it on: what the laws look at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from attrs import field, frozen
+
+from agentctx.core.budget import Budget
+from agentctx.core.message import Context, Message
+from agentctx.core.violation import Violation
+from agentctx.errors import ContextOverflow
+from agentctx.pipeline import Pipeline
+from agentctx.protocols import ContextStrategy, Listener, Store, TokenCounter
+from agentctx.reading import Reader, reader
+from agentctx.session import Session
+from agentctx.stores.memory import MemoryStore
+from agentctx.view import View
+from agentctx.wire.native import as_mapping
+
+
+@frozen
+class Step:
+    """One model call that was prepared.
+
+    Args:
+        given: The native messages that were passed in.
+        view: What came out; None when the request cannot be made to fit.
+        overflow: The error that said so, if it did.
+        in_session: Whether a session prepared it.
+    """
+
+    given: list[Any] = field(repr=False)
+    view: View | None = field(repr=False)
+    overflow: ContextOverflow | None = None
+    in_session: bool = True
+
+    def __str__(self) -> str:
+        """Which call it was, for messages."""
+        return f"{'session' if self.in_session else 'stateless'} call with {len(self.given)} messages"
+
+
+@frozen
+class Trial:
+    """A strategy, and the transcript that it is tried on.
+
+    Args:
+        strategy: A stage or a pipeline.
+        messages: The native transcript.
+        format: Name of its format; found out when not given.
+        system: The native system prompt, if it is kept apart.
+        tools: The native tool definitions.
+        budget: The budget in force; without it the pipeline's own, if any.
+    """
+
+    strategy: ContextStrategy
+    messages: Sequence[Any]
+    format: str | None = None
+    system: Any = None
+    tools: Any = None
+    budget: Budget | None = None
+
+    def pipeline(
+        self,
+        stage: ContextStrategy | None = None,
+        *,
+        store: Store | None = None,
+        counter: TokenCounter | None = None,
+        on_compact: Listener | None = None,
+    ) -> Pipeline:
+        """The strategy as a pipeline with other services.
+
+        Args:
+            stage: What runs in the strategy's place.
+            store: Keeps originals; without it a store in memory.
+            counter: Counts tokens; without it the strategy's own.
+            on_compact: Told of compactions.
+        """
+        own = self.strategy if isinstance(self.strategy, Pipeline) else Pipeline(self.strategy)
+        return Pipeline(
+            *(own.stages if stage is None else (stage,)),
+            budget=self.budget or own.budget,
+            counter=counter or own.counter,
+            store=store or MemoryStore(),
+            protect=own.protect,
+            on_compact=on_compact,
+            summarizer=own.summarizer,
+        )
+
+    @property
+    def limit(self) -> int | None:
+        """The most tokens that a request may have, or None."""
+        budget = self.pipeline().budget
+        return None if budget is None else budget.limit
+
+    @property
+    def source(self) -> Reader:
+        """Reads and counts natives, remembering nothing."""
+        counter = self.pipeline().counter
+        return reader(self.messages, system=self.system, tools=self.tools, format=self.format, counter=counter)
+
+    def read(self, natives: Sequence[Any]) -> Context:
+        """A request with these native messages, as values."""
+        source = self.source
+        return Context(tuple(source.messages(natives)), *source.fixed_part(self.system, self.tools))
+
+    def request(self, natives: Sequence[Any]) -> dict[str, Any]:
+        """A request with these native messages, as it is sent."""
+        apart = {"system": self.system, "tools": self.tools}
+        return {"messages": list(natives)} | {key: value for key, value in apart.items() if value is not None}
+
+    def errors(self, natives: Sequence[Any], before: Sequence[Any] | None = None) -> list[Violation]:
+        """The rules that a request with these messages breaks, so that its provider refuses it."""
+        edited = None if before is None else self.request(before)
+        found = self.source.wire.validate(self.request(natives), None, edited)
+        return [violation for violation in found if violation.severity == "error"]
+
+    def calls(self) -> list[list[Any]]:
+        """The messages of each model call of the transcript: before each assistant turn, and the whole."""
+        roles = [message.role for message in self.read(self.messages).messages]
+        begins = [
+            index
+            for index, role in enumerate(roles)
+            if index and role == "assistant" and roles[index - 1] != "assistant"
+        ]
+        return [list(self.messages[:stop]) for stop in (*begins, len(roles))]
+
+    async def prepare(self, pipeline: Pipeline | None = None, messages: Sequence[Any] | None = None) -> Step:
+        """Prepare once, remembering nothing."""
+        given = list(self.messages if messages is None else messages)
+        chosen = pipeline or self.pipeline()
+        try:
+            view = await chosen.prepare(given, self.system, self.tools, self.format)
+        except ContextOverflow as overflow:
+            return Step(given, None, overflow, in_session=False)
+        return Step(given, view, in_session=False)
+
+    async def step(self, session: Session, given: list[Any]) -> Step:
+        """One step of a session."""
+        try:
+            return Step(given, await session.prepare(given, self.system, self.tools))
+        except ContextOverflow as overflow:
+            return Step(given, None, overflow)
+
+    async def walk(self, pipeline: Pipeline | None = None, *, rebuilt: bool = False) -> list[Step]:
+        """Prepare every model call of the transcript in one session.
+
+        Args:
+            pipeline: What to walk with.
+            rebuilt: Whether the caller makes all its messages anew for each call, as frameworks do.
+        """
+        session = (pipeline or self.pipeline()).session(format=self.format)
+        calls = self.calls()
+        return [await self.step(session, deepcopy(given) if rebuilt else given) for given in calls]
+
+    async def all_steps(self) -> list[Step]:
+        """The whole transcript without a session, and every model call of it in one."""
+        return [await self.prepare(), *await self.walk()]
+
+
+def text_of(native: object) -> str:
+    """A native message as JSON, to compare it to the byte; an SDK object as its client sends it."""
+    return json.dumps(as_mapping(native), default=_dumped)
+
+
+def texts_of(natives: Sequence[Any]) -> list[str]:
+    """Each native message as JSON."""
+    return [text_of(native) for native in natives]
+
+
+def _dumped(native: Any) -> Mapping[str, Any]:  # noqa: ANN401 - an SDK object within a dict
+    return as_mapping(native)
+
+
+def texts_of_context(messages: Sequence[Message], source: Reader) -> list[str]:
+    """Each message of a context, as its format writes it, as JSON."""
+    return [text_of(source.wire.write_message(message)) for message in messages]
