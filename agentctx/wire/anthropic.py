@@ -112,8 +112,8 @@ class Anthropic:
 
         Args:
             request: ``messages`` and what else the provider takes (``system``, ``tools``, ``thinking``, …).
-            profile: The model's profile; without it the request's ``model`` is looked up, and when that fails only
-                the rules of all models are checked.
+            profile: The model's profile; without it the model is known by the name in the request; when there is
+                none, only the rules of all models are checked.
             before: The request that this one was made from; with it, signed bytes are compared too.
         """
         return violations(request, profile, before)
