@@ -9,6 +9,7 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "transcript.py"
 
 @pytest.fixture(scope="module")
 def made() -> ModuleType:
+    """The script as a module."""
     spec = importlib.util.spec_from_file_location("benchmark_transcript", SCRIPT)
     assert spec is not None
     assert spec.loader is not None
