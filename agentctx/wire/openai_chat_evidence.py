@@ -51,14 +51,13 @@ def _tools(tools: object) -> int:
 
 def _message(message: object) -> int:
     native = mapping_or_none(message)
-    if native is None or not isinstance(role := native.get("role"), str):
-        return IMPOSSIBLE
-    if role not in ("user", "assistant"):
-        return _ROLES.get(role, IMPOSSIBLE)
-    if not _CALL_KEYS.isdisjoint(native) and any(native.get(key) is not None for key in _CALL_KEYS):
-        return CERTAIN
+    if native is None or not isinstance(role := native.get("role"), str) or isinstance(native.get("type"), str):
+        return IMPOSSIBLE  # Messages of Responses and of Anthropic's answers have a type, these have none.
     content = native.get("content")
-    return _blocks(content) if isinstance(content, list | tuple) else POSSIBLE
+    said = _blocks(content) if isinstance(content, list | tuple) else POSSIBLE
+    if said == IMPOSSIBLE or any(native.get(key) is not None for key in _CALL_KEYS):
+        return said and CERTAIN
+    return said if role in ("user", "assistant") else _ROLES.get(role, IMPOSSIBLE)
 
 
 def _blocks(blocks: Sequence[Any]) -> int:

@@ -108,20 +108,16 @@ def read_call(call: Any, index: int, place: int) -> ToolCall:  # noqa: ANN401 - 
     Raises:
         InvalidInput: If its id, its name or its arguments are not strings.
     """
-    where = f"{_at(index)}tool_calls[{place}]"
-    data = call if type(call) is dict else as_mapping(call, where)
-    body, key, words = data.get("function"), "function", "arguments"
-    if data.get("type") == "custom":
-        body, key, words = data.get("custom"), "custom", "input"
-    identity = data.get("id")
-    if not isinstance(identity, str):
-        _refuse(f"{where}.id", "a string", identity)
-    body = as_mapping(body, f"{where}.{key}")
-    name, arguments = body.get("name"), body.get(words)
-    if not isinstance(name, str):
-        _refuse(f"{where}.{key}.name", "a string", name)
-    if not isinstance(arguments, str):
-        _refuse(f"{where}.{key}.{words}", "a string (JSON text)" if key == "function" else "a string", arguments)
+    data = call if type(call) is dict else as_mapping(call, f"{_at(index)}tool_calls[{place}]")
+    key, words = ("custom", "input") if data.get("type") == "custom" else ("function", "arguments")
+    body = data.get(key)
+    if type(body) is not dict:
+        body = as_mapping(body, f"{_at(index)}tool_calls[{place}].{key}")
+    identity, name, arguments = data.get("id"), body.get("name"), body.get(words)
+    if not (isinstance(identity, str) and isinstance(name, str) and isinstance(arguments, str)):
+        found = (("id", identity), (f"{key}.name", name), (f"{key}.{words}", arguments))
+        field, value = next(pair for pair in found if not isinstance(pair[1], str))
+        _refuse(f"{_at(index)}tool_calls[{place}].{field}", "a string", value)
     return ToolCall(identity, name, arguments, _signature(data), source=call)
 
 

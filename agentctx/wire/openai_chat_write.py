@@ -122,8 +122,8 @@ def _with_reasoning(native: dict[str, Any], message: Message) -> dict[str, Any]:
     for key in (*REASONING_BLOCKS, *REASONING_TEXTS):
         native.pop(key, None)
     for part in kept:
-        if (key := _key_of(part)) is not None and key in REASONING_TEXTS:
-            native[key] = part.source[key]
+        if (home := _key_of(part)) is not None and home in REASONING_TEXTS:
+            native[home] = part.source[home]
         elif isinstance(part.source, Mapping):
             dotted = str(part.source.get("type", "")).startswith("reasoning.")
             native.setdefault("reasoning_details" if dotted else "thinking_blocks", []).append(part.source)

@@ -1,0 +1,77 @@
+"""The wire formats by name, and which of them a request is in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentctx.errors import AmbiguousFormat, InvalidInput
+from agentctx.protocols import WireFormat
+from agentctx.wire.anthropic import Anthropic
+from agentctx.wire.openai_chat import OpenAIChat
+
+_ALL: tuple[WireFormat, ...] = (OpenAIChat(), Anthropic())
+
+FORMATS: Mapping[str, WireFormat] = {wire.name: wire for wire in _ALL}
+"""Every wire format that can be read and written, by name."""
+
+# Which formats a family of models is called in, the usual one first; asked only when a request fits several.
+_CALLED_IN: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
+    (re.compile(r"claude"), ("anthropic", "bedrock", "openai-chat")),
+    (re.compile(r"gemini"), ("gemini", "openai-chat")),
+    (re.compile(r"gpt-|chatgpt|codex|(^|/)o\d"), ("openai-chat", "openai-responses")),
+    (
+        re.compile(r"deepseek|grok|mi[sx]tral|kimi|moonshot|glm|qwen|llama|mimo|minimax|gemma|command|phi-|nova"),
+        ("openai-chat", "bedrock"),
+    ),
+)
+
+
+def format_named(name: str) -> WireFormat:
+    """The wire format of this name.
+
+    Raises:
+        InvalidInput: If there is none; the message lists the names.
+    """
+    if (found := FORMATS.get(name)) is None:
+        where = "format"
+        raise InvalidInput(where, f"no wire format is called {name!r}; there are {_listed(list(FORMATS))}")
+    return found
+
+
+def detect(request: Mapping[str, Any], model: str | None = None) -> WireFormat:
+    """The wire format that a request is in.
+
+    Where the request fits several formats equally, the model's name decides: that of ``model``, else the request's.
+
+    Args:
+        request: ``messages`` and what else the provider takes.
+        model: The model's name, as its provider writes it.
+
+    Raises:
+        AmbiguousFormat: If it fits several and no known model is named.
+        InvalidInput: If it fits none.
+    """
+    scores = {name: wire.recognises(request) for name, wire in FORMATS.items()}
+    best = max(scores.values())
+    where = "messages"
+    if best == 0:
+        raise InvalidInput(where, f"they are in none of the wire formats {_listed(list(FORMATS))}")
+    fitting = [name for name, score in scores.items() if score == best]
+    named = model if model is not None else request.get("model")
+    if len(fitting) > 1 and isinstance(named, str):
+        fitting = _usual(named, fitting)
+    if len(fitting) > 1:
+        raise AmbiguousFormat(where, f"they could be {_listed(fitting)}: pass format=")
+    return FORMATS[fitting[0]]
+
+
+def _usual(model: str, fitting: list[str]) -> list[str]:
+    """Of the fitting formats the one that this model is usually called in; all of them for an unknown model."""
+    called = next((formats for family, formats in _CALLED_IN if family.search(model.lower())), ())
+    return next(([name] for name in called if name in fitting), fitting)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(map(repr, names[:-1])), repr(names[-1]))))
