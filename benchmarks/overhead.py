@@ -98,20 +98,28 @@ async def loop_rows(effort: Effort) -> list[Row]:
 async def sampled(peer: Peer, effort: Effort) -> tuple[float, str]:
     """The time of a peer's whole loop, from some of its steps, in seconds; and how it was found.
 
-    Peers remember nothing between steps and take longer the longer the transcript is. When time runs out, the steps
-    that are left are taken to cost what the last one did, which is too little.
+    Peers remember nothing between steps, so a step takes what it takes, whichever went before. The steps are spread
+    evenly over the loop, also when time runs out before all of them were taken.
     """
     messages = [peer.convert(message) for message in transcript(2 + 2 * STEPS, seed=10)]
     await timed(peer, messages[:20])
-    total, last, began = 0.0, 0.0, perf_counter()
-    for sample in range(effort.samples):
-        if perf_counter() - began > effort.seconds:
-            total += last * (effort.samples - sample)
-            return total / effort.samples * STEPS, f"at least; {sample} of {effort.samples} samples before time ran out"
-        step = int((sample + 0.5) * STEPS / effort.samples)
-        last = await timed(peer, messages[: 4 + 2 * step])
-        total += last
-    return total / effort.samples * STEPS, f"from {effort.samples} of {STEPS} steps, evenly spaced"
+    taken: list[float] = []
+    began = perf_counter()
+    while len(taken) < effort.samples and perf_counter() - began < effort.seconds:
+        step = int(spread(len(taken)) * STEPS)
+        taken.append(await timed(peer, messages[: 4 + 2 * step]))
+    return sum(taken) / len(taken) * STEPS, f"estimated from {len(taken)} of {STEPS} steps"
+
+
+def spread(number: int) -> float:
+    """A place between 0 and 1; the first few numbers, however many, lie evenly (van der Corput's sequence)."""
+    place, width = 0.0, 1.0
+    number += 1
+    while number:
+        width /= 2
+        place += width * (number % 2)
+        number //= 2
+    return place
 
 
 async def timed(peer: Peer, messages: list[Any]) -> float:
