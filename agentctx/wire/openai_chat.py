@@ -19,11 +19,14 @@ from agentctx.wire.openai_chat_evidence import evidence
 class OpenAIChat:
     """Reads and writes Chat Completions requests without loss; a ``protocols.WireFormat``.
 
-    System messages stand within the messages (``system_apart`` is False).
+    System messages stand within the messages. Results follow the one message that holds their calls. Call ids may
+    come again in another round.
     """
 
     name: ClassVar[str] = "openai-chat"
     system_apart: ClassVar[bool] = False
+    merges_turns: ClassVar[bool] = False
+    unique_ids: ClassVar[bool] = False
 
     def recognises(self, request: Mapping[str, Any], /) -> int:
         """How surely the request is in this format: 0 impossible, 1 possible, 5 likely, 10 certain."""
