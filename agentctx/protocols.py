@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
-from attrs import evolve, field, frozen
+from attrs import define, evolve, field, frozen
 
 from agentctx.core.budget import Budget
+from agentctx.core.compare import Outcome
 from agentctx.core.event import Compaction
-from agentctx.core.message import Context, Message, Tool
+from agentctx.core.message import Context, Message, Price, Tool
 from agentctx.core.parts import Part
 from agentctx.core.profile import ModelProfile
-from agentctx.core.protection import ProtectRule, always, first_task, last_words, system_messages
+from agentctx.core.protection import ProtectRule, always
 from agentctx.core.violation import Violation
+
+
+class Scope(Enum):
+    """When a session runs a stage. A stage says it in a class attribute ``scope``; one that says nothing: ``ALWAYS``.
+
+    A stateless ``prepare`` runs every stage.
+    """
+
+    ARRIVALS = "arrivals"
+    """On new messages only, once: what it decides about one message never depends on the others."""
+    PRESSURE = "pressure"
+    """On the whole context, when it has passed the budget's trigger; at every step when there is no budget."""
+    ALWAYS = "always"
+    """On the whole context, at every step."""
 
 
 class ContextStrategy(Protocol):
@@ -35,6 +51,10 @@ class TokenCounter(Protocol):
 @runtime_checkable
 class TextCutter(Protocol):
     """A counter that can also cut text at a number of tokens, in time that grows with what is kept."""
+
+    def exceeds(self, text: str, tokens: int, /) -> bool:
+        """Whether ``text`` has more than ``tokens`` tokens; counts no more of it than it must."""
+        ...
 
     def head(self, text: str, tokens: int, /) -> str:
         """A longest start of ``text`` with at most ``tokens`` tokens, in whole grapheme clusters."""
@@ -76,8 +96,25 @@ Listener = Callable[[Compaction], Awaitable[object] | object]
 class WireFormat(Protocol):
     """One provider's way to write a request, read and written without loss."""
 
-    name: str
-    system_apart: bool
+    @property
+    def name(self) -> str:
+        """The format's name, for example ``openai-chat``."""
+        ...
+
+    @property
+    def system_apart(self) -> bool:
+        """Whether the system prompt is kept apart from the messages."""
+        ...
+
+    @property
+    def merges_turns(self) -> bool:
+        """Whether neighbouring messages of one role count as one turn, so that results may follow a run of them."""
+        ...
+
+    @property
+    def unique_ids(self) -> bool:
+        """Whether a call id may occur only once in a request."""
+        ...
 
     def recognises(self, request: Mapping[str, Any], /) -> int:
         """How surely this request is in this format: 0 means impossible, higher is surer."""
@@ -127,6 +164,10 @@ class Meter(Protocol):
         """Tokens of one message, with role, names, calls, media; counted once and remembered."""
         ...
 
+    def price(self, message: Message, /) -> Price:
+        """Tokens and bytes of one message; worked out once and remembered."""
+        ...
+
     def parts(self, parts: Sequence[Part], /) -> int:
         """Tokens of parts, without a message around them."""
         ...
@@ -138,6 +179,51 @@ class Meter(Protocol):
     def size(self, context: Context, /) -> int:
         """Tokens of a whole request: ``fixed`` and all its messages."""
         ...
+
+    def bytes(self, context: Context, /) -> int:
+        """Bytes of text and inline media of a whole request."""
+        ...
+
+    async def settle(self, messages: Sequence[Message], /) -> None:
+        """Count what was not counted yet, in a worker thread when it is much."""
+        ...
+
+
+@frozen
+class Reason:
+    """Why a stage did something to a message.
+
+    Args:
+        message: The message as the stage got it.
+        why: The reason, in a few words.
+        outcome: What became of it, when "dropped" or "edited" says too little.
+    """
+
+    message: Message
+    why: str
+    outcome: Outcome | None = None
+
+
+@define
+class Notes:
+    """Reasons and remarks of the stages of one step; emptied by the pipeline after each stage.
+
+    Args:
+        reasons: By the identity of the message.
+        remarks: What was said about the step as a whole.
+    """
+
+    reasons: dict[int, Reason] = field(factory=dict)
+    remarks: list[str] = field(factory=list)
+
+    def why(self, message: Message) -> Reason:
+        """The reason given for a message, or an empty one."""
+        return self.reasons.get(id(message)) or Reason(message, "")
+
+    def clear(self) -> None:
+        """Forget everything said."""
+        self.reasons.clear()
+        self.remarks.clear()
 
 
 @frozen
@@ -154,7 +240,7 @@ class Call:
         warmth: The believed share of the last request that the provider's cache still holds, 0 to 1.
         store: Where originals are kept; None means that they are not.
         summarizer: Puts messages into fewer words; None when the caller gave none.
-        write: Writes one message in the caller's own format.
+        wire: The caller's own format; None when the context was built by hand.
         notes: Where stages leave their reasons; read by the pipeline.
     """
 
@@ -168,7 +254,7 @@ class Call:
     store: Store | None = None
     summarizer: Summarizer | None = None
     wire: WireFormat | None = None
-    notes: Notes = field(factory=lambda: Notes(), eq=False, repr=False)  # noqa: PLW0108 - defined below
+    notes: Notes = field(factory=Notes, eq=False, repr=False)
 
     @property
     def counter(self) -> TokenCounter:
@@ -191,45 +277,18 @@ class Call:
         """Indexes of the messages that the caller's rules protect: not even their tool results may change."""
         return frozenset(index for rule in self.protect for index in rule(context.messages))
 
-    def note(self, message: Message, why: str) -> None:
-        """Say why a message is dropped or edited; it is put into the report."""
-        self.notes.reasons[id(message)] = (message, why)
+    def note(self, message: Message, why: str, outcome: Outcome | None = None) -> None:
+        """Say why a message is dropped or edited, and what that is called if not so; it is put into the report."""
+        self.notes.reasons[id(message)] = Reason(message, why, outcome)
 
     def remark(self, text: str) -> None:
         """Say something about the step as a whole; it is put into the stage's report."""
         self.notes.remarks.append(text)
 
+    def protecting(self, rules: tuple[ProtectRule, ...]) -> Call:
+        """The same call with other rules of the caller."""
+        return evolve(self, protect=rules)
+
     def aiming_at(self, budget: Budget | None, limit: int | None) -> Call:
         """The same call with another budget in force."""
         return evolve(self, budget=budget, limit=limit)
-
-
-class Notes:
-    """Reasons and remarks of the stages of one step; emptied by the pipeline after each stage."""
-
-    __slots__ = ("reasons", "remarks")
-
-    def __init__(self) -> None:
-        """Begin with nothing said."""
-        self.reasons: dict[int, tuple[Message, str]] = {}
-        self.remarks: list[str] = []
-
-
-__all__ = [
-    "Call",
-    "Compaction",
-    "ContextStrategy",
-    "Listener",
-    "Meter",
-    "Notes",
-    "ProtectRule",
-    "Store",
-    "Summarizer",
-    "TextCutter",
-    "TokenCounter",
-    "WireFormat",
-    "always",
-    "first_task",
-    "last_words",
-    "system_messages",
-]

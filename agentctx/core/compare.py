@@ -57,14 +57,14 @@ class Matched:
     """Two lists of messages laid beside each other.
 
     Args:
-        kept: How many messages are in both as they were.
+        origins: For each message after, its position before; None for one that was not there.
         edited: Pairs (position before, position after) of messages that say something else now.
         dropped: Positions before of messages that are gone.
         added: Positions after of messages that were not there.
         first_changed: The first position after at which the two differ, or None.
     """
 
-    kept: int
+    origins: tuple[int | None, ...]
     edited: tuple[tuple[int, int], ...]
     dropped: tuple[int, ...]
     added: tuple[int, ...]
@@ -80,18 +80,18 @@ def match(before: Sequence[Message], after: Sequence[Message]) -> Matched:
     start = _shared_prefix(before, after)
     places = _places(before, start)
     gone = dict.fromkeys(range(start, len(before)))
+    origins: list[int | None] = list(range(start))
     edited: list[tuple[int, int]] = []
     added: list[int] = []
     for position in range(start, len(after)):
         origin = _take(places, after[position], gone)
+        origins.append(origin)
         if origin is None:
             added.append(position)
         elif not _same(before[origin], after[position]):
             edited.append((origin, position))
-    dropped = tuple(gone)
     changed = start if start < max(len(before), len(after)) else None
-    kept = len(before) - len(dropped) - len(edited)
-    return Matched(kept, tuple(edited), dropped, tuple(added), changed)
+    return Matched(tuple(origins), tuple(edited), tuple(gone), tuple(added), changed)
 
 
 def _same(one: Message, other: Message) -> bool:

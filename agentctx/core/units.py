@@ -80,7 +80,7 @@ def _open(message: Message, server_open: set[str]) -> Iterator[str]:
 
 
 def answers(message: Message, waiting: list[str]) -> bool:
-    """Whether the message carries the result of a waiting call; the calls that it answers are removed from ``waiting``."""
+    """Whether the message carries the result of a waiting call; what it answers is removed from ``waiting``."""
     if not waiting or message.role == "assistant":
         return False
     found = False

@@ -32,10 +32,14 @@ class Anthropic:
     Args:
         name: The format's name.
         system_apart: The system prompt is kept apart from the messages.
+        merges_turns: Neighbouring messages of one role are one turn.
+        unique_ids: A call id may occur only once in a request.
     """
 
     name: str = "anthropic"
     system_apart: bool = True
+    merges_turns: bool = True
+    unique_ids: bool = True
 
     def recognises(self, request: Mapping[str, Any], /) -> int:
         """How surely this request is in this format: 0 means impossible, higher is surer."""

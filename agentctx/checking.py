@@ -1,0 +1,74 @@
+"""Count and check a request without changing it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentctx.core.message import Context
+from agentctx.core.violation import Violation
+from agentctx.errors import InvalidInput
+from agentctx.protocols import TokenCounter
+from agentctx.reading import as_list, known_profile, reader
+from agentctx.tokens.default import default_counter
+from agentctx.wire.registry import detect, format_named
+
+
+def count(
+    messages: Sequence[Any],
+    model: str | None = None,
+    tools: Any = None,  # noqa: ANN401 - any provider's tools
+    system: Any = None,  # noqa: ANN401 - any provider's system prompt
+    format: str | None = None,  # noqa: A002 - the contract's name
+    counter: TokenCounter | None = None,
+) -> int:
+    """Tokens of the request that would be sent.
+
+    Args:
+        messages: The transcript in the provider's own shape.
+        model: The model's name: chooses encoding and formulas.
+        tools: The tool definitions.
+        system: The system prompt, where the format keeps it apart.
+        format: The wire format; found out when not given.
+        counter: Counts text instead of the model's encoding.
+
+    Raises:
+        InvalidInput: If something cannot be read; names the message and the field.
+    """
+    as_list(messages)
+    source = reader(messages, system=system, tools=tools, format=format, model=model, counter=counter)
+    return source.meter.size(Context(tuple(source.messages(messages)), *source.fixed_part(system, tools)))
+
+
+def validate(
+    request: Mapping[str, Any],
+    format: str | None = None,  # noqa: A002 - the contract's name
+    model: str | None = None,
+    before: Mapping[str, Any] | None = None,
+) -> tuple[Violation, ...]:
+    """Every rule of the provider that a request breaks.
+
+    Args:
+        request: ``messages`` (or ``input``, ``contents``) and what else the provider takes.
+        format: The wire format; found out when not given.
+        model: The model's name; without it the request's own ``model``.
+        before: The request that this one was made from: signed bytes are checked against it.
+
+    Raises:
+        InvalidInput: If the request is no mapping, or its format is unknown or ambiguous.
+    """
+    if not isinstance(request, Mapping):
+        raise InvalidInput("request", f"expected an object with messages, got {type(request).__name__}")
+    name = model if model is not None else request.get("model")
+    known = name if isinstance(name, str) else None
+    wire = format_named(format) if format is not None else detect(request, known)
+    return wire.validate(request, known_profile(known), before)
+
+
+def warmup(model: str | None = None) -> None:
+    """Load the vocabulary now, before the event loop starts: it holds the interpreter lock for about 0.2 seconds.
+
+    Args:
+        model: The model whose encoding to load; ``o200k_base`` when not given.
+    """
+    default_counter(model).count("warm")

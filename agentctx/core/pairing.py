@@ -1,0 +1,80 @@
+"""Whether every tool result follows its call, and every call has its result. One pass, no provider in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentctx.core.message import Message
+from agentctx.core.parts import Opaque, ToolCall, ToolResult
+
+
+def broken_pair(messages: Sequence[Message], *, merges_turns: bool = True) -> str | None:
+    """The first broken pair, named by message index and call id, or None when all pairs are whole.
+
+    Args:
+        messages: The transcript.
+        merges_turns: Whether the results of a run of assistant messages may follow the run as a whole; else each
+            assistant message must be answered before the next.
+    """
+    waiting: dict[str, int] = {}
+    in_run = False
+    for index, message in enumerate(messages):
+        if message.role == "assistant":
+            if waiting and not (in_run and merges_turns):
+                return _unanswered(waiting)
+            in_run = True
+            twice = _open_calls(message, index, waiting)
+            if twice is not None:
+                return twice
+            continue
+        in_run = False
+        problem = _take_results(message, index, waiting)
+        if problem is not None:
+            return problem
+    return _unanswered(waiting) if waiting else None
+
+
+def _open_calls(message: Message, index: int, waiting: dict[str, int]) -> str | None:
+    for part in message.parts:
+        if isinstance(part, ToolCall):
+            if part.id in waiting:
+                return f"messages[{index}]: the call id {part.id!r} occurs twice in one turn"
+            waiting[part.id] = index
+    return None
+
+
+def _take_results(message: Message, index: int, waiting: dict[str, int]) -> str | None:
+    had_results = False
+    for part in message.parts:
+        if isinstance(part, ToolResult):
+            had_results = True
+            if waiting.pop(part.call_id, None) is None:
+                return f"messages[{index}]: the tool result for {part.call_id!r} does not follow its call"
+    if waiting and not had_results:
+        return _unanswered(waiting)
+    return None
+
+
+def _unanswered(waiting: dict[str, int]) -> str:
+    call_id, index = next(iter(waiting.items()))
+    return f"messages[{index}]: the tool call {call_id!r} has no tool result directly after it"
+
+
+def open_at_end(messages: Sequence[Message]) -> frozenset[str]:
+    """The ids of server-side calls that the last assistant turn opened and a paused server may still answer."""
+    index = len(messages)
+    while index > 0 and messages[index - 1].role != "assistant" and _only_results(messages[index - 1]):
+        index -= 1
+    opened: set[str] = set()
+    closed: set[str] = set()
+    while index > 0 and messages[index - 1].role == "assistant":
+        index -= 1
+        for part in messages[index].parts:
+            if isinstance(part, Opaque):
+                opened.add(part.opens or "")
+                closed.add(part.closes or "")
+    return frozenset(opened - closed - {""})
+
+
+def _only_results(message: Message) -> bool:
+    return all(isinstance(part, ToolResult) for part in message.parts)

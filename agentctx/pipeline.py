@@ -1,0 +1,149 @@
+"""The pipeline: runs the stages in order, and hands the result back in the caller's own format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from time import perf_counter
+from typing import Any
+
+from agentctx.core.budget import Budget
+from agentctx.core.compare import match
+from agentctx.core.message import Context
+from agentctx.core.protection import ProtectRule
+from agentctx.core.report import Report
+from agentctx.errors import ConfigError
+from agentctx.plan import Plan, guarantee, since, view_of
+from agentctx.protocols import Call, ContextStrategy, Listener, Store, Summarizer, TokenCounter
+from agentctx.reading import as_list, reader
+from agentctx.runner import Trail, run_stage
+from agentctx.session import Session
+from agentctx.strategies.repair_history import RepairHistory
+from agentctx.view import View
+
+
+class Pipeline(Plan):
+    """Stages in order; itself a stage.
+
+    Every pipeline repairs a broken history first, and guarantees after its last stage that the request fits the
+    budget. It remembers no conversation and may serve many tasks at once.
+
+    Args:
+        stages: What to do, in order: anything with ``async (context, call) -> context``.
+        budget: The room of one model call; a number is a window in tokens. Without it stages need limits of their
+            own, or a model must be named.
+        counter: Counts tokens; without it, tiktoken's encoding for the model.
+        store: Keeps the originals of what is left out or edited.
+        protect: What must survive byte for byte, beside system prompt, first task and latest user message.
+        on_compact: Told of each compaction; plain or async.
+        summarizer: Puts messages into fewer words, for stages that ask for it.
+
+    Raises:
+        ConfigError: If something that is no stage is passed as one.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        *stages: ContextStrategy,
+        budget: Budget | int | None = None,
+        counter: TokenCounter | None = None,
+        store: Store | None = None,
+        protect: Iterable[ProtectRule] = (),
+        on_compact: Listener | None = None,
+        summarizer: Summarizer | None = None,
+    ) -> None:
+        """Check the stages and remember the options."""
+        for place, stage in enumerate(stages):
+            if not callable(stage) or isinstance(stage, type):
+                msg = f"Pipeline: stages[{place}] is {stage!r}; a stage is called with (context, call)"
+                raise ConfigError(msg)
+        room = Budget(budget) if isinstance(budget, int) else budget
+        super().__init__(stages, room, counter, store, tuple(protect), on_compact, summarizer)
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Run the stages on a context, as a stage of another pipeline; its own budget holds when it has one."""
+        if self.budget is not None:
+            call = call.aiming_at(self.budget, self.budget.limit)
+        for stage in self.stages:
+            context = await stage(context, call)
+            await call.meter.settle(context.messages)
+        return context
+
+    async def prepare(
+        self,
+        messages: Sequence[Any],
+        system: Any = None,  # noqa: ANN401 - any provider's system prompt
+        tools: Any = None,  # noqa: ANN401 - any provider's tools
+        format: str | None = None,  # noqa: A002 - the contract's name
+        model: str | None = None,
+    ) -> View:
+        """Prepare one model call, remembering nothing.
+
+        Args:
+            messages: The transcript in the provider's own shape; neither it nor anything in it is changed.
+            system: The system prompt, where the format keeps it apart.
+            tools: The tool definitions in the provider's own shape.
+            format: ``"openai-chat"``, ``"anthropic"``, …; found out when not given.
+            model: The model's name: chooses the encoding, and the budget when the pipeline has none.
+
+        Raises:
+            InvalidInput: If something cannot be read; names the message and the field.
+            ContextOverflow: If what must stay is larger than the budget.
+            StageError: If a stage broke a promise.
+            UnknownModel: If a budget is needed and the model table does not know the model.
+        """
+        started = perf_counter()
+        as_list(messages)
+        source = reader(messages, system=system, tools=tools, format=format, model=model, counter=self.counter)
+        budget = self.budget_for(model)
+        given = Context(tuple(source.messages(messages)), *source.fixed_part(system, tools))
+        await source.meter.settle(given.messages)
+        limit = None if budget is None else budget.limit
+        call = self.call(source, budget, limit, len(given.messages), given.messages.__getitem__)
+        trail = Trail(given, list(range(len(given.messages))), source.meter.size(given))
+        size = trail.tokens
+        await run_stage(RepairHistory(), trail, call, trusted=True)
+        for stage in self.stages:
+            await run_stage(stage, trail, call)
+        await guarantee(trail, call, budget)
+        report = _report(given, trail, call, size, started)
+        await self.tell(report)
+        return view_of(trail.context, source, given.tools, system, tools, report)
+
+    def session(
+        self,
+        model: str | None = None,
+        format: str | None = None,  # noqa: A002 - the contract's name
+        id: str | None = None,  # noqa: A002 - the contract's name
+        on_compact: Listener | None = None,
+    ) -> Session:
+        """Begin a conversation: the object that remembers what was decided.
+
+        Args:
+            model: The model's name: chooses the encoding, and the budget when the pipeline has none.
+            format: The wire format; found out at the first step when not given.
+            id: A name for events and dumps.
+            on_compact: Told of this session's compactions, after the pipeline's own listener.
+
+        Raises:
+            UnknownModel: If a budget is needed and the model table does not know the model.
+        """
+        return Session(self, model=model, format=format, id=id, on_compact=on_compact)
+
+
+def _report(given: Context, trail: Trail, call: Call, size: int, started: float) -> Report:
+    meter, after = call.meter, trail.context
+    return Report(
+        stages=tuple(trail.reports),
+        in_force=tuple(change for stage in trail.reports for change in stage.changes),
+        messages_before=len(given.messages),
+        messages_after=len(after.messages),
+        tokens_before=size,
+        tokens_after=trail.tokens,
+        bytes_before=meter.bytes(given),
+        bytes_after=meter.bytes(after),
+        limit=None if call.budget is None else call.budget.limit,
+        first_changed=match(given.messages, after.messages).first_changed,
+        seconds=since(started),
+    )

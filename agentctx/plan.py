@@ -1,0 +1,140 @@
+"""What a pipeline is made of: stages and options, frozen, without a memory of any conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+from attrs import field, frozen
+
+from agentctx.core.budget import Budget
+from agentctx.core.event import Compaction
+from agentctx.core.message import Context, Message
+from agentctx.core.protection import ProtectRule
+from agentctx.core.report import Report
+from agentctx.listeners import tell
+from agentctx.protocols import Call, ContextStrategy, Listener, Scope, Store, Summarizer, TokenCounter
+from agentctx.reading import Reader
+from agentctx.runner import Trail, run_stage
+from agentctx.strategies.fit_context_window import FitContextWindow
+from agentctx.strategies.fit_guarantee import FitGuarantee
+from agentctx.strategies.protect import bind
+from agentctx.view import View
+
+
+@frozen(eq=False)
+class Plan:
+    """Stages in order, and the options they share.
+
+    Args:
+        stages: What to do, in order.
+        budget: The room of one model call, if given.
+        counter: Counts tokens; None means tiktoken's encoding for the model.
+        store: Keeps originals, if given.
+        protect: The caller's own rules of what must survive.
+        on_compact: Told of each compaction.
+        summarizer: Puts messages into fewer words.
+    """
+
+    stages: tuple[ContextStrategy, ...]
+    budget: Budget | None = None
+    counter: TokenCounter | None = None
+    store: Store | None = None
+    protect: tuple[ProtectRule, ...] = ()
+    on_compact: Listener | None = field(default=None, repr=False)
+    summarizer: Summarizer | None = None
+
+    def budget_for(self, model: str | None) -> Budget | None:
+        """The budget in force: the plan's, else one that a stage carries, else the model's when a stage needs one.
+
+        Raises:
+            UnknownModel: If it takes the model's and the model table does not know it.
+        """
+        if self.budget is not None:
+            return self.budget
+        fitting = [stage for stage in self.stages if isinstance(stage, FitContextWindow)]
+        own = next((stage.own_budget for stage in fitting if stage.own_budget is not None), None)
+        if own is None and fitting and model is not None:
+            return Budget.for_model(model)
+        return own
+
+    def of_scope(self, *scopes: Scope) -> tuple[ContextStrategy, ...]:
+        """The stages that a session runs at these occasions, in order."""
+        return tuple(stage for stage in self.stages if getattr(stage, "scope", Scope.ALWAYS) in scopes)
+
+    def call(
+        self,
+        source: Reader,
+        budget: Budget | None,
+        limit: int | None,
+        given: int,
+        message_at: Callable[[int], Message | None],
+    ) -> Call:
+        """What the stages of one step are told.
+
+        Args:
+            source: How the conversation is read.
+            budget: The budget in force.
+            limit: The tokens to come down to.
+            given: How many messages were passed in.
+            message_at: The message at an index of what was passed in; None when it is gone.
+        """
+        return Call(
+            meter=source.meter,
+            format=source.wire.name,
+            budget=budget,
+            limit=limit,
+            profile=source.profile,
+            protect=bind(self.protect, given, message_at),
+            store=self.store,
+            summarizer=self.summarizer,
+            wire=source.wire,
+        )
+
+    async def tell(
+        self, report: Report, listener: Listener | None = None, session: str | None = None, step: int | None = None
+    ) -> None:
+        """Tell the listeners of a compaction, when there was one."""
+        if not report.acted:
+            return
+        event = Compaction(
+            tuple(stage for stage in report.stages if stage.acted),
+            report.messages_before,
+            report.messages_after,
+            report.tokens_before,
+            report.tokens_after,
+            session,
+            step,
+        )
+        await tell((self.on_compact, listener), event)
+
+
+async def guarantee(trail: Trail, call: Call, budget: Budget | None) -> None:
+    """Make sure that the request fits the budget.
+
+    Raises:
+        ContextOverflow: If it cannot be made to fit.
+    """
+    if budget is not None and trail.tokens > budget.limit:
+        await run_stage(FitGuarantee(budget.limit), trail, call)
+
+
+def view_of(
+    context: Context,
+    source: Reader,
+    tools_given: tuple[object, ...],
+    system: Any,  # noqa: ANN401 - handed back as it came
+    tools: Any,  # noqa: ANN401 - handed back as it came
+    report: Report,
+) -> View:
+    """The context in the caller's own format."""
+    natives = [source.wire.write_message(message) for message in context.messages]
+    if context.tools is not tools_given:
+        tools = [tool.source for tool in context.tools]
+    return View(natives, system, tools, report, context)
+
+
+def since(started: float) -> float:
+    """Seconds since ``started``, by the clock that reports use."""
+    return perf_counter() - started

@@ -1,0 +1,99 @@
+"""From what the caller passes to values: which format, which counter, which profile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from agentctx.core.message import Message, Tool
+from agentctx.core.profile import ModelProfile
+from agentctx.errors import InvalidInput, UnknownModel
+from agentctx.protocols import Meter, TokenCounter, WireFormat
+from agentctx.tokens.default import default_counter
+from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.models import profile as profile_named
+from agentctx.wire.registry import detect, format_named
+
+
+@frozen
+class Reader:
+    """Reads one conversation.
+
+    Args:
+        wire: The provider's format.
+        meter: Counts its messages.
+        profile: The model's profile; None when no model was named, or an unknown one.
+    """
+
+    wire: WireFormat
+    meter: Meter
+    profile: ModelProfile | None
+
+    def messages(self, natives: Sequence[Any], first: int = 0) -> list[Message]:
+        """Native messages as values; ``first`` is the index of the first one, for errors."""
+        read = self.wire.read_message
+        return [read(native, index) for index, native in enumerate(natives, first)]
+
+    def fixed_part(self, system: Any, tools: Any) -> tuple[Message | None, tuple[Tool, ...]]:  # noqa: ANN401
+        """System prompt and tools as values.
+
+        Raises:
+            InvalidInput: If the tools are not a list.
+        """
+        if tools is not None and (isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Sequence)):
+            raise InvalidInput("tools", f"expected a list of tool definitions, got {type(tools).__name__}")
+        return self.wire.read_system(system), self.wire.read_tools(tools)
+
+
+def reader(
+    messages: Sequence[Any],
+    *,
+    system: Any = None,  # noqa: ANN401 - any provider's system prompt
+    tools: Any = None,  # noqa: ANN401 - any provider's tools
+    format: str | None = None,  # noqa: A002 - the contract's name
+    model: str | None = None,
+    counter: TokenCounter | None = None,
+) -> Reader:
+    """Find out how to read a conversation.
+
+    Raises:
+        AmbiguousFormat: If several formats fit and none was named.
+        InvalidInput: If no format fits, or the named one is unknown.
+    """
+    wire = format_named(format) if format is not None else detect(_request(messages, system, tools), model)
+    profile = known_profile(model)
+    return Reader(wire, MessageMeter(counter or default_counter(model), profile, wire.name), profile)
+
+
+def _request(messages: Sequence[Any], system: Any, tools: Any) -> dict[str, Any]:  # noqa: ANN401
+    request: dict[str, Any] = {"messages": messages}
+    if system is not None:
+        request["system"] = system
+    if tools is not None:
+        request["tools"] = tools
+    return request
+
+
+def known_profile(model: str | None) -> ModelProfile | None:
+    """The profile of a model; None when no model is named or the table does not know it."""
+    if model is None:
+        return None
+    try:
+        return profile_named(model)
+    except UnknownModel:
+        return None
+
+
+def as_list(messages: Any, where: str = "messages") -> Sequence[Any]:  # noqa: ANN401 - checked here
+    """The messages, checked to be a list that is not empty.
+
+    Raises:
+        InvalidInput: If they are not.
+    """
+    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Sequence):
+        raise InvalidInput(where, f"expected a list of messages, got {type(messages).__name__}")
+    if not messages:
+        raise InvalidInput(where, "the list is empty: a request needs at least one message")
+    return messages

@@ -1,0 +1,177 @@
+"""Run one stage after the other: check what it made, compare, and write down what it did."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from time import perf_counter
+from types import TracebackType
+from typing import Any
+
+from attrs import define, field
+
+from agentctx.core.compare import Change, Matched, Outcome, match
+from agentctx.core.message import Context, Message
+from agentctx.core.pairing import broken_pair
+from agentctx.core.protection import always, words
+from agentctx.core.report import StageReport
+from agentctx.errors import StageError
+from agentctx.protocols import Call, ContextStrategy
+from agentctx.strategies.when import name_of
+
+
+@define
+class Trail:
+    """Where the messages of a step came from, and what the stages did so far.
+
+    Args:
+        context: The context as it is now.
+        origins: For each message of ``context``, its index in what the caller passed in; None when a stage made it.
+        tokens: Size of ``context``, in tokens.
+        reports: What each stage did.
+    """
+
+    context: Context
+    origins: list[int | None]
+    tokens: int
+    reports: list[StageReport] = field(factory=list)
+
+
+class Naming:
+    """Says in any error that passes through it which stage was running."""
+
+    __slots__ = ("stage",)
+
+    def __init__(self, stage: str) -> None:
+        """Remember the stage's name."""
+        self.stage = stage
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Add the note."""
+        if isinstance(error, Exception) and not getattr(error, "__notes__", None):
+            error.add_note(f"while stage {self.stage} was running; nothing was sent and nothing was changed")
+
+
+async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted: bool = False) -> StageReport | None:
+    """Run one stage and put what it did into the trail.
+
+    Args:
+        stage: The stage.
+        trail: Where the step stands; brought up to date.
+        call: What the stage is told.
+        trusted: Do not check the stage: for the repair, which takes broken pairs and protected messages apart.
+
+    Returns:
+        Its report, or None when it changed nothing and had nothing to say.
+
+    Raises:
+        StageError: If it broke a pair or lost something protected.
+    """
+    name, before, started = name_of(stage), trail.context, perf_counter()
+    with Naming(name):
+        after = await stage(before, call)
+    if after is before and not call.notes.remarks:
+        call.notes.clear()
+        return None
+    if not trusted:
+        check(name, before, after, call)
+    report = await _write_down(name, before, after, call, trail, started)
+    call.notes.clear()
+    if report.acted:
+        trail.reports.append(report)
+    return report
+
+
+def check(name: str, before: Context, after: Context, call: Call) -> None:
+    """Hold a stage to its promises.
+
+    Raises:
+        StageError: If it returned no context, changed the system prompt, broke a pair, or lost what is protected.
+    """
+    if not isinstance(after, Context):
+        raise StageError(name, f"returned {type(after).__name__} instead of a Context")
+    if after is before:
+        return
+    if after.system is not before.system and after.system != before.system:
+        raise StageError(name, "changed the system prompt, which survives byte for byte")
+    merges = call.wire is None or call.wire.merges_turns
+    problem = broken_pair(after.messages, merges_turns=merges)
+    if problem is not None:
+        raise StageError(name, f"broke a pair: {problem}")
+    _check_protected(name, before, after, call)
+
+
+def _check_protected(name: str, before: Context, after: Context, call: Call) -> None:
+    found = match(before.messages, after.messages)
+    survivors = always(before.messages)
+    pinned = call.frozen(before)
+    for index in found.dropped:
+        if index in survivors or index in pinned:
+            raise StageError(name, f"dropped messages[{index}] ({before.messages[index].role}), which is protected")
+    for origin, position in found.edited:
+        old, new = before.messages[origin], after.messages[position]
+        if origin in pinned or (origin in survivors and (words(old) != words(new) or old.role != new.role)):
+            raise StageError(name, f"edited messages[{origin}] ({old.role}), which is protected")
+
+
+async def _write_down(
+    name: str, before: Context, after: Context, call: Call, trail: Trail, started: float
+) -> StageReport:
+    found = match(before.messages, after.messages)
+    await call.meter.settle(after.messages)
+    changes = await _changes(name, before, after, found, call, trail)
+    grown = sum(change.tokens_after - change.tokens_before for change in changes)
+    if after.tools is not before.tools:
+        grown += call.meter.fixed(after) - call.meter.fixed(before)
+    report = StageReport(
+        name, changes, trail.tokens, trail.tokens + grown, perf_counter() - started, tuple(call.notes.remarks)
+    )
+    trail.origins = [None if origin is None else trail.origins[origin] for origin in found.origins]
+    trail.context, trail.tokens = after, trail.tokens + grown
+    return report
+
+
+async def _changes(
+    name: str, before: Context, after: Context, found: Matched, call: Call, trail: Trail
+) -> tuple[Change, ...]:
+    edited: Mapping[int, int] = dict(found.edited)
+    changes: list[Change] = []
+    for origin in sorted((*edited, *found.dropped)):
+        old = before.messages[origin]
+        new = after.messages[edited[origin]] if origin in edited else None
+        index = trail.origins[origin]
+        if index is not None:
+            changes.append(await _change(name, index, old, new, call))
+    for position in found.added:
+        made = after.messages[position]
+        said = call.notes.why(made)
+        tokens = call.count(made)
+        changes.append(Change(position, made.role, Outcome.ADDED, name, said.why, 0, tokens))
+    return tuple(changes)
+
+
+async def _change(name: str, index: int, old: Message, new: Message | None, call: Call) -> Change:
+    said = call.notes.why(old)
+    outcome = said.outcome or (Outcome.DROPPED if new is None else Outcome.EDITED)
+    handle = await _keep(old, call)
+    size = 0 if new is None else call.count(new)
+    return Change(index, old.role, outcome, name, said.why, call.count(old), size, handle)
+
+
+async def _keep(message: Message, call: Call) -> str | None:
+    """Put the original into the store, when there is one, and return its handle."""
+    if call.store is None or call.wire is None:
+        return None
+    native = message.source if message.source is not None else call.wire.write_message(message)
+    return await call.store.put(original_bytes(native))
+
+
+def original_bytes(native: Any) -> bytes:  # noqa: ANN401 - a native message may be a dict or an SDK object
+    """A native message as the JSON bytes that the store keeps."""
+    plain = native if isinstance(native, Mapping) else native.model_dump(mode="json", exclude_unset=True)
+    return json.dumps(plain, ensure_ascii=False).encode("utf-8", "surrogatepass")

@@ -1,0 +1,212 @@
+"""A session: one conversation, and everything that was decided about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any
+
+import anyio
+from attrs import define, field
+
+from agentctx.core.budget import Budget
+from agentctx.core.compare import Change
+from agentctx.core.report import Report
+from agentctx.plan import Plan, since
+from agentctx.protocols import Listener
+from agentctx.reading import Reader, as_list, reader
+from agentctx.session.record import Record, rebased, rewound
+from agentctx.session.snapshot import begins_with, shared_length, snapshot
+from agentctx.session.step import Step, Surroundings, commit, press, take_in
+from agentctx.session.usage import prompt_tokens
+from agentctx.view import View
+
+
+@define(eq=False)
+class Session:
+    """One conversation. It decides once about each message and sticks to it.
+
+    Safe to share between tasks: one step at a time. A step that fails or is cancelled leaves it as it was.
+
+    Args:
+        plan: The pipeline.
+        model: The model's name, if known.
+        format: The wire format, if named.
+        id: The session's name in events.
+        on_compact: Told of this session's compactions.
+        steps: How many steps were prepared.
+        billed_tokens: The size of the last prompt by the provider's own count; None before the first ``record``.
+    """
+
+    plan: Plan
+    model: str | None = None
+    format: str | None = None
+    id: str | None = None
+    on_compact: Listener | None = field(default=None, repr=False)
+    steps: int = field(default=0, init=False)
+    billed_tokens: int | None = field(default=None, init=False)
+    budget: Budget | None = field(init=False)
+    _lock: anyio.Lock = field(init=False, factory=lambda: anyio.Lock(fast_acquire=True), repr=False)
+    _record: Record = field(init=False, factory=Record, repr=False)
+    _around: Surroundings | None = field(init=False, default=None, repr=False)
+    _fixed_seen: Any = field(init=False, default=None, repr=False)
+    _sent_tokens: int = field(init=False, default=0, repr=False)
+    _in_force: tuple[Change, ...] = field(init=False, default=(), repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Find the budget."""
+        self.budget = self.plan.budget_for(self.model)
+
+    async def prepare(
+        self,
+        messages: Sequence[Any],
+        system: Any = None,  # noqa: ANN401 - any provider's system prompt
+        tools: Any = None,  # noqa: ANN401 - any provider's tools
+    ) -> View:
+        """Prepare the next model call of this conversation.
+
+        Pass the whole history each time, or the last view's messages with what came since: both are recognised,
+        also when every object was rebuilt. Costs what the new messages cost, unless the context has to be cut.
+
+        Args:
+            messages: The transcript in the provider's own shape; neither it nor anything in it is changed.
+            system: The system prompt, where the format keeps it apart.
+            tools: The tool definitions in the provider's own shape.
+
+        Raises:
+            InvalidInput: If something cannot be read; names the message and the field.
+            ContextOverflow: If what must stay is larger than the budget.
+            StageError: If a stage broke a promise.
+        """
+        started = perf_counter()
+        as_list(messages)
+        async with self._lock:
+            around = self._surroundings(messages, system, tools)
+            step = await take_in(around, self._recognised(messages, around), messages)
+            await press(step)
+            report = self._commit(step, (system, tools), started)
+            view = _view(step, system, tools, report)
+            number = self.steps - 1
+        await self.plan.tell(report, self.on_compact, self.id, number)
+        return view
+
+    def record(self, usage: Any) -> None:  # noqa: ANN401 - a dict or any SDK's usage object
+        """Take note of what the provider billed for the last view.
+
+        Args:
+            usage: The response's ``usage``, as a dict or the SDK's object, of any provider.
+
+        Raises:
+            InvalidInput: If no prompt token count is in it.
+        """
+        self.billed_tokens = prompt_tokens(usage)
+
+    def _surroundings(self, messages: Sequence[Any], system: Any, tools: Any) -> Surroundings:  # noqa: ANN401
+        """Reader, system prompt and tools; those of the step before when nothing changed."""
+        around = self._around
+        if around is not None and self._fixed_seen == [system, tools]:
+            return around
+        source = self._reader(messages, system, tools) if around is None else around.source
+        said, known = source.fixed_part(system, tools)
+        bare = Surroundings(self.plan, source, self.budget, said, known, 0, 0).context(())
+        fixed, fixed_bytes = source.meter.fixed(bare), source.meter.bytes(bare)
+        return Surroundings(self.plan, source, self.budget, said, known, fixed, fixed_bytes)
+
+    def _reader(self, messages: Sequence[Any], system: Any, tools: Any) -> Reader:  # noqa: ANN401
+        return reader(
+            messages, system=system, tools=tools, format=self.format, model=self.model, counter=self.plan.counter
+        )
+
+    def _recognised(self, messages: Sequence[Any], around: Surroundings) -> Record:
+        """The record to go on from: ours, or a new one when the caller changed, shortened or replaced its history."""
+        record = self._record
+        if begins_with(messages, record.seen):
+            _refresh(record, messages)
+            return record
+        prices = around.prices(record.view)
+        in_view, in_history = shared_length(messages, record.out), shared_length(messages, record.seen)
+        if in_view > in_history or (in_view == len(record.out) and record.out):
+            return rebased(record, messages, prices[:in_view])
+        return rewound(record, in_history, prices)
+
+    def _commit(self, step: Step, fixed: tuple[Any, Any], started: float) -> Report:
+        """Remember the step and report on it; nothing in here waits, so a cancelled step is never half done."""
+        record, old = step.record, self._record
+        appended = record is old and step.start == len(old.out)
+        before, known = None if appended else list(old.out), len(old.out)
+        commit(step)
+        same_fixed = step.around is self._around
+        if not same_fixed:
+            self._fixed_seen = snapshot(list(fixed))
+        shared = known if before is None else _shared(before, record.out)
+        prefix = self._prefix(step, shared, known) if same_fixed else 0
+        self._record, self._around = record, step.around
+        if len(self._in_force) != len(record.changes) or not appended:
+            self._in_force = tuple(record.changes)
+        unbroken = self.steps == 0 or (same_fixed and shared == known)
+        first_changed = None if unbroken else shared if same_fixed else 0
+        report = _report(step, self._in_force, first_changed, prefix, self._sent_tokens, started)
+        self._sent_tokens, self.steps = report.tokens_after, self.steps + 1
+        return report
+
+    def _prefix(self, step: Step, shared: int, known: int) -> int:
+        """Tokens at the start of the request that the last view had too."""
+        if shared == known:
+            return self._sent_tokens
+        return step.around.fixed + sum(price.tokens for price in step.around.prices(step.record.view[:shared]))
+
+
+def _shared(before: Sequence[Any], after: Sequence[Any]) -> int:
+    """How many outgoing messages at the start are the same."""
+    pairs = zip(before, after, strict=False)
+    differing = (place for place, (old, new) in enumerate(pairs) if old is not new and old != new)
+    return next(differing, min(len(before), len(after)))
+
+
+def _refresh(record: Record, messages: Sequence[Any]) -> None:
+    """Hand back the caller's objects of today when it has rebuilt them with the same content.
+
+    A few places tell whether it does so: an application that rebuilds one message rebuilds all of them.
+    """
+    if all(_current(record, place, messages) for place in (0, 1, 2, -3, -2, -1)):
+        return
+    for place, (message, origin) in enumerate(zip(record.view, record.origins, strict=True)):
+        if origin is not None and message.untouched:
+            record.out[place] = messages[origin]
+
+
+def _current(record: Record, place: int, messages: Sequence[Any]) -> bool:
+    if not -len(record.view) <= place < len(record.view):
+        return True
+    origin = record.origins[place]
+    return origin is None or not record.view[place].untouched or record.out[place] is messages[origin]
+
+
+def _view(step: Step, system: Any, tools: Any, report: Report) -> View:  # noqa: ANN401 - handed back as they came
+    record, chosen = step.record, step.trail.context.tools
+    if chosen is not step.around.tools:
+        tools = [tool.source for tool in chosen]
+    return View(list(record.out), system, tools, report, step.around.context(record.view))
+
+
+def _report(
+    step: Step, in_force: tuple[Change, ...], first_changed: int | None, prefix: int, sent: int, started: float
+) -> Report:
+    record, around = step.record, step.around
+    tail = around.prices(record.view[record.settled :])
+    budget = around.budget
+    return Report(
+        stages=tuple(step.trail.reports),
+        in_force=in_force,
+        messages_before=len(record),
+        messages_after=len(record.view),
+        tokens_before=around.fixed + record.given_tokens,
+        tokens_after=step.tokens,
+        bytes_before=around.fixed_bytes + record.given_bytes,
+        bytes_after=around.fixed_bytes + record.view_bytes + sum(price.bytes for price in tail),
+        limit=None if budget is None else budget.limit,
+        first_changed=first_changed,
+        prefix_tokens=prefix,
+        rebilled_tokens=max(0, sent - prefix),
+        seconds=since(started),
+    )

@@ -1,0 +1,260 @@
+"""One step of a session: look at what is new, act when the context has grown too large, commit at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import define, frozen
+
+from agentctx.core.budget import Budget
+from agentctx.core.message import Context, Message, Price, Tool
+from agentctx.core.pairing import broken_pair, open_at_end
+from agentctx.core.units import units
+from agentctx.plan import Plan, guarantee
+from agentctx.protocols import Call, Scope
+from agentctx.reading import Reader
+from agentctx.runner import Trail, run_stage
+from agentctx.session.record import Record, call_ids
+from agentctx.strategies.repair_history import repair
+
+GROWTH = 1.1
+"""After a compaction that could not get below the trigger, the context must grow by this factor to try again."""
+
+
+@frozen
+class Surroundings:
+    """What a step knows beside the messages.
+
+    Args:
+        plan: The stages and their options.
+        source: How the conversation is read.
+        budget: The budget in force.
+        system: The system prompt kept apart from the messages.
+        tools: The tool definitions.
+        fixed: Tokens of system prompt and tools.
+        fixed_bytes: Bytes of system prompt and tools.
+    """
+
+    plan: Plan
+    source: Reader
+    budget: Budget | None
+    system: Message | None
+    tools: tuple[Tool, ...]
+    fixed: int
+    fixed_bytes: int
+
+    def context(self, messages: Sequence[Message]) -> Context:
+        """These messages with system prompt and tools."""
+        return Context(tuple(messages), self.system, self.tools)
+
+    def prices(self, messages: Sequence[Message]) -> list[Price]:
+        """The price of each message."""
+        price = self.source.meter.price
+        return [price(message) for message in messages]
+
+    def call(self, limit: int | None, given: int, record: Record) -> Call:
+        """What the stages are told."""
+        return self.plan.call(self.source, self.budget, limit, given, record.message_at)
+
+
+@define
+class Step:
+    """What a step has worked out; nothing is remembered before ``commit``.
+
+    Args:
+        around: What the step knows beside the messages.
+        record: What is known of the conversation.
+        natives: Everything the caller passed.
+        trail: The part of the view that the step works on, and what the stages did.
+        arrived: Prices of the messages that are new.
+        start: From this place of the record's view on, the trail's messages replace it.
+        open_from: Index in the history from which the last round is unfinished; None when it is finished.
+        raw: The new messages as they were read, with those of the unfinished round before them.
+        raw_origin: The index in the history of each of ``raw``.
+        ids: The call ids that repair has seen in this step.
+        quiet_until: See ``Record``.
+    """
+
+    around: Surroundings
+    record: Record
+    natives: Sequence[Any]
+    trail: Trail
+    arrived: list[Price]
+    start: int
+    open_from: int | None
+    raw: list[Message]
+    raw_origin: list[int]
+    ids: set[str]
+    quiet_until: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether the trail is the whole view."""
+        return self.start == 0 and self.record.settled > 0
+
+    @property
+    def tokens(self) -> int:
+        """Size of the request, in tokens."""
+        return self.trail.tokens
+
+
+async def take_in(around: Surroundings, record: Record, natives: Sequence[Any]) -> Step:
+    """Read, repair and treat what is new, with the unfinished round before it."""
+    known = len(record)
+    fresh = around.source.messages(natives[known:], known)
+    meter = around.source.meter
+    await meter.settle(fresh)
+    arrived = around.prices(fresh)
+    raw = [*record.tail, *fresh]
+    raw_origin = [*record.tail_origin, *range(known, known + len(fresh))]
+    size = around.fixed + record.view_tokens + sum(price.tokens for price in around.prices(raw))
+    trail = Trail(around.context(raw), list(raw_origin), size)
+    step = Step(
+        around, record, natives, trail, arrived, record.settled, _open_from(raw, raw_origin), raw, raw_origin, set()
+    )
+    if raw:
+        await _treat(step)
+    return step
+
+
+def _open_from(raw: Sequence[Message], origins: Sequence[int]) -> int | None:
+    """The index in the history where an unfinished last round begins; None when nothing is unfinished."""
+    if not raw:
+        return None
+    last = units(raw)[-1]
+    messages = last.of(raw)
+    if last.is_round and (broken_pair(messages) is not None or open_at_end(messages)):
+        return origins[last.start]
+    return None
+
+
+async def _treat(step: Step) -> None:
+    around, plan = step.around, step.around.plan
+    call = around.call(None, len(step.natives), step.record)
+    wire = around.source.wire
+
+    async def repair_arrivals(context: Context, call: Call) -> Context:
+        legal = repair(context.messages, call, wire, seen=step.ids, earlier=step.record.ids)
+        return context if legal is None else context.with_messages(tuple(legal))
+
+    repair_arrivals.__name__ = "RepairHistory"
+    await run_stage(repair_arrivals, step.trail, call, trusted=True)
+    stages = plan.of_scope(Scope.ARRIVALS)
+    if stages and plan.protect:
+        call = _with_view_protection(step, call)
+    for stage in stages:
+        await run_stage(stage, step.trail, call)
+
+
+def _with_view_protection(step: Step, call: Call) -> Call:
+    """The caller's rules, judged on the whole view although a stage sees only what is new."""
+    before = tuple(step.record.view[: step.start])
+    rules = call.protect
+
+    def on_arrivals(messages: Sequence[Message]) -> list[int]:
+        whole = (*before, *messages)
+        return [index - len(before) for rule in rules for index in rule(whole) if index >= len(before)]
+
+    return call.protecting((on_arrivals,))
+
+
+async def press(step: Step) -> None:
+    """Run the stages that look at the whole context, when it is time, and make sure that the request fits."""
+    plan, budget, record = step.around.plan, step.around.budget, step.record
+    pressed = budget is None or (step.tokens > budget.trigger_tokens and step.tokens > record.quiet_until)
+    pressed = pressed or (budget is not None and step.tokens > budget.limit)
+    scopes = (Scope.PRESSURE, Scope.ALWAYS) if pressed else (Scope.ALWAYS,)
+    stages = plan.of_scope(*scopes)
+    step.quiet_until = record.quiet_until
+    if not stages and not pressed:
+        return
+    widen(step)
+    aim = None if budget is None else budget.target_tokens
+    call = step.around.call(aim, len(step.natives), record)
+    for stage in stages:
+        await run_stage(stage, step.trail, call)
+    if budget is not None:
+        await guarantee(step.trail, call, budget)
+        if pressed:
+            stuck = step.tokens > budget.trigger_tokens
+            step.quiet_until = int(step.tokens * GROWTH) if stuck else 0
+
+
+def widen(step: Step) -> None:
+    """Let the trail be the whole view."""
+    if step.start == 0:
+        return
+    record, trail = step.record, step.trail
+    trail.context = step.around.context((*record.view[: step.start], *trail.context.messages))
+    trail.origins = [*record.origins[: step.start], *trail.origins]
+    step.start = 0
+
+
+def commit(step: Step) -> None:
+    """Make what the step worked out the state of the conversation. Nothing in it waits."""
+    record, trail = step.record, step.trail
+    record.remember(step.natives[len(record) :], step.arrived)
+    before = record.origins[step.start :] if step.start == 0 else ()
+    record.changes = _changes_in_force(step)
+    messages = trail.context.messages
+    record.out[step.start :] = _written(step, messages)
+    record.view[step.start :] = messages
+    record.origins[step.start :] = trail.origins
+    if before:
+        record.forget_dropped(step.natives, set(before).difference(trail.origins))
+    _settle(step)
+    record.quiet_until = step.quiet_until
+
+
+def _written(step: Step, messages: Sequence[Message]) -> list[Any]:
+    """The messages in the caller's format; one that was written before is the same object again."""
+    record, write = step.record, step.around.source.wire.write_message
+    if step.start == 0 and record.view:
+        known = {id(message): native for message, native in zip(record.view, record.out, strict=True)}
+        return [known[id(message)] if id(message) in known else write(message) for message in messages]
+    return [write(message) for message in messages]
+
+
+def _changes_in_force(step: Step) -> list[Any]:
+    """The changes of earlier steps, without those of the round that was treated again, and those of this step."""
+    record = step.record
+    new = [change for report in step.trail.reports for change in report.changes]
+    if not record.tail_origin:
+        if new:
+            record.changes.extend(new)
+        return record.changes
+    first = record.tail_origin[0]
+    return [*(change for change in record.changes if change.index < first), *new]
+
+
+def _settle(step: Step) -> None:
+    """Note which part of the view is final."""
+    record, around = step.record, step.around
+    settled = len(record.view)
+    record.tail, record.tail_origin = [], []
+    if step.open_from is not None:
+        place = step.raw_origin.index(step.open_from)
+        record.tail, record.tail_origin = step.raw[place:], step.raw_origin[place:]
+        settled = _first_at_or_after(record.origins, step.open_from)
+    if step.start == 0:
+        prices = around.prices(record.view[:settled])
+        record.view_tokens = sum(price.tokens for price in prices)
+        record.view_bytes = sum(price.bytes for price in prices)
+        record.ids = call_ids(record.view[:settled]) if around.source.wire.unique_ids else record.ids
+    else:
+        for price in around.prices(record.view[record.settled : settled]):
+            record.view_tokens += price.tokens
+            record.view_bytes += price.bytes
+        if around.source.wire.unique_ids:
+            record.ids |= call_ids(record.view[record.settled : settled])
+    record.settled = settled
+
+
+def _first_at_or_after(origins: Sequence[int | None], index: int) -> int:
+    """The place of the first message that was read at ``index`` of the history or later."""
+    for place in range(len(origins) - 1, -1, -1):
+        origin = origins[place]
+        if origin is not None and origin < index:
+            return place + 1
+    return 0

@@ -1,0 +1,36 @@
+"""How large a prompt was, by the provider's own count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentctx.errors import InvalidInput
+
+_INCLUSIVE = ("prompt_tokens", "promptTokenCount", "prompt_token_count")
+_BEDROCK = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
+_ANTHROPIC_EXTRA = ("cache_creation_input_tokens", "cache_read_input_tokens")
+
+
+def prompt_tokens(usage: Any) -> int:  # noqa: ANN401 - a dict or any SDK's usage object
+    """The tokens of the whole prompt, cached parts included, from any provider's ``usage``.
+
+    OpenAI and Gemini report the whole prompt; Anthropic and Bedrock report its parts, which are added up.
+
+    Raises:
+        InvalidInput: If no known field is there.
+    """
+    known = next((amount for name in _INCLUSIVE if (amount := _field(usage, name)) is not None), None)
+    if known is not None:
+        return known
+    if _field(usage, "inputTokens") is not None:
+        return sum(_field(usage, name) or 0 for name in _BEDROCK)
+    base = _field(usage, "input_tokens")
+    if base is None:
+        raise InvalidInput("usage", f"no prompt token count in it: {str(usage)[:200]}")
+    return base + sum(_field(usage, name) or 0 for name in _ANTHROPIC_EXTRA)
+
+
+def _field(usage: Any, name: str) -> int | None:  # noqa: ANN401 - a dict or any SDK's usage object
+    value = usage.get(name) if isinstance(usage, Mapping) else getattr(usage, name, None)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

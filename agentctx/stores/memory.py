@@ -1,0 +1,38 @@
+"""A store in memory."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from attrs import define, field
+
+from agentctx.errors import StoreError
+
+
+@define
+class MemoryStore:
+    """Keeps contents in memory, by their SHA-256; for tests, and for processes that keep nothing."""
+
+    _contents: dict[str, bytes] = field(factory=dict, init=False, repr=False)
+
+    async def put(self, content: bytes, /) -> str:
+        """Keep ``content`` and return its handle."""
+        handle = sha256(content).hexdigest()
+        self._contents[handle] = content
+        return handle
+
+    async def get(self, handle: str, /) -> bytes:
+        """What was put under ``handle``.
+
+        Raises:
+            StoreError: If there is nothing under it.
+        """
+        try:
+            return self._contents[handle]
+        except KeyError:
+            msg = f"nothing is kept under handle {handle!r}"
+            raise StoreError(msg) from None
+
+    def __len__(self) -> int:
+        """How many contents are kept."""
+        return len(self._contents)

@@ -1,0 +1,85 @@
+"""Clear old tool results: observation masking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from attrs import field, frozen
+
+from agentctx.core.message import Context, Message
+from agentctx.core.parts import Part, Text, ToolCall, ToolResult
+from agentctx.errors import ConfigError
+from agentctx.protocols import Call, Scope
+from agentctx.strategies.edit_results import edit_results, with_content
+
+
+@frozen
+class ClearToolResults:
+    """Replace all tool results but the last ``keep_last`` by a placeholder.
+
+    The calls stay, so the model still sees what it did ("observation masking", Lindenbauer et al. 2025,
+    "The Complexity Trap": as good as summaries for coding agents, at half the cost).
+
+    Args:
+        keep_last: How many results, counted from the end, stay as they are; 0 clears all.
+        exclude: Names of tools whose results are never cleared.
+        placeholder: What stands for a cleared result. A result that is not larger than it stays.
+
+    Raises:
+        ConfigError: If ``keep_last`` is negative or the placeholder is blank (providers refuse blank text).
+    """
+
+    keep_last: int
+    exclude: frozenset[str] = field(default=frozenset(), converter=frozenset)
+    placeholder: str = "[old tool result cleared]"
+    scope: ClassVar[Scope] = Scope.PRESSURE
+
+    def __attrs_post_init__(self) -> None:
+        """Check the options."""
+        if isinstance(self.keep_last, bool) or not isinstance(self.keep_last, int) or self.keep_last < 0:
+            msg = f"ClearToolResults: keep_last must be a whole number of at least 0, got {self.keep_last!r}"
+            raise ConfigError(msg)
+        if not self.placeholder.strip():
+            msg = "ClearToolResults: placeholder must not be blank"
+            raise ConfigError(msg)
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context with old tool results cleared."""
+        clear = self._old(context.messages, call.frozen(context))
+        if not clear:
+            return context
+        room = call.meter.parts((Text(self.placeholder),))
+        messages = list(context.messages)
+        for index in {index for index, _ in clear.values()}:
+            messages[index] = edit_results(messages[index], lambda result: self._cleared(result, clear, room, call))
+            if messages[index] is not context.messages[index]:
+                call.note(context.messages[index], f"older than the last {self.keep_last} tool results")
+        if all(new is old for new, old in zip(messages, context.messages, strict=True)):
+            return context
+        return context.with_messages(tuple(messages))
+
+    def _old(self, messages: Sequence[Message], frozen_places: frozenset[int]) -> dict[int, tuple[int, ToolResult]]:
+        """The results to clear, by identity, with the index of their message."""
+        found: list[tuple[int, ToolResult, str]] = []
+        names: dict[str, str] = {}
+        for index, message in enumerate(messages):
+            for part in message.parts:
+                if isinstance(part, ToolCall):
+                    names[part.id] = part.name
+                elif isinstance(part, ToolResult):
+                    found.append((index, part, part.name or names.get(part.call_id, "")))
+        old = found[: max(0, len(found) - self.keep_last)]
+        return {
+            id(part): (index, part)
+            for index, part, name in old
+            if index not in frozen_places and name not in self.exclude
+        }
+
+    def _cleared(
+        self, result: ToolResult, clear: dict[int, tuple[int, ToolResult]], room: int, call: Call
+    ) -> ToolResult:
+        if id(result) not in clear or call.meter.parts(result.content) <= room:
+            return result
+        content: tuple[Part, ...] = (Text(self.placeholder),)
+        return with_content(result, content)

@@ -1,0 +1,102 @@
+"""Cut one text to a number of tokens or characters, exactly."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from attrs import frozen
+
+from agentctx.protocols import TextCutter, TokenCounter
+from agentctx.tokens.graphemes import head_of, tail_of
+
+Keep = Literal["head", "tail", "both"]
+
+
+@frozen
+class Cut:
+    """How a text that is too long is cut.
+
+    Args:
+        keep: Which end stays: ``"head"``, ``"tail"`` or ``"both"`` (half of the room each).
+        marker: What stands where text was left out; ``{omitted}`` becomes the number of characters.
+    """
+
+    keep: Keep = "both"
+    marker: str = "\n[… {omitted} characters omitted …]\n"
+
+    def mark(self, omitted: int) -> str:
+        """The marker for this many characters."""
+        return self.marker.replace("{omitted}", f"{omitted:,}")
+
+    def split(self, room: int) -> tuple[int, int]:
+        """How much of the room the head gets, and how much the tail."""
+        if self.keep == "head":
+            return room, 0
+        return (0, room) if self.keep == "tail" else (room - room // 2, room // 2)
+
+    def join(self, text: str, head: str, tail: str) -> str:
+        """Head, marker and tail of ``text``."""
+        tail = tail[max(0, len(head) + len(tail) - len(text)) :]
+        return head + self.mark(len(text) - len(head) - len(tail)) + tail
+
+
+def cut_to_chars(text: str, max_chars: int, cut: Cut) -> str:
+    """``text`` when it has at most ``max_chars`` characters, else its ends around the marker, at most as long."""
+    if len(text) <= max_chars:
+        return text
+    room = max_chars - len(cut.mark(len(text)))
+    if room <= 0:
+        return head_of(text, max_chars)
+    head, tail = cut.split(room)
+    return cut.join(text, head_of(text, head), tail_of(text, tail))
+
+
+def cut_to_tokens(text: str, max_tokens: int, counter: TokenCounter, cut: Cut) -> str:
+    """``text`` when it has at most ``max_tokens`` tokens, else its ends around the marker, at most as large.
+
+    Costs time that grows with what is kept, if the counter is a ``TextCutter``; other counters are asked for
+    ever shorter ends.
+    """
+    if fits(text, max_tokens, counter):
+        return text
+    cutter = counter if isinstance(counter, TextCutter) else _Halving(counter)
+    room = max_tokens - counter.count(cut.mark(len(text)))
+    while room > 0:
+        head, tail = cut.split(room)
+        shorter = cut.join(text, cutter.head(text, head), cutter.tail(text, tail))
+        over = counter.count(shorter) - max_tokens
+        if over <= 0:
+            return shorter if len(shorter) < len(text) else cutter.head(text, max_tokens)
+        room -= over
+    return cutter.head(text, max_tokens)
+
+
+def fits(text: str, max_tokens: int, counter: TokenCounter) -> bool:
+    """Whether ``text`` has at most ``max_tokens`` tokens, without counting more of it than needed."""
+    if isinstance(counter, TextCutter):
+        return not counter.exceeds(text, max_tokens)
+    return counter.count(text) <= max_tokens
+
+
+@frozen
+class _Halving:
+    """Ends of a text by bisection, for a counter that can only count."""
+
+    counter: TokenCounter
+
+    def head(self, text: str, tokens: int) -> str:
+        return head_of(text, self._longest(text, tokens, from_end=False))
+
+    def tail(self, text: str, tokens: int) -> str:
+        return tail_of(text, self._longest(text, tokens, from_end=True))
+
+    def _longest(self, text: str, tokens: int, *, from_end: bool) -> int:
+        low, high = 0, len(text)
+        while low < high:
+            middle = (low + high + 1) // 2
+            piece = tail_of(text, middle) if from_end else head_of(text, middle)
+            if self.counter.count(piece) <= tokens:
+                low = middle
+            else:
+                high = middle - 1
+        return low

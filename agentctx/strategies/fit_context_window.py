@@ -1,0 +1,91 @@
+"""Bring the request down to the budget by leaving out the oldest rounds."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from attrs import field, frozen
+
+from agentctx.core.budget import Budget
+from agentctx.core.message import Context
+from agentctx.errors import ConfigError
+from agentctx.protocols import Call, Scope
+from agentctx.strategies.drop_oldest import drop_oldest
+from agentctx.strategies.room import lay_out
+from agentctx.strategies.shrink_results import shrink_results
+
+
+def _as_budget(value: Budget | int | None) -> Budget | None:
+    return Budget(value) if isinstance(value, int) else value
+
+
+@frozen
+class FitContextWindow:
+    """Drop the oldest rounds, with the questions that began them, until the request fits.
+
+    Protected messages and the round that the model is in stay. When these alone are too large, the results of
+    that round are cut so that it takes half of the room that the rest leaves.
+
+    Args:
+        budget: The budget to fit; a number is a window in tokens. Without it the pipeline's budget holds.
+        max_tokens: The most tokens of the request, instead of a budget.
+        reserve_tokens: Tokens of ``max_tokens`` to keep free.
+
+    Raises:
+        ConfigError: If the options contradict each other or make no sense.
+    """
+
+    budget: Budget | None = field(default=None, converter=_as_budget)
+    max_tokens: int | None = field(default=None, kw_only=True)
+    reserve_tokens: int = field(default=0, kw_only=True)
+    scope: ClassVar[Scope] = Scope.PRESSURE
+
+    def __attrs_post_init__(self) -> None:
+        """Check the options."""
+        if self.budget is not None and self.max_tokens is not None:
+            msg = "FitContextWindow: pass a budget or max_tokens, not both"
+            raise ConfigError(msg)
+        if self.max_tokens is None and self.reserve_tokens:
+            msg = "FitContextWindow: reserve_tokens goes with max_tokens; a budget has its own output_reserve"
+            raise ConfigError(msg)
+        if self.reserve_tokens < 0:
+            msg = f"FitContextWindow: reserve_tokens must not be negative, got {self.reserve_tokens}"
+            raise ConfigError(msg)
+        if self.max_tokens is not None:
+            Budget(self.max_tokens, self.reserve_tokens)
+
+    @property
+    def own_budget(self) -> Budget | None:
+        """The budget that this stage carries itself, if any."""
+        return Budget(self.max_tokens, self.reserve_tokens) if self.max_tokens is not None else self.budget
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context with the oldest rounds dropped, so that it has at most the limit's tokens."""
+        limit, aim = self._limits(call)
+        if call.size(context) <= aim:
+            return context
+        return drop_oldest(shrink_open_round(context, limit, call), aim, call, f"over {aim:,} tokens: oldest first")
+
+    def _limits(self, call: Call) -> tuple[int, int]:
+        """The hard limit and the size to come down to, in tokens."""
+        own = self.own_budget
+        if own is not None:
+            return own.limit, own.limit if call.limit is None else min(own.limit, call.limit)
+        if call.budget is None or call.limit is None:
+            msg = (
+                "FitContextWindow: no budget in force: pass FitContextWindow(max_tokens=...), "
+                "Pipeline(..., budget=Budget(window=...)), or a model that the model table knows"
+            )
+            raise ConfigError(msg)
+        return call.budget.limit, call.limit
+
+
+def shrink_open_round(context: Context, limit: int, call: Call) -> Context:
+    """Cut the results of what must stay, when that alone is over ``limit``, to half of the room they have."""
+    room = lay_out(context, call)
+    if room.floor <= limit:
+        return context
+    places = room.staying - call.frozen(context)
+    held = sum(call.meter.parts(context.messages[index].results) for index in places)
+    wanted = max(0, limit - (room.floor - held)) // 2
+    return shrink_results(context, places, held - wanted, call, "what must stay is larger than the window")

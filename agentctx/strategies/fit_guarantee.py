@@ -1,0 +1,63 @@
+"""After the last stage: the request fits, exactly counted, or nothing is sent."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from agentctx.core.message import Context
+from agentctx.errors import BigItem, ContextOverflow
+from agentctx.protocols import Call
+from agentctx.strategies.drop_oldest import drop_oldest
+from agentctx.strategies.fit_context_window import shrink_open_round
+from agentctx.strategies.room import lay_out
+from agentctx.strategies.shrink_arguments import shrink_arguments
+from agentctx.strategies.shrink_results import shrink_results
+
+NAMED = 5
+"""How many of the biggest items an overflow names."""
+
+
+@frozen
+class FitGuarantee:
+    """Make the request fit ``limit`` or raise.
+
+    In this order: the results of what must stay are cut when they alone are too large; the oldest rounds go; what
+    is left of results, and then of call arguments, is cut to what fits.
+
+    Args:
+        limit: The most tokens that the request may have.
+    """
+
+    limit: int
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context, at most ``limit`` tokens.
+
+        Raises:
+            ContextOverflow: If what must stay is larger than the limit; names the biggest items.
+        """
+        if call.size(context) <= self.limit:
+            return context
+        context = shrink_open_round(context, self.limit, call)
+        context = drop_oldest(context, self.limit, call, f"over {self.limit:,} tokens: oldest first")
+        why = f"over {self.limit:,} tokens"
+        places = frozenset(range(len(context.messages))) - call.frozen(context)
+        context = shrink_results(context, places, call.size(context) - self.limit, call, why)
+        editable = places - call.protected(context)
+        context = shrink_arguments(context, editable, call.size(context) - self.limit, call, why)
+        size = call.size(context)
+        if size > self.limit:
+            raise ContextOverflow(size, self.limit, biggest(context, call))
+        return context
+
+
+def biggest(context: Context, call: Call) -> list[BigItem]:
+    """The biggest items of what must stay, largest first, at most ``NAMED``."""
+    staying = lay_out(context, call).staying
+    items = [
+        BigItem((f"messages[{index}]", context.messages[index].role, call.count(context.messages[index])))
+        for index in staying
+    ]
+    if fixed := call.meter.fixed(context):
+        items.append(BigItem(("system, tools", "fixed", fixed)))
+    return sorted(items, key=lambda item: -item.tokens)[:NAMED]

@@ -1,0 +1,171 @@
+"""Which result belongs to which call in a broken history: by order first, by id second."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from attrs import define, field
+
+from agentctx.core.message import Message
+from agentctx.core.parts import ToolCall, ToolResult
+
+
+@define
+class Pairs:
+    """Where everything goes so that every pair is whole.
+
+    Args:
+        answers_after: For the last message of an assistant run, the result messages that shall follow it although
+            they stand elsewhere.
+        unanswered: For the last message of a run, its calls that have no result anywhere.
+        moved_whole: Indexes of result messages that leave their place as they are (or are dropped).
+        taken_apart: Indexes of messages that lose their results and keep their words.
+        reasons: What is said about messages, for the report.
+    """
+
+    answers_after: dict[int, list[Message]] = field(factory=dict)
+    unanswered: dict[int, tuple[ToolCall, ...]] = field(factory=dict)
+    moved_whole: set[int] = field(factory=set)
+    taken_apart: set[int] = field(factory=set)
+    reasons: list[tuple[Message, str]] = field(factory=list)
+
+
+@define
+class _Waiting:
+    """A call and the last message of the run that made it."""
+
+    call: ToolCall
+    run_end: int
+    result: tuple[int, ToolResult] | None = None
+
+
+def pair_results(messages: Sequence[Message], *, merges_turns: bool) -> Pairs:
+    """Give every result its call: the nearest open one before it with its id, else the nearest open one after it."""
+    ends = _run_ends(messages, merges_turns=merges_turns)
+    calls, spare = _assign(messages, ends)
+    _assign_early(calls, spare)
+    pairs = Pairs()
+    _place(messages, calls, pairs)
+    return pairs
+
+
+def _run_ends(messages: Sequence[Message], *, merges_turns: bool) -> dict[int, int]:
+    """For each assistant message, the last message of its run."""
+    ends: dict[int, int] = {}
+    for index in range(len(messages) - 1, -1, -1):
+        if messages[index].role == "assistant":
+            joins = merges_turns and index + 1 in ends
+            ends[index] = ends[index + 1] if joins else index
+    return ends
+
+
+def _assign(
+    messages: Sequence[Message], ends: dict[int, int]
+) -> tuple[list[_Waiting], dict[str, list[tuple[int, ToolResult]]]]:
+    calls: list[_Waiting] = []
+    open_calls: dict[str, list[_Waiting]] = defaultdict(list)
+    spare: dict[str, list[tuple[int, ToolResult]]] = defaultdict(list)
+    for index, message in enumerate(messages):
+        for part in message.parts:
+            if isinstance(part, ToolCall) and index in ends:
+                waiting = _Waiting(part, ends[index])
+                calls.append(waiting)
+                open_calls[part.id].append(waiting)
+            elif isinstance(part, ToolResult):
+                if open_calls[part.call_id]:
+                    _nearest(open_calls[part.call_id]).result = (index, part)
+                else:
+                    spare[part.call_id].append((index, part))
+    return calls, spare
+
+
+def _nearest(open_calls: list[_Waiting]) -> _Waiting:
+    """Take the first open call of the nearest turn."""
+    turn = open_calls[-1].run_end
+    first = next(index for index, waiting in enumerate(open_calls) if waiting.run_end == turn)
+    return open_calls.pop(first)
+
+
+def _assign_early(calls: list[_Waiting], spare: dict[str, list[tuple[int, ToolResult]]]) -> None:
+    """A call that nobody answered takes a result that came before it, when that one had no call."""
+    for waiting in calls:
+        before = [item for item in spare.get(waiting.call.id, ()) if item[0] < waiting.run_end]
+        if waiting.result is None and before:
+            waiting.result = before[-1]
+            spare[waiting.call.id].remove(before[-1])
+
+
+def _place(messages: Sequence[Message], calls: list[_Waiting], pairs: Pairs) -> None:
+    by_run: dict[int, list[_Waiting]] = defaultdict(list)
+    home: dict[int, dict[int, int]] = defaultdict(dict)
+    for waiting in calls:
+        by_run[waiting.run_end].append(waiting)
+        if waiting.result is not None:
+            index, part = waiting.result
+            home[index][id(part)] = waiting.run_end
+    for run_end, waits in by_run.items():
+        in_place = _in_place(messages, run_end, home)
+        _follow(messages, run_end, waits, in_place, pairs)
+    settled = {index for run_end in by_run for index in _in_place(messages, run_end, home)}
+    _take_apart(messages, home, settled, pairs)
+
+
+def _in_place(messages: Sequence[Message], run_end: int, home: dict[int, dict[int, int]]) -> set[int]:
+    """The messages directly after a run whose results are all results of this run."""
+    found: set[int] = set()
+    index = run_end + 1
+    while index < len(messages):
+        results = messages[index].results
+        owners = home.get(index, {})
+        if not results or any(owners.get(id(part)) != run_end for part in results):
+            return found
+        found.add(index)
+        index += 1
+    return found
+
+
+def _follow(messages: Sequence[Message], run_end: int, waits: list[_Waiting], in_place: set[int], pairs: Pairs) -> None:
+    moved: dict[int, list[ToolResult]] = defaultdict(list)
+    for waiting in waits:
+        if waiting.result is not None and waiting.result[0] not in in_place:
+            moved[waiting.result[0]].append(waiting.result[1])
+    unanswered = tuple(waiting.call for waiting in waits if waiting.result is None)
+    if moved or unanswered:
+        pairs.answers_after[run_end] = [_only(messages[index], results) for index, results in sorted(moved.items())]
+        pairs.unanswered[run_end] = unanswered
+
+
+def _only(message: Message, results: list[ToolResult]) -> Message:
+    parts = tuple(results)
+    whole = len(parts) == len(message.parts)
+    return (
+        message
+        if whole and all(a is b for a, b in zip(parts, message.parts, strict=True))
+        else message.with_parts(parts)
+    )
+
+
+def _take_apart(messages: Sequence[Message], home: dict[int, dict[int, int]], settled: set[int], pairs: Pairs) -> None:
+    for index, message in enumerate(messages):
+        results = message.results
+        if not results or index in settled:
+            continue
+        orphans = [part for part in results if id(part) not in home.get(index, {})]
+        pairs.reasons.append((message, _why(orphans, results)))
+        if len(results) == len(message.parts):
+            pairs.moved_whole.add(index)
+        else:
+            pairs.taken_apart.add(index)
+
+
+def _why(orphans: list[ToolResult], results: tuple[ToolResult, ...]) -> str:
+    if not orphans:
+        return "the tool result was moved to its call"
+    ids = ", ".join(repr(part.call_id) for part in orphans)
+    lost = (
+        "the tool result has no call, or is one too many"
+        if len(orphans) == len(results)
+        else "some results have no call"
+    )
+    return f"{lost}: {ids}"

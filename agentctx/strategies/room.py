@@ -1,0 +1,44 @@
+"""What of a request can go, what must stay, and what that costs."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from agentctx.core.message import Context
+from agentctx.core.units import Unit, segments, units
+from agentctx.protocols import Call
+from agentctx.strategies.drop_units import droppable
+
+
+@frozen
+class Room:
+    """A request laid out for cutting.
+
+    Args:
+        bundles: Units that may be dropped, bundled so that questions go with their answers, oldest first.
+        staying: Indexes of the messages that stay whatever happens: the protected, and the open round.
+        size: Tokens of the whole request.
+        floor: Tokens of what stays, with system prompt and tools.
+    """
+
+    bundles: tuple[tuple[Unit, ...], ...]
+    staying: frozenset[int]
+    size: int
+    floor: int
+
+
+def lay_out(context: Context, call: Call) -> Room:
+    """Lay out a request: everything protected stays, and the round that the model is in."""
+    messages = context.messages
+    groups = units(messages)
+    loose = {unit.start for unit in droppable(groups, call.protected(context))}
+    if groups and groups[-1].is_round:
+        loose.discard(groups[-1].start)
+    bundles = tuple(
+        kept for bundle in segments(messages, groups) if (kept := tuple(unit for unit in bundle if unit.start in loose))
+    )
+    going = {index for bundle in bundles for unit in bundle for index in range(unit.start, unit.stop)}
+    staying = frozenset(range(len(messages))) - going
+    size = call.size(context)
+    floor = size - sum(call.count(messages[index]) for index in going)
+    return Room(bundles, staying, size, floor)

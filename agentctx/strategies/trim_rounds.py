@@ -1,0 +1,47 @@
+"""Keep the last rounds."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from attrs import field, frozen
+
+from agentctx.core.message import Context
+from agentctx.core.units import segments, units
+from agentctx.errors import ConfigError
+from agentctx.protocols import Call, Scope
+from agentctx.strategies.drop_units import droppable, without
+
+
+@frozen
+class TrimRounds:
+    """Keep the last ``max_rounds`` rounds, with the questions that began them, and everything protected.
+
+    A round is an assistant turn with all its tool results.
+
+    Args:
+        max_rounds: How many rounds to keep; at least 1.
+
+    Raises:
+        ConfigError: If ``max_rounds`` is below 1.
+    """
+
+    max_rounds: int = field()
+    scope: ClassVar[Scope] = Scope.PRESSURE
+
+    @max_rounds.validator
+    def _check(self, _attribute: object, value: int) -> None:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            msg = f"TrimRounds: max_rounds must be a whole number of at least 1, got {value!r}"
+            raise ConfigError(msg)
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context with the older rounds dropped."""
+        bundles = segments(context.messages, groups := units(context.messages))
+        rounds = [index for index, bundle in enumerate(bundles) if bundle[-1].is_round]
+        if len(rounds) <= self.max_rounds:
+            return context
+        first_kept = bundles[rounds[-self.max_rounds]][0].start
+        old = [unit for unit in groups if unit.start < first_kept]
+        why = f"older than the last {self.max_rounds} rounds"
+        return without(context, droppable(old, call.protected(context)), call, why)

@@ -1,0 +1,80 @@
+"""Cut tool outputs that are too long, when they arrive."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from attrs import field, frozen
+
+from agentctx.core.message import Context
+from agentctx.core.parts import ToolResult
+from agentctx.errors import ConfigError
+from agentctx.protocols import Call, Scope
+from agentctx.strategies.cut_text import Cut, Keep, cut_to_chars, cut_to_tokens
+from agentctx.strategies.edit_results import edit_results, with_text
+
+
+@frozen
+class TruncateToolOutputs:
+    """Cut the text of each tool result to at most ``max_tokens`` tokens or ``max_chars`` characters.
+
+    Exact, in whole grapheme clusters, and idempotent: what was cut once is not cut again. Images and blocks that
+    are not text stay. Give one limit, or both to keep both.
+
+    Args:
+        max_tokens: The most tokens of one result, marker included.
+        max_chars: The most characters of one result, marker included.
+        keep: Which end stays: ``"head"``, ``"tail"`` or ``"both"``.
+        marker: What stands where text was left out; ``{omitted}`` becomes the number of characters.
+
+    Raises:
+        ConfigError: If there is no limit, or one below 1, or ``keep`` is unknown.
+    """
+
+    max_tokens: int | None = None
+    max_chars: int | None = field(default=None, kw_only=True)
+    keep: Keep = field(default="both", kw_only=True)
+    marker: str = field(default=Cut().marker, kw_only=True)
+    scope: ClassVar[Scope] = Scope.ARRIVALS
+
+    def __attrs_post_init__(self) -> None:
+        """Check the options."""
+        limits = {"max_tokens": self.max_tokens, "max_chars": self.max_chars}
+        if all(limit is None for limit in limits.values()):
+            msg = "TruncateToolOutputs: pass max_tokens or max_chars"
+            raise ConfigError(msg)
+        for name, limit in limits.items():
+            if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+                msg = f"TruncateToolOutputs: {name} must be a whole number of at least 1, got {limit!r}"
+                raise ConfigError(msg)
+        if self.keep not in ("head", "tail", "both"):
+            msg = f'TruncateToolOutputs: keep must be "head", "tail" or "both", got {self.keep!r}'
+            raise ConfigError(msg)
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context with long tool outputs cut."""
+        frozen_places = call.frozen(context)
+        messages = list(context.messages)
+        changed = False
+        for index, message in enumerate(messages):
+            if index in frozen_places:
+                continue
+            shorter = edit_results(message, lambda result: self._cut(result, call))
+            if shorter is not message:
+                call.note(message, f"tool output longer than {self._limits()}")
+                messages[index] = shorter
+                changed = True
+        return context.with_messages(tuple(messages)) if changed else context
+
+    def _cut(self, result: ToolResult, call: Call) -> ToolResult:
+        text = shorter = result.text
+        cut = Cut(self.keep, self.marker)
+        if self.max_chars is not None:
+            shorter = cut_to_chars(shorter, self.max_chars, cut)
+        if self.max_tokens is not None:
+            shorter = cut_to_tokens(shorter, self.max_tokens, call.counter, cut)
+        return result if shorter == text else with_text(result, shorter)
+
+    def _limits(self) -> str:
+        limits = ((self.max_tokens, "tokens"), (self.max_chars, "characters"))
+        return " and ".join(f"{limit:,} {unit}" for limit, unit in limits if limit is not None)

@@ -1,0 +1,136 @@
+"""When a stage runs, apart from how it works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from attrs import field, frozen
+
+from agentctx.core.budget import Amount
+from agentctx.core.message import Context
+from agentctx.errors import ConfigError
+from agentctx.protocols import Call, ContextStrategy
+
+Test = Callable[[Context, Call], bool]
+
+
+@frozen
+class Condition:
+    """Something that is true or false of a context; join with ``&``, ``|`` and ``~``.
+
+    Args:
+        test: Given the context and the call, whether it holds.
+        name: What it is called in reports.
+    """
+
+    test: Test
+    name: str
+
+    def __call__(self, context: Context, call: Call) -> bool:
+        """Whether it holds."""
+        return self.test(context, call)
+
+    def __and__(self, other: Condition) -> Condition:
+        name = f"{self.name} & {other.name}"
+        return Condition(lambda context, call: self(context, call) and other(context, call), name)
+
+    def __or__(self, other: Condition) -> Condition:
+        name = f"{self.name} | {other.name}"
+        return Condition(lambda context, call: self(context, call) or other(context, call), name)
+
+    def __invert__(self) -> Condition:
+        return Condition(lambda context, call: not self(context, call), f"~({self.name})")
+
+
+def over(amount: Amount) -> Condition:
+    """True when the context is larger than ``amount``: a token count, or a share of the budget's window.
+
+    Raises:
+        ConfigError: If a share is not above 0 and up to 1; at run time, if a share is asked for without a budget.
+    """
+    if (isinstance(amount, float) and not 0 < amount <= 1) or amount <= 0:
+        msg = f"over: expected a positive number of tokens or a share above 0 and up to 1, got {amount!r}"
+        raise ConfigError(msg)
+
+    def test(context: Context, call: Call) -> bool:
+        if isinstance(amount, int):
+            return call.size(context) > amount
+        if call.budget is None:
+            msg = f"over({amount}): a share of the window needs a budget: pass Pipeline(..., budget=Budget(window=...))"
+            raise ConfigError(msg)
+        return call.size(context) > call.budget.tokens(amount, "over")
+
+    return Condition(test, f"over({amount})")
+
+
+def name_of(stage: ContextStrategy) -> str:
+    """What a stage is called in reports and errors."""
+    name = getattr(stage, "name", None) or getattr(stage, "__name__", None)
+    return name if isinstance(name, str) else type(stage).__name__
+
+
+@frozen
+class When:
+    """Stages that run only when a condition holds."""
+
+    condition: Test
+    stages: tuple[ContextStrategy, ...]
+
+    @property
+    def name(self) -> str:
+        """What it is called in reports."""
+        inner = ", ".join(name_of(stage) for stage in self.stages)
+        return f"when({getattr(self.condition, 'name', 'condition')}, {inner})"
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Run the stages in order when the condition holds, else return the context."""
+        if not self.condition(context, call):
+            return context
+        for stage in self.stages:
+            context = await stage(context, call)
+            await call.meter.settle(context.messages)
+        return context
+
+
+@frozen
+class FirstOf:
+    """Stages of which the first that changes something is the last that runs."""
+
+    stages: tuple[ContextStrategy, ...] = field()
+
+    @property
+    def name(self) -> str:
+        """What it is called in reports."""
+        return f"first_of({', '.join(name_of(stage) for stage in self.stages)})"
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Try the stages in order until one changes something."""
+        for stage in self.stages:
+            result = await stage(context, call)
+            if result is not context:
+                return result
+        return context
+
+
+def when(condition: Test, *stages: ContextStrategy) -> When:
+    """Run ``stages`` only when ``condition`` holds, for example ``when(over(0.8), TrimRounds(20))``.
+
+    Raises:
+        ConfigError: If there is no stage.
+    """
+    if not stages:
+        msg = "when: pass at least one stage"
+        raise ConfigError(msg)
+    return When(condition, stages)
+
+
+def first_of(*stages: ContextStrategy) -> FirstOf:
+    """Run ``stages`` in order until one changes something.
+
+    Raises:
+        ConfigError: If there is no stage.
+    """
+    if not stages:
+        msg = "first_of: pass at least one stage"
+        raise ConfigError(msg)
+    return FirstOf(stages)

@@ -1,0 +1,29 @@
+"""What a prepared request looks like to the caller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import field, frozen
+
+from agentctx.core.message import Context
+from agentctx.core.report import Report
+
+
+@frozen
+class View:
+    """What the next model call shall be sent, in the caller's own format.
+
+    Args:
+        messages: The messages; those that no stage touched are the caller's own objects. The list is new.
+        system: The system prompt as it was passed in; None when there was none.
+        tools: The tool definitions as they were passed in; None when there were none.
+        report: What was done, by whom and why.
+        context: The same as values.
+    """
+
+    messages: list[Any]
+    system: Any
+    tools: Any
+    report: Report
+    context: Context = field(repr=False)
