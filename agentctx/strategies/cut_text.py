@@ -7,7 +7,7 @@ from typing import Literal
 from attrs import frozen
 
 from agentctx.protocols import TextCutter, TokenCounter
-from agentctx.tokens.graphemes import head_of, tail_of
+from agentctx.tokens.graphemes import ceiling, floor
 
 Keep = Literal["head", "tail", "both"]
 
@@ -38,6 +38,16 @@ class Cut:
         """Head, marker and tail of ``text``."""
         tail = tail[max(0, len(head) + len(tail) - len(text)) :]
         return head + self.mark(len(text) - len(head) - len(tail)) + tail
+
+
+def head_of(text: str, chars: int) -> str:
+    """The start of ``text``: at most ``chars`` characters, in whole grapheme clusters."""
+    return text[: floor(text, chars)]
+
+
+def tail_of(text: str, chars: int) -> str:
+    """The end of ``text``: at most ``chars`` characters, in whole grapheme clusters."""
+    return text[ceiling(text, len(text) - chars) :]
 
 
 def cut_to_chars(text: str, max_chars: int, cut: Cut) -> str:
