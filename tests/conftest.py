@@ -1,8 +1,10 @@
 """What every test can ask for: both event loops, the profiles of Hypothesis, no network, the shared recordings."""
 
 import os
+from functools import partial
 from pathlib import Path
 
+import anyio
 import pytest
 import pytest_socket
 from hypothesis import HealthCheck, settings
@@ -33,3 +35,26 @@ def shared():
     """The folder of shared recordings and vectors beside the repository, or None where there is none."""
     folder = Path(__file__).parents[1] / "../shared"
     return folder if folder.is_dir() else None
+
+
+@pytest.fixture(scope="session")
+def both_loops():
+    """Run an async function to its end on each event loop, one after the other; for properties."""
+
+    def run(main, *args):
+        for backend in ("asyncio", "trio"):
+            anyio.run(main, *args, backend=backend)
+
+    return run
+
+
+@pytest.fixture(params=["stateless", "session"])
+def preparing(request):
+    """Give the ``prepare`` of a pipeline: its own, remembering nothing, or that of a new session."""
+
+    def prepare_of(pipeline, format_name=None, model=None):
+        if request.param == "session":
+            return pipeline.session(model=model, format=format_name).prepare
+        return partial(pipeline.prepare, format=format_name, model=model)
+
+    return prepare_of

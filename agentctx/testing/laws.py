@@ -21,7 +21,7 @@ from agentctx.core.compare import Outcome
 from agentctx.core.message import Message
 from agentctx.core.parts import Thinking
 from agentctx.core.protection import always, words
-from agentctx.errors import ContextOverflow, StoreError
+from agentctx.errors import ContextOverflow, StageError, StoreError
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy
 from agentctx.session import Session
@@ -48,7 +48,7 @@ TITLES = {
 Law = Callable[[Trial], Awaitable[None]]
 
 
-async def check_laws(  # noqa: PLR0913, PLR0917 - what a request consists of
+async def check_laws(
     strategy: ContextStrategy,
     messages: Sequence[Any],
     budget: Budget | None = None,
@@ -71,7 +71,15 @@ async def check_laws(  # noqa: PLR0913, PLR0917 - what a request consists of
     """
     trial = Trial(strategy, messages, format, system, tools, budget)
     for law in LAWS:
-        await law(trial)
+        try:
+            await law(trial)
+        except StageError as error:
+            _hold(_law_of(error), ok=False, what=str(error))
+
+
+def _law_of(error: StageError) -> int:
+    """The law that a stage broke when the pipeline refused its output."""
+    return next((law for law, word in ((1, "pair"), (8, "signed")) if word in error.what), 6)
 
 
 async def legal_in_legal_out(trial: Trial) -> None:

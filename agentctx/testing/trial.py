@@ -10,7 +10,7 @@ from typing import Any
 from attrs import field, frozen
 
 from agentctx.core.budget import Budget
-from agentctx.core.message import Context, Message
+from agentctx.core.message import Context
 from agentctx.core.violation import Violation
 from agentctx.errors import ContextOverflow
 from agentctx.pipeline import Pipeline
@@ -18,6 +18,7 @@ from agentctx.protocols import ContextStrategy, Listener, Store, TokenCounter
 from agentctx.reading import Reader, reader
 from agentctx.session import Session
 from agentctx.stores.memory import MemoryStore
+from agentctx.testing.plan import History
 from agentctx.view import View
 from agentctx.wire.native import as_mapping
 
@@ -62,6 +63,11 @@ class Trial:
     system: Any = None
     tools: Any = None
     budget: Budget | None = None
+
+    @classmethod
+    def of(cls, strategy: ContextStrategy, history: History, budget: Budget | None = None) -> Trial:
+        """A strategy tried on a history that was generated or built."""
+        return cls(strategy, history.messages, history.format, history.system, history.tools, budget)
 
     def pipeline(
         self,
@@ -173,8 +179,3 @@ def texts_of(natives: Sequence[Any]) -> list[str]:
 
 def _dumped(native: Any) -> Mapping[str, Any]:  # noqa: ANN401 - an SDK object within a dict
     return as_mapping(native)
-
-
-def texts_of_context(messages: Sequence[Message], source: Reader) -> list[str]:
-    """Each message of a context, as its format writes it, as JSON."""
-    return [text_of(source.wire.write_message(message)) for message in messages]

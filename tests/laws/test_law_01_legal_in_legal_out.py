@@ -1,0 +1,186 @@
+"""Law 1: legal in, legal out; an illegal history is repaired at the entry and the repair is reported."""
+
+import pytest
+from hypothesis import given
+
+from agentctx import AgentctxError, ClearToolResults, FitContextWindow, Pipeline, StageError, TrimRounds, validate
+from agentctx.testing import assistant, call, history, result, system, thinking, transcript, user
+from agentctx.testing.histories import broken_histories, budgets, histories, stages
+from agentctx.testing.laws import legal_in_legal_out
+from agentctx.testing.trial import Trial
+
+FORMATS = ["openai-chat", "anthropic"]
+
+ROUND = (assistant("looking", call("c1", "read", {"path": "a"})), result("c1", "text of a"))
+
+BROKEN = {
+    "unanswered at the end": (user("task"), *ROUND, assistant(call("c2", "read"))),
+    "unanswered in the middle": (user("task"), assistant(call("c2", "read")), user("never mind"), *ROUND),
+    "unanswered before another turn": (user("task"), assistant(call("c2", "read")), assistant("done"), user("ok")),
+    "one of two unanswered": (user("task"), assistant(call("a", "x"), call("b", "y")), result("b", "of b")),
+    "result before its call": (user("task"), result("c1", "early"), assistant(call("c1", "read")), user("go on")),
+    "orphan at the start": (result("gone", "left over"), user("task"), *ROUND),
+    "orphan at the end": (user("task"), *ROUND, user("and"), result("c1", "again")),
+    "answered twice": (user("task"), ROUND[0], result("c1", "one"), result("c1", "two")),
+    "user between call and result": (user("task"), ROUND[0], user("wait!"), ROUND[1]),
+    "results of two rounds mixed up": (
+        user("task"),
+        assistant(call("a", "x")),
+        result("b", "of b"),
+        assistant(call("b", "y")),
+        result("a", "of a"),
+    ),
+    "one id for two calls of a turn": (
+        user("task"),
+        assistant(call("a", "x"), call("a", "y")),
+        result("a", "one"),
+        result("a", "two"),
+    ),
+    "blank words": (user("task"), assistant(" \n"), user("go on")),
+    "nothing said": (user("task"), assistant(), user("go on")),
+    "half a character": (user("task \ud83d"), *ROUND, user("\udc00")),
+    "half a character in a result": (user("task"), ROUND[0], result("c1", "cut \ud83d")),
+    "half a character in a call": (user("task"), assistant(call("c1", "x", {"q": "\ud83d"})), result("c1", "")),
+    "a number that JSON has not": (user("task"), assistant(call("c1", "x", {"q": float("nan")})), result("c1", "")),
+}
+
+
+def errors(request, format_name):
+    """The rules for which the provider refuses the request."""
+    return [violation for violation in validate(request, format=format_name) if violation.severity == "error"]
+
+
+@given(histories(), budgets(), stages())
+def test_legal_histories_stay_legal(both_loops, history, budget, stage):
+    """Whatever a stage leaves out of a legal history, what is left is legal."""
+    both_loops(legal_in_legal_out, Trial.of(stage, history, budget))
+
+
+@given(broken_histories(), budgets(), stages())
+def test_broken_histories_become_legal(both_loops, history, budget, stage):
+    """However a history is broken, what is sent is legal, and the report says that it was repaired."""
+    both_loops(legal_in_legal_out, Trial.of(stage, history, budget))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("turns", BROKEN.values(), ids=BROKEN.keys())
+async def test_each_breakage_is_repaired(turns, format_name):
+    """A known breakage becomes legal, and nothing that can be kept is lost."""
+    broken = transcript(format_name, *turns)
+    view = await Pipeline().prepare(broken, format=format_name)
+    assert errors({"messages": view.messages}, format_name) == []
+    assert view.report.acted or not errors({"messages": broken}, format_name)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_results_out_of_place_are_moved_not_lost(format_name):
+    """A result that stands behind the user's interruption goes back to its call, and the interruption stays."""
+    view = await Pipeline().prepare(
+        transcript(format_name, user("task"), ROUND[0], user("wait!"), ROUND[1]), format=format_name
+    )
+    said = [part for message in view.context.messages for part in message.parts]
+    assert "text of a" in [part.text for part in said if type(part).__name__ == "ToolResult"]
+    assert "wait!" in [part.text for part in said if type(part).__name__ == "Text"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_nothing_to_send_is_an_error(format_name):
+    """When repair leaves nothing that a provider takes, it is an error and no empty request."""
+    orphan = transcript(format_name, result("gone", "left over"))
+    with pytest.raises(AgentctxError):
+        await Pipeline().prepare(orphan, format=format_name)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_a_stage_that_breaks_a_pair_is_named(format_name, preparing):
+    """A stage that leaves a call without its result is an error that names the stage."""
+
+    async def behead(context, _call):
+        return context.with_messages(tuple(message for message in context.messages if not message.results))
+
+    pipeline = Pipeline(behead)
+    messages = transcript(format_name, user("task"), *ROUND, user("go on"))
+    prepare = preparing(pipeline, format_name)
+    with pytest.raises(StageError, match="behead") as caught:
+        await prepare(messages)
+    assert caught.value.stage == "behead"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_a_stage_that_breaks_a_pair_within_another_is_named(format_name):
+    """A stage that breaks a pair within a nested pipeline does not get through either."""
+
+    async def behead(context, _call):
+        return context.with_messages(tuple(message for message in context.messages if not message.results))
+
+    messages = transcript(format_name, user("task"), *ROUND, user("go on"))
+    with pytest.raises(StageError):
+        await Pipeline(Pipeline(behead)).prepare(messages, format=format_name)
+
+
+@pytest.mark.anyio
+async def test_results_split_over_two_messages_go_together():
+    """Anthropic: when the results of a round stand in two user messages, the round is dropped as a whole."""
+    calls = assistant(call("a", "x"), call("b", "y"))
+    messages = transcript("anthropic", user("task"), calls, user(result("a", "A")), user(result("b", "B")))
+    messages += transcript("anthropic", assistant("ok"), user("next"), *ROUND, user("last"))
+    view = await Pipeline(TrimRounds(1)).prepare(messages, format="anthropic")
+    assert errors({"messages": view.messages}, "anthropic") == []
+    assert "tool_use_id" not in str(view.messages[:2])
+
+
+@pytest.mark.anyio
+async def test_user_words_in_a_message_of_results_survive_their_round():
+    """Anthropic: the latest words of the user survive though they stand in a message with results."""
+    turns = [user("task")]
+    for number in range(6):
+        turns += [assistant(call(f"c{number}", "x")), result(f"c{number}", "word " * 300)]
+    last = [assistant(call("z", "x")), user(result("z", "word " * 2_000), "what do you think?")]
+    messages = transcript("anthropic", *turns, *last)
+    view = await Pipeline(FitContextWindow(max_tokens=900)).prepare(messages, format="anthropic")
+    assert errors({"messages": view.messages}, "anthropic") == []
+    assert "what do you think?" in str(view.messages[-1])
+
+
+@pytest.mark.anyio
+async def test_server_tool_blocks_stay_together():
+    """Anthropic: a server tool's call and its result are kept or dropped together."""
+    search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+    tools = [{"type": "web_search_20250305", "name": "web_search"}]
+    messages = transcript("anthropic", user("task"))
+    for number in range(8):
+        messages.append(
+            {
+                "role": "assistant",
+                "content": [search | {"id": f"srvtoolu_{number}"}, *([found | {"tool_use_id": f"srvtoolu_{number}"}])],
+            }
+        )
+        messages.append({"role": "user", "content": f"and number {number}?"})
+    view = await Pipeline(TrimRounds(3)).prepare(messages, tools=tools, format="anthropic")
+    assert errors({"messages": view.messages, "tools": tools}, "anthropic") == []
+    assert str(view.messages).count("server_tool_use") == 3
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_clearing_results_is_legal_everywhere(format_name):
+    """Clearing every result of a history with parallel calls and reasoning is legal."""
+    request = history(
+        format_name,
+        system("be brief"),
+        user("task"),
+        assistant(thinking("hm"), "two at once", call("a", "x"), call("b", "y")),
+        result("b", "B" * 500),
+        result("a", "A" * 500),
+        assistant(thinking("so"), "done"),
+        user("thanks"),
+    )
+    view = await Pipeline(ClearToolResults(keep_last=0)).prepare(request.messages, request.system, format=format_name)
+    assert errors({"messages": view.messages}, format_name) == []
+    assert "AAA" not in str(view.messages)

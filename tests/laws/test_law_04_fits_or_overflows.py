@@ -1,0 +1,192 @@
+"""Law 4: the prepared request fits the budget by exact count, or ContextOverflow is raised and nothing is sent."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentctx import (
+    AgentctxError,
+    Budget,
+    ContextOverflow,
+    FitContextWindow,
+    FixedCounter,
+    Pipeline,
+    TrimRounds,
+    count,
+    validate,
+)
+from agentctx.testing import assistant, call, history, result, system, tool, transcript, user
+from agentctx.testing.histories import broken_histories, budgets, histories, stages
+from agentctx.testing.laws import fits_or_overflows
+from agentctx.testing.trial import Trial
+
+FORMATS = ["openai-chat", "anthropic"]
+
+
+def legal(messages, format_name):
+    """Whether the provider takes these messages."""
+    return not [found for found in validate({"messages": messages}, format=format_name) if found.severity == "error"]
+
+
+@given(histories(), budgets(), stages())
+def test_legal_histories_fit(both_loops, history, budget, stage):
+    """Counted anew, what is sent of a legal history fits; else ContextOverflow says by how much it does not."""
+    both_loops(fits_or_overflows, Trial.of(stage, history, budget))
+
+
+@given(broken_histories(), budgets(), stages())
+def test_broken_histories_fit(both_loops, history, budget, stage):
+    """What repair adds is counted too."""
+    both_loops(fits_or_overflows, Trial.of(stage, history, budget))
+
+
+@given(histories(), budgets())
+def test_no_stage_is_needed_to_fit(both_loops, history, budget):
+    """The guarantee holds for a pipeline without stages."""
+    pipeline = Pipeline()
+    both_loops(fits_or_overflows, Trial.of(pipeline, history, budget))
+
+
+@given(histories(), st.integers(1, 30), st.integers(1, 400))
+def test_any_counter_is_kept_to(both_loops, history, tokens, window):
+    """The guarantee holds by the counter that the pipeline was given."""
+    pipeline = Pipeline(FitContextWindow(), counter=FixedCounter(tokens))
+    both_loops(fits_or_overflows, Trial.of(pipeline, history, Budget(window)))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_one_result_larger_than_the_window_is_cut(format_name, preparing):
+    """The result that the model waits for is larger than the window: it is cut, and its round stays."""
+    messages = transcript(
+        format_name, user("task"), assistant(call("c", "read")), result("c", "first line\n" + "more words " * 40_000)
+    )
+    view = await preparing(Pipeline(FitContextWindow(), budget=Budget(2_000)), format_name)(messages)
+    assert count(view.messages, format=format_name) <= 2_000
+    assert legal(view.messages, format_name)
+    assert len(view.messages) == len(messages)
+    assert "first line" in view.context.messages[-1].results[0].text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_ten_results_that_only_together_are_too_large_are_cut(format_name, preparing):
+    """Ten parallel results of which each fits alone: all calls stay answered, and the request fits."""
+    ids = [f"c{number}" for number in range(10)]
+    asked = assistant(*(call(name, "read") for name in ids))
+    messages = transcript(format_name, user("task"), asked, *(result(name, f"{name}: " + "w " * 400) for name in ids))
+    view = await preparing(Pipeline(FitContextWindow(), budget=Budget(2_000)), format_name)(messages)
+    assert count(view.messages, format=format_name) <= 2_000
+    assert legal(view.messages, format_name)
+    kept = [part for message in view.context.messages for part in message.results]
+    assert [part.call_id for part in kept] == ids
+    assert all(part.text.startswith(part.call_id) for part in kept)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_a_budget_below_the_system_prompt_overflows(format_name, preparing):
+    """A system prompt that is larger than the window cannot be sent, and the error names it with the numbers."""
+    request = history(format_name, system("rule " * 500), user("hi"))
+    prepare = preparing(Pipeline(FitContextWindow(), budget=Budget(100)), format_name)
+    with pytest.raises(ContextOverflow, match="system") as caught:
+        await prepare(request.messages, request.system)
+    assert isinstance(caught.value, AgentctxError)
+    assert caught.value.limit == 100
+    assert caught.value.tokens == count(request.messages, system=request.system, format=format_name)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_the_latest_user_message_is_not_cut_to_fit(format_name, preparing):
+    """A user message larger than the window overflows; the user's words are never shortened."""
+    messages = transcript(format_name, user("task"), assistant("yes?"), user("word " * 500))
+    prepare = preparing(Pipeline(FitContextWindow(), budget=Budget(300)), format_name)
+    with pytest.raises(ContextOverflow, match=r"messages\[\d\]"):
+        await prepare(messages)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_tools_count_and_overflow_too(format_name, preparing):
+    """Tool definitions larger than the window cannot be sent, and the error names them."""
+    tools = [tool(f"tool_{number}", "does this and that " * 20) for number in range(30)]
+    request = history(format_name, user("hi"), tools=tools)
+    prepare = preparing(Pipeline(FitContextWindow(), budget=Budget(500)), format_name)
+    with pytest.raises(ContextOverflow, match="tools"):
+        await prepare(request.messages, tools=request.tools)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_the_output_reserve_stays_free(format_name, preparing):
+    """What is kept free for the answer is not used for the request."""
+    turns = [turn for n in range(20) for turn in (assistant(call(f"c{n}", "x")), result(f"c{n}", "word " * 50))]
+    messages = transcript(format_name, user("task"), *turns)
+    prepare = preparing(Pipeline(FitContextWindow(), budget=Budget(1_000, 400)), format_name)
+    assert count((await prepare(messages)).messages, format=format_name) <= 600
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_huge_arguments_of_the_open_round_do_not_overflow(format_name, preparing):
+    """The call that the model just made carries a whole file: the request is made to fit all the same."""
+    messages = transcript(
+        format_name,
+        user("task"),
+        assistant(call("c", "write", {"path": "a", "content": "line of a file\n" * 3_000})),
+        result("c", "written"),
+    )
+    prepare = preparing(Pipeline(FitContextWindow(), budget=Budget(2_000)), format_name)
+    view = await prepare(messages)
+    assert count(view.messages, format=format_name) <= 2_000
+    assert legal(view.messages, format_name)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_the_round_that_the_model_is_in_is_the_last_to_go(format_name, preparing):
+    """Older rounds go before the results of the open round are dropped: the model sees what it just asked for."""
+    turns = [turn for n in range(20) for turn in (assistant(call(f"c{n}", "x")), result(f"c{n}", f"answer {n}"))]
+    messages = transcript(format_name, user("task"), *turns)
+    prepare = preparing(Pipeline(FitContextWindow(), budget=Budget(120)), format_name)
+    view = await prepare(messages)
+    assert view.context.messages[-1].results[0].text == "answer 19"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_a_session_goes_on_after_an_overflow(format_name):
+    """After a step that overflowed, a step that fits is prepared as if nothing had been."""
+    pipeline = Pipeline(FitContextWindow(), budget=Budget(300))
+    session = pipeline.session(format=format_name)
+    small = transcript(format_name, user("task"))
+    before = await session.prepare(small)
+    with pytest.raises(ContextOverflow):
+        await session.prepare([*small, *transcript(format_name, assistant("ok"), user("word " * 1_000))])
+    assert (await session.prepare(small)).messages == before.messages
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_a_session_that_acts_goes_down_to_its_target(format_name):
+    """A session that passes its trigger cuts down to its target, so that the next cut is far away."""
+    turns = [turn for n in range(40) for turn in (assistant(call(f"c{n}", "x")), result(f"c{n}", "word " * 50))]
+    messages = transcript(format_name, user("task"), *turns)
+    budget = Budget(100_000, trigger=2_000, target=1_000)
+    view = await Pipeline(FitContextWindow(), budget=budget).session(format=format_name).prepare(messages)
+    assert 500 < count(view.messages, format=format_name) <= 1_000
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_what_a_stage_adds_is_counted(format_name):
+    """A stage that makes the request larger than the window does not get it past the guarantee."""
+
+    async def chatty(context, _call):
+        longer = context.messages[-1].with_parts(())
+        return context.with_messages((*context.messages[:-1], *([context.messages[0]] * 50), longer))
+
+    messages = transcript(format_name, user("word " * 20), *([assistant("ok"), user("and?")] * 3))
+    with pytest.raises(AgentctxError):
+        await Pipeline(chatty, TrimRounds(5), budget=Budget(200)).prepare(messages, format=format_name)

@@ -1,0 +1,160 @@
+"""Law 6: system prompt, first task, latest user message and everything pinned survive byte for byte."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, Protect, StageError, TrimRounds
+from agentctx.testing import assistant, call, history, result, system, transcript, user
+from agentctx.testing.histories import broken_histories, budgets, histories, single_stages, stages
+from agentctx.testing.laws import protected_survives
+from agentctx.testing.trial import Trial
+
+FORMATS = ["openai-chat", "anthropic"]
+HARSH = (ClearToolResults(keep_last=0), TrimRounds(1), FitContextWindow())
+
+
+def busy(format_name, rounds=12):
+    """A task, many rounds, a second task, many rounds."""
+    turns = [user("first task")]
+    for number in range(rounds):
+        name = "notes" if number == 3 else "read"
+        turns += [assistant(call(f"c{number}", name, {"n": number})), result(f"c{number}", f"result {number} " * 30)]
+        if number == rounds // 2:
+            turns += [assistant("done"), user("latest wish")]
+    return transcript(format_name, *turns)
+
+
+async def lose_system(context, _call):
+    """A stage that drops system messages."""
+    return context.with_messages(tuple(message for message in context.messages if message.role != "system"))
+
+
+async def lose_first(context, _call):
+    """A stage that drops the first task."""
+    place = next(index for index, message in enumerate(context.messages) if message.role == "user")
+    return context.with_messages(context.messages[:place] + context.messages[place + 1 :])
+
+
+async def lose_last(context, _call):
+    """A stage that drops the last message."""
+    return context.with_messages(context.messages[:-1])
+
+
+async def shout(context, _call):
+    """A stage that edits the user's words."""
+    first, *rest = context.messages
+    (part,) = first.parts
+    return context.with_messages((first.with_parts((type(part)(part.text.upper()),)), *rest))
+
+
+@given(histories(), budgets(), stages())
+def test_the_protected_of_legal_histories_survives(both_loops, history, budget, stage):
+    """No stage and no budget costs the system prompt, the first task or the latest words of the user."""
+    both_loops(protected_survives, Trial.of(stage, history, budget))
+
+
+@given(broken_histories(), budgets(), stages())
+def test_the_protected_of_broken_histories_survives(both_loops, history, budget, stage):
+    """What is protected is what is left after repair."""
+    both_loops(protected_survives, Trial.of(stage, history, budget))
+
+
+@given(histories(), budgets(), single_stages(), st.lists(st.integers(-12, 12), max_size=3))
+def test_pins_survive(both_loops, history, budget, stage, pins):
+    """Messages pinned by their index survive byte for byte, with the whole of their rounds."""
+    pipeline = Pipeline(stage, protect=[Protect.pins(*pins)])
+    both_loops(protected_survives, Trial.of(pipeline, history, budget))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_the_harshest_pipeline_keeps_the_user(format_name, preparing):
+    """With almost no room, the caller's own first and latest user messages are still sent."""
+    messages = busy(format_name)
+    spoken = [message for message in messages if message["role"] == "user" and "result" not in json.dumps(message)]
+    pipeline = Pipeline(*HARSH, budget=Budget(400))
+    prepare = preparing(pipeline, format_name)
+    view = await prepare(messages)
+    assert all(any(message is kept for kept in view.messages) for message in spoken)
+    assert len(view.messages) < 8
+
+
+RULES = {
+    "tools": (Protect.tools("notes"), "result 3 "),
+    "pins": (Protect.pins(4), "result 1 "),
+    "where": (Protect.where(lambda message: any("result 2 " in part.text for part in message.results)), "result 2 "),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize(("rule", "words"), RULES.values(), ids=RULES.keys())
+async def test_what_a_rule_names_survives_whole(format_name, preparing, rule, words):
+    """A message named by the caller's rule is sent as the caller's own object, its tool results uncut."""
+    messages = busy(format_name)
+    (pinned,) = (message for message in messages if words in json.dumps(message))
+    pipeline = Pipeline(*HARSH, budget=Budget(1_200), protect=[rule])
+    prepare = preparing(pipeline, format_name)
+    view = await prepare(messages)
+    assert any(pinned is kept for kept in view.messages)
+    assert len(view.messages) < len(messages)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_pins_stay_pinned_in_a_session(format_name):
+    """A message pinned by its index is the same message at every later step."""
+    messages = busy(format_name)
+    session = Pipeline(*HARSH, budget=Budget(1_200), protect=[Protect.pins(4)]).session(format=format_name)
+    for stop in range(5, len(messages) + 1, 2):
+        view = await session.prepare(messages[:stop])
+        assert any(messages[4] is kept for kept in view.messages)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("stage", [lose_first, lose_last, shout])
+async def test_a_stage_that_touches_the_protected_is_named(format_name, preparing, stage):
+    """A stage that drops or edits what is protected is an error that names the stage."""
+    pipeline = Pipeline(stage)
+    messages = transcript(format_name, user("task"), assistant("ok"), user("latest"))
+    prepare = preparing(pipeline, format_name)
+    with pytest.raises(StageError, match=stage.__name__):
+        await prepare(messages)
+
+
+@pytest.mark.anyio
+async def test_a_stage_that_drops_a_system_message_is_named():
+    """Chat: system messages stand within the messages and are protected there."""
+    request = history("openai-chat", system("rules"), user("task"))
+    with pytest.raises(StageError, match="lose_system"):
+        await Pipeline(lose_system).prepare(request.messages, format="openai-chat")
+
+
+@pytest.mark.anyio
+async def test_a_stage_that_changes_the_system_prompt_is_named():
+    """Anthropic: the system prompt stands apart and is protected there."""
+
+    async def reform(context, _call):
+        return type(context)(context.messages, None, context.tools)
+
+    request = history("anthropic", system("rules"), user("task"))
+    with pytest.raises(StageError, match="reform"):
+        await Pipeline(reform).prepare(request.messages, request.system, format="anthropic")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_a_stage_that_replaces_the_user_by_a_lookalike_is_named(format_name):
+    """A copy with other native keys does not stand for the user's own message."""
+
+    async def forge(context, _call):
+        first, *rest = context.messages
+        return context.with_messages((type(first)(first.role, first.parts), *rest))
+
+    messages = [message | {"x_id": 1} for message in transcript(format_name, user("task"))]
+    with pytest.raises(StageError, match="forge"):
+        await Pipeline(forge).prepare(messages, format=format_name)

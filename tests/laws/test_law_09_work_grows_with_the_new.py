@@ -1,0 +1,155 @@
+"""Law 9: work per step grows with what is new, not with the length of the history."""
+
+from collections import Counter
+from copy import deepcopy
+from typing import ClassVar
+
+import pytest
+from hypothesis import given
+
+from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs
+from agentctx.protocols import Scope
+from agentctx.testing import CountingCounter, assistant, call, history, result, system, tool, transcript, user
+from agentctx.testing.histories import broken_histories, budgets, histories, stages
+from agentctx.testing.laws import work_grows_with_the_new
+from agentctx.testing.trial import Trial
+
+FORMATS = ["openai-chat", "anthropic"]
+LONG = 30
+"""Characters from which on a text is not one of the few short ones that many messages share."""
+
+
+def a_round(format_name, number):
+    """One round, every text of which occurs once."""
+    return transcript(
+        format_name,
+        assistant(
+            f"this is what I do in step number {number}", call(f"c{number}", "read", {"n": f"file {number}" * 5})
+        ),
+        result(f"c{number}", f"these are the contents of file {number}, all of them\n" * 5),
+    )
+
+
+def pipelines(counter):
+    """Pipelines of built-in stages that count with ``counter``."""
+    budget = Budget(100_000, trigger=1_000, target=500)
+    return {
+        "none": Pipeline(counter=counter),
+        "fit": Pipeline(FitContextWindow(), budget=budget, counter=counter),
+        "clear": Pipeline(ClearToolResults(keep_last=3), FitContextWindow(), budget=budget, counter=counter),
+        "truncate": Pipeline(TruncateToolOutputs(max_chars=80), FitContextWindow(), budget=budget, counter=counter),
+    }
+
+
+@given(histories(), budgets(), stages())
+def test_a_step_with_nothing_new_counts_nothing(both_loops, history, budget, stage):
+    """A session that is given the same history again counts nothing, with one more message little."""
+    both_loops(work_grows_with_the_new, Trial.of(stage, history, budget))
+
+
+@given(broken_histories(), budgets(), stages())
+def test_a_broken_history_is_not_repaired_again_and_again(both_loops, history, budget, stage):
+    """What was repaired once is not counted again."""
+    both_loops(work_grows_with_the_new, Trial.of(stage, history, budget))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("rebuild", [list, deepcopy], ids=["kept", "rebuilt"])
+@pytest.mark.parametrize("name", pipelines(None))
+async def test_each_text_is_counted_once_in_a_session(format_name, name, rebuild):
+    """Over a whole session, with cuts in it, no text is counted twice, also when the caller rebuilds its messages."""
+    counter = CountingCounter()
+    request = history(format_name, system("the rules of the house " * 3), user("the task at hand " * 3))
+    session = pipelines(counter)[name].session(format=format_name)
+    messages = request.messages
+    for number in range(40):
+        messages = [*messages, *a_round(format_name, number)]
+        await session.prepare(rebuild(messages), request.system)
+    again = {text: times for text, times in Counter(counter.texts).items() if times > 1 and len(text) >= LONG}
+    assert again == {}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_late_steps_count_as_much_as_early_ones(format_name):
+    """The hundredth step counts no more characters than the tenth."""
+    counter = CountingCounter()
+    session = Pipeline(FitContextWindow(), budget=Budget(1_000_000), counter=counter).session(format=format_name)
+    tools = history(format_name, user("x"), tools=[tool(f"tool_{n}", "does a thing " * 9) for n in range(20)]).tools
+    messages, counted = transcript(format_name, user("task")), []
+    for number in range(100):
+        messages += a_round(format_name, number)
+        counter.texts.clear()
+        await session.prepare(messages, tools=tools)
+        counted.append(counter.characters)
+    assert max(counted[90:]) <= 1.2 * max(counted[5:15])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_stages_for_arrivals_see_each_message_once(format_name):
+    """A stage that says that it looks at new messages is shown each of them once."""
+    shown = []
+
+    class Looking:
+        scope: ClassVar[Scope] = Scope.ARRIVALS
+
+        async def __call__(self, context, _call):
+            shown.extend(context.messages)
+            return context
+
+    session = Pipeline(Looking()).session(format=format_name)
+    messages = transcript(format_name, user("task"))
+    for number in range(20):
+        messages += a_round(format_name, number)
+        await session.prepare(messages)
+    assert len(shown) == len(messages)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_stages_for_pressure_rest_below_the_trigger(format_name):
+    """A stage that acts under pressure is not run while the request is below the trigger."""
+    runs = []
+
+    class Pressing:
+        scope: ClassVar[Scope] = Scope.PRESSURE
+
+        async def __call__(self, context, _call):
+            runs.append(len(context.messages))
+            return context
+
+    budget = Budget(1_000_000, trigger=500_000)
+    session = Pipeline(Pressing(), budget=budget).session(format=format_name)
+    messages = transcript(format_name, user("task"))
+    for number in range(20):
+        messages += a_round(format_name, number)
+        await session.prepare(messages)
+    assert runs == []
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_after_a_cut_many_steps_pass_before_the_next(format_name):
+    """A session cuts in few large steps: over a hundred rounds, at most one step in five is a cut."""
+    session = Pipeline(FitContextWindow(), budget=Budget(2_000, trigger=1_500, target=700)).session(format=format_name)
+    messages, cuts = transcript(format_name, user("task")), 0
+    for number in range(100):
+        messages += a_round(format_name, number)
+        cuts += (await session.prepare(messages)).report.first_changed is not None
+    assert 1 <= cuts <= 20
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_sessions_of_one_counter_share_what_was_counted(format_name):
+    """The same message objects, counted in one session, are not counted again in a second of the same pipeline."""
+    counter = CountingCounter()
+    pipeline = Pipeline(FitContextWindow(), budget=Budget(100_000), counter=counter)
+    session = pipeline.session(format=format_name)
+    messages = [*transcript(format_name, user("task")), *a_round(format_name, 1)]
+    await session.prepare(messages)
+    counted = len(counter.texts)
+    await session.prepare(messages)
+    assert len(counter.texts) == counted > 0

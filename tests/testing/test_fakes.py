@@ -1,0 +1,84 @@
+"""Fakes that come with the library."""
+
+import subprocess
+import sys
+
+import pytest
+
+from agentctx import MemoryStore, Pipeline, StoreError, TrimRounds
+from agentctx.testing import (
+    CountingCounter,
+    FlakyError,
+    FlakyStage,
+    FlakyStore,
+    Recorder,
+    assistant,
+    failing_listener,
+    fixed_summarizer,
+    transcript,
+    user,
+)
+
+
+@pytest.mark.anyio
+async def test_a_fixed_summarizer_always_says_the_same():
+    """Whatever it is given, and however little room it has."""
+    summarize = fixed_summarizer("they talked")
+    assert await summarize((), 5) == "they talked"
+
+
+@pytest.mark.anyio
+async def test_a_recorder_keeps_what_it_is_told():
+    """Each compaction is one event."""
+    told = Recorder()
+    messages = transcript("openai-chat", *[turn for n in range(4) for turn in (user(f"{n}?"), assistant(f"{n}!"))])
+    await Pipeline(TrimRounds(1), on_compact=told).prepare([*messages, *transcript("openai-chat", user("bye"))])
+    assert [event.messages_before for event in told.events] == [9]
+
+
+def test_a_counting_counter_keeps_what_it_counted():
+    """The count is the other counter's, the texts are kept in order."""
+    counter = CountingCounter()
+    assert counter.count("hello there") == counter.counter.count("hello there")
+    counter.count("x")
+    assert (counter.texts, counter.characters) == (["hello there", "x"], 12)
+    assert counter != CountingCounter()
+
+
+@pytest.mark.anyio
+async def test_a_flaky_stage_fails_once_for_each_length():
+    """The first time it raises after its work, the second time it does its work."""
+    flaky = FlakyStage(TrimRounds(1))
+    messages = transcript("openai-chat", user("a"), assistant("b"), user("c"))
+    with pytest.raises(FlakyError):
+        await Pipeline(flaky).prepare(messages)
+    await Pipeline(flaky).prepare(messages)
+    assert flaky.failures == 1
+    assert flaky.scope is TrimRounds.scope
+
+
+@pytest.mark.anyio
+async def test_a_flaky_store_refuses_everything_once():
+    """The second time it keeps what it is given."""
+    flaky = FlakyStore(MemoryStore())
+    with pytest.raises(StoreError):
+        await flaky.put(b"x")
+    assert await flaky.get(await flaky.put(b"x")) == b"x"
+
+
+def test_a_failing_listener_fails():
+    """It raises an error that is none of agentctx."""
+    with pytest.raises(FlakyError):
+        failing_listener(None)
+
+
+def test_the_testing_package_needs_no_hypothesis():
+    """Builders, fakes and laws work without the extra; only the generators need it."""
+    code = "import sys; sys.modules['hypothesis'] = None; import agentctx.testing; agentctx.testing.check_laws"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_library_does_not_need_the_testing_package():
+    """Importing agentctx loads neither hypothesis nor agentctx.testing."""
+    code = "import sys, agentctx; assert not {'hypothesis', 'agentctx.testing'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
