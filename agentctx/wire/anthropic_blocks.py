@@ -64,9 +64,11 @@ def write_block(part: Part) -> object:
         InvalidInput: If the format has no such block (a sound, a film).
     """
     native = part.source
+    if isinstance(part, Opaque):
+        return part.data if native is None else native
     if native is None:
-        return part.data if isinstance(part, Opaque) else _made(part, {})
-    if isinstance(part, (Thinking, Opaque)) or _still_says(native, part):
+        return _made(part, {})
+    if isinstance(part, Thinking) or _still_says(native, part):
         return native
     return _made(part, mapping_or_none(native) or {})
 
@@ -189,7 +191,7 @@ _READERS: Mapping[str, Callable[[Block, object], Part]] = {
 }
 
 
-def _made(part: Part, old: Block) -> dict[str, Any]:
+def _made(part: Text | Media | Thinking | ToolCall | ToolResult, old: Block) -> dict[str, Any]:
     """A block saying what the part says, with the other keys of the block that it replaces."""
     match part:
         case Text():
@@ -202,8 +204,6 @@ def _made(part: Part, old: Block) -> dict[str, Any]:
             return _made_thinking(part)
         case Media():
             return {**_keys(old, part.kind), "source": _media_source(part)}
-        case Opaque():
-            return dict(part.data)
 
 
 def _keys(old: Block, kind: str) -> dict[str, Any]:
