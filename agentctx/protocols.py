@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from attrs import define, evolve, field, frozen
 
@@ -48,7 +48,6 @@ class TokenCounter(Protocol):
         ...
 
 
-@runtime_checkable
 class TextCutter(Protocol):
     """A counter that can also cut text at a number of tokens, in time that grows with what is kept."""
 

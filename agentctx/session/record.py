@@ -74,11 +74,10 @@ class Record:
             self.given_tokens += price.tokens
             self.given_bytes += price.bytes
 
-    def forget_dropped(self, natives: Sequence[Any], gone: Iterable[int | None]) -> None:
+    def forget_dropped(self, natives: Sequence[Any], gone: Iterable[int]) -> None:
         """From now on recognise dropped messages by identity: their content no longer matters."""
         for index in gone:
-            if index is not None:
-                self.seen[index] = natives[index]
+            self.seen[index] = natives[index]
 
 
 def call_ids(messages: Iterable[Message]) -> set[str]:

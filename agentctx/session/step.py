@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from attrs import define, frozen
 
 from agentctx.core.budget import Budget
+from agentctx.core.compare import Change, Outcome
 from agentctx.core.message import Context, Message, Price, Tool
 from agentctx.core.pairing import broken_pair, open_at_end
+from agentctx.core.report import StageReport
 from agentctx.core.units import units
 from agentctx.plan import Plan, guarantee
 from agentctx.protocols import Call, Scope
@@ -195,16 +197,19 @@ def commit(step: Step) -> None:
     """Make what the step worked out the state of the conversation. Nothing in it waits."""
     record, trail = step.record, step.trail
     record.remember(step.natives[len(record) :], step.arrived)
-    before = record.origins[step.start :] if step.start == 0 else ()
     record.changes = _changes_in_force(step)
     messages = trail.context.messages
     record.out[step.start :] = _written(step, messages)
     record.view[step.start :] = messages
     record.origins[step.start :] = trail.origins
-    if before:
-        record.forget_dropped(step.natives, set(before).difference(trail.origins))
+    record.forget_dropped(step.natives, _dropped(trail.reports))
     _settle(step)
     record.quiet_until = step.quiet_until
+
+
+def _dropped(reports: Sequence[StageReport]) -> Iterator[int]:
+    """The indexes in the history of what was dropped in this step."""
+    return (change.index for report in reports for change in report.changes if change.outcome is Outcome.DROPPED)
 
 
 def _written(step: Step, messages: Sequence[Message]) -> list[Any]:
@@ -216,7 +221,7 @@ def _written(step: Step, messages: Sequence[Message]) -> list[Any]:
     return [write(message) for message in messages]
 
 
-def _changes_in_force(step: Step) -> list[Any]:
+def _changes_in_force(step: Step) -> list[Change]:
     """The changes of earlier steps, without those of the round that was treated again, and those of this step."""
     record = step.record
     new = [change for report in step.trail.reports for change in report.changes]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from functools import cache
+from typing import Literal, cast
 
 from attrs import frozen
 
@@ -69,7 +70,7 @@ def cut_to_tokens(text: str, max_tokens: int, counter: TokenCounter, cut: Cut) -
     """
     if fits(text, max_tokens, counter):
         return text
-    cutter = counter if isinstance(counter, TextCutter) else _Halving(counter)
+    cutter = cutter_of(counter)
     room = max_tokens - counter.count(cut.mark(len(text)))
     while room > 0:
         head, tail = cut.split(room)
@@ -83,9 +84,17 @@ def cut_to_tokens(text: str, max_tokens: int, counter: TokenCounter, cut: Cut) -
 
 def fits(text: str, max_tokens: int, counter: TokenCounter) -> bool:
     """Whether ``text`` has at most ``max_tokens`` tokens, without counting more of it than needed."""
-    if isinstance(counter, TextCutter):
-        return not counter.exceeds(text, max_tokens)
-    return counter.count(text) <= max_tokens
+    return not cutter_of(counter).exceeds(text, max_tokens)
+
+
+def cutter_of(counter: TokenCounter) -> TextCutter:
+    """The counter itself when it can cut, else one that cuts by counting ever shorter ends."""
+    return cast("TextCutter", counter) if _can_cut(type(counter)) else _Halving(counter)
+
+
+@cache
+def _can_cut(kind: type) -> bool:
+    return all(callable(getattr(kind, name, None)) for name in ("exceeds", "head", "tail"))
 
 
 @frozen
@@ -93,6 +102,9 @@ class _Halving:
     """Ends of a text by bisection, for a counter that can only count."""
 
     counter: TokenCounter
+
+    def exceeds(self, text: str, tokens: int) -> bool:
+        return self.counter.count(text) > tokens
 
     def head(self, text: str, tokens: int) -> str:
         return head_of(text, self._longest(text, tokens, from_end=False))

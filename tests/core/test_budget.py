@@ -1,0 +1,59 @@
+"""How much room there is."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentctx import Budget, ConfigError, UnknownModel
+
+
+def test_the_limit_leaves_the_reserve_free():
+    """The limit is the window without the output reserve."""
+    assert Budget(128_000, 8_000).limit == 120_000
+
+
+def test_amounts_may_be_shares_of_the_window():
+    """A float is a share of the window, an int is a token count."""
+    budget = Budget(100_000, 0.1, trigger=0.8, target=30_000)
+    assert (10_000, 80_000, 30_000) == (budget.reserved, budget.trigger_tokens, budget.target_tokens)
+
+
+def test_without_trigger_a_session_acts_as_late_as_possible():
+    """The trigger defaults to the limit and the target to half of the trigger."""
+    budget = Budget(10_000, 2_000)
+    assert (8_000, 4_000) == (budget.trigger_tokens, budget.target_tokens)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"window": 0}, "window"),
+        ({"window": -5}, "window"),
+        ({"window": 1.5}, "window"),
+        ({"window": True}, "window"),
+        ({"window": 100, "output_reserve": 100}, "output_reserve"),
+        ({"window": 100, "output_reserve": -1}, "output_reserve"),
+        ({"window": 100, "output_reserve": 1.5}, "output_reserve"),
+        ({"window": 100, "trigger": 101}, "trigger"),
+        ({"window": 100, "trigger": 0}, "trigger"),
+        ({"window": 100, "trigger": 50, "target": 51}, "target"),
+        ({"window": 100, "request_bytes": 0}, "request_bytes"),
+    ],
+)
+def test_amounts_that_contradict_each_other_are_refused(options, named):
+    """The error names the option."""
+    with pytest.raises(ConfigError, match=named):
+        Budget(**options)
+
+
+def test_a_known_model_has_a_budget():
+    """The model table gives the window, and at most a quarter of it is kept for the answer."""
+    budget = Budget.for_model("gpt-4o")
+    assert budget.window >= 100_000
+    assert 0 < budget.reserved <= budget.window // 4
+
+
+def test_an_unknown_model_says_what_to_pass():
+    """The error for a model that nobody knows says to pass a window."""
+    with pytest.raises(UnknownModel, match="window"):
+        Budget.for_model("no-such-model-77")

@@ -1,0 +1,54 @@
+"""What happened to every message, computed from before and after."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentctx import Message, Text
+from agentctx.core.compare import match
+
+
+def native(text):
+    payload = {"role": "user", "content": text}
+    parts = (Text(text),)
+    return Message("user", parts, source=payload, read_as=("user", parts))
+
+
+def test_an_edited_message_is_recognised_by_its_payload():
+    """Other words on the same payload are an edit, not a drop and an addition."""
+    before = [native("a"), native("b")]
+    after = [before[0], before[1].with_parts((Text("c"),))]
+    found = match(before, after)
+    assert ((1, 1),) == found.edited
+    assert () == found.dropped == found.added
+    assert found.first_changed == 1
+
+
+def test_the_same_object_twice_is_told_apart_by_order():
+    """A message that occurs twice and loses one occurrence is dropped once."""
+    message = native("again")
+    found = match([message, message], [message])
+    assert (1,) == found.dropped
+
+
+def test_nothing_changed_has_no_first_change():
+    """Equal lists have no first changed position."""
+    before = [native("a")]
+    assert match(before, list(before)).first_changed is None
+
+
+@given(st.lists(st.booleans(), max_size=30), st.lists(st.booleans(), max_size=30))
+def test_kept_and_dropped_add_up(keep, edit):
+    """Every message before is kept, edited or dropped, and nothing else is."""
+    before = [native(str(index)) for index in range(len(keep))]
+    edits = [*edit, *([False] * len(keep))]
+    after = [
+        message.with_parts((Text("new"),)) if edits[index] else message
+        for index, message in enumerate(before)
+        if keep[index]
+    ]
+    found = match(before, after)
+    assert tuple(index for index, kept in enumerate(keep) if not kept) == found.dropped
+    assert tuple(index for index, kept in enumerate(keep) if kept) == found.origins
+    assert [origin for origin, _ in found.edited] == [i for i, kept in enumerate(keep) if kept and edits[i]]

@@ -1,0 +1,102 @@
+"""Which messages stand or fall together."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentctx import Message, Opaque, Text, ToolCall, ToolResult, segments, units
+
+
+def user(*parts):
+    return Message("user", parts or (Text("do it"),))
+
+
+def assistant(*parts):
+    return Message("assistant", parts)
+
+
+def call(call_id):
+    return ToolCall(call_id, "read", "{}")
+
+
+def result(call_id, role="tool"):
+    return Message(role, (ToolResult(call_id, (Text("done"),)),))
+
+
+def spans(messages):
+    return [(unit.start, unit.stop) for unit in units(messages)]
+
+
+def test_parallel_results_belong_to_their_turn():
+    """An assistant turn and all results of its calls are one unit."""
+    messages = [user(), assistant(call("a"), call("b")), result("a"), result("b"), assistant(Text("ok"))]
+    assert [(0, 1), (1, 4), (4, 5)] == spans(messages)
+
+
+def test_results_split_over_user_messages():
+    """Results in several user messages still belong to the one turn that called."""
+    messages = [assistant(call("a"), call("b")), result("a", "user"), result("b", "user"), user()]
+    assert [(0, 3), (3, 4)] == spans(messages)
+
+
+def test_a_run_of_assistant_messages_is_one_turn():
+    """Neighbouring assistant messages are one turn, and the results after them answer the run."""
+    messages = [assistant(Text("I look")), assistant(call("a")), result("a"), assistant(Text("done"))]
+    assert [(0, 3), (3, 4)] == spans(messages)
+
+
+def test_a_repeated_id_belongs_to_the_nearest_call():
+    """When a call id occurs again, order decides: each result stays with the call before it."""
+    messages = [assistant(call("x")), result("x"), assistant(call("x")), result("x")]
+    assert [(0, 2), (2, 4)] == spans(messages)
+
+
+def test_a_paused_server_tool_joins_the_turn_that_resumes():
+    """A server tool that is still open binds the next assistant turn to this one."""
+    opened = Opaque("server_tool_use", {}, opens="s1")
+    closed = Opaque("web_search_tool_result", {}, closes="s1")
+    messages = [user(), assistant(opened, call("a")), result("a", "user"), assistant(closed), user()]
+    assert [(0, 1), (1, 4), (4, 5)] == spans(messages)
+
+
+def test_questions_go_with_their_answers():
+    """A segment is the messages before a round and the round."""
+    messages = [user(), assistant(call("a")), result("a"), user(), assistant(Text("x")), user()]
+    groups = [[(unit.start, unit.stop) for unit in bundle] for bundle in segments(messages)]
+    assert [[(0, 1), (1, 3)], [(3, 4), (4, 5)], [(5, 6)]] == groups
+
+
+PARTS = st.one_of(
+    st.builds(Text, st.text(max_size=3)),
+    st.builds(ToolCall, st.sampled_from("abc"), st.just("t"), st.just("{}")),
+    st.builds(ToolResult, st.sampled_from("abc"), st.just((Text("r"),))),
+    st.builds(Opaque, st.just("server"), st.just({}), st.sampled_from(["s", None]), st.sampled_from(["s", None])),
+)
+MESSAGES = st.lists(
+    st.builds(Message, st.sampled_from(["user", "assistant", "tool", "system"]), st.lists(PARTS, max_size=3).map(tuple)),
+    max_size=12,
+)
+
+
+@given(MESSAGES)
+def test_units_tile_the_transcript(messages):
+    """Units follow each other without gaps or overlaps, whatever the transcript."""
+    groups = units(messages)
+    assert [0, *(unit.stop for unit in groups)] == [*(unit.start for unit in groups), len(messages)]
+    assert all(len(unit) >= 1 for unit in groups)
+
+
+@given(MESSAGES)
+def test_units_can_be_taken_up_again(messages):
+    """The units from any unit's start on are the same as those of the whole."""
+    groups = units(messages)
+    for place, unit in enumerate(groups):
+        assert groups[place:] == units(messages, unit.start)
+
+
+@pytest.mark.parametrize("length", [0, 1])
+def test_short_transcripts(length):
+    """No message gives no unit, one message gives one."""
+    assert length == len(units([user()] * length))

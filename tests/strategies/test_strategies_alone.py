@@ -1,0 +1,269 @@
+"""What each strategy does to a small transcript, stateless, counted in fixed tokens."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from agentctx import (
+    Budget,
+    ClearToolResults,
+    ConfigError,
+    ContextOverflow,
+    FitContextWindow,
+    FixedCounter,
+    Outcome,
+    Pipeline,
+    Protect,
+    StageError,
+    TrimRounds,
+    TruncateToolOutputs,
+    first_of,
+    over,
+    when,
+)
+from agentctx.testing.builders import assistant, call, result, system, transcript, user
+
+pytestmark = pytest.mark.anyio
+
+
+def agent(rounds, **outputs):
+    turns = [system("be brief"), user("the task")]
+    for number in range(rounds):
+        call_id = f"c{number}"
+        turns += [assistant(call(call_id, "read", {"n": number})), result(call_id, outputs.get(call_id, f"out {number}"))]
+    return transcript("openai-chat", *turns)
+
+
+def shown(view):
+    return [message.get("tool_call_id") or message["role"] for message in view.messages]
+
+
+async def test_trim_rounds_keeps_the_last():
+    """The system prompt, the task and the last rounds stay, each call with its result."""
+    view = await Pipeline(TrimRounds(2)).prepare(agent(4))
+    assert ["system", "user", "assistant", "c2", "assistant", "c3"] == shown(view)
+
+
+async def test_trim_rounds_keeps_the_question_of_a_kept_round():
+    """A later user message stays when the round that answers it does."""
+    messages = [*agent(2), *transcript("openai-chat", user("and now?"), assistant("fine"), user("thanks"))]
+    view = await Pipeline(TrimRounds(1)).prepare(messages)
+    assert ["system", "user", "user", "assistant", "user"] == shown(view)
+
+
+async def test_trim_rounds_leaves_a_short_history_alone():
+    """With no more rounds than wanted every message is the caller's own object and nothing is reported."""
+    messages = agent(2)
+    view = await Pipeline(TrimRounds(2)).prepare(messages)
+    assert all(sent is given for sent, given in zip(view.messages, messages, strict=True))
+    assert not view.report.acted
+
+
+async def test_clearing_keeps_the_last_results_and_the_calls():
+    """Old results become the placeholder; the calls and the last results stay."""
+    pipeline = Pipeline(ClearToolResults(1, placeholder="[gone]"))
+    view = await pipeline.prepare(agent(3, c0="long " * 50, c1="long " * 50, c2="last " * 50))
+    contents = [message["content"] for message in view.messages if message["role"] == "tool"]
+    assert ["[gone]", "[gone]", "last " * 50] == contents
+
+
+async def test_clearing_spares_excluded_tools():
+    """Results of excluded tools are never cleared."""
+    view = await Pipeline(ClearToolResults(0, exclude=["read"])).prepare(agent(2, c0="long " * 50))
+    assert not view.report.acted
+
+
+async def test_clearing_leaves_what_is_smaller_than_the_placeholder():
+    """A result that the placeholder would not make smaller stays."""
+    view = await Pipeline(ClearToolResults(0)).prepare(agent(1, c0="ok"))
+    assert view.messages[-1]["content"] == "ok"
+
+
+async def test_fit_drops_the_oldest_rounds_first():
+    """The newest rounds that fit stay; what goes is named with its reason."""
+    messages = agent(6)
+    pipeline = Pipeline(FitContextWindow(), budget=Budget(65), counter=FixedCounter(10))
+    view = await pipeline.prepare(messages)
+    assert ["system", "user", "assistant", "c4", "assistant", "c5"] == shown(view)
+    dropped = [change.index for change in view.report.changes if change.outcome is Outcome.DROPPED]
+    assert list(range(2, 10)) == dropped
+    assert all("oldest first" in change.reason for change in view.report.changes)
+
+
+async def test_fit_without_any_budget_says_what_to_pass():
+    """A stage that needs a budget and finds none is a clear error."""
+    with pytest.raises(ConfigError, match="budget"):
+        await Pipeline(FitContextWindow()).prepare(agent(1))
+
+
+async def test_fit_with_own_limits():
+    """The stage may carry its own limits, and the guarantee holds them too."""
+    pipeline = Pipeline(FitContextWindow(max_tokens=75, reserve_tokens=10), counter=FixedCounter(10))
+    assert ["system", "user", "assistant", "c4", "assistant", "c5"] == shown(await pipeline.prepare(agent(6)))
+
+
+async def test_the_guarantee_cuts_one_result_larger_than_the_window():
+    """A single result in the last round that is larger than the window is cut, and everything fits."""
+    pipeline = Pipeline(FitContextWindow(), budget=Budget(1_000))
+    view = await pipeline.prepare(agent(3, c2="line of text\n" * 20_000))
+    assert view.report.tokens_after <= 1_000
+    assert "omitted" in view.messages[-1]["content"]
+    assert ["system", "user"] == shown(view)[:2]
+
+
+async def test_the_guarantee_cuts_ten_results_that_only_together_are_too_large():
+    """Ten parallel results that fit one by one are cut alike until they fit together."""
+    asks = [call(f"p{number}", "read") for number in range(10)]
+    answers = [result(f"p{number}", "some words here\n" * 60) for number in range(10)]
+    messages = transcript("openai-chat", user("task"), assistant(*asks), *answers)
+    view = await Pipeline(budget=Budget(1_000)).prepare(messages)
+    lengths = {len(message["content"]) for message in view.messages if message["role"] == "tool"}
+    assert view.report.tokens_after <= 1_000
+    assert len(view.messages) == len(messages)
+    assert max(lengths) - min(lengths) < 40
+
+
+async def test_the_guarantee_cuts_arguments_last():
+    """When only call arguments are left to cut, their strings are cut and stay valid JSON."""
+    wrote = call("w", "write", {"path": "a.py", "content": "x = 1\n" * 4_000})
+    messages = transcript("openai-chat", user("task"), assistant(wrote), result("w", "written"))
+    view = await Pipeline(budget=Budget(500)).prepare(messages)
+    arguments = json.loads(view.messages[1]["tool_calls"][0]["function"]["arguments"])
+    assert arguments["path"] == "a.py"
+    assert "omitted" in arguments["content"]
+    assert view.report.tokens_after <= 500
+
+
+async def test_overflow_names_the_biggest_items():
+    """When what must stay is too large, the error has the numbers and the biggest items, and nothing is sent."""
+    messages = transcript("openai-chat", system("rule " * 900), user("task"))
+    with pytest.raises(ContextOverflow, match=r"messages\[0\] \(system\)") as raised:
+        await Pipeline(budget=Budget(500)).prepare(messages)
+    assert raised.value.limit == 500
+    assert raised.value.biggest[0].tokens > 800
+
+
+@pytest.mark.parametrize("keep", ["head", "tail", "both"])
+async def test_truncation_keeps_the_wanted_end(keep):
+    """Head, tail or both ends stay, marked where text is missing, never over the limit."""
+    text = "".join(f"line {number}\n" for number in range(2_000))
+    view = await Pipeline(TruncateToolOutputs(100, keep=keep)).prepare(agent(1, c0=text))
+    cut = view.messages[-1]["content"]
+    assert (keep != "tail") == cut.startswith("line 0\n")
+    assert (keep != "head") == cut.endswith("line 1999\n")
+    assert "characters omitted" in cut
+
+
+async def test_truncation_by_characters():
+    """A limit in characters holds with the marker included."""
+    view = await Pipeline(TruncateToolOutputs(max_chars=200)).prepare(agent(1, c0="abc " * 1_000))
+    assert 150 < len(view.messages[-1]["content"]) <= 200
+
+
+async def test_truncation_says_how_many_characters():
+    """The marker's number is the number of characters that are missing."""
+    text = "word " * 1_000
+    pipeline = Pipeline(TruncateToolOutputs(max_chars=300, marker="<{omitted}>"))
+    cut = (await pipeline.prepare(agent(1, c0=text))).messages[-1]["content"]
+    head, rest = cut.split("<")
+    number, tail = rest.split(">")
+    assert int(number.replace(",", "")) == len(text) - len(head) - len(tail)
+
+
+async def test_protected_tools_are_not_touched():
+    """Results of protected tools are neither cleared nor dropped."""
+    pipeline = Pipeline(ClearToolResults(0), TrimRounds(1), protect=[Protect.tools("read")])
+    view = await pipeline.prepare(agent(3, c0="long " * 50))
+    assert not view.report.acted
+
+
+async def test_pins_survive_whatever_a_stage_drops_before():
+    """A pinned message is recognised after other stages have moved it."""
+    messages = agent(5)
+    pipeline = Pipeline(TrimRounds(3), TrimRounds(1), protect=[Protect.pins(4)])
+    view = await pipeline.prepare(messages)
+    assert any(message is messages[4] for message in view.messages)
+
+
+async def test_protecting_more_user_messages():
+    """The last n user messages survive when asked for."""
+    turns = [turn for number in range(4) for turn in (user(f"q{number}"), assistant(f"a{number}"))]
+    pipeline = Pipeline(TrimRounds(1), protect=[Protect.last_user(3)])
+    view = await pipeline.prepare(transcript("openai-chat", system("s"), *turns))
+    assert {"q0", "q1", "q2", "q3"} <= {message["content"] for message in view.messages}
+
+
+async def test_when_and_first_of():
+    """A condition decides when a stage runs; the first stage that changes something is the last that runs."""
+    late = Pipeline(when(over(10_000), TrimRounds(1)))
+    assert not (await late.prepare(agent(3))).report.acted
+    early = Pipeline(when(over(1) & ~over(10_000), first_of(TrimRounds(9), TrimRounds(2), TrimRounds(1))))
+    assert ["system", "user", "assistant", "c1", "assistant", "c2"] == shown(await early.prepare(agent(3)))
+
+
+async def test_a_pipeline_is_a_stage():
+    """A nested pipeline runs with its own budget."""
+    inner = Pipeline(FitContextWindow(), budget=Budget(65))
+    view = await Pipeline(inner, counter=FixedCounter(10)).prepare(agent(6))
+    assert view.report.tokens_after <= 65
+
+
+async def test_a_plain_function_is_a_stage():
+    """Any async function with the signature is a stage, and what it did is reported under its name."""
+
+    async def forget_middle(context, call):
+        return context.with_messages(context.messages[:2] + context.messages[-2:])
+
+    view = await Pipeline(forget_middle).prepare(agent(3))
+    assert {change.stage for change in view.report.changes} == {"forget_middle"}
+
+
+@pytest.mark.parametrize(
+    ("name", "keep"),
+    [("broke a pair", slice(None, -1)), ("protected", slice(2, None)), ("broke a pair", slice(3, None))],
+)
+async def test_a_stage_that_breaks_a_promise_is_named(name, keep):
+    """A broken pair or a lost task is an error that names the stage."""
+
+    async def careless(context, call):
+        kept = context.messages[keep]
+        return context.with_messages(kept if name == "protected" else context.messages[:2] + kept[2:])
+
+    if keep == slice(3, None):
+
+        async def careless(context, call):
+            return context.with_messages(context.messages[:2] + context.messages[3:])
+
+    with pytest.raises(StageError, match=f"careless.*{name}"):
+        await Pipeline(careless).prepare(agent(3))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: TrimRounds(0),
+        lambda: TrimRounds(1.5),
+        lambda: TruncateToolOutputs(),
+        lambda: TruncateToolOutputs(0),
+        lambda: TruncateToolOutputs(5, keep="middle"),
+        lambda: ClearToolResults(-1),
+        lambda: ClearToolResults(1, placeholder="  "),
+        lambda: FitContextWindow(Budget(10), max_tokens=5),
+        lambda: FitContextWindow(reserve_tokens=5),
+        lambda: FitContextWindow(max_tokens=0),
+        lambda: over(0),
+        lambda: over(1.5),
+        lambda: when(over(5)),
+        lambda: first_of(),
+        lambda: Protect.tools(),
+        lambda: Protect.last_user(0),
+        lambda: Pipeline(TrimRounds),
+        lambda: Pipeline("TrimRounds"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_when_built(make):
+    """Every stage checks its options when it is built."""
+    with pytest.raises(ConfigError):
+        make()
