@@ -1,0 +1,40 @@
+"""The commands, gathered."""
+
+from __future__ import annotations
+
+from importlib.metadata import version as installed
+from typing import Annotated
+
+import typer
+
+from agentctx.cli.compact import compact
+from agentctx.cli.count import count
+from agentctx.cli.replay import replay
+from agentctx.cli.validate import validate
+
+_EXITS = "Exit codes: 0 fine; 1 found something (violations, or a request that cannot fit); 2 bad input or usage."
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=_EXITS,
+)
+for command in (replay, compact, count, validate):
+    app.command(no_args_is_help=True, epilog=_EXITS)(command)
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - the shape of a typer callback
+    if wanted:
+        typer.echo(f"agentctx {installed('agentctx')}")
+        raise typer.Exit
+
+
+@app.callback()
+def agentctx(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """See what an LLM agent sees: replay, compact, count and check recorded agent sessions."""

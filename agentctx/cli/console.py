@@ -1,0 +1,53 @@
+"""Where the commands write: tables to stdout, remarks and progress to stderr, JSON as UTF-8 bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+_PIPE_WIDTH = 100
+
+
+def out() -> Console:
+    """The console on stdout; 100 columns wide when stdout is no terminal and ``COLUMNS`` says nothing else."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = _PIPE_WIDTH
+    return console
+
+
+def err() -> Console:
+    """The console on stderr."""
+    return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def to_json(value: Any, *, indent: int | None = None) -> bytes:  # noqa: ANN401 - any JSON value
+    """A JSON value as UTF-8; text that UTF-8 cannot hold (a lone surrogate) is written as a JSON escape."""
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=indent).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, indent=indent).encode()
+
+
+def print_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
+    """Write one JSON document on one line of stdout."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(to_json(value) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+@contextmanager
+def progress(label: str, total: int | None) -> Iterator[Callable[[], None]]:
+    """A progress bar on stderr, on a terminal only; call what is given back once for each thing done."""
+    console = err()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda: bar.advance(task)

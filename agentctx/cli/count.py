@@ -1,0 +1,98 @@
+"""``agentctx count``: how many tokens is a request?"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from agentctx.cli import options
+from agentctx.cli.console import out, print_json
+from agentctx.cli.failing import at, in_one_line
+from agentctx.cli.transcripts import Entry, chosen
+from agentctx.core.message import Context
+from agentctx.reading import as_list, reader
+from agentctx.show.printable import on_one_line, printable
+from agentctx.show.view import message_text
+
+ByMessage = Annotated[bool, typer.Option("--by-message", help="One line for each message.")]
+
+
+@in_one_line
+def count(
+    file: options.Source,
+    *,
+    model: options.Model = None,
+    format: options.Format = None,  # noqa: A002 - the option's name
+    id: options.Id = None,  # noqa: A002 - the option's name
+    by_message: ByMessage = False,
+    json: options.Json = False,
+) -> None:
+    """Count the tokens of a request: messages, system prompt and tools.
+
+    [bold]Examples[/bold]
+
+      agentctx count request.json --model gpt-5.4
+
+      agentctx count session.jsonl --by-message
+    """
+    for entry in chosen(file, id):
+        with at(entry.place):
+            counted = _counted(entry, model, format)
+        if json:
+            print_json({key: value for key, value in counted.items() if by_message or key != "by_message"})
+        elif by_message:
+            _print_messages(counted)
+        else:
+            out().print(Text(_line(counted)))
+
+
+def _counted(entry: Entry, model: str | None, format: str | None) -> dict[str, Any]:  # noqa: A002 - the option's name
+    recording = entry.recording
+    source = reader(
+        as_list(recording.messages),
+        system=recording.system,
+        tools=recording.tools,
+        format=format or recording.format,
+        model=model or recording.model,
+    )
+    context = Context(tuple(source.messages(recording.messages)), *source.fixed_part(recording.system, recording.tools))
+    return {
+        "id": recording.id,
+        "place": entry.place,
+        "format": source.wire.name,
+        "messages": len(context.messages),
+        "tokens": source.meter.size(context),
+        "fixed": source.meter.fixed(context),
+        "by_message": [
+            {
+                "index": index,
+                "role": message.role,
+                "tokens": source.meter.message(message),
+                "text": on_one_line(message_text(message), 200),
+            }
+            for index, message in enumerate(context.messages)
+        ],
+    }
+
+
+def _line(counted: dict[str, Any]) -> str:
+    name = printable(counted["id"] or counted["place"])
+    return f"{counted['tokens']:,} tokens  {counted['messages']:,} messages, {counted['format']}  {name}"
+
+
+def _print_messages(counted: dict[str, Any]) -> None:
+    console = out()
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim", show_footer=True, footer_style="bold")
+    table.add_column("message", justify="right", no_wrap=True)
+    table.add_column("role", no_wrap=True)
+    table.add_column("tokens", f"{counted['tokens']:,}", justify="right", no_wrap=True)
+    table.add_column("begins", _line(counted).partition("  ")[2], no_wrap=True, overflow="ellipsis")
+    table.add_row("", Text("system, tools", style="magenta"), f"{counted['fixed']:,}", "")
+    for line in counted["by_message"]:
+        words = Text(line["text"], style="dim")
+        table.add_row(str(line["index"]), Text(printable(line["role"]), style="magenta"), f"{line['tokens']:,}", words)
+    console.print(table)

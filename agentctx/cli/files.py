@@ -1,0 +1,71 @@
+"""Write a file as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from agentctx.errors import InvalidInput
+
+
+@contextmanager
+def written(target: str | None) -> Iterator[IO[bytes]]:
+    """A stream whose content becomes the file ``target`` when the block ends well, and vanishes when it does not.
+
+    The content goes to a temporary file in the same folder, which is renamed at the end: readers see the old file or
+    the whole new one. Without a target (or with ``-``) it goes to stdout at the end.
+
+    Args:
+        target: Path of the file; an existing file is replaced and keeps its permissions.
+
+    Raises:
+        InvalidInput: If the file cannot be written; names it.
+    """
+    if target is None or target == "-":
+        with tempfile.TemporaryFile() as stream:
+            yield stream
+            _to_stdout(stream)
+        return
+    path = Path(target)
+    try:
+        path = path.resolve() if path.is_symlink() else path
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise InvalidInput(target, f"cannot be written: {error.strerror or error}") from None
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            yield stream
+            _take_place(stream, temporary, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            Path(temporary).unlink()
+        raise
+
+
+def _to_stdout(stream: IO[bytes]) -> None:
+    sys.stdout.flush()
+    stream.seek(0)
+    while chunk := stream.read(1 << 20):
+        sys.stdout.buffer.write(chunk)
+    sys.stdout.buffer.flush()
+
+
+def _take_place(stream: IO[bytes], temporary: str, path: Path) -> None:
+    try:
+        stream.flush()
+        os.fsync(stream.fileno())
+        Path(temporary).chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
+        Path(temporary).replace(path)
+    except OSError as error:
+        raise InvalidInput(str(path), f"cannot be written: {error.strerror or error}") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

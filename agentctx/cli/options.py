@@ -1,0 +1,133 @@
+"""The options that several commands share, and the pipeline that they describe."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from attrs import frozen
+
+from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs
+from agentctx.cli.amounts import parse_amount, parse_limit, parse_tokens
+from agentctx.errors import ConfigError
+from agentctx.protocols import ContextStrategy
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        show_default=False,
+        help="A recorded session, a request or a list of messages, as JSON or JSON lines; - is stdin.",
+    ),
+]
+Window = Annotated[
+    str | None,
+    typer.Option(metavar="TOKENS", show_default="the model's", help="The context window: 32k, 200000, 1.5m."),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", show_default="the recorded one", help="The model: its window, encoding and rules."),
+]
+Reserve = Annotated[
+    str | None,
+    typer.Option(
+        metavar="AMOUNT",
+        show_default="4k, at most a quarter of the window",
+        help="What stays free for the answer: 4k, 0.1.",
+    ),
+]
+Format = Annotated[
+    str | None,
+    typer.Option(metavar="FORMAT", show_default="found out", help="The wire format: openai-chat, anthropic."),
+]
+ToolTokens = Annotated[
+    str,
+    typer.Option("--max-tool-tokens", metavar="TOKENS", help="Cut tool outputs that are longer than this; or off."),
+]
+KeepResults = Annotated[
+    str,
+    typer.Option("--keep-results", metavar="N", help="Clear all tool results but the last N; or off."),
+]
+Id = Annotated[
+    str | None,
+    typer.Option("--id", metavar="ID", show_default=False, help="Only the recording with this id."),
+]
+Json = Annotated[bool, typer.Option("--json", help="JSON for machines, one document a line.")]
+
+TOOL_TOKENS = "2000"
+KEEP_RESULTS = "8"
+
+_RESERVE = 4_000
+_TRIGGER = 0.8
+_TARGET = 0.5
+
+
+@frozen
+class Typed:
+    """What was typed after the options that describe a pipeline; None where nothing was.
+
+    Args:
+        window: The context window. Without it: the model's.
+        reserve: What stays free for the answer. Without it: 4,000 tokens, at most a quarter of the window.
+        trigger: The size above which a session acts. Without it: 0.8 of the window, at most what the reserve leaves.
+        target: The size to go down to. Without it: 0.5 of the window, or half of a trigger that was typed.
+        max_tool_tokens: The most tokens of a tool output, or ``off``.
+        keep_results: How many tool results are not cleared, or ``off``.
+    """
+
+    window: str | None
+    reserve: str | None
+    trigger: str | None
+    target: str | None
+    max_tool_tokens: str
+    keep_results: str
+
+    def pipeline(self, model: str | None) -> Pipeline:
+        """The pipeline for a model.
+
+        Raises:
+            ConfigError: If an option makes no sense, or the window is not known.
+        """
+        return Pipeline(*self.stages(), budget=self.budget(model))
+
+    def once(self, model: str | None) -> Pipeline:
+        """The pipeline for one call without a session: down to the target when one was typed, else to the limit.
+
+        Raises:
+            ConfigError: As ``pipeline``.
+        """
+        budget = self.budget(model)
+        room = budget.limit if self.target is None else budget.target_tokens
+        return Pipeline(*self.stages(), budget=Budget(budget.window, budget.window - room))
+
+    def budget(self, model: str | None) -> Budget:
+        """The budget for a model; see the class for the defaults.
+
+        Raises:
+            ConfigError: If there is no window, or the amounts contradict each other.
+        """
+        window = self._window(model)
+        reserve = min(_RESERVE, window // 4) if self.reserve is None else parse_amount("--reserve", self.reserve)
+        target = None if self.target is None else parse_amount("--target", self.target)
+        if self.trigger is not None:
+            return Budget(window, reserve, trigger=parse_amount("--trigger", self.trigger), target=target)
+        acts = min(Budget(window, reserve).limit, int(window * _TRIGGER))
+        down_to = min(acts, int(window * _TARGET)) if target is None else target
+        return Budget(window, reserve, trigger=acts, target=down_to)
+
+    def _window(self, model: str | None) -> int:
+        if self.window is not None:
+            return parse_tokens("--window", self.window)
+        if model is None:
+            msg = "the context window is not known: pass --window (for example 32k) or --model"
+            raise ConfigError(msg)
+        return Budget.for_model(model, output_reserve=0).window
+
+    def stages(self) -> list[ContextStrategy]:
+        """The stages, in order."""
+        stages: list[ContextStrategy] = []
+        if (tokens := parse_limit("--max-tool-tokens", self.max_tool_tokens)) is not None:
+            stages.append(TruncateToolOutputs(max_tokens=tokens))
+        if (last := parse_limit("--keep-results", self.keep_results)) is not None:
+            stages.append(ClearToolResults(keep_last=last))
+        return [*stages, FitContextWindow()]

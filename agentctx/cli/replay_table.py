@@ -1,0 +1,95 @@
+"""A replay on the terminal: one line a model call, and a summary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agentctx.cli.transcripts import Entry
+from agentctx.core.budget import Budget
+from agentctx.replay import Step
+from agentctx.show.printable import printable
+from agentctx.show.replay import Summary, step_note, summary_rows, verdict
+
+_BAR = 12
+_MOST_FAULTS = 20
+
+
+def print_replay(console: Console, entry: Entry, budget: Budget, steps: Sequence[Step], summary: Summary) -> None:
+    """Print the steps of one recording and what they sum up to."""
+    console.print(_title(entry, budget))
+    console.print(_table(steps))
+    _print_faults(console, steps)
+    console.print(_summary(summary))
+    console.print(Text(verdict(summary), style="bold green" if summary.clean else "bold red"))
+
+
+def _title(entry: Entry, budget: Budget) -> Text:
+    recording = entry.recording
+    name = Text(printable(recording.id or entry.place), style="bold")
+    about = (f"{len(recording.messages):,} messages", f"window {budget.window:,}", f"limit {budget.limit:,}")
+    acts = (f"acts above {budget.trigger_tokens:,}", f"down to {budget.target_tokens:,}")
+    return name.append("  " + ", ".join((*about, *acts)), style="not bold dim")
+
+
+def _table(steps: Sequence[Step]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim", expand=False)
+    table.add_column("call", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("messages", justify="right", no_wrap=True)
+    table.add_column("tokens", justify="right", no_wrap=True)
+    table.add_column("unchanged start", no_wrap=True)
+    table.add_column("left out at this call", overflow="fold")
+    for step in steps:
+        table.add_row(*_row(step))
+    return table
+
+
+def _row(step: Step) -> tuple[Text, ...]:
+    mark = Text("▼", style="bold yellow") if step.compacted else Text(" ")
+    if step.overflow is not None or not step.valid:
+        mark = Text("✗", style="bold red")
+    return (
+        Text(str(step.number), style="bold" if step.compacted else ""),
+        mark,
+        _both(step.messages_given, step.messages_sent),
+        _both(step.tokens_given, step.tokens_sent),
+        _bar(step),
+        Text(printable(step_note(step)), style="red" if step.overflow else "yellow" if step.compacted else "dim"),
+    )
+
+
+def _both(given: int, sent: int) -> Text:
+    text = Text(f"{given:,} → ", style="dim")
+    return text.append(f"{sent:,}", style="not dim" if given == sent else "not dim cyan")
+
+
+def _bar(step: Step) -> Text:
+    if step.overflow is not None:
+        return Text("")
+    full = round(_BAR * step.prefix_share)
+    text = Text("━" * full, style="green").append("─" * (_BAR - full), style="dim")
+    return text.append(f" {step.prefix_share:>4.0%}", style="")
+
+
+def _print_faults(console: Console, steps: Sequence[Step]) -> None:
+    faults = [(step.number, found) for step in steps for found in step.violations]
+    for number, found in faults[:_MOST_FAULTS]:
+        console.print(
+            Text(printable(f"call {number}: {found}"), style="red" if found.severity == "error" else "yellow")
+        )
+    if len(faults) > _MOST_FAULTS:
+        console.print(Text(f"and {len(faults) - _MOST_FAULTS} more", style="dim"))
+
+
+def _summary(summary: Summary) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column()
+    for label, what in summary_rows(summary):
+        grid.add_row(label, Text(printable(what)))
+    return grid

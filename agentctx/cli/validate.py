@@ -1,0 +1,77 @@
+"""``agentctx validate``: would the provider take this request?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from attrs import asdict
+from rich.console import Console
+from rich.text import Text
+
+from agentctx import validate as violations_of
+from agentctx.cli import options
+from agentctx.cli.console import out, print_json
+from agentctx.cli.failing import FOUND, at, in_one_line
+from agentctx.cli.transcripts import Entry, chosen
+from agentctx.core.violation import Violation
+from agentctx.show.printable import printable
+from agentctx.wire.registry import format_named
+
+
+@in_one_line
+def validate(
+    file: options.Source,
+    *,
+    format: options.Format = None,  # noqa: A002 - the option's name
+    model: options.Model = None,
+    id: options.Id = None,  # noqa: A002 - the option's name
+    json: options.Json = False,
+) -> None:
+    """Check a request against its provider's rules: every violation with its place and the provider's words.
+
+    [bold]Examples[/bold]
+
+      agentctx validate request.json
+
+      agentctx validate sessions.jsonl --format anthropic --json
+    """
+    refused = False
+    for entry in chosen(file, id):
+        recording = entry.recording
+        with at(entry.place):
+            found = violations_of(entry.request(), format=format or recording.format, model=model or recording.model)
+        refused |= any(violation.severity == "error" for violation in found)
+        if json:
+            print_json({"id": recording.id, "place": entry.place, "violations": [asdict(item) for item in found]})
+        else:
+            _print(out(), recording.id or entry.place, len(recording.messages), found)
+    if refused:
+        raise typer.Exit(FOUND)
+
+
+def _request(entry: Entry, format: str | None) -> dict[str, Any]:  # noqa: A002 - the option's name
+    """What would be sent: a recording may note a system prompt apart that its format keeps among the messages."""
+    request = entry.request()
+    if format is not None and entry.recorded and not format_named(format).system_apart:
+        request.pop("system", None)
+    return request
+
+
+def _print(console: Console, name: str, messages: int, found: Sequence[Violation]) -> None:
+    errors = sum(violation.severity == "error" for violation in found)
+    said = "valid" if not errors else f"{errors} {'violation' if errors == 1 else 'violations'}"
+    warned = f", {len(found) - errors} warned of" if len(found) > errors else ""
+    head = Text(f"{said}{warned}", style="bold red" if errors else "bold green")
+    console.print(head.append(f"  {printable(name)}, {messages:,} messages", style="not bold dim"))
+    for violation in found:
+        _print_one(console, violation)
+
+
+def _print_one(console: Console, violation: Violation) -> None:
+    colour = "red" if violation.severity == "error" else "yellow"
+    place = printable(violation.path) or ("request" if violation.index is None else f"messages[{violation.index}]")
+    line = Text(f"  {violation.severity}  ", style=colour).append(place, style="bold").append(f"  {violation.rule}")
+    console.print(line)
+    console.print(Text(f"         {printable(violation.message)}", style="dim"))

@@ -1,0 +1,221 @@
+"""Whatever goes in, what comes out is one clear line and an exit code."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+USER = {"role": "user", "content": "hello"}
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+ASKS = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+ANSWER = {"role": "tool", "tool_call_id": "c", "content": "ok"}
+
+COMMANDS = (("replay", "--window", "8k"), ("compact", "--window", "8k"), ("count",), ("validate",))
+
+
+def settled(shown):
+    """Whether a command ended in an orderly way: an exit code of ours and no traceback."""
+    orderly = shown.exception is None or isinstance(shown.exception, SystemExit)
+    return orderly and shown.exit_code in {0, 1, 2} and "Traceback" not in shown.stderr + shown.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "is empty"),
+        ('{"role": "user"', "line 1: not JSON"),
+        ('"hello"', "line 1: this is a string"),
+        ('{"messages": "hello"}', "'messages' is a string"),
+        ("\x00\x01\x02\xff", "line 1: not"),
+        ("[]", "empty"),
+    ],
+    ids=["empty", "cut", "string", "no list", "binary", "empty list"],
+)
+def test_every_command_refuses_what_is_no_request_in_one_line(run, tmp_path, command, content, said):
+    """What cannot be a request ends with exit code 2 and one line that names file and place."""
+    path = tmp_path / "bad.json"
+    path.write_bytes(content.encode("latin-1"))
+    shown = run(command[0], path, *command[1:])
+    if command == ("validate",) and content == "[]":
+        assert shown.exit_code in {1, 2}
+        return
+    assert shown.exit_code == 2, shown.output
+    assert shown.stderr.startswith(f"error: {path}")
+    assert said in shown.stderr
+    assert shown.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_a_missing_file_and_a_folder_are_one_line(run, tmp_path, command):
+    """No file, or a folder: exit code 2, and the path is named."""
+    for path in (tmp_path / "none.json", tmp_path):
+        shown = run(command[0], path, *command[1:])
+        assert (shown.exit_code, shown.stderr.count("\n")) == (2, 1)
+        assert str(path) in shown.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS[:3], ids=lambda command: command[0])
+def test_an_unknown_role_is_named_with_its_place(run, jsonl, command):
+    """A role that no provider knows ends with the place in the request."""
+    shown = run(command[0], jsonl([USER, {"role": "wizard", "content": "hm"}]), *command[1:], "--format", "openai-chat")
+    assert shown.exit_code == 2
+    assert "messages[1]" in shown.stderr
+    assert "wizard" in shown.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [USER, {**ASKS, "tool_calls": [{**CALL, "function": {"name": "f", "arguments": "{not json"}}]}, ANSWER],
+        [USER, ANSWER],
+        [USER, ASKS],
+        [{"role": "user", "content": "half a pair: \ud83d"}],
+        [USER, {**ASKS, "tool_calls": [{**CALL, "function": {"name": "f", "arguments": '{"x": NaN}'}}]}, ANSWER],
+    ],
+    ids=["arguments that are not JSON", "result without call", "call without result", "lone surrogate", "NaN"],
+)
+def test_broken_histories_are_handled(run, jsonl, command, messages):
+    """What can be mended is mended or reported; nothing ends in a traceback."""
+    shown = run(command[0], jsonl({"model": "gpt-4o", "messages": messages}), *command[1:])
+    assert settled(shown), shown.output
+    if command[0] in {"replay", "compact"}:
+        assert shown.exit_code == 0, shown.output
+
+
+def test_compact_mends_a_broken_history(run, jsonl):
+    """A result without a call is left out, and the report says so."""
+    done = run("compact", jsonl({"model": "gpt-4o", "messages": [USER, ANSWER]}), "--window", "8k")
+    assert json.loads(done.stdout)["messages"] == [USER]
+    assert "RepairHistory" in done.stderr
+
+
+def test_nan_in_arguments_of_anthropic_is_handled(run, tmp_path):
+    """NaN is not JSON for a provider: it is not sent."""
+    path = tmp_path / "nan.json"
+    call = '{"type": "tool_use", "id": "t", "name": "f", "input": {"x": NaN}}'
+    result = '{"type": "tool_result", "tool_use_id": "t", "content": "ok"}'
+    path.write_text(
+        f'[{{"role": "user", "content": "hi"}}, {{"role": "assistant", "content": [{call}]}},'
+        f' {{"role": "user", "content": [{result}]}}]'
+    )
+    done = run("compact", path, "--window", "8k")
+    assert done.exit_code == 0, done.output
+    assert "NaN" not in done.stdout
+
+
+def test_a_window_smaller_than_the_system_prompt_is_an_overflow(run, jsonl):
+    """Nothing can fit: exit code 1, the numbers and the biggest item are said."""
+    request = [{"role": "system", "content": "rules " * 3000}, USER]
+    shown = run("compact", jsonl(request), "--window", "1k")
+    assert (shown.exit_code, shown.stdout) == (1, "")
+    assert "available" in shown.stderr
+    assert "system" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--window", "lots"),
+        ("--window", "0"),
+        ("--window", "-5"),
+        ("--window", "8k", "--reserve", "9k"),
+        ("--window", "8k", "--trigger", "9k"),
+        ("--window", "8k", "--trigger", "4k", "--target", "5k"),
+        ("--window", "8k", "--max-tool-tokens", "0"),
+        ("--window", "8k", "--keep-results", "some"),
+        ("--window", "8k", "--format", "morse"),
+        ("--window", "8k", "--id", "nobody"),
+    ],
+    ids=" ".join,
+)
+def test_bad_options_are_one_line(run, jsonl, chat, options):
+    """An option that makes no sense ends with exit code 2 and a line that says which."""
+    shown = run("replay", jsonl(chat(1)), *options)
+    assert shown.exit_code == 2, shown.output
+    assert shown.stderr.startswith("error: ")
+    assert shown.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("options", [("--wndow", "8k"), (), ("--messages", "0")], ids=["unknown", "no file", "call 0"])
+def test_wrong_usage_is_exit_code_two(run, options):
+    """What the command line itself refuses has exit code 2 too."""
+    assert run("replay", *options).exit_code == 2
+
+
+def test_thirty_megabytes_are_read_in_seconds(run, tmp_path):
+    """A large file is counted and compacted within seconds."""
+    result = {"role": "tool", "tool_call_id": "c", "content": "all of the words of a long log\n" * 10_000}
+    messages = [USER, *([ASKS, result] * 100)]
+    path = tmp_path / "large.json"
+    path.write_text(json.dumps(messages))
+    assert path.stat().st_size > 30_000_000
+    started = time.perf_counter()
+    done = run("compact", path, "--window", "32k")
+    assert done.exit_code == 0, done.output
+    assert len(done.stdout) < 200_000
+    assert time.perf_counter() - started < 10
+
+
+def test_control_characters_never_reach_the_terminal(run, jsonl):
+    """An escape sequence in a transcript is shown as a picture, not obeyed."""
+    messages = [{"role": "user", "content": "\x1b[2J\x1b]0;title\x07 hello"}]
+    shown = run("replay", jsonl(messages), "--window", "8k", "--messages", "1")
+    assert "\x1b" not in shown.stdout
+    assert "␛[2J" in shown.stdout
+
+
+def python(*arguments, **options):
+    """Run ``python -m agentctx`` in a process of its own."""
+    command = [sys.executable, "-m", "agentctx", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, encoding="utf-8", **options)
+
+
+def test_the_module_is_the_command(jsonl, chat):
+    """``python -m agentctx`` reads a file and stdin alike."""
+    from_file = python("count", jsonl(chat(2)), "--json", "--format", "openai-chat")
+    from_stdin = python("count", "-", "--json", "--format", "openai-chat", input=json.dumps(chat(2)))
+    assert from_file.returncode == from_stdin.returncode == 0, from_file.stderr
+    assert json.loads(from_file.stdout)["tokens"] == json.loads(from_stdin.stdout)["tokens"]
+
+
+def test_version_and_help(run):
+    """--version names the program; --help of each command has examples and the exit codes."""
+    assert python("--version").stdout.startswith("agentctx ")
+    for command in COMMANDS:
+        shown = run(command[0], "--help").stdout
+        assert f"agentctx {command[0]}" in shown
+        assert "Exit codes" in shown
+
+
+def test_a_reader_that_stops_reading_is_no_error(jsonl, chat):
+    """``| head`` closes the pipe: the command ends quietly."""
+    path = jsonl(*[{"id": str(number), "messages": chat(3)} for number in range(300)])
+    command = [
+        sys.executable,
+        "-m",
+        "agentctx",
+        "count",
+        str(path),
+        "--json",
+        "--by-message",
+        "--format",
+        "openai-chat",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        errors = process.stderr.read()
+    assert errors == b""
+
+
+def test_without_the_extra_one_line_says_what_to_install(tmp_path):
+    """Where typer is not installed, the command says how to install it."""
+    (tmp_path / "typer.py").write_text("raise ModuleNotFoundError('No module named typer', name='typer')")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from agentctx.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: the command line needs typer and rich: pip install 'agentctx[cli]'\n"

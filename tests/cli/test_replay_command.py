@@ -1,0 +1,135 @@
+"""``agentctx replay``."""
+
+import json
+
+import pytest
+
+
+def test_every_model_call_is_a_line_and_the_verdict_is_the_last(run, jsonl, chat, record):
+    """A replay has a line for each model call, and ends with whether all could have been sent."""
+    path = jsonl(record(chat(12), "one"))
+    shown = run("replay", path, "--window", "8k")
+    assert shown.exit_code == 0, shown.stderr
+    assert shown.stdout.rstrip().endswith("valid 13/13, within budget 13/13")
+    numbers = [line.split()[0] for line in shown.stdout.splitlines() if "→" in line]
+    assert numbers == [str(number) for number in range(1, 14)]
+    assert "▼" in shown.stdout
+
+
+@pytest.mark.parametrize("builder", ["chat", "anthropic"])
+def test_json_has_every_step_and_the_sum(run, jsonl, record, builder, request):
+    """The JSON of a replay holds each step within the limit, and a summary that adds up."""
+    messages = request.getfixturevalue(builder)(12)
+    format_name = {"chat": "openai-chat", "anthropic": "anthropic"}[builder]
+    told = json.loads(
+        run("replay", jsonl(record(messages, "one", format=format_name)), "--window", "8k", "--json").stdout
+    )
+    steps, summary = told["steps"], told["summary"]
+    assert [step["call"] for step in steps] == list(range(1, 14))
+    assert all(step["valid"] and step["tokens_sent"] <= told["budget"]["limit"] for step in steps)
+    assert summary["tokens_sent"] == sum(step["tokens_sent"] for step in steps)
+    assert summary["compactions"] >= 1
+    assert summary["prefix_tokens"] > 0
+    assert {item["stage"] for item in summary["left_out"]} <= {"ClearToolResults", "FitContextWindow", "FitGuarantee"}
+
+
+def test_the_first_recording_is_replayed_and_the_others_are_mentioned(run, jsonl, chat, record):
+    """Without --all only the first recording of a file is replayed, and stderr says that there are more."""
+    path = jsonl(record(chat(1), "one"), record(chat(1), "two"))
+    shown = run("replay", path, "--window", "8k")
+    assert "one" in shown.stdout
+    assert "two" not in shown.stdout
+    assert "--all" in shown.stderr
+
+
+def test_all_and_id_choose_recordings(run, jsonl, chat, record):
+    """--all replays every recording, --id one of them."""
+    path = jsonl(record(chat(1), "one"), record(chat(2), "two"))
+    every = [json.loads(line) for line in run("replay", path, "--window", "8k", "--all", "--json").stdout.splitlines()]
+    assert [told["id"] for told in every] == ["one", "two"]
+    only = json.loads(run("replay", path, "--window", "8k", "--id", "two", "--json").stdout)
+    assert only["id"] == "two"
+
+
+def test_an_overflow_is_a_step_and_exit_code_one(run, jsonl, chat, record):
+    """A system prompt that is larger than the window is told at each call, and the exit code is 1."""
+    messages = chat(2)
+    messages[0]["content"] = "never forget " * 2000
+    shown = run("replay", jsonl(record(messages, "one")), "--window", "2k")
+    assert shown.exit_code == 1
+    assert "nothing sent" in shown.stdout
+    assert "within budget 0/3" in shown.stdout
+
+
+def test_a_request_that_waits_for_its_answer_is_one_more_call(run, jsonl, chat):
+    """A plain list that ends with a tool result was about to be sent: that is a model call too."""
+    told = json.loads(run("replay", jsonl(chat(2)[:-1]), "--window", "8k", "--json").stdout)
+    assert [step["index"] for step in told["steps"]] == [2, 4, 6]
+
+
+def test_messages_shows_what_a_call_would_be_sent(run, jsonl, chat, record):
+    """--messages N shows the request of one call, what was edited in it and what was left out."""
+    path = jsonl(record(chat(12), "one"))
+    shown = run("replay", path, "--window", "8k", "--messages", "13")
+    assert shown.exit_code == 0, shown.stderr
+    assert "Find out why the build fails." in shown.stdout
+    assert any(line.startswith(("~", "-")) for line in shown.stdout.splitlines())
+    told = json.loads(run("replay", path, "--window", "8k", "--messages", "13", "--json").stdout)
+    assert len(told["request"]["messages"]) == told["messages_sent"]
+    assert told["request"]["messages"][1] == {"role": "user", "content": "Find out why the build fails."}
+
+
+def test_full_shows_whole_messages(run, jsonl, chat, record):
+    """With --full a message is not cut to its beginning."""
+    path = jsonl(record(chat(1), "one"))
+    brief = run("replay", path, "--window", "32k", "--messages", "2").stdout
+    whole = run("replay", path, "--window", "32k", "--messages", "2", "--full", "--max-tool-tokens", "off").stdout
+    assert brief.count("of the log.") < 10
+    assert whole.replace("\n", " ").count("log.") == 300
+
+
+def test_a_call_that_is_not_there_is_an_error(run, jsonl, chat, record):
+    """--messages beyond the last call says how many calls there are."""
+    shown = run("replay", jsonl(record(chat(1), "one")), "--window", "8k", "--messages", "99")
+    assert (shown.exit_code, shown.stderr) == (2, "error: --messages 99: the recording has 2 model calls\n")
+
+
+def test_the_window_must_be_known(run, jsonl, chat, record):
+    """Without --window and --model there is no guess: an error says what to pass."""
+    shown = run("replay", jsonl(record(chat(1), "one")))
+    assert shown.exit_code == 2
+    assert "pass --window" in shown.stderr
+
+
+def test_the_recorded_model_gives_the_window(run, jsonl, chat, record):
+    """A recording that names a known model needs no --window."""
+    path = jsonl(record(chat(1), "one", meta={"model": "gpt-4o"}))
+    assert json.loads(run("replay", path, "--json").stdout)["budget"]["window"] == 128_000
+
+
+def test_an_unknown_model_says_what_to_pass(run, jsonl, chat, record):
+    """A model that the table does not know is an error, not a guess."""
+    shown = run("replay", jsonl(record(chat(1), "one")), "--model", "no-such-model-1")
+    assert shown.exit_code == 2
+    assert "no-such-model-1" in shown.stderr
+
+
+@pytest.mark.parametrize("width", ["80", "100", "160"])
+def test_no_line_is_wider_than_the_terminal(run, jsonl, chat, record, monkeypatch, width):
+    """The table keeps to the width that it is given."""
+    monkeypatch.setenv("COLUMNS", width)
+    shown = run("replay", jsonl(record(chat(12), "one")), "--window", "8k")
+    assert max(map(len, shown.stdout.splitlines())) <= int(width)
+
+
+def test_options_change_what_is_done(run, jsonl, chat, record):
+    """The word off leaves a stage out; a smaller trigger acts earlier."""
+    path = jsonl(record(chat(12), "one"))
+
+    def summary(*options):
+        return json.loads(run("replay", path, "--window", "16k", "--json", *options).stdout)["summary"]
+
+    assert "ClearToolResults" not in str(summary("--keep-results", "off", "--trigger", "0.4")["left_out"])
+    assert "TruncateToolOutputs" in str(summary("--max-tool-tokens", "100")["left_out"])
+    early, late = summary("--trigger", "0.3"), summary("--trigger", "0.7")
+    assert early["peak_sent"] < late["peak_sent"]

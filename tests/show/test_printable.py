@@ -1,0 +1,44 @@
+"""Transcript text made safe for a terminal."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentctx.show.printable import on_one_line, printable
+
+
+def test_what_a_terminal_would_obey_becomes_a_picture():
+    """Escape sequences, backspaces and direction overrides cannot reach the terminal."""
+    assert printable("\x1b[2Ja\bb\u202ec\x9bd\x7f") == "␛[2Ja␈b\ufffdc\ufffdd␡"
+
+
+def test_lone_surrogates_can_be_encoded():
+    """Half a surrogate pair becomes the replacement character."""
+    assert printable("a\ud83d!") == "a\ufffd!"
+
+
+def test_line_breaks_stay_and_tabs_become_spaces():
+    """Text keeps its lines."""
+    assert printable("a\n\tb") == "a\n    b"
+
+
+@given(st.text(st.characters(), max_size=60))
+def test_every_text_can_be_written(text):
+    """Whatever a transcript says, it can be encoded and obeys nobody."""
+    safe = printable(text)
+    safe.encode()
+    assert all(letter == "\n" or letter.isprintable() or ord(letter) > 0x9F for letter in safe)
+
+
+@given(st.text(max_size=200), st.integers(2, 40))
+def test_one_line_is_one_line_of_at_most_the_width(text, width):
+    """The short form has no line break and keeps to the width."""
+    line = on_one_line(text, width)
+    assert "\n" not in line
+    assert len(line) <= width
+
+
+def test_one_line_says_that_there_is_more():
+    """A text that was cut ends with an ellipsis; one that was not does not."""
+    assert on_one_line("one  two\nthree", 40) == "one two three"
+    assert on_one_line("one two three four", 10) == "one two t…"
+    assert on_one_line(" " * 100 + "x", 10) == "…"
