@@ -29,6 +29,25 @@ class ImageRule:
 
 
 @frozen
+class Prices:
+    """What a model costs, in USD per million tokens; None where the provider names no price.
+
+    Args:
+        input: Input that was neither read from the cache nor written to it.
+        cached: Input read from the cache.
+        write: Input written to the cache for its usual time (Anthropic 5 minutes, OpenAI 30).
+        write_long: Input written to the cache for its long time (Anthropic 1 hour, OpenAI 12).
+        output: Output.
+    """
+
+    input: float | None = None
+    cached: float | None = None
+    write: float | None = None
+    write_long: float | None = None
+    output: float | None = None
+
+
+@frozen
 class ModelProfile:
     """A model, as data.
 
@@ -38,6 +57,10 @@ class ModelProfile:
         image: How its provider counts images.
         window: Context window in tokens, when known.
         max_output: The longest answer in tokens, when known.
+        prices: What it costs.
+        long_from: A request of more input tokens than this costs ``long_prices``; None when there is one price only.
+        long_prices: What such a request costs, as a whole.
+        min_cache: The shortest prefix that the provider caches, in tokens, when known.
         tool_overhead: Tokens the provider adds to the prompt as soon as there are tools.
         bound_thinking: Whether each thinking block is bound to the prefix before it.
         adaptive_thinking: Whether thinking may be absent from an open tool round.
@@ -50,6 +73,10 @@ class ModelProfile:
     image: ImageRule = field(default=ImageRule("openai-tiles"))
     window: int | None = None
     max_output: int | None = None
+    prices: Prices = field(default=Prices(), kw_only=True)
+    long_from: int | None = field(default=None, kw_only=True)
+    long_prices: Prices | None = field(default=None, kw_only=True)
+    min_cache: int | None = field(default=None, kw_only=True)
     tool_overhead: int = 0
     bound_thinking: bool = False
     adaptive_thinking: bool = False

@@ -1,0 +1,44 @@
+"""Where one character that a reader sees ends and the next begins (UAX 29, extended grapheme clusters)."""
+
+from __future__ import annotations
+
+import regex  # type: ignore[import-untyped]  # it ships no types
+
+REACH = 1024
+"""Code points that are looked at on either side; a longer cluster (or run of flags) may be cut."""
+
+_CLUSTER = regex.compile(r"\X")
+
+# Between these two a cluster ends for sure, whatever stands before them; looked for backwards.
+_SURE_END = regex.compile(
+    r"(?r)[\p{GCB=Other}\p{GCB=Control}\p{GCB=LF}\p{GCB=LVT}\p{GCB=T}]"
+    r"[^\p{GCB=Extend}\p{GCB=ZWJ}\p{GCB=SpacingMark}\p{GCB=T}]"
+)
+
+
+def floor(text: str, position: int) -> int:
+    """The last end of a cluster at or before ``position`` (in code points); ``text[:floor]`` holds whole clusters."""
+    return _around(text, position)[0]
+
+
+def ceiling(text: str, position: int) -> int:
+    """The first end of a cluster at or after ``position`` (in code points); ``text[ceiling:]`` holds whole clusters."""
+    return _around(text, position)[1]
+
+
+def _around(text: str, position: int) -> tuple[int, int]:
+    """The last end of a cluster at or before ``position``, and the first at or after it; looks only near it."""
+    if position <= 0 or position >= len(text):
+        edge = max(0, min(position, len(text)))
+        return edge, edge
+    first = max(0, position - REACH)
+    near, here = text[first : position + REACH], position - first
+    sure = _SURE_END.search(near, 0, here + 1)
+    start = 0 if sure is None else sure.start() + 1
+    while start < here:
+        cluster = _CLUSTER.match(near, start)
+        stop = start + 1 if cluster is None else cluster.end()
+        if stop > here:
+            return first + start, first + stop
+        start = stop
+    return position, position

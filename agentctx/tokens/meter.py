@@ -1,0 +1,216 @@
+"""What whole messages and requests cost: each message is counted once, and remembers it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any, Protocol, runtime_checkable
+from weakref import WeakValueDictionary
+
+import anyio
+import anyio.to_thread
+from anyio.lowlevel import RunVar
+from attrs import define, field
+
+from agentctx.core.message import Context, Message, Price, Tool
+from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.profile import ImageRule, ModelProfile
+from agentctx.protocols import TokenCounter
+from agentctx.tokens.extent import is_little, part_bytes, tool_bytes
+from agentctx.tokens.media import media_tokens
+from agentctx.tokens.serialise import serialise
+from agentctx.tokens.shape import Shape, shape_of
+from agentctx.tokens.tools import TOOL_START, TOOL_START_CL100K, json_tools, openai_tools
+
+_IMAGES = ImageRule("openai-tiles")
+
+
+@runtime_checkable
+class MessageCounter(Protocol):
+    """A counter that says itself what a message costs; then nothing is added to it, nor to the request."""
+
+    def count_message(self, message: Message, /) -> int:
+        """The tokens of ``message``."""
+        ...
+
+
+class _Key:
+    """Stands for a counter, a profile and a format: messages remember by it what they were counted by."""
+
+    __slots__ = ("__weakref__", "tools")
+
+    def __init__(self) -> None:
+        self.tools: tuple[tuple[Tool, ...], list[object], int, int] | None = None
+
+
+_keys: WeakValueDictionary[tuple[TokenCounter, ModelProfile | None, str], _Key] = WeakValueDictionary()
+_lock = Lock()
+_limiter: RunVar[anyio.CapacityLimiter] = RunVar("agentctx.tokens.meter.limiter")
+
+
+def _key_of(counter: TokenCounter, profile: ModelProfile | None, format_name: str) -> _Key:
+    """The key shared by all meters that count alike; one of its own for a counter without a hash."""
+    try:
+        with _lock:
+            return _keys.setdefault((counter, profile, format_name), _Key())
+    except TypeError:
+        return _Key()
+
+
+@define(eq=False)
+class MessageMeter:
+    """Counts messages and requests as a provider would, and remembers the count on the message.
+
+    Meters with an equal counter, profile and format share what messages remember.
+
+    Args:
+        counter: Counts text. One that is a ``MessageCounter`` counts whole messages itself.
+        profile: The model's profile: how images count, what tools add. None when no model was named.
+        format: Name of the provider's format.
+    """
+
+    counter: TokenCounter
+    profile: ModelProfile | None = None
+    format: str = "openai-chat"
+    _key: _Key = field(init=False, repr=False)
+    _whole: MessageCounter | None = field(init=False, repr=False)
+    _shape: Shape = field(init=False, repr=False)
+    _image: ImageRule = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Find what goes with the format and the profile."""
+        self._key = _key_of(self.counter, self.profile, self.format)
+        self._whole = self.counter if isinstance(self.counter, MessageCounter) else None
+        self._shape = shape_of(self.format)
+        self._image = _IMAGES if self.profile is None else self.profile.image
+
+    def message(self, message: Message, /) -> int:
+        """Tokens of one message, with role, name, calls, media; counted once and remembered."""
+        price = message._price  # noqa: SLF001 - a call less, on the hottest path there is
+        return price.tokens if price is not None and price.key is self._key else self._work_out(message).tokens
+
+    def price(self, message: Message, /) -> Price:
+        """Tokens and bytes of one message; worked out once and remembered."""
+        return message.price(self._key) or self._work_out(message)
+
+    def parts(self, parts: Sequence[Part], /) -> int:
+        """Tokens of parts, without a message around them."""
+        total = 0
+        for part in parts:
+            total += self.counter.count(part.text) if type(part) is Text else self._part(part)
+        return total
+
+    def fixed(self, context: Context, /) -> int:
+        """Tokens of system prompt and tools, and what every request costs."""
+        system = 0 if context.system is None else self.message(context.system)
+        tools = self._tools(context.tools)[0] if context.tools else 0
+        return system + tools + (self._shape.reply if self._whole is None else 0)
+
+    def size(self, context: Context, /) -> int:
+        """Tokens of a whole request: ``fixed`` and all its messages."""
+        return self.fixed(context) + sum(map(self.message, context.messages))
+
+    def bytes(self, context: Context, /) -> int:
+        """Bytes of text (as UTF-8) and inline media of a whole request, without the provider's syntax around them."""
+        system = 0 if context.system is None else self.price(context.system).bytes
+        tools = self._tools(context.tools)[1] if context.tools else 0
+        return system + tools + sum(self.price(message).bytes for message in context.messages)
+
+    async def settle(self, messages: Sequence[Message], /) -> None:
+        """Count what was not counted yet: here when it is little, in one worker thread when it is much.
+
+        A message that is settled costs no more than a look at it. The event loop is held for a few milliseconds at
+        most (but for the first count of all, which loads the vocabulary: see ``agentctx.warmup``).
+        """
+        key = self._key
+        pending = [each for each in messages if (price := each._price) is None or price.key is not key]  # noqa: SLF001 - as in message
+        if not pending:
+            return
+        if self._whole is not None or is_little(pending):
+            self._count_all(pending)
+        else:
+            await anyio.to_thread.run_sync(self._count_all, pending, abandon_on_cancel=True, limiter=_threads())
+
+    def _count_all(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self._work_out(message)
+
+    def _work_out(self, message: Message) -> Price:
+        size = sum(map(part_bytes, message.parts))
+        if self._whole is not None:
+            tokens = self._whole.count_message(message)
+        else:
+            tokens = self._shape.message + self.counter.count(message.role) + self.parts(message.parts)
+            if name := _name_of(message):
+                tokens += self._shape.name + self.counter.count(name)
+        price = Price(self._key, tokens, size)
+        message.remember_price(price)
+        return price
+
+    def _part(self, part: Part) -> int:
+        count = self.counter.count
+        match part:
+            case Text():
+                return count(part.text)
+            case ToolResult():
+                return self._shape.result + count(part.name or "") + self.parts(part.content)
+            case ToolCall():
+                return self._shape.call + count(part.name) + count(part.arguments)
+            case Thinking():
+                return count(part.text) + _hidden(part)
+            case Media():
+                return media_tokens(part, self._image)
+            case Opaque():
+                return max(1, count(serialise(part.data)))
+
+    def _tools(self, tools: tuple[Tool, ...]) -> tuple[int, int]:
+        """Tokens and bytes of the tools; worked out again when they say something else than the last time."""
+        seen = self._key.tools
+        if seen is not None and seen[0] is tools:
+            return seen[2], seen[3]
+        now: list[object] = [(tool.name, tool.description, tool.parameters) for tool in tools]
+        if seen is None or seen[1] != now:
+            self._key.tools = seen = (tools, _copied(now), self._tool_tokens(tools), sum(map(tool_bytes, tools)))
+        return seen[2], seen[3]
+
+    def _tool_tokens(self, tools: tuple[Tool, ...]) -> int:
+        count = self.counter.count
+        if self._whole is not None:
+            return count("tools")
+        overhead = 0 if self.profile is None else self.profile.tool_overhead
+        if self._shape.schema_as_json:
+            return overhead + json_tools(tools, count)
+        old = self.profile is not None and self.profile.encoding == "cl100k_base"
+        return overhead + openai_tools(tools, count, TOOL_START_CL100K if old else TOOL_START)
+
+
+def _threads() -> anyio.CapacityLimiter:
+    """At most two counts at a time in each event loop: more threads would not count faster."""
+    try:
+        return _limiter.get()
+    except LookupError:
+        _limiter.set(limiter := anyio.CapacityLimiter(2))
+        return limiter
+
+
+def _hidden(part: Thinking) -> int:
+    """Estimate of reasoning that cannot be read: it is held encrypted, in base64, at about four bytes a token."""
+    return len(part.encrypted or "") * 3 // 16
+
+
+def _name_of(message: Message) -> str | None:
+    """The participant's name, which the Chat format keeps beside role and content."""
+    source = message.source
+    if message.role == "tool" or not isinstance(source, dict):
+        return None
+    name = source.get("name")
+    return name if isinstance(name, str) else None
+
+
+def _copied(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """Containers copied, all else shared, so that what a caller changes in place is noticed."""
+    if isinstance(value, dict):
+        return {key: _copied(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_copied, value))
+    return value

@@ -1,0 +1,53 @@
+"""What each provider's form of a request adds to the words in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from attrs import frozen
+
+
+@frozen
+class Shape:
+    """Tokens that a format adds.
+
+    Args:
+        message: For each message.
+        reply: For each request: the opening of the answer.
+        name: For a participant's name, beside the name itself.
+        call: For each tool call, beside its name and arguments.
+        result: For each tool result, beside what it says.
+        schema_as_json: Whether tools are shown as JSON; else in OpenAI's short form.
+    """
+
+    message: int = 3
+    reply: int = 3
+    name: int = 1
+    call: int = 7
+    result: int = 2
+    schema_as_json: bool = False
+
+
+OPENAI = Shape()
+"""Message, name and reply: OpenAI's cookbook, "How to count tokens". Calls and results: the markers around them in
+the harmony format; estimates that are rather too high."""
+
+ANTHROPIC = Shape(message=4, call=12, result=8, schema_as_json=True)
+"""Estimates: 3 to 5 tokens a message were seen; calls and results stand in markup. The surcharge for having tools at
+all is published and stands in the model table."""
+
+GEMINI = Shape(message=4, call=8, result=8, schema_as_json=True)
+"""Estimates."""
+
+_SHAPES: Mapping[str, Shape] = {
+    "openai-chat": OPENAI,
+    "openai-responses": OPENAI,
+    "anthropic": ANTHROPIC,
+    "bedrock": ANTHROPIC,
+    "gemini": GEMINI,
+}
+
+
+def shape_of(format_name: str) -> Shape:
+    """The shape of a format; that of OpenAI for one that is not known."""
+    return _SHAPES.get(format_name, OPENAI)
