@@ -1,7 +1,7 @@
-"""What Claude models take and refuse beside the token limits, by generation.
+"""What Claude models take and refuse beside the token limits.
 
-Source: https://docs.anthropic.com/en/docs/about-claude/models and the pages on extended thinking, prefill and
-mid-conversation system messages.
+Source: https://docs.anthropic.com/en/docs/about-claude/models and the pages on extended thinking, prefill, forced
+tool choice and mid-conversation system messages.
 """
 
 from __future__ import annotations
@@ -11,17 +11,9 @@ import re
 from attrs import frozen
 
 from agentctx.core.profile import ModelProfile
+from agentctx.tokens import families
 
-_NAME = re.compile(
-    r"claude-(?:(?P<family>opus|sonnet|haiku|fable|mythos)-(?P<major>\d{1,2})(?:[-.](?P<minor>\d{1,2}))?"
-    r"|(?P<old_major>\d)(?:[-.](?P<old_minor>\d))?-(?P<old_family>opus|sonnet|haiku))(?!\d)"
-)
-_PREFILL_ENDS = (4, 6)
-_BOUND = frozenset(
-    {("opus", 5, 5), ("sonnet", 5, 5), ("haiku", 5, 5)}
-    | {(family, 5, minor) for family in ("fable", "mythos") for minor in (1, 2)}
-)
-_NO_FORCED_CHOICE = frozenset({("opus", 5, 5), ("sonnet", 5, 5), ("fable", 5, 1), ("mythos", 5, 1)})
+_NO_FORCED_CHOICE = re.compile(r"claude-(?:(?:opus|sonnet)-5-5|(?:fable|mythos)-5-1)(?!\d)")
 
 
 @frozen
@@ -50,23 +42,17 @@ def traits(model: str | None, profile: ModelProfile | None) -> Traits:
         model: The name in the request, if any.
         profile: The model's profile, if known.
     """
-    named = _by_name(model if profile is None else model or profile.name)
-    if profile is None:
-        return named
-    return Traits(
-        profile.bound_thinking, profile.system_in_messages, profile.prefill, named.forced_choice, profile.window
-    )
-
-
-def _by_name(model: str | None) -> Traits:
-    found = _NAME.search(model or "")
-    if found is None:
+    name = (model or ("" if profile is None else profile.name)).lower().replace(".", "-")
+    forced_choice = not _NO_FORCED_CHOICE.search(name)
+    if profile is not None:
+        return Traits(
+            profile.bound_thinking, profile.system_in_messages, profile.prefill, forced_choice, profile.window
+        )
+    if "claude" not in name:
         return Traits()
-    family = found["family"] or found["old_family"]
-    version = int(found["major"] or found["old_major"]), int(found["minor"] or found["old_minor"] or 0)
     return Traits(
-        bound_thinking=(family, *version) in _BOUND,
-        system_in_messages=version >= {"opus": (4, 8), "fable": (5, 0), "mythos": (5, 0)}.get(family, (99, 0)),
-        prefill=version < _PREFILL_ENDS,
-        forced_choice=(family, *version) not in _NO_FORCED_CHOICE,
+        bound_thinking=bool(families.BOUND_THINKING.search(name)),
+        system_in_messages=bool(families.SYSTEM_IN_MESSAGES.search(name)),
+        prefill=not families.NO_PREFILL.search(name),
+        forced_choice=forced_choice,
     )

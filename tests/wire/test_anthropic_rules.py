@@ -1,5 +1,8 @@
 """The rules of the Anthropic Messages API, each with requests that keep and that break it."""
 
+import base64
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -340,10 +343,30 @@ def test_a_small_window_takes_fewer_images():
     assert [found.rule for found in wire.validate(request_, profile, None)] == ["anth.images_max"]
 
 
+def png(width, height):
+    """The head of an image of this size."""
+    head = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + struct.pack(">II", width, height) + b"\x08\x06\x00\x00\x00"
+    source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(head).decode()}
+    return {"type": "image", "source": source}
+
+
+def test_many_images_must_be_small():
+    """Among more than 20 images one of more than 2000 pixels is refused; among fewer it is not."""
+    assert wire.validate(ask(user(*[png(100, 100)] * 19, png(100, 2001))), None, None) == ()
+    assert wire.validate(ask(user(*[png(2000, 2000)] * 21)), None, None) == ()
+    (found,) = wire.validate(ask(user(*[png(100, 100)] * 20, png(100, 2001))), None, None)
+    assert (found.rule, found.path) == ("anth.image_side", "messages.0.content.20.image.source")
+
+
 def test_a_body_of_more_than_32_mb_is_refused():
     """A request whose strings alone pass 32 MB is too large."""
     long = "x" * (16 * 1024 * 1024)
     assert wire.validate(ask(user(text(long), text(long))), None, None)[0].rule == "anth.request_size"
+
+
+def test_the_number_of_messages_is_limited():
+    """A request of more than 100,000 messages is refused."""
+    assert [found.rule for found in wire.validate(ask(*[HI] * 100_001), None, None)] == ["anth.messages_max"]
 
 
 class Dumped:
@@ -360,33 +383,11 @@ def test_sdk_objects_are_judged_too():
 
 KINDS = "text tool_use tool_result thinking redacted_thinking compaction image server_tool_use web_search_tool_result"
 WORDS = f"user assistant system enabled claude-fable-5-1 1h tool {KINDS}".split()
-KEYS = [
-    "messages",
-    "system",
-    "tools",
-    "model",
-    "thinking",
-    "tool_choice",
-    "cache_control",
-    "role",
-    "content",
-    "type",
-    "text",
-    "id",
-    "name",
-    "input",
-    "tool_use_id",
-    "signature",
-    "data",
-    "citations",
-    "caller",
-    "ttl",
-    "clear_at",
-]
+FIELDS = f"{KINDS} role content type id name input tool_use_id signature data citations caller ttl clear_at".split()
 OPTIONS = ("system", "tools", "model", "thinking", "tool_choice", "compaction", "cache_control")
 
 words = st.sampled_from(["", "x", " ", *WORDS])
-keys = st.sampled_from(KEYS)
+keys = st.sampled_from([*FIELDS, *OPTIONS])
 odd = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | words,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=6),
