@@ -134,12 +134,18 @@ def _with_reasoning(native: dict[str, Any], message: Message) -> dict[str, Any]:
 
 def _content(parts: Sequence[Part], was: object) -> str | list[Any]:
     """Content as it was written before: a string stays one while there is one text; blocks stay blocks."""
-    if not (was and isinstance(was, list | tuple)):
-        if not parts:
-            return ""
-        if len(parts) == 1 and isinstance(part := parts[0], Text) and mapping_or_none(part.source) is None:
-            return part.text
-    return [_block(part) for part in parts] or ""
+    if was and isinstance(was, list | tuple):
+        return [part.source if _is_plain(part) else _block(part) for part in parts] or ""
+    if not parts:
+        return ""
+    if len(parts) == 1 and isinstance(part := parts[0], Text) and mapping_or_none(part.source) is None:
+        return part.text
+    return [_block(part) for part in parts]
+
+
+def _is_plain(part: Part) -> bool:
+    """Whether the part came from a bare string among blocks, and still says the same."""
+    return isinstance(part, Text) and isinstance(part.source, str) and part.source == part.text
 
 
 def _unchanged(part: Part, read: Callable[[Any, int, int], Part]) -> bool:
