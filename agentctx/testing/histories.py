@@ -133,11 +133,11 @@ def _user(draw: st.DrawFn, custom: _Custom) -> Turn:
         return Turn("user", (Say(BLANK[0]),))
     items: list[Item] = [Say(draw(VISIBLE_TEXTS))]
     extra = draw(DIE)
-    if extra == 0:
+    if extra == 9:
         items.append(Picture(PIXEL))
-    elif extra == 1:
+    elif extra == 8:
         items.append(Foreign("container_upload", {"file_id": "file_011CNha8iCJcU1wXNR6q4V8w"}))
-    elif extra == 2:
+    elif extra == 7:
         items.insert(0, Say(draw(VISIBLE_TEXTS)))
     return Turn("user", tuple(items), blocks=draw(COIN))
 
@@ -165,30 +165,30 @@ def _round(draw: st.DrawFn, custom: _Custom, number: int) -> list[Turn]:
     if count > 1 and draw(COIN):
         answers = draw(st.permutations(answers))
     split = draw(st.integers(0, count - 1)) if count > 1 else 0
-    said = [Say(draw(VISIBLE_TEXTS))] if draw(DIE) <= 1 else []
+    said = [Say(draw(VISIBLE_TEXTS))] if draw(DIE) >= 8 else []
     return [*turns, Turn("results", (*answers, *said), split=split)]
 
 
 def _answer(draw: st.DrawFn, custom: _Custom, ask: Ask) -> Answer:
     kind, text = draw(DIE), draw(OUTPUTS)
-    if kind == 0 and text:
+    if kind == 9 and text:
         pictured = (Picture(PIXEL),) if custom.writer.pictures_in_results else ()
         return Answer(ask.id, (Say(text), *pictured))
-    if kind == 1:
+    if kind == 8:
         return Answer(ask.id, None)
-    return Answer(ask.id, text, is_error=kind == 2)
+    return Answer(ask.id, text, is_error=kind == 7)
 
 
 def _spoken(draw: st.DrawFn, custom: _Custom, number: int) -> list[Item]:
     """What an assistant turn says beside its calls."""
     items: list[Item] = []
     if custom.signed:
-        items.append(Think(draw(VISIBLE_TEXTS), f"c2lnbmVk{number}", redacted=draw(DIE) <= 1))
+        items.append(Think(draw(VISIBLE_TEXTS), f"c2lnbmVk{number}", redacted=draw(DIE) >= 8))
     extra = draw(DIE)
-    if extra == 0:
+    if extra == 9:
         found = [{"type": "web_search_result", "url": "https://example.com", "title": "x", "encrypted_content": "RW5j"}]
         items.append(Hosted(f"srvtoolu_{number}", input={"query": "weather"}, result=found))
-    elif extra == 1:
+    elif extra == 8:
         items.append(Foreign("block_of_tomorrow", {"payload": {"words": draw(VISIBLE_TEXTS)}}))
     return [*items, Say(draw(VISIBLE_TEXTS))]
 

@@ -89,8 +89,8 @@ class Trial:
         return Pipeline(
             *(own.stages if stage is None else (stage,)),
             budget=self.budget or own.budget,
-            counter=counter or own.counter,
-            store=store or MemoryStore(),
+            counter=own.counter if counter is None else counter,
+            store=MemoryStore() if store is None else store,
             protect=own.protect,
             on_compact=on_compact,
             summarizer=own.summarizer,

@@ -64,7 +64,7 @@ def test_thinking_and_pictures():
     chat, claude = transcript("openai-chat", *turns), transcript("anthropic", *turns)
     assert chat[0]["content"][1] == {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
     assert claude[0]["content"][1]["source"] == {"type": "base64", "media_type": "image/png", "data": "aGk="}
-    assert chat[1] == {"role": "assistant", "content": [{"type": "text", "text": "ok"}]}
+    assert chat[1] == {"role": "assistant", "content": "ok"}
     assert claude[1]["content"][0] == {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
     assert chat[2]["content"] == claude[2]["content"][0]["content"] == [{"type": "text", "text": "t"}]
 

@@ -31,8 +31,9 @@ async def test_a_fixed_summarizer_always_says_the_same():
 async def test_a_recorder_keeps_what_it_is_told():
     """Each compaction is one event."""
     told = Recorder()
-    messages = transcript("openai-chat", *[turn for n in range(4) for turn in (user(f"{n}?"), assistant(f"{n}!"))])
-    await Pipeline(TrimRounds(1), on_compact=told).prepare([*messages, *transcript("openai-chat", user("bye"))])
+    turns = [turn for n in range(4) for turn in (user(f"{n}?"), assistant(f"{n}!"))]
+    messages = transcript("openai-chat", *turns, user("bye"))
+    await Pipeline(TrimRounds(1), on_compact=told).prepare(messages, format="openai-chat")
     assert [event.messages_before for event in told.events] == [9]
 
 
@@ -51,8 +52,8 @@ async def test_a_flaky_stage_fails_once_for_each_length():
     flaky = FlakyStage(TrimRounds(1))
     messages = transcript("openai-chat", user("a"), assistant("b"), user("c"))
     with pytest.raises(FlakyError):
-        await Pipeline(flaky).prepare(messages)
-    await Pipeline(flaky).prepare(messages)
+        await Pipeline(flaky).prepare(messages, format="openai-chat")
+    await Pipeline(flaky).prepare(messages, format="openai-chat")
     assert flaky.failures == 1
     assert flaky.scope is TrimRounds.scope
 

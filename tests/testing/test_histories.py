@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import find, given, settings
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from agentctx import Budget
@@ -12,7 +12,7 @@ from agentctx.testing.histories import FORMATS, broken_histories, budgets, histo
 from agentctx.testing.plan import Say
 from agentctx.testing.writers import write
 
-SEARCH = settings(max_examples=5_000, derandomize=True, database=None)
+SEARCH = settings(max_examples=5_000, derandomize=True, database=None, phases=[Phase.generate])
 
 
 @given(histories())

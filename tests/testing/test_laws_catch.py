@@ -32,7 +32,8 @@ class Tampering(Trial):
         raise NotImplementedError
 
     async def prepare(self, pipeline=None, messages=None):
-        return self.tamper(await super().prepare(pipeline, messages))
+        step = await super().prepare(pipeline, messages)
+        return self.tamper(step) if messages is None else step
 
     async def step(self, session, given):
         return self.tamper(await super().step(session, given))
@@ -140,8 +141,8 @@ async def test_a_user_s_own_stage_is_held_to_the_laws(format_name):
     """A plain async function that drops the oldest round by its own means passes all ten."""
 
     async def forget_oldest(context, call):
-        first = next(index for index, message in enumerate(context.messages) if message.calls)
-        if call.size(context) <= 300 or {first, first + 1} & call.protected(context):
+        first = next((index for index, message in enumerate(context.messages) if message.calls), -1)
+        if first < 0 or call.size(context) <= 300 or {first, first + 1} & call.protected(context):
             return context
         return context.with_messages(context.messages[:first] + context.messages[first + 2 :])
 

@@ -1,4 +1,4 @@
-"""Recorded agent sessions, prepared before each model call: valid, within the budget, untouched, the user's words there.
+"""Recorded sessions, prepared before each model call: valid, within the budget, untouched, the user's words there.
 
 Every recording is walked through in the nightly profile; otherwise a sample of each file. Without the shared recordings
 the sessions in ``examples/sessions`` are walked through.
