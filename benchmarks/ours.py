@@ -12,14 +12,16 @@ from time import perf_counter
 from typing import Any
 
 import anyio
-from agentctx.tokens.meter import MessageMeter
 from attrs import frozen
 from transcript import blob, transcript
 
-from agentctx import Budget, Call, Context, FitContextWindow, Pipeline, TruncateToolOutputs
-from agentctx.core.message import Message
+from agentctx import Budget, FitContextWindow, Pipeline, TruncateToolOutputs
+from agentctx.core.message import Context, Message
 from agentctx.core.parts import Text, ToolResult
-from agentctx.tokens.tiktoken import TiktokenCounter, encoding
+from agentctx.protocols import Call
+from agentctx.tokens.exact import TiktokenCounter
+from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.tiktoken import encoding
 
 MEGABYTES = 5_000_000
 """Characters of the big tool output; all of them ASCII, so bytes as well."""
@@ -138,11 +140,11 @@ async def tick(gaps: list[float]) -> None:
         before = now
 
 
-IMPORT = "import time, anyio, attrs; start = time.perf_counter(); import agentctx; print(time.perf_counter() - start)"
+IMPORT = "import time, anyio, attrs; start = time.process_time(); import agentctx; print(time.process_time() - start)"
 
 
 def import_time() -> float:
-    """Importing agentctx in a fresh interpreter that has anyio and attrs already."""
+    """Processor time of importing agentctx in a fresh interpreter that has anyio and attrs already."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, "-c", IMPORT]
     return float(subprocess.run(command, check=True, capture_output=True, env=environment).stdout)  # noqa: S603 - fixed words

@@ -95,7 +95,7 @@ class SmallModel:
             raise ContextLengthExceeded(tokens)
         self.requests.append(tokens)
         message = self._next(messages)
-        usage = {"prompt_tokens": tokens, "completion_tokens": count([message])}
+        usage = {"prompt_tokens": tokens, "completion_tokens": count([message], format="openai-chat")}
         return {"message": message, "usage": usage}
 
     def _next(self, messages: list[Message]) -> Message:

@@ -108,8 +108,9 @@ def main() -> None:
     """Record, and say what was recorded."""
     parser = argparse.ArgumentParser(description="Record a coding agent at work on this repository.")
     parser.add_argument("--out", type=Path, default=Path("coding_agent.jsonl"), help="where to write the recording")
+    parser.add_argument("--checkout", type=Path, default=CHECKOUT, help="the repository to clone (default: this one)")
     args = parser.parse_args()
-    line = record(CHECKOUT)
+    line = record(args.checkout.resolve())
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(line, encoding="utf-8")
     session = json.loads(line)

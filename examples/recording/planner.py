@@ -24,6 +24,8 @@ PYTEST = "python -m pytest -p no:cacheprovider"
 QUICK_TESTS = ("tests/core/", "tests/strategies/", "tests/tokens/")
 """Folders whose tests take a moment only; those in them that name the class are run before and after."""
 SMALL, LARGE = 1_200, 20_000
+"""Characters: taken for a file of unknown size, and the most that is read side by side."""
+OFTEN = {1: "once", 2: "twice"}
 
 
 @frozen
@@ -252,7 +254,7 @@ def together(wanted: list[str], sizes: dict[str, int]) -> tuple[list[str], list[
 def reading(group: list[str], uses: str) -> str:
     """Why these files."""
     counts = [(path, sum(line.startswith(f"{path}:") for line in uses.splitlines())) for path in group]
-    told = [f"`{path}` ({times} times)" for path, times in counts if times]
+    told = [f"`{path}` ({OFTEN.get(times, f'{times} times')})" for path, times in counts if times]
     if told:
         return f"Uses it: {', '.join(told)}."
     return f"Not a user of it; I read on for how things are worded here: {', '.join(f'`{path}`' for path in group)}."

@@ -9,7 +9,7 @@ You are a coding agent. You work in the Git repository at /repo, on the branch m
 - Write tests first. A test's docstring is its claim.
 - Keep to the style of the code around you. Change what you were asked to change and nothing else.
 - Calls that do not need each other's results go side by side.
-- Say in a sentence what you are about to do. When you are done, sum up in a few lines and stop.
+- Say in a sentence what you are about to do. When you are done, sum up in a few lines and stop.\
 """
 
 TASK = """\
@@ -17,12 +17,12 @@ TASK = """\
 Please give `Budget` a short `str()` in one line: the window, what is reserved for the answer, what is left for the
 request, and, when a trigger was given, where a session acts and how far down it goes. All in tokens, also when an
 amount was given as a share. Look at how the other values print themselves first, add tests, and commit it when all
-tests around it pass.
+tests around it pass.\
 """
 
 FOLLOW_UP = """\
 Good. Two wishes before you commit: thousands separators, as everywhere else in our messages, and no word about the
-reserve when it is zero. Then run everything beside it again.
+reserve when it is zero. Then run everything beside it again.\
 """
 
 DONE = """\
@@ -33,7 +33,7 @@ It works the same for counts and shares, and the representation is as it was. I 
 SUMMARY = """\
 Committed. `str(Budget(...))` is one line in tokens, with thousands separators; the reserve is left out when it is
 zero, and trigger and target are named only when a trigger was given. The tests are beside those of the module. The
-representation (`repr`) is unchanged, so nothing that relies on it has to change.
+representation (`repr`) is unchanged, so nothing that relies on it has to change.\
 """
 
 TESTS = '''\

@@ -56,11 +56,16 @@ def run(offline):
 
 @pytest.fixture(scope="session")
 def recorded(run, tmp_path_factory):
-    """Two fresh recordings of this repository's commit, as they were written."""
+    """Two fresh recordings of one commit of this repository, as they were written."""
     folder = tmp_path_factory.mktemp("recorded")
+    checkout = folder / "checkout"
+    if (REPOSITORY / ".git").exists():
+        subprocess.run(["git", "clone", "--quiet", str(REPOSITORY), str(checkout)], check=True, timeout=60)
+    else:
+        checkout = REPOSITORY
     paths = [folder / "one.jsonl", folder / "deeper" / "two.jsonl"]
     for path in paths:
-        done = run("record_session.py", "--out", path, folder=folder)
+        done = run("record_session.py", "--out", path, "--checkout", checkout, folder=folder)
         assert done.returncode == 0, done.stderr
     return [path.read_text(encoding="utf-8") for path in paths]
 
