@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version as installed
 from typing import Annotated
 
 import typer
 
+from agentctx import __version__
 from agentctx.cli.compact import compact
 from agentctx.cli.count import count
 from agentctx.cli.replay import replay
@@ -26,7 +26,7 @@ for command in (replay, compact, count, validate):
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - the shape of a typer callback
     if wanted:
-        typer.echo(f"agentctx {installed('agentctx')}")
+        typer.echo(f"agentctx {__version__}")
         raise typer.Exit
 
 

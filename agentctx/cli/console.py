@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,14 +14,24 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 _PIPE_WIDTH = 100
+_TRAILING = re.compile(r"[ ]+$", re.MULTILINE)
 
 
-def out() -> Console:
-    """The console on stdout; 100 columns wide when stdout is no terminal and ``COLUMNS`` says nothing else."""
+@contextmanager
+def printing() -> Iterator[Console]:
+    """A console for stdout; what is printed on it is written when the block ends well.
+
+    It is 100 columns wide when stdout is no terminal and ``COLUMNS`` says nothing else; blanks at the ends of lines
+    are left out then.
+    """
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _PIPE_WIDTH
-    return console
+    with console.capture() as captured:
+        yield console
+    text = captured.get()
+    sys.stdout.write(text if console.is_terminal else _TRAILING.sub("", text))
+    sys.stdout.flush()
 
 
 def err() -> Console:

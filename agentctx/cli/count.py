@@ -6,17 +6,18 @@ from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from agentctx.cli import options
-from agentctx.cli.console import out, print_json
+from agentctx.cli.console import print_json, printing
 from agentctx.cli.failing import at, in_one_line
 from agentctx.cli.transcripts import Entry, chosen
 from agentctx.core.message import Context
 from agentctx.reading import as_list, reader
 from agentctx.show.printable import on_one_line, printable
-from agentctx.show.view import message_text
+from agentctx.show.view import part_texts
 
 ByMessage = Annotated[bool, typer.Option("--by-message", help="One line for each message.")]
 
@@ -44,10 +45,9 @@ def count(
             counted = _counted(entry, model, format)
         if json:
             print_json({key: value for key, value in counted.items() if by_message or key != "by_message"})
-        elif by_message:
-            _print_messages(counted)
         else:
-            out().print(Text(_line(counted)))
+            with printing() as console:
+                _print(console, counted, by_message=by_message)
 
 
 def _counted(entry: Entry, model: str | None, format: str | None) -> dict[str, Any]:  # noqa: A002 - the option's name
@@ -72,7 +72,7 @@ def _counted(entry: Entry, model: str | None, format: str | None) -> dict[str, A
                 "index": index,
                 "role": message.role,
                 "tokens": source.meter.message(message),
-                "text": on_one_line(message_text(message), 200),
+                "text": on_one_line("\n".join(part_texts(message)), 200),
             }
             for index, message in enumerate(context.messages)
         ],
@@ -84,15 +84,20 @@ def _line(counted: dict[str, Any]) -> str:
     return f"{counted['tokens']:,} tokens  {counted['messages']:,} messages, {counted['format']}  {name}"
 
 
-def _print_messages(counted: dict[str, Any]) -> None:
-    console = out()
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim", show_footer=True, footer_style="bold")
+def _print(console: Console, counted: dict[str, Any], *, by_message: bool) -> None:
+    console.print(Text(_line(counted), style="bold" if by_message else ""))
+    if by_message:
+        console.print(_table(counted))
+
+
+def _table(counted: dict[str, Any]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim", expand=True)
     table.add_column("message", justify="right", no_wrap=True)
     table.add_column("role", no_wrap=True)
-    table.add_column("tokens", f"{counted['tokens']:,}", justify="right", no_wrap=True)
-    table.add_column("begins", _line(counted).partition("  ")[2], no_wrap=True, overflow="ellipsis")
+    table.add_column("tokens", justify="right", no_wrap=True)
+    table.add_column("begins", ratio=1, no_wrap=True, overflow="ellipsis")
     table.add_row("", Text("system, tools", style="magenta"), f"{counted['fixed']:,}", "")
     for line in counted["by_message"]:
         words = Text(line["text"], style="dim")
         table.add_row(str(line["index"]), Text(printable(line["role"]), style="magenta"), f"{line['tokens']:,}", words)
-    console.print(table)
+    return table

@@ -12,7 +12,7 @@ from typing import NoReturn, ParamSpec
 import typer
 
 from agentctx.cli.console import err
-from agentctx.errors import AgentctxError, ContextOverflow, InvalidInput
+from agentctx.errors import AgentctxError, AmbiguousFormat, ContextOverflow, InvalidInput
 from agentctx.show.printable import printable
 
 FOUND = 1
@@ -59,5 +59,8 @@ def at(place: str) -> Iterator[None]:
     """Put the place in the file before an error in what was read from there."""
     try:
         yield
+    except AmbiguousFormat as error:
+        said = error.what.partition(": pass format=")[0]
+        raise InvalidInput(place, f"{error.where}: {said}: pass --format, or a --model that decides it") from error
     except InvalidInput as error:
         raise InvalidInput(place, str(error)) from error

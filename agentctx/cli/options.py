@@ -9,7 +9,7 @@ from attrs import frozen
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs
 from agentctx.cli.amounts import parse_amount, parse_limit, parse_tokens
-from agentctx.errors import ConfigError
+from agentctx.errors import ConfigError, UnknownModel
 from agentctx.protocols import ContextStrategy
 
 Source = Annotated[
@@ -121,7 +121,11 @@ class Typed:
         if model is None:
             msg = "the context window is not known: pass --window (for example 32k) or --model"
             raise ConfigError(msg)
-        return Budget.for_model(model, output_reserve=0).window
+        try:
+            return Budget.for_model(model, output_reserve=0).window
+        except UnknownModel:
+            msg = f"the context window of model {model!r} is not known: pass --window (for example 32k)"
+            raise ConfigError(msg) from None
 
     def stages(self) -> list[ContextStrategy]:
         """The stages, in order."""

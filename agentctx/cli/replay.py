@@ -9,8 +9,9 @@ import anyio
 import typer
 from attrs import asdict, evolve, frozen
 
+from agentctx import warmup
 from agentctx.cli import options
-from agentctx.cli.console import err, out, print_json, progress
+from agentctx.cli.console import err, print_json, printing, progress
 from agentctx.cli.failing import FOUND, at, in_one_line
 from agentctx.cli.replay_table import print_replay
 from agentctx.cli.transcripts import Entry, chosen
@@ -116,12 +117,14 @@ async def _replay(entry: Entry, asked: _Asked) -> bool:
     budget, pipeline = asked.typed.budget(model), asked.typed.pipeline(model)
     if asked.messages is not None:
         return await _show(recording, pipeline, model, asked, asked.messages)
+    warmup(model)  # so that the time of the first call does not hold the loading of the vocabulary
     steps = await _walk(recording, pipeline, model)
     summary = summarise(steps)
     if asked.json:
         print_json({**_head(recording, budget), "steps": list(map(step_json, steps)), "summary": asdict(summary)})
     else:
-        print_replay(out(), entry, budget, steps, summary)
+        with printing() as console:
+            print_replay(console, entry, budget, steps, summary)
     return summary.clean
 
 
@@ -159,7 +162,8 @@ async def _show(recording: Recording, pipeline: Pipeline, model: str | None, ask
         return step.valid and step.fits
     source = reader(recording.messages, format=recording.format, model=model)
     lines = shown(step.view, source.messages(recording.messages[: step.index]), source.meter.message)
-    print_view(out(), step, recording.system, lines, full=asked.full)
+    with printing() as console:
+        print_view(console, step, recording.system, lines, full=asked.full)
     return step.valid and step.fits
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -42,36 +42,42 @@ def _table(steps: Sequence[Step]) -> Table:
     table.add_column("", no_wrap=True)
     table.add_column("messages", justify="right", no_wrap=True)
     table.add_column("tokens", justify="right", no_wrap=True)
-    table.add_column("unchanged start", no_wrap=True)
+    table.add_column("unchanged prefix", no_wrap=True)
     table.add_column("left out at this call", overflow="fold")
+    messages = _width(step.messages_sent for step in steps)
+    tokens = _width(step.tokens_sent for step in steps)
     for step in steps:
-        table.add_row(*_row(step))
+        table.add_row(*_row(step, messages, tokens))
     return table
 
 
-def _row(step: Step) -> tuple[Text, ...]:
+def _width(numbers: Iterable[int]) -> int:
+    return max((len(f"{number:,}") for number in numbers), default=1)
+
+
+def _row(step: Step, messages: int, tokens: int) -> tuple[Text, ...]:
     mark = Text("▼", style="bold yellow") if step.compacted else Text(" ")
     if step.overflow is not None or not step.valid:
         mark = Text("✗", style="bold red")
     return (
         Text(str(step.number), style="bold" if step.compacted else ""),
         mark,
-        _both(step.messages_given, step.messages_sent),
-        _both(step.tokens_given, step.tokens_sent),
+        _both(step.messages_given, step.messages_sent, messages),
+        _both(step.tokens_given, step.tokens_sent, tokens),
         _bar(step),
         Text(printable(step_note(step)), style="red" if step.overflow else "yellow" if step.compacted else "dim"),
     )
 
 
-def _both(given: int, sent: int) -> Text:
+def _both(given: int, sent: int, width: int) -> Text:
     text = Text(f"{given:,} → ", style="dim")
-    return text.append(f"{sent:,}", style="not dim" if given == sent else "not dim cyan")
+    return text.append(f"{sent:>{width},}", style="not dim" if given == sent else "not dim cyan")
 
 
 def _bar(step: Step) -> Text:
     if step.overflow is not None:
         return Text("")
-    full = round(_BAR * step.prefix_share)
+    full = int(_BAR * step.prefix_share)
     text = Text("━" * full, style="green").append("─" * (_BAR - full), style="dim")
     return text.append(f" {step.prefix_share:>4.0%}", style="")
 

@@ -204,10 +204,10 @@ def _place(name: str, line: int) -> str:
 def _parse(name: str, line: Line) -> Any:  # noqa: ANN401 - any JSON value
     number, content = line
     try:
-        return json.loads(content.decode())
+        return json.loads(content.decode().rstrip())
     except json.JSONDecodeError as error:
         what = f"not JSON: {error.msg} at column {error.colno}"
-        cut = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string")
+        cut = error.pos >= len(error.doc) or error.msg.startswith("Unterminated string")
         raise InvalidInput(_place(name, number + error.lineno - 1), what + (" (cut short?)" if cut else "")) from None
     except UnicodeDecodeError:
         raise InvalidInput(_place(name, number), "not UTF-8 text; expected JSON or JSON lines") from None

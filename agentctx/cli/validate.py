@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import typer
 from attrs import asdict
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
 from agentctx import validate as violations_of
 from agentctx.cli import options
-from agentctx.cli.console import out, print_json
+from agentctx.cli.console import print_json, printing
 from agentctx.cli.failing import FOUND, at, in_one_line
 from agentctx.cli.transcripts import Entry, chosen
 from agentctx.core.violation import Violation
+from agentctx.errors import InvalidInput
+from agentctx.protocols import WireFormat
 from agentctx.show.printable import printable
 from agentctx.wire.registry import format_named
 
@@ -41,22 +45,41 @@ def validate(
     for entry in chosen(file, id):
         recording = entry.recording
         with at(entry.place):
-            found = violations_of(entry.request(), format=format or recording.format, model=model or recording.model)
+            found = violations_of(_request(entry, wire := format or recording.format), wire, model or recording.model)
         refused |= any(violation.severity == "error" for violation in found)
         if json:
             print_json({"id": recording.id, "place": entry.place, "violations": [asdict(item) for item in found]})
         else:
-            _print(out(), recording.id or entry.place, len(recording.messages), found)
+            with printing() as console:
+                _print(console, recording.id or entry.place, len(recording.messages), found)
     if refused:
         raise typer.Exit(FOUND)
 
 
 def _request(entry: Entry, format: str | None) -> dict[str, Any]:  # noqa: A002 - the option's name
-    """What would be sent: a recording may note a system prompt apart that its format keeps among the messages."""
+    """What would be sent.
+
+    A recorded session may note a system prompt apart that its format keeps among the messages, and it ends with the
+    model's answer, which is part of no request before the session goes on.
+    """
     request = entry.request()
-    if format is not None and entry.recorded and not format_named(format).system_apart:
+    if format is None or entry.key is None or not entry.recorded:
+        return request
+    wire = format_named(format)
+    if not wire.system_apart:
         request.pop("system", None)
+    request[entry.key] = _before_the_answer(request[entry.key], wire)
     return request
+
+
+def _before_the_answer(messages: Sequence[Any], wire: WireFormat) -> Sequence[Any]:
+    end = len(messages)
+    with suppress(InvalidInput):  # what cannot be read is left for the rules to name
+        while (
+            end > 1 and (last := wire.read_message(messages[end - 1], end - 1)).role == "assistant" and not last.calls
+        ):
+            end -= 1
+    return messages[:end]
 
 
 def _print(console: Console, name: str, messages: int, found: Sequence[Violation]) -> None:
@@ -74,4 +97,4 @@ def _print_one(console: Console, violation: Violation) -> None:
     place = printable(violation.path) or ("request" if violation.index is None else f"messages[{violation.index}]")
     line = Text(f"  {violation.severity}  ", style=colour).append(place, style="bold").append(f"  {violation.rule}")
     console.print(line)
-    console.print(Text(f"         {printable(violation.message)}", style="dim"))
+    console.print(Padding(Text(printable(violation.message), style="dim"), (0, 0, 0, 9)))

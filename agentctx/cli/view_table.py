@@ -22,7 +22,10 @@ _MARKS = {
     Outcome.SUMMARISED: ("-", "red"),
     Outcome.OFFLOADED: ("-", "red"),
 }
-_LEGEND = "  as given   ~ edited   + put in   - left out"
+_LEGEND = "~ edited   + put in   - left out   (no mark: as given)"
+_SHORTEST = 12
+_MOST_PARTS = 3
+_BESIDE = 30
 
 
 def print_view(console: Console, step: Step, system: Any, lines: Sequence[Shown], *, full: bool) -> None:  # noqa: ANN401
@@ -33,37 +36,55 @@ def print_view(console: Console, step: Step, system: Any, lines: Sequence[Shown]
         step: The step.
         system: The system prompt, where it is kept apart.
         lines: The messages, sent and left out.
-        full: Whole messages instead of the start of each.
+        full: Whole messages, with the reasons, instead of the start of each.
     """
     head = f"call {step.number}: {step.messages_sent:,} of {step.messages_given:,} messages, "
     console.print(Text(f"{head}{step.tokens_sent:,} of {step.tokens_given:,} tokens", style="bold"))
     console.print(Text(_LEGEND, style="dim"))
-    table = Table.grid(padding=(0, 1), expand=False)
-    for justify in ("left", "right", "left", "right"):
-        table.add_column(justify=justify, no_wrap=True)
-    table.add_column(overflow="fold" if full else "ellipsis", no_wrap=not full)
-    width = max(20, console.width - 32)
+    table = Table.grid(padding=(0, 1), expand=True)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, justify="right")
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, justify="right")
+    table.add_column(ratio=1, no_wrap=not full, overflow="fold" if full else "ellipsis")
     if system is not None:
-        table.add_row(" ", "", Text("system", style="magenta"), "", _words(str(system), "", full=full, width=width))
-    for run in in_runs(lines):
-        table.add_row(*_row(run, full=full, width=width))
+        table.add_row("", "", Text("system", style="magenta"), "", _words((_plain(system),), "", console, full=full))
+    for run in ((line,) for line in lines) if full else in_runs(lines):
+        table.add_row(*_row(run, console, full=full))
     console.print(table)
 
 
-def _row(run: Sequence[Shown], *, full: bool, width: int) -> tuple[Text, ...]:
+def _plain(system: Any) -> str:  # noqa: ANN401 - a string, or a list of blocks
+    if isinstance(system, list):
+        return "\n".join(block["text"] for block in system if isinstance(block, dict) and "text" in block)
+    return str(system)
+
+
+def _row(run: Sequence[Shown], console: Console, *, full: bool) -> tuple[Text, ...]:
     first, last = run[0], run[-1]
     mark, style = _MARKS[first.outcome]
     place = "" if first.given is None else str(first.given)
+    role, parts = first.role, first.parts
     if len(run) > 1:
-        place, role, text = f"{first.given}-{last.given}", "", f"{len(run)} messages"
-    else:
-        role, text = first.role, first.text
-    why = f"{first.stage}: {first.reason}" if first.reason else first.stage
-    words = Text(f"[{printable(why)}] ", style=style) if why else Text("")
+        place, role, parts = f"{first.given}-{last.given}", "", (f"{len(run)} messages",)
+    words = _why(first, style, full=full).append_text(
+        _words(parts, "dim" if first.sent is None else "", console, full=full)
+    )
     tokens = sum(line.tokens for line in run)
-    words.append_text(_words(text, "dim" if first.sent is None else "", full=full, width=width - len(words)))
     return Text(mark, style=style), Text(place, style="dim"), Text(role, style="magenta"), Text(f"{tokens:,}"), words
 
 
-def _words(text: str, style: str, *, full: bool, width: int) -> Text:
-    return Text(printable(text) if full else on_one_line(text, max(20, width)), style=style)
+def _why(line: Shown, style: str, *, full: bool) -> Text:
+    if not line.stage:
+        return Text("")
+    why = f"{line.stage}: {line.reason}" if full and line.reason else line.stage
+    return Text(f"{printable(why)}  ", style=style)
+
+
+def _words(parts: Sequence[str], style: str, console: Console, *, full: bool) -> Text:
+    if full:
+        return Text(printable("\n".join(parts)), style=style)
+    first, more = parts[:_MOST_PARTS], len(parts) - _MOST_PARTS
+    width = max(_SHORTEST, (console.width - _BESIDE) // max(1, len(first)) - 2)
+    lines = [on_one_line(part, width) for part in first] + ([f"+ {more} more"] if more > 0 else [])
+    return Text("  ".join(lines), style=style)

@@ -153,7 +153,7 @@ def summary_rows(summary: Summary) -> list[tuple[str, str]]:
         ("model calls", _calls(summary)),
         ("tokens given", f"{summary.tokens_given:,} in all, {summary.peak_given:,} at most"),
         ("tokens sent", f"{summary.tokens_sent:,} in all, {summary.peak_sent:,} at most"),
-        ("unchanged start", f"{summary.prefix_tokens:,}{_cached(summary)}"),
+        ("unchanged prefix", f"{summary.prefix_tokens:,}{_cached(summary)}"),
         ("time", f"{summary.seconds:.2f} s, {1000 * summary.seconds / max(1, summary.steps):.1f} ms a call"),
     ]
     for place, item in enumerate(summary.left_out):

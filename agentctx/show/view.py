@@ -25,7 +25,7 @@ class Shown:
         sent: Its index in the request; None when it was left out.
         role: Its role.
         tokens: Its size in the request, or what leaving it out saved, in tokens.
-        text: What it says, as it would be sent; of a message that was left out, what it said.
+        parts: What it says, part by part, as it would be sent; of a message that was left out, what it said.
         stage: The last stage that changed it, if any did.
         reason: Why.
     """
@@ -35,9 +35,14 @@ class Shown:
     sent: int | None
     role: str
     tokens: int
-    text: str
+    parts: tuple[str, ...]
     stage: str = ""
     reason: str = ""
+
+    @property
+    def text(self) -> str:
+        """All that it says."""
+        return "\n".join(self.parts)
 
 
 def shown(view: View, given: Sequence[Message], count: Callable[[Message], int]) -> tuple[Shown, ...]:
@@ -71,13 +76,13 @@ def _sent(
     change = changes.get(sent if origin is None else origin)
     outcome = change.outcome if change else (Outcome.ADDED if origin is None else Outcome.KEPT)
     why = (change.stage, change.reason) if change else ("", "")
-    return Shown(outcome, origin, sent, message.role, count(message), message_text(message), *why)
+    return Shown(outcome, origin, sent, message.role, count(message), part_texts(message), *why)
 
 
 def _left_out(index: int, message: Message, change: Change | None, count: Callable[[Message], int]) -> Shown:
     outcome = change.outcome if change and change.outcome is not Outcome.EDITED else Outcome.DROPPED
     why = (change.stage, change.reason) if change else ("", "")
-    return Shown(outcome, index, None, message.role, count(message), message_text(message), *why)
+    return Shown(outcome, index, None, message.role, count(message), part_texts(message), *why)
 
 
 def in_runs(lines: Sequence[Shown]) -> Iterator[tuple[Shown, ...]]:
@@ -89,9 +94,9 @@ def in_runs(lines: Sequence[Shown]) -> Iterator[tuple[Shown, ...]]:
             yield from ((line,) for line in run)
 
 
-def message_text(message: Message) -> str:
-    """What a message says, part by part, for people."""
-    return "\n".join(filter(None, map(_part_text, message.parts)))
+def part_texts(message: Message) -> tuple[str, ...]:
+    """What a message says, part by part, for people; blank parts say nothing."""
+    return tuple(filter(str.strip, map(_part_text, message.parts)))
 
 
 def _part_text(part: Part) -> str:

@@ -163,7 +163,7 @@ def test_thirty_megabytes_are_read_in_seconds(run, tmp_path):
 def test_control_characters_never_reach_the_terminal(run, jsonl):
     """An escape sequence in a transcript is shown as a picture, not obeyed."""
     messages = [{"role": "user", "content": "\x1b[2J\x1b]0;title\x07 hello"}]
-    shown = run("replay", jsonl(messages), "--window", "8k", "--messages", "1")
+    shown = run("replay", jsonl(messages), "--window", "8k", "--messages", "1", "--format", "anthropic")
     assert "\x1b" not in shown.stdout
     assert "␛[2J" in shown.stdout
 

@@ -9,7 +9,7 @@ from agentctx.core.compare import Outcome
 from agentctx.core.message import Message
 from agentctx.core.parts import Media, Opaque, Text, Thinking, ToolCall, ToolResult
 from agentctx.reading import reader
-from agentctx.show.view import in_runs, message_text, shown, view_json
+from agentctx.show.view import in_runs, part_texts, shown, view_json
 
 TASK = {"role": "user", "content": "Why?"}
 DONE = {"role": "assistant", "content": "Because."}
@@ -91,13 +91,12 @@ def test_every_kind_of_part_can_be_read():
         Media("document", url="https://example.com/a.pdf"),
         Opaque("odd", {"type": "odd"}),
     )
-    assert message_text(Message("assistant", parts)).split("\n") == [
+    assert part_texts(Message("assistant", parts)) == (
         "hello",
         "[thinking] hm",
         "[thinking] 3 encrypted characters",
         "[call] read {}",
-        "[error] out",
-        "[image] image/png",
+        "[error] out\n[image] image/png",
         "[document]  https://example.com/a.pdf",
         '[odd] {"type": "odd"}',
-    ]
+    )
