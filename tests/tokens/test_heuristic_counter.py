@@ -1,0 +1,67 @@
+import time
+
+import pytest
+import regex
+from hypothesis import given
+from hypothesis import strategies as st
+from scripts_of_the_world import PASSAGES
+
+from agentctx.errors import ConfigError
+from agentctx.tokens.exact import TiktokenCounter
+from agentctx.tokens.heuristic import HeuristicCounter
+
+COUNTER = HeuristicCounter()
+TEXTS = st.text(max_size=200) | st.text(st.sampled_from("aA 0中カ한กअعж😀🇪🇺\u0301"), max_size=200)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("x" * 4_000, 1_000)])
+def test_four_characters_make_a_token(text, expected):
+    """Plain text has a token for each four characters, rounded up."""
+    assert COUNTER.count(text) == expected
+
+
+def test_the_rate_can_be_chosen():
+    """With two characters a token, plain text has twice as many tokens."""
+    assert HeuristicCounter(chars_per_token=2).count("x" * 100) == 50
+
+
+@pytest.mark.parametrize("script", PASSAGES)
+def test_every_script_is_right_within_a_factor_of_two(script):
+    """The estimate of natural text of any script is between half and twice what o200k_base counts."""
+    exact = TiktokenCounter().count(PASSAGES[script])
+    assert exact / 2 <= COUNTER.count(PASSAGES[script]) <= exact * 2
+
+
+@given(text=TEXTS, tokens=st.integers(-1, 80))
+def test_ends_fit_and_are_ends(text, tokens):
+    """Head and tail are ends of the text within the limit, in whole grapheme clusters, and all of what fits."""
+    head, tail = COUNTER.head(text, tokens), COUNTER.tail(text, tokens)
+    ends = {0, *(found.end() for found in regex.finditer(r"\X", text))}
+    assert text.startswith(head)
+    assert text.endswith(tail)
+    assert max(COUNTER.count(head), COUNTER.count(tail)) <= max(tokens, 0)
+    assert {len(head), len(text) - len(tail)} <= ends
+    assert (COUNTER.count(text) <= tokens) <= (head == tail == text)
+
+
+@given(text=TEXTS, tokens=st.integers(-1, 80))
+def test_exceeding_is_what_the_count_says(text, tokens):
+    """Whether a text exceeds a limit is what its count says."""
+    assert COUNTER.exceeds(text, tokens) == (COUNTER.count(text) > tokens)
+
+
+@pytest.mark.parametrize("character", ["a", "中", "😀"])
+def test_cutting_looks_only_at_what_is_kept(character):
+    """Ten tokens of ten million characters are cut at once."""
+    text = character * 10_000_000
+    begin = time.perf_counter()
+    kept = [COUNTER.head(text, 10), COUNTER.tail(text, 10)]
+    assert time.perf_counter() - begin < 0.2
+    assert all(8 <= COUNTER.count(each) <= 10 for each in kept)
+
+
+@pytest.mark.parametrize("rate", [0, -4])
+def test_senseless_rates_are_refused(rate):
+    """A rate that is not positive is refused when the counter is built."""
+    with pytest.raises(ConfigError, match="chars_per_token"):
+        HeuristicCounter(chars_per_token=rate)

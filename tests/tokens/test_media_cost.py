@@ -1,0 +1,94 @@
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentctx.core.parts import Media
+from agentctx.core.profile import ImageRule
+from agentctx.tokens.media import image_tokens, media_tokens
+
+TILES = ImageRule("openai-tiles")
+PATCHES = ImageRule("openai-patches", patches=1536)
+NEWER = ImageRule("openai-patches", patches=2500)
+NEWEST = ImageRule("openai-patches", patches=30_000, factor=1.2)
+CLAUDE = ImageRule("claude", edge=1568, cap=1568)
+CLAUDE_SHARP = ImageRule("claude", edge=2576, cap=4784)
+GEMINI_2 = ImageRule("gemini", tile=258)
+GEMINI_3 = ImageRule("gemini", tile=1120)
+RULES = [TILES, PATCHES, NEWER, NEWEST, CLAUDE, CLAUDE_SHARP, GEMINI_2, GEMINI_3]
+
+
+@pytest.mark.parametrize(
+    ("rule", "size", "detail", "expected"),
+    [
+        (TILES, (1024, 1024), None, 765),
+        (TILES, (2048, 4096), "high", 1105),
+        (TILES, (2048, 4096), "low", 85),
+        (TILES, (100, 100), "high", 255),
+        (PATCHES, (1024, 1024), None, 1024),
+        (PATCHES, (1800, 2400), None, 1452),
+        (PATCHES, (640, 480), None, 300),
+        (NEWER, (1600, 1600), None, 2500),
+        (NEWER, (1600, 1600), "low", 256),
+        (NEWER, (3200, 3200), "original", 10_000),
+        (NEWEST, (1600, 1600), "low", 308),
+        (NEWEST, (3200, 3200), "high", 3_000),
+        (NEWEST, (3200, 3200), None, 12_000),
+        (CLAUDE, (200, 200), None, 64),
+        (CLAUDE, (1000, 1000), None, 1296),
+        (CLAUDE, (1920, 1080), None, 1560),
+        (CLAUDE_SHARP, (1920, 1080), None, 2691),
+        (CLAUDE, (3840, 2160), None, 1560),
+        (CLAUDE_SHARP, (3840, 2160), None, 4784),
+        (CLAUDE, (1075, 1520), None, 1551),
+        (CLAUDE_SHARP, (1075, 1520), None, 2145),
+        (CLAUDE, (2000, 1500), None, 1564),
+        (GEMINI_2, (384, 384), None, 258),
+        (GEMINI_2, (1536, 769), None, 1032),
+        (GEMINI_3, (384, 384), None, 1120),
+        (GEMINI_3, (384, 384), "low", 280),
+    ],
+)
+def test_published_examples(rule, size, detail, expected):
+    """Images cost what the providers' pages say that they cost."""
+    assert image_tokens(size, rule, detail) == expected
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.kind}-{rule.patches}-{rule.cap}-{rule.tile}")
+@given(width=st.integers(1, 20_000), height=st.integers(1, 20_000))
+def test_cost_is_positive_and_bounded(rule, width, height):
+    """An image of any shape costs something, and never more than the rule's own bound."""
+    bound = {
+        "openai-tiles": 85 + 170 * 8,
+        "openai-patches": rule.patches * rule.factor,
+        "claude": rule.cap,
+        "gemini": 258 * 27 * 27,
+    }
+    assert 0 < image_tokens((width, height), rule) <= bound[rule.kind]
+
+
+@pytest.mark.parametrize("kind", ["image", "audio", "video", "document", "hologram"])
+@pytest.mark.parametrize("rule", [TILES, CLAUDE, GEMINI_2], ids=lambda rule: rule.kind)
+def test_base64_is_not_text(kind, rule):
+    """A megabyte of base64 costs far less than its characters would, and more than nothing."""
+    part = Media(kind, data=base64.b64encode(bytes(1_000_000)).decode())
+    assert 0 < media_tokens(part, rule) < 70_000
+
+
+@pytest.mark.parametrize("kind", ["image", "audio", "video", "document"])
+def test_what_is_elsewhere_costs_a_typical_amount(kind):
+    """Media by reference, whose size cannot be known, cost something."""
+    assert 50 < media_tokens(Media(kind, url="https://example.org/file"), TILES) < 50_000
+
+
+def test_inline_image_counts_by_its_size():
+    """The pixels of an inline image are read from its header."""
+    header = b"GIF89a" + (2048).to_bytes(2, "little") + (4096).to_bytes(2, "little")
+    assert media_tokens(Media("image", "image/gif", base64.b64encode(header + bytes(100)).decode()), TILES) == 1105
+
+
+def test_longer_sounds_cost_more():
+    """A sound of twice the length costs twice as much."""
+    short, long = (Media("audio", "audio/wav", "A" * size) for size in (640_000, 1_280_000))
+    assert media_tokens(long, TILES) == pytest.approx(2 * media_tokens(short, TILES), abs=1)

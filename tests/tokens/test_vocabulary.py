@@ -1,0 +1,66 @@
+import base64
+import hashlib
+from pathlib import Path
+
+import pytest
+import tiktoken_ext.openai_public
+
+from agentctx.errors import ConfigError, VocabularyError
+from agentctx.tokens.vocabulary import CL100K_BASE, LONGEST_TOKEN, O200K_BASE, VOCABULARIES, Vocabulary, vocabulary
+
+# What tiktoken checks its downloads by (tiktoken_ext/openai_public.py).
+PUBLISHED = {
+    "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+    "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_official_file_can_be_rebuilt(name):
+    """The shipped vocabulary says exactly what OpenAI's published file says: the file rebuilt has its hash."""
+    ranks = VOCABULARIES[name].ranks()
+    rebuilt = b"".join(base64.b64encode(token) + b" %d\n" % rank for token, rank in ranks.items())
+    assert PUBLISHED[name] == hashlib.sha256(rebuilt).hexdigest()
+
+
+@pytest.mark.parametrize("shipped", [O200K_BASE, CL100K_BASE], ids=lambda each: each.name)
+def test_no_token_is_longer_than_the_bound(shipped):
+    """A text of n bytes has at least n / 128 tokens."""
+    assert max(map(len, shipped.ranks())) == LONGEST_TOKEN
+
+
+@pytest.mark.parametrize("shipped", [O200K_BASE, CL100K_BASE], ids=lambda each: each.name)
+def test_definition_is_that_of_tiktoken(shipped, monkeypatch):
+    """Pattern and special tokens are those of the installed tiktoken."""
+    monkeypatch.setattr(tiktoken_ext.openai_public, "load_tiktoken_bpe", lambda *_, **__: {})
+    theirs = getattr(tiktoken_ext.openai_public, shipped.name)()
+    assert (theirs["pat_str"], theirs["special_tokens"]) == (shipped.pattern, shipped.special)
+
+
+def test_damaged_file_is_refused():
+    """A file whose content has another hash is an error that names the file and both hashes."""
+    damaged = Vocabulary("o200k_base", O200K_BASE.size, "0" * 64, O200K_BASE.pattern, O200K_BASE.special)
+    with pytest.raises(VocabularyError, match=r"o200k_base.*has hash 4407.*expected 0000"):
+        damaged.ranks()
+
+
+def test_missing_file_is_refused():
+    """A vocabulary without its file is an error that says so."""
+    with pytest.raises(VocabularyError, match=r"nowhere\.bin cannot be read"):
+        Vocabulary("nowhere", 1, "0" * 64, "", {}).ranks()
+
+
+def test_other_names_are_refused():
+    """The error for an encoding that is not shipped names those that are."""
+    with pytest.raises(ConfigError, match=r"'p50k_base' is not shipped; pass one of o200k_base, cl100k_base"):
+        vocabulary("p50k_base")
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_shared_file_has_the_same_tokens(name, shared):
+    """Where the published file itself is at hand, each of its tokens has its rank."""
+    folder = Path(__file__).parent if shared is None else shared / "vocab"
+    ranks = VOCABULARIES[name].ranks()
+    lines = [path.read_bytes().splitlines() for path in folder.glob(f"{name}.tiktoken")]
+    assert all(ranks[base64.b64decode(token)] == int(rank) for each in lines for token, rank in map(bytes.split, each))
+    assert len(ranks) == VOCABULARIES[name].size
