@@ -16,6 +16,7 @@ _EXITS = "Exit codes: 0 fine; 1 found something (violations, or a request that c
 
 app = typer.Typer(
     no_args_is_help=True,
+    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_EXITS,

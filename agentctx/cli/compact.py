@@ -30,15 +30,17 @@ Target = Annotated[
     typer.Option(metavar="AMOUNT", show_default="all the room", help="Go down to this: 0.5 of the window, 16k tokens."),
 ]
 
+_MOST_CHANGES = 5
+
 
 @in_one_line
 def compact(  # noqa: PLR0913 - each is an option of the command
     file: options.Source,
     *,
     window: options.Window = None,
+    model: options.Model = None,
     reserve: options.Reserve = None,
     target: Target = None,
-    model: options.Model = None,
     format: options.Format = None,  # noqa: A002 - the option's name
     max_tool_tokens: options.ToolTokens = options.TOOL_TOKENS,
     keep_results: options.KeepResults = options.KEEP_RESULTS,
@@ -95,4 +97,4 @@ def _tell(reports: list[tuple[str, Report]], target: str | None, *, json: bool) 
         typer.echo(b"\n".join(lines), err=True)
     elif target is None:
         for name, made in reports:
-            err().print(printable(f"{name}: {report_text(made)}"))
+            err().print(printable(f"{name}: {report_text(made, most=_MOST_CHANGES)}"))

@@ -40,12 +40,20 @@ def in_one_line(command: Callable[P, None]) -> Callable[P, None]:
         except AgentctxError as error:
             fail(str(error), FOUND if isinstance(error, ContextOverflow) else BAD_INPUT)
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the exit can flush stdout
+            _give_up_stdout()
             raise typer.Exit(_PIPE_CLOSED) from None
+        except OSError as error:  # reading names its file itself: this is stdout
+            _give_up_stdout()
+            fail(f"cannot write: {error.strerror or error}")
         except KeyboardInterrupt:
             raise typer.Exit(_INTERRUPTED) from None
 
     return run
+
+
+def _give_up_stdout() -> None:
+    """Let what is still to be written to stdout go nowhere, so that the exit can flush it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def fail(what: str, code: int = BAD_INPUT) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 _NEEDED = frozenset({"click", "rich", "typer"})
@@ -16,4 +17,7 @@ def main() -> None:
             raise
         sys.stderr.write("error: the command line needs typer and rich: pip install 'agentctx[cli]'\n")
         sys.exit(2)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without arrows shows question marks
     app(prog_name="agentctx")

@@ -66,10 +66,10 @@ def replay(  # noqa: PLR0913 - each is an option of the command
     session: options.Source,
     *,
     window: options.Window = None,
+    model: options.Model = None,
     reserve: options.Reserve = None,
     trigger: Trigger = None,
     target: Target = None,
-    model: options.Model = None,
     format: options.Format = None,  # noqa: A002 - the option's name
     max_tool_tokens: options.ToolTokens = options.TOOL_TOKENS,
     keep_results: options.KeepResults = options.KEEP_RESULTS,

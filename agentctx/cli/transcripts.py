@@ -220,6 +220,8 @@ def _parse(name: str, line: Line) -> Any:  # noqa: ANN401 - any JSON value
 @contextmanager
 def _open(source: str) -> Iterator[IO[bytes]]:
     if source == "-":
+        if sys.stdin is None:
+            raise InvalidInput("stdin", "is closed")
         buffered = BufferedReader(cast("RawIOBase", sys.stdin.buffer))
         yield _unpacked(buffered)
         buffered.detach()  # stdin is not ours to close
