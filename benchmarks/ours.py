@@ -12,14 +12,22 @@ from time import perf_counter
 from typing import Any
 
 import anyio
-from attrs import frozen
+from attrs import define, field
 from transcript import blob, transcript
 
-from agentctx import Budget, FitContextWindow, Pipeline, TruncateToolOutputs
-from agentctx.core.message import Context, Message
-from agentctx.core.parts import Text, ToolResult
-from agentctx.protocols import Call
-from agentctx.tokens.exact import TiktokenCounter
+from agentctx import (
+    Budget,
+    Call,
+    Context,
+    FitContextWindow,
+    Message,
+    Pipeline,
+    Session,
+    Text,
+    TiktokenCounter,
+    ToolResult,
+    TruncateToolOutputs,
+)
 from agentctx.tokens.meter import MessageMeter
 from agentctx.tokens.tiktoken import encoding
 
@@ -49,32 +57,54 @@ def pipeline(window: int) -> Pipeline:
     )
 
 
-@frozen
+@define
 class Steps:
-    """Two medians over the steps of a session, in seconds."""
+    """A session and what each of its steps took, in seconds."""
 
-    prepare: float
-    tokenize: float
+    session: Session
+    made: list[dict[str, Any]]
+    messages: list[dict[str, Any]]
+    prepared: list[float] = field(factory=list)
+    tokenized: list[float] = field(factory=list)
 
-
-async def steps(old: int, count: int, seed: int) -> Steps:
-    """Steps of a session that bring two new messages each, after ``old`` messages; and tokenizing those two."""
-    made = transcript(old + 2 * count, seed)
-    session = pipeline(128_000).session()
-    messages = made[:old]
-    await session.prepare(messages)
-    gc.collect()
-    prepare, bare = [], []
-    for at in range(old, len(made), 2):
-        new = made[at : at + 2]
-        messages += new
+    async def step(self) -> None:
+        """One step that brings two new messages; and tokenizing those two."""
+        new = self.made[len(self.messages) : len(self.messages) + 2]
+        self.messages += new
         start = perf_counter()
-        await session.prepare(messages)
+        await self.session.prepare(self.messages)
         middle = perf_counter()
         tokenize(new)
-        prepare.append(middle - start)
-        bare.append(perf_counter() - middle)
-    return Steps(median(prepare), median(bare))
+        self.prepared.append(middle - start)
+        self.tokenized.append(perf_counter() - middle)
+
+    @property
+    def prepare(self) -> float:
+        """The median of preparing."""
+        return median(self.prepared)
+
+    @property
+    def tokenize(self) -> float:
+        """The median of tokenizing the new messages alone."""
+        return median(self.tokenized)
+
+
+async def steps(olds: Sequence[int], count: int) -> list[Steps]:
+    """Steps of sessions that have so many old messages; the sessions take turns, twenty steps each.
+
+    So all of them meet the same machine, and the processor's caches are as warm as in a session of its own.
+    """
+    sessions = []
+    for seed, old in enumerate(olds):
+        made, session = transcript(old + 2 * count, seed), pipeline(128_000).session()
+        await session.prepare(made[:old])
+        sessions.append(Steps(session, made, made[:old]))
+    gc.collect()
+    for _ in range(count // 20):
+        for each in sessions:
+            for _ in range(20):
+                await each.step()
+    return sessions
 
 
 async def loop(count: int, room: int, seed: int) -> float:

@@ -1,0 +1,42 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def done():
+    """The benchmark, run without other libraries and with little effort."""
+    command = [sys.executable, str(REPOSITORY / "benchmarks" / "overhead.py"), "--quick", "--no-peers", "--json"]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.fixture
+def rows(done):
+    """Its rows."""
+    assert done.stderr == ""
+    return json.loads(done.stdout)["rows"]
+
+
+def test_every_row_says_what_was_measured_and_what_was_wanted(rows):
+    """Each of the five rows that need no other library has a name, a positive measurement and a bar."""
+    assert len({row["what"] for row in rows}) == 5
+    assert all(row["measured"] > 0 and row["bar"] > 0 for row in rows)
+
+
+def test_a_row_is_ok_when_its_bar_is_kept(rows):
+    """The verdict follows from measurement and bar."""
+    for row in rows:
+        kept = row["measured"] >= row["bar"] if row["at_least"] else row["measured"] <= row["bar"]
+        assert row["ok"] == kept
+
+
+def test_the_exit_code_tells_whether_all_bars_are_kept(done, rows):
+    """0 when every row is ok, 1 when one is not."""
+    assert done.returncode == (0 if all(row["ok"] for row in rows) else 1)
