@@ -11,7 +11,7 @@ from typing import Any
 
 from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
-from agentctx.wire.native import as_mapping, mapping_or_none
+from agentctx.wire.native import as_mapping, json_object, mapping_or_none
 
 Block = Mapping[str, Any]
 
@@ -84,27 +84,6 @@ def write_content(parts: tuple[Part, ...], old: object = None) -> str | list[obj
     if isinstance(text, Text) and mapping_or_none(text.source) is None:
         return text.text
     return [write_block(part) for part in parts]
-
-
-def call_input(arguments: str) -> dict[str, Any]:
-    """The arguments of a call as the object that the API asks for.
-
-    What is no object is wrapped: text that holds a JSON object (as some frameworks send it) becomes that object,
-    ``null`` the empty one, anything else ``{"input": …}``.
-    """
-    value = _json_or_text(arguments)
-    if isinstance(value, str):
-        value = _json_or_text(value)
-    if value is None:
-        return {}
-    return value if isinstance(value, dict) else {"input": value}
-
-
-def _json_or_text(text: str) -> Any:  # noqa: ANN401 - any JSON value
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 def _still_says(native: object, part: Part) -> bool:
@@ -197,7 +176,7 @@ def _made(part: Text | Media | Thinking | ToolCall | ToolResult, old: Block) -> 
         case Text():
             return {**_keys(old, "text"), "text": part.text}
         case ToolCall():
-            return {**_keys(old, "tool_use"), "id": part.id, "name": part.name, "input": call_input(part.arguments)}
+            return {**_keys(old, "tool_use"), "id": part.id, "name": part.name, "input": json_object(part.arguments)}
         case ToolResult():
             return _made_result(part, _keys(old, "tool_result"))
         case Thinking():

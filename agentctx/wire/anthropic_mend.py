@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from attrs import evolve
 
 from agentctx.core.message import Message
 from agentctx.core.parts import Part, Text, ToolCall, ToolResult
-from agentctx.wire.anthropic_blocks import call_input
-from agentctx.wire.native import clean_text, finite_json, mapping_or_none
+from agentctx.wire.mending import Mended, cleaned, same, with_object
+from agentctx.wire.native import mapping_or_none
 
-Mended = tuple[int, Message | None, str]
-"""Index of a message, what to send instead (None: nothing), and why."""
-
-_SURROGATES = "lone surrogates replaced"
 _BLANK = "blank text removed"
 
 
@@ -39,9 +34,7 @@ def _mend_parts(message: Message, why: list[str]) -> tuple[Part, ...]:
     if message.role != "assistant" and _results_late(mended):
         why.append("tool results put before the text")
         mended.sort(key=lambda part: not isinstance(part, ToolResult))
-    if len(mended) == len(parts) and all(new is old for new, old in zip(mended, parts, strict=True)):
-        return parts
-    return tuple(mended)
+    return parts if same(mended, parts) else tuple(mended)
 
 
 def _results_late(parts: Sequence[Part]) -> bool:
@@ -61,7 +54,7 @@ def _mend_part(part: Part, why: list[str]) -> Part | None:
     if isinstance(part, ToolResult):
         return _mend_result(part, why)
     if isinstance(part, ToolCall):
-        return _mend_call(part, why)
+        return with_object(part, why)
     return part
 
 
@@ -69,26 +62,17 @@ def _mend_text(part: Text, why: list[str]) -> Text | None:
     if not part.text or part.text.isspace():
         why.append(_BLANK)
         return None
-    return _cleaned(part, why)
-
-
-def _cleaned(part: Text, why: list[str]) -> Text:
-    if (text := clean_text(part.text)) is part.text:
-        return part
-    why.append(_SURROGATES)
-    return Text(text, source=part.source)
+    return cleaned(part, why)
 
 
 def _mend_result(part: ToolResult, why: list[str]) -> ToolResult:
     as_string = _written_as_string(part)
     content: list[Part] = []
     for item in part.content:
-        better = _cleaned(item, why) if as_string and isinstance(item, Text) else _mend_part(item, why)
+        better = cleaned(item, why) if as_string and isinstance(item, Text) else _mend_part(item, why)
         if better is not None:
             content.append(better)
-    if len(content) == len(part.content) and all(new is old for new, old in zip(content, part.content, strict=True)):
-        return part
-    return evolve(part, content=tuple(content))
+    return part if same(content, part.content) else evolve(part, content=tuple(content))
 
 
 def _written_as_string(part: ToolResult) -> bool:
@@ -97,16 +81,3 @@ def _written_as_string(part: ToolResult) -> bool:
         return False
     block = mapping_or_none(part.source)
     return block is None or not isinstance(block.get("content"), (list, tuple))
-
-
-def _mend_call(part: ToolCall, why: list[str]) -> ToolCall:
-    arguments = clean_text(part.arguments)
-    if arguments is not part.arguments:
-        why.append(_SURROGATES)
-    if (finite := finite_json(arguments)) is not arguments:
-        why.append("numbers that JSON has not replaced by null")
-        arguments = finite
-    if not arguments.startswith("{"):
-        why.append("tool input made an object")
-        arguments = json.dumps(call_input(arguments), ensure_ascii=False)
-    return part if arguments is part.arguments else evolve(part, arguments=arguments)

@@ -42,6 +42,29 @@ def mapping_or_none(native: object) -> Mapping[str, Any] | None:
     return dumped if isinstance(dumped, Mapping) else None
 
 
+def fields(native: object, where: str = "message") -> Mapping[str, Any]:
+    """Like ``as_mapping``, but one level only: what an SDK object holds stays the caller's own objects.
+
+    Raises:
+        InvalidInput: If it is neither a mapping nor an SDK object.
+    """
+    if type(native) is dict:
+        return native
+    if (found := fields_or_none(native)) is None:
+        raise InvalidInput(where, f"expected an object (a dict or an SDK object), got {type(native).__name__}")
+    return found
+
+
+def fields_or_none(native: object) -> Mapping[str, Any] | None:
+    """Like ``fields``, but None for what is not an object. Fields that are unset or None are left out."""
+    if isinstance(native, Mapping):
+        return native
+    names = None if isinstance(native, type) else getattr(native, "model_fields_set", None)
+    if names is None:
+        return mapping_or_none(native)
+    return {name: value for name in sorted(names) if (value := getattr(native, name)) is not None}
+
+
 def clean_text(text: str) -> str:
     """The text without lone surrogates, which cannot be sent: each becomes U+FFFD. Clean text is returned itself.
 
@@ -76,3 +99,24 @@ def is_json(text: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def json_object(arguments: str) -> dict[str, Any]:
+    """The arguments of a call as the object that an API asks for.
+
+    What is no object is wrapped: text that holds a JSON object (as some frameworks send it) becomes that object,
+    ``null`` the empty one, anything else ``{"input": …}``.
+    """
+    value = _json_or_text(arguments)
+    if isinstance(value, str):
+        value = _json_or_text(value)
+    if value is None:
+        return {}
+    return value if isinstance(value, dict) else {"input": value}
+
+
+def _json_or_text(text: str) -> Any:  # noqa: ANN401 - any JSON value
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
