@@ -12,7 +12,7 @@ from rich.text import Text
 
 from agentctx.cli import options
 from agentctx.cli.console import print_json, printing
-from agentctx.cli.failing import at, in_one_line
+from agentctx.cli.failing import Tally, in_one_line
 from agentctx.cli.transcripts import Entry, chosen
 from agentctx.core.message import Context
 from agentctx.reading import as_list, reader
@@ -40,14 +40,16 @@ def count(
 
       agentctx count session.jsonl --by-message
     """
+    tally = Tally()
     for entry in chosen(file, id):
-        with at(entry.place):
+        with tally.at(entry.place):
             counted = _counted(entry, model, format)
-        if json:
-            print_json({key: value for key, value in counted.items() if by_message or key != "by_message"})
-        else:
-            with printing() as console:
-                _print(console, counted, by_message=by_message)
+            if json:
+                print_json({key: value for key, value in counted.items() if by_message or key != "by_message"})
+            else:
+                with printing() as console:
+                    _print(console, counted, by_message=by_message)
+    tally.end()
 
 
 def _counted(entry: Entry, model: str | None, format: str | None) -> dict[str, Any]:  # noqa: A002 - the option's name

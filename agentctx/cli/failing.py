@@ -10,9 +10,10 @@ from functools import wraps
 from typing import NoReturn, ParamSpec
 
 import typer
+from attrs import define
 
 from agentctx.cli.console import err
-from agentctx.errors import AgentctxError, AmbiguousFormat, ContextOverflow, InvalidInput
+from agentctx.errors import AgentctxError, AmbiguousFormat, ConfigError, ContextOverflow, InvalidInput
 from agentctx.show.printable import printable
 
 FOUND = 1
@@ -38,7 +39,7 @@ def in_one_line(command: Callable[P, None]) -> Callable[P, None]:
         try:
             command(*args, **kwargs)
         except AgentctxError as error:
-            fail(str(error), FOUND if isinstance(error, ContextOverflow) else BAD_INPUT)
+            fail(str(error), _code(error))
         except BrokenPipeError:
             _give_up_stdout()
             raise typer.Exit(_PIPE_CLOSED) from None
@@ -58,8 +59,52 @@ def _give_up_stdout() -> None:
 
 def fail(what: str, code: int = BAD_INPUT) -> NoReturn:
     """Say what is wrong in one line on stderr and end with ``code``."""
-    err().print(f"error: {printable(' '.join(what.split()))}", style="red")
+    _say(what)
     raise typer.Exit(code)
+
+
+def _say(what: str) -> None:
+    err().print(f"error: {printable(' '.join(what.split()))}", style="red")
+
+
+def _code(error: AgentctxError) -> int:
+    return FOUND if isinstance(error, ContextOverflow) else BAD_INPUT
+
+
+@define
+class Tally:
+    """The exit code of a command that goes through several recordings; the worst one counts.
+
+    Args:
+        code: The exit code so far.
+    """
+
+    code: int = 0
+
+    def found(self) -> None:
+        """Remember that something was found."""
+        self.code = max(self.code, FOUND)
+
+    @contextmanager
+    def at(self, place: str) -> Iterator[None]:
+        """Say in one line what is wrong with the recording at ``place``, and let the command go on with the next."""
+        try:
+            with at(place):
+                yield
+        except ConfigError:  # an option is wrong: that holds for every recording
+            raise
+        except AgentctxError as error:
+            _say(str(error) if isinstance(error, InvalidInput) else f"{place}: {error}")
+            self.code = max(self.code, _code(error))
+
+    def end(self) -> None:
+        """End the command with the exit code.
+
+        Raises:
+            typer.Exit: If it is not 0.
+        """
+        if self.code:
+            raise typer.Exit(self.code)
 
 
 @contextmanager

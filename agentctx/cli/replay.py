@@ -12,7 +12,7 @@ from attrs import asdict, evolve, frozen
 from agentctx import warmup
 from agentctx.cli import options
 from agentctx.cli.console import err, print_json, printing, progress
-from agentctx.cli.failing import FOUND, at, in_one_line
+from agentctx.cli.failing import Tally, in_one_line
 from agentctx.cli.replay_table import print_replay
 from agentctx.cli.transcripts import Entry, chosen
 from agentctx.cli.view_table import print_view
@@ -91,12 +91,12 @@ def replay(  # noqa: PLR0913 - each is an option of the command
     """
     typed = options.Typed(window, reserve, trigger, target, max_tool_tokens, keep_results)
     asked = _Asked(typed, model, format, messages, full, json)
-    clean = True
+    tally = Tally()
     for entry in _entries(session, id, every=every):
-        with at(entry.place):
-            clean &= anyio.run(_replay, entry, asked)
-    if not clean:
-        raise typer.Exit(FOUND)
+        with tally.at(entry.place):
+            if not anyio.run(_replay, entry, asked):
+                tally.found()
+    tally.end()
 
 
 def _entries(source: str, wanted: str | None, *, every: bool) -> Iterator[Entry]:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-import typer
 from attrs import asdict
 from rich.console import Console
 from rich.padding import Padding
@@ -15,7 +14,7 @@ from rich.text import Text
 from agentctx import validate as violations_of
 from agentctx.cli import options
 from agentctx.cli.console import print_json, printing
-from agentctx.cli.failing import FOUND, at, in_one_line
+from agentctx.cli.failing import Tally, in_one_line
 from agentctx.cli.transcripts import Entry, chosen
 from agentctx.core.violation import Violation
 from agentctx.errors import InvalidInput
@@ -41,19 +40,28 @@ def validate(
 
       agentctx validate sessions.jsonl --format anthropic --json
     """
-    refused = False
+    tally = Tally()
     for entry in chosen(file, id):
-        recording = entry.recording
-        with at(entry.place):
-            found = violations_of(_request(entry, wire := format or recording.format), wire, model or recording.model)
-        refused |= any(violation.severity == "error" for violation in found)
-        if json:
-            print_json({"id": recording.id, "place": entry.place, "violations": [asdict(item) for item in found]})
-        else:
-            with printing() as console:
-                _print(console, recording.id or entry.place, len(recording.messages), found)
-    if refused:
-        raise typer.Exit(FOUND)
+        with tally.at(entry.place):
+            found = _violations(entry, format, model)
+            if any(violation.severity == "error" for violation in found):
+                tally.found()
+            _show(entry, found, json=json)
+    tally.end()
+
+
+def _violations(entry: Entry, format: str | None, model: str | None) -> tuple[Violation, ...]:  # noqa: A002 - as above
+    wire = format or entry.recording.format
+    return violations_of(_request(entry, wire), wire, model or entry.recording.model)
+
+
+def _show(entry: Entry, found: Sequence[Violation], *, json: bool) -> None:
+    recording = entry.recording
+    if json:
+        print_json({"id": recording.id, "place": entry.place, "violations": [asdict(item) for item in found]})
+        return
+    with printing() as console:
+        _print(console, recording.id or entry.place, len(recording.messages), found)
 
 
 def _request(entry: Entry, format: str | None) -> dict[str, Any]:  # noqa: A002 - the option's name

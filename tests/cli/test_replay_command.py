@@ -133,3 +133,12 @@ def test_options_change_what_is_done(run, jsonl, chat, record):
     assert "TruncateToolOutputs" in str(summary("--max-tool-tokens", "100")["left_out"])
     early, late = summary("--trigger", "0.3"), summary("--trigger", "0.7")
     assert early["peak_sent"] < late["peak_sent"]
+
+
+def test_a_recording_that_cannot_be_read_does_not_hide_the_others(run, jsonl, chat, record):
+    """With --all a bad recording is one line on stderr, the others are replayed, and the exit code is 2."""
+    path = jsonl(record(chat(1), "a"), record(chat(1), "b", format="morse"), record(chat(1), "c"))
+    shown = run("replay", path, "--window", "8k", "--all", "--json")
+    assert [json.loads(line)["id"] for line in shown.stdout.splitlines()] == ["a", "c"]
+    assert shown.stderr.startswith(f"error: {path}, line 2: ")
+    assert shown.exit_code == 2
