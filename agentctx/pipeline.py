@@ -12,11 +12,12 @@ from agentctx.core.message import Context
 from agentctx.core.protection import ProtectRule
 from agentctx.core.report import Report
 from agentctx.errors import ConfigError
-from agentctx.plan import Plan, guarantee, since, view_of
+from agentctx.plan import Plan, guarantee, since, something_left, view_of
 from agentctx.protocols import Call, ContextStrategy, Listener, Store, Summarizer, TokenCounter
 from agentctx.reading import as_list, reader
 from agentctx.runner import Trail, run_stage
 from agentctx.session import Session
+from agentctx.strategies.naming import Naming, name_of
 from agentctx.strategies.repair_history import RepairHistory
 from agentctx.view import View
 
@@ -66,7 +67,8 @@ class Pipeline(Plan):
         if self.budget is not None:
             call = call.aiming_at(self.budget, self.budget.limit)
         for stage in self.stages:
-            context = await stage(context, call)
+            with Naming(name_of(stage)):
+                context = await stage(context, call)
             await call.meter.settle(context.messages)
         return context
 
@@ -104,9 +106,10 @@ class Pipeline(Plan):
         trail = Trail(given, list(range(len(given.messages))), source.meter.size(given))
         size = trail.tokens
         await run_stage(RepairHistory(), trail, call, trusted=True)
+        something_left(trail)
         for stage in self.stages:
             await run_stage(stage, trail, call)
-        await guarantee(trail, call, budget)
+        await guarantee(trail, call, budget, given.messages)
         report = _report(given, trail, call, size, started)
         await self.tell(report)
         return view_of(trail.context, source, given.tools, system, tools, report)

@@ -13,10 +13,12 @@ from agentctx.core.event import Compaction
 from agentctx.core.message import Context, Message
 from agentctx.core.protection import ProtectRule
 from agentctx.core.report import Report
+from agentctx.errors import InvalidInput
 from agentctx.listeners import tell
 from agentctx.protocols import Call, ContextStrategy, Listener, Scope, Store, Summarizer, TokenCounter
 from agentctx.reading import Reader
 from agentctx.runner import Trail, run_stage
+from agentctx.strategies.drop_bound_thinking import DropBoundThinking
 from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.fit_guarantee import FitGuarantee
 from agentctx.strategies.protect import bind
@@ -110,14 +112,33 @@ class Plan:
         await tell((self.on_compact, listener), event)
 
 
-async def guarantee(trail: Trail, call: Call, budget: Budget | None) -> None:
-    """Make sure that the request fits the budget.
+def something_left(trail: Trail) -> None:
+    """Check that the repair left something to send.
+
+    Raises:
+        InvalidInput: If it left nothing.
+    """
+    if not trail.context.messages:
+        where = "messages"
+        raise InvalidInput(where, "nothing is left to send: every message was empty, or a tool result without a call")
+
+
+async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: tuple[Message, ...]) -> None:
+    """Make sure that the request fits the budget, and that its reasoning is still taken.
+
+    Args:
+        trail: Where the step stands; brought up to date.
+        call: What the stages are told.
+        budget: The budget in force.
+        before: The messages as they were when the model's reasoning was made.
 
     Raises:
         ContextOverflow: If it cannot be made to fit.
     """
     if budget is not None and trail.tokens > budget.limit:
         await run_stage(FitGuarantee(budget.limit), trail, call)
+    if call.profile is not None and call.profile.bound_thinking and trail.reports:
+        await run_stage(DropBoundThinking(before), trail, call, trusted=True)
 
 
 def view_of(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from time import perf_counter
-from types import TracebackType
 from typing import Any
 
 from attrs import define, field
@@ -13,11 +12,12 @@ from attrs import define, field
 from agentctx.core.compare import Change, Matched, Outcome, match
 from agentctx.core.message import Context, Message
 from agentctx.core.pairing import broken_pair
+from agentctx.core.parts import Thinking
 from agentctx.core.protection import always, words
 from agentctx.core.report import StageReport
 from agentctx.errors import StageError
 from agentctx.protocols import Call, ContextStrategy
-from agentctx.strategies.when import name_of
+from agentctx.strategies.naming import Naming, name_of
 
 
 @define
@@ -35,26 +35,6 @@ class Trail:
     origins: list[int | None]
     tokens: int
     reports: list[StageReport] = field(factory=list)
-
-
-class Naming:
-    """Says in any error that passes through it which stage was running."""
-
-    __slots__ = ("stage",)
-
-    def __init__(self, stage: str) -> None:
-        """Remember the stage's name."""
-        self.stage = stage
-
-    def __enter__(self) -> None:
-        """Nothing to prepare."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Add the note."""
-        if isinstance(error, Exception) and not getattr(error, "__notes__", None):
-            error.add_note(f"while stage {self.stage} was running; nothing was sent and nothing was changed")
 
 
 async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted: bool = False) -> StageReport | None:
@@ -99,8 +79,9 @@ def check(name: str, before: Context, after: Context, call: Call) -> None:
         return
     if after.system is not before.system and after.system != before.system:
         raise StageError(name, "changed the system prompt, which survives byte for byte")
-    merges = call.wire is None or call.wire.merges_turns
-    problem = broken_pair(after.messages, merges_turns=merges)
+    wire = call.wire
+    merges, anywhere = (True, False) if wire is None else (wire.merges_turns, wire.results_anywhere)
+    problem = broken_pair(after.messages, merges_turns=merges, results_anywhere=anywhere)
     if problem is not None:
         raise StageError(name, f"broke a pair: {problem}")
     _check_protected(name, before, after, call)
@@ -117,6 +98,12 @@ def _check_protected(name: str, before: Context, after: Context, call: Call) -> 
         old, new = before.messages[origin], after.messages[position]
         if origin in pinned or (origin in survivors and (words(old) != words(new) or old.role != new.role)):
             raise StageError(name, f"edited messages[{origin}] ({old.role}), which is protected")
+        if not _sealed(new) <= _sealed(old):
+            raise StageError(name, f"edited signed reasoning in messages[{origin}]; it is kept whole or dropped")
+
+
+def _sealed(message: Message) -> set[Thinking]:
+    return {part for part in message.parts if isinstance(part, Thinking) and part.signed}
 
 
 async def _write_down(
@@ -139,7 +126,7 @@ async def _write_down(
 async def _changes(
     name: str, before: Context, after: Context, found: Matched, call: Call, trail: Trail
 ) -> tuple[Change, ...]:
-    edited: Mapping[int, int] = dict(found.edited)
+    edited: Mapping[int, int] = dict((*found.edited, *found.moved))
     changes: list[Change] = []
     for origin in sorted((*edited, *found.dropped)):
         old = before.messages[origin]
@@ -157,8 +144,9 @@ async def _changes(
 
 async def _change(name: str, index: int, old: Message, new: Message | None, call: Call) -> Change:
     said = call.notes.why(old)
-    outcome = said.outcome or (Outcome.DROPPED if new is None else Outcome.EDITED)
-    handle = await _keep(old, call)
+    usual = Outcome.DROPPED if new is None else Outcome.MOVED if new == old else Outcome.EDITED
+    outcome = said.outcome or usual
+    handle = None if outcome is Outcome.MOVED else await _keep(old, call)
     size = 0 if new is None else call.count(new)
     return Change(index, old.role, outcome, name, said.why, call.count(old), size, handle)
 

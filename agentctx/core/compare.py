@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
+from itertools import pairwise
 
 from attrs import evolve, frozen
 
@@ -16,6 +19,7 @@ class Outcome(StrEnum):
 
     KEPT = "kept"
     EDITED = "edited"
+    MOVED = "moved"
     DROPPED = "dropped"
     SUMMARISED = "summarised"
     OFFLOADED = "offloaded"
@@ -60,6 +64,7 @@ class Matched:
         origins: For each message after, its position before; None for one that was not there.
         edited: Pairs (position before, position after) of messages that say something else now.
         dropped: Positions before of messages that are gone.
+        moved: Pairs (position before, position after) of messages that say the same in another order.
         added: Positions after of messages that were not there.
         first_changed: The first position after at which the two differ, or None.
     """
@@ -67,6 +72,7 @@ class Matched:
     origins: tuple[int | None, ...]
     edited: tuple[tuple[int, int], ...]
     dropped: tuple[int, ...]
+    moved: tuple[tuple[int, int], ...]
     added: tuple[int, ...]
     first_changed: int | None
 
@@ -91,7 +97,33 @@ def match(before: Sequence[Message], after: Sequence[Message]) -> Matched:
         elif not _same(before[origin], after[position]):
             edited.append((origin, position))
     changed = start if start < max(len(before), len(after)) else None
-    return Matched(tuple(origins), tuple(edited), tuple(gone), tuple(added), changed)
+    moved = _moved(origins, {position for _, position in edited})
+    return Matched(tuple(origins), tuple(edited), tuple(gone), moved, tuple(added), changed)
+
+
+def _moved(origins: Sequence[int | None], edited: AbstractSet[int]) -> tuple[tuple[int, int], ...]:
+    """The fewest messages that must have moved so that the others stand in their old order."""
+    places = [(origin, position) for position, origin in enumerate(origins) if origin is not None]
+    if all(one[0] < other[0] for one, other in pairwise(places)):
+        return ()
+    still = _longest_rising([origin for origin, _ in places])
+    return tuple(pair for pair in places if pair[0] not in still and pair[1] not in edited)
+
+
+def _longest_rising(values: Sequence[int]) -> frozenset[int]:
+    """The members of a longest rising subsequence (patience sorting)."""
+    tails: list[int] = []
+    before: dict[int, int | None] = {}
+    for value in values:
+        place = bisect_left(tails, value)
+        before[value] = tails[place - 1] if place else None
+        tails[place : place + 1] = [value]
+    kept: list[int] = []
+    last: int | None = tails[-1]
+    while last is not None:
+        kept.append(last)
+        last = before[last]
+    return frozenset(kept)
 
 
 def _same(one: Message, other: Message) -> bool:

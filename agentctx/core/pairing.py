@@ -8,19 +8,22 @@ from agentctx.core.message import Message
 from agentctx.core.parts import Opaque, ToolCall, ToolResult
 
 
-def broken_pair(messages: Sequence[Message], *, merges_turns: bool = True) -> str | None:
+def broken_pair(
+    messages: Sequence[Message], *, merges_turns: bool = True, results_anywhere: bool = False
+) -> str | None:
     """The first broken pair, named by message index and call id, or None when all pairs are whole.
 
     Args:
         messages: The transcript.
         merges_turns: Whether the results of a run of assistant messages may follow the run as a whole; else each
             assistant message must be answered before the next.
+        results_anywhere: Whether a result may stand anywhere after its call.
     """
     waiting: dict[str, int] = {}
     in_run = False
     for index, message in enumerate(messages):
         if message.role == "assistant":
-            if waiting and not (in_run and merges_turns):
+            if waiting and not results_anywhere and not (in_run and merges_turns):
                 return _unanswered(waiting)
             in_run = True
             twice = _open_calls(message, index, waiting)
@@ -28,7 +31,7 @@ def broken_pair(messages: Sequence[Message], *, merges_turns: bool = True) -> st
                 return twice
             continue
         in_run = False
-        problem = _take_results(message, index, waiting)
+        problem = _take_results(message, index, waiting, anywhere=results_anywhere)
         if problem is not None:
             return problem
     return _unanswered(waiting) if waiting else None
@@ -43,21 +46,21 @@ def _open_calls(message: Message, index: int, waiting: dict[str, int]) -> str | 
     return None
 
 
-def _take_results(message: Message, index: int, waiting: dict[str, int]) -> str | None:
+def _take_results(message: Message, index: int, waiting: dict[str, int], *, anywhere: bool) -> str | None:
     had_results = False
     for part in message.parts:
         if isinstance(part, ToolResult):
             had_results = True
             if waiting.pop(part.call_id, None) is None:
                 return f"messages[{index}]: the tool result for {part.call_id!r} does not follow its call"
-    if waiting and not had_results:
+    if waiting and not had_results and not anywhere:
         return _unanswered(waiting)
     return None
 
 
 def _unanswered(waiting: dict[str, int]) -> str:
     call_id, index = next(iter(waiting.items()))
-    return f"messages[{index}]: the tool call {call_id!r} has no tool result directly after it"
+    return f"messages[{index}]: the tool call {call_id!r} has no tool result after it"
 
 
 def open_at_end(messages: Sequence[Message]) -> frozenset[str]:

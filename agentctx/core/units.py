@@ -2,17 +2,20 @@
 
 A unit is an assistant turn (a run of assistant messages, with its reasoning) and **all** the results of its calls,
 or one message by itself. Results are found by order first and id second: a result belongs to the nearest open
-turn before it, since real transcripts repeat call ids.
+turn before it, since real transcripts repeat call ids. Where a result stands further on, what stands between goes
+with it. Signed reasoning in a message of its own binds what the model does after it, results in between included,
+until it thinks again or says something.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from agentctx.core.message import Message
-from agentctx.core.parts import Opaque, ToolCall, ToolResult
+from agentctx.core.parts import Opaque, Text, Thinking, ToolCall, ToolResult
 
 
 @frozen
@@ -46,26 +49,82 @@ def units(messages: Sequence[Message], start: int = 0) -> tuple[Unit, ...]:
 def iter_units(messages: Sequence[Message], start: int = 0) -> Iterator[Unit]:
     """The units of ``messages[start:]`` one by one."""
     index, end = start, len(messages)
+    late = _LateResults(messages, start)
     while index < end:
-        stop = _round_end(messages, index) if messages[index].role == "assistant" else index + 1
+        stop = _round_end(messages, index, late) if messages[index].role == "assistant" else index + 1
         yield Unit(index, stop, messages[index].role == "assistant")
         index = stop
 
 
-def _round_end(messages: Sequence[Message], start: int) -> int:
-    """The end of the round that opens at ``start``: the assistant run, its results, and what a server tool resumes."""
+def _round_end(messages: Sequence[Message], start: int, late: _LateResults) -> int:
+    """The end of the round that opens at ``start``: the assistant run, its results, and what goes on after them."""
     index, end = start, len(messages)
     server_open: set[str] = set()
+    bound = False
     while True:
         waiting: list[str] = []
+        run = index
         while index < end and messages[index].role == "assistant":
             waiting.extend(_open(messages[index], server_open))
+            bound = bound or _only_thinks(messages[index])
             index += 1
         while index < end and answers(messages[index], waiting):
             index += 1
-        resumes = server_open and index < end and messages[index].role == "assistant"
-        if not resumes:
+        if waiting:
+            index = late.end_of(run, index)
+        if index == end or messages[index].role != "assistant":
             return index
+        if not server_open and not (bound and _only_acts(messages[index])):
+            return index
+
+
+def _only_thinks(message: Message) -> bool:
+    """Whether this is nothing but reasoning, signed: then it belongs to what the model does next."""
+    parts = message.parts
+    return bool(parts) and all(isinstance(part, Thinking) and part.signed for part in parts)
+
+
+def _only_acts(message: Message) -> bool:
+    """Whether the model acts here without a thought or a word."""
+    return not any(isinstance(part, (Text, Thinking)) for part in message.parts)
+
+
+@define
+class _LateResults:
+    """Which results do not stand directly after their turn; worked out when it is first asked.
+
+    Args:
+        messages: The transcript.
+        start: Where to begin.
+    """
+
+    messages: Sequence[Message]
+    start: int
+    _last: dict[int, int] | None = field(default=None, init=False)
+
+    def end_of(self, start: int, stop: int) -> int:
+        """Where ``messages[start:stop]`` and all results of the calls in it end, with those of what is between."""
+        if self._last is None:
+            self._last = _last_results(self.messages, self.start)
+        index = start
+        while index < stop:
+            stop = max(stop, self._last.get(index, index) + 1)
+            index += 1
+        return stop
+
+
+def _last_results(messages: Sequence[Message], start: int) -> dict[int, int]:
+    """For each message with calls that are answered, the index of the last message that answers one of them."""
+    last: dict[int, int] = {}
+    open_calls: dict[str, list[int]] = defaultdict(list)
+    for index in range(start, len(messages)):
+        acts = messages[index].role == "assistant"
+        for part in messages[index].parts:
+            if acts and isinstance(part, ToolCall):
+                open_calls[part.id].append(index)
+            elif not acts and isinstance(part, ToolResult) and open_calls[part.call_id]:
+                last[open_calls[part.call_id].pop()] = index
+    return last
 
 
 def _open(message: Message, server_open: set[str]) -> Iterator[str]:

@@ -27,6 +27,7 @@ class Record:
         weights: Bytes of each message of the history, as it was passed in.
         view: What was sent, as values.
         out: What was sent, in the caller's format.
+        shown: What each message of ``out`` looked like, to recognise it when the caller writes it back.
         origins: For each message of the view, its index in the history; None when a stage made it.
         settled: How many messages of the view are final.
         tail: The messages of the unfinished round as they were read, before any repair.
@@ -45,6 +46,7 @@ class Record:
     weights: list[int] = field(factory=list)
     view: list[Message] = field(factory=list)
     out: list[Any] = field(factory=list)
+    shown: list[Any] = field(factory=list)
     origins: list[int | None] = field(factory=list)
     settled: int = 0
     tail: list[Message] = field(factory=list)
@@ -60,10 +62,6 @@ class Record:
     def __len__(self) -> int:
         """How many messages of the history are known."""
         return len(self.seen)
-
-    def message_at(self, index: int) -> Message | None:
-        """The message of the view that was read from the history at ``index``; None when it is gone."""
-        return next((message for message, origin in zip(self.view, self.origins, strict=True) if origin == index), None)
 
     def remember(self, natives: Iterable[Any], prices: Iterable[Price]) -> None:
         """Add what arrived to the history."""
@@ -95,16 +93,14 @@ def rewound(record: Record, length: int, prices: Sequence[Price]) -> Record:
         length: How many messages of the history still stand.
         prices: The price of each message of the record's view.
     """
-    cut = next(
-        (place for place, origin in enumerate(record.origins) if origin is not None and origin >= length),
-        len(record.view),
-    )
+    cut = first_place(record, length)
     new = Record(
         seen=record.seen[:length],
         sizes=record.sizes[:length],
         weights=record.weights[:length],
         view=record.view[:cut],
         out=record.out[:cut],
+        shown=record.shown[:cut],
         origins=record.origins[:cut],
         changes=[change for change in record.changes if change.index < length],
         given_tokens=sum(record.sizes[:length]),
@@ -114,10 +110,18 @@ def rewound(record: Record, length: int, prices: Sequence[Price]) -> Record:
     return new
 
 
+def first_place(record: Record, index: int) -> int:
+    """The first place of the view that was read from the history at ``index`` or later; its length when none was."""
+    places = (place for place, origin in enumerate(record.origins) if origin is not None and origin >= index)
+    return next(places, len(record.view))
+
+
 def rebased(record: Record, natives: Sequence[Any], prices: Sequence[Price]) -> Record:
     """The record after the caller has replaced its own history by the view (its first ``len(prices)`` messages)."""
     length = len(prices)
-    new = Record(view=record.view[:length], out=record.out[:length], origins=list(range(length)))
+    new = Record(
+        view=record.view[:length], out=record.out[:length], shown=record.shown[:length], origins=list(range(length))
+    )
     new.remember(natives[:length], prices)
     _settle(new, prices)
     return new

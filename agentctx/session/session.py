@@ -15,7 +15,7 @@ from agentctx.core.report import Report
 from agentctx.plan import Plan, since
 from agentctx.protocols import Listener
 from agentctx.reading import Reader, as_list, reader
-from agentctx.session.record import Record, rebased, rewound
+from agentctx.session.record import Record, first_place, rebased, rewound
 from agentctx.session.snapshot import begins_with, shared_length, snapshot
 from agentctx.session.step import Step, Surroundings, commit, press, take_in
 from agentctx.session.usage import prompt_tokens
@@ -82,9 +82,10 @@ class Session:
         as_list(messages)
         async with self._lock:
             around = self._surroundings(messages, system, tools)
-            step = await take_in(around, self._recognised(messages, around), messages)
+            record, standing = self._recognised(messages, around)
+            step = await take_in(around, record, messages)
             await press(step)
-            report = self._commit(step, (system, tools), started)
+            report = self._commit(step, standing, (system, tools), started)
             view = _view(step, system, tools, report)
             number = self.steps - 1
         await self.plan.tell(report, self.on_compact, self.id, number)
@@ -117,19 +118,22 @@ class Session:
             messages, system=system, tools=tools, format=self.format, model=self.model, counter=self.plan.counter
         )
 
-    def _recognised(self, messages: Sequence[Any], around: Surroundings) -> Record:
-        """The record to go on from: ours, or a new one when the caller changed, shortened or replaced its history."""
+    def _recognised(self, messages: Sequence[Any], around: Surroundings) -> tuple[Record, int]:
+        """The record to go on from, and how many messages of its last view still stand.
+
+        It is ours, or a new one when the caller has changed, shortened or replaced its history.
+        """
         record = self._record
         if begins_with(messages, record.seen):
             _refresh(record, messages)
-            return record
+            return record, len(record.out)
         prices = around.prices(record.view)
-        in_view, in_history = shared_length(messages, record.out), shared_length(messages, record.seen)
-        if in_view > in_history or (in_view == len(record.out) and record.out):
-            return rebased(record, messages, prices[:in_view])
-        return rewound(record, in_history, prices)
+        in_view, in_history = shared_length(messages, record.shown), shared_length(messages, record.seen)
+        if in_view > in_history:
+            return rebased(record, messages, prices[:in_view]), in_view
+        return rewound(record, in_history, prices), first_place(record, in_history)
 
-    def _commit(self, step: Step, fixed: tuple[Any, Any], started: float) -> Report:
+    def _commit(self, step: Step, standing: int, fixed: tuple[Any, Any], started: float) -> Report:
         """Remember the step and report on it; nothing in here waits, so a cancelled step is never half done."""
         record, old = step.record, self._record
         appended = record is old and step.start == len(old.out)
@@ -138,7 +142,7 @@ class Session:
         same_fixed = step.around is self._around
         if not same_fixed:
             self._fixed_seen = snapshot(list(fixed))
-        shared = known if before is None else _shared(before, record.out)
+        shared = known if before is None else min(standing, _shared(before, record.out))
         prefix = self._prefix(step, shared, known) if same_fixed else 0
         self._record, self._around = record, step.around
         if len(self._in_force) != len(record.changes) or not appended:

@@ -13,11 +13,12 @@ from agentctx.core.message import Context, Message, Price, Tool
 from agentctx.core.pairing import broken_pair, open_at_end
 from agentctx.core.report import StageReport
 from agentctx.core.units import units
-from agentctx.plan import Plan, guarantee
-from agentctx.protocols import Call, Scope
+from agentctx.plan import Plan, guarantee, something_left
+from agentctx.protocols import Call, Scope, WireFormat
 from agentctx.reading import Reader
 from agentctx.runner import Trail, run_stage
 from agentctx.session.record import Record, call_ids
+from agentctx.session.snapshot import snapshot
 from agentctx.strategies.repair_history import repair
 
 GROWTH = 1.1
@@ -55,10 +56,6 @@ class Surroundings:
         price = self.source.meter.price
         return [price(message) for message in messages]
 
-    def call(self, limit: int | None, given: int, record: Record) -> Call:
-        """What the stages are told."""
-        return self.plan.call(self.source, self.budget, limit, given, record.message_at)
-
 
 @define
 class Step:
@@ -90,10 +87,20 @@ class Step:
     ids: set[str]
     quiet_until: int = 0
 
-    @property
-    def whole(self) -> bool:
-        """Whether the trail is the whole view."""
-        return self.start == 0 and self.record.settled > 0
+    def call(self, limit: int | None = None) -> Call:
+        """What the stages are told, with the tokens to come down to."""
+        around = self.around
+        return around.plan.call(around.source, around.budget, limit, len(self.natives), self.message_at)
+
+    def message_at(self, index: int) -> Message | None:
+        """The message that was read from the history at ``index``; None when it is gone."""
+        record, trail = self.record, self.trail
+        known = zip(
+            (*record.view[: self.start], *trail.context.messages),
+            (*record.origins[: self.start], *trail.origins),
+            strict=True,
+        )
+        return next((message for message, origin in known if origin == index), None)
 
     @property
     def tokens(self) -> int:
@@ -113,27 +120,37 @@ async def take_in(around: Surroundings, record: Record, natives: Sequence[Any]) 
     size = around.fixed + record.view_tokens + sum(price.tokens for price in around.prices(raw))
     trail = Trail(around.context(raw), list(raw_origin), size)
     step = Step(
-        around, record, natives, trail, arrived, record.settled, _open_from(raw, raw_origin), raw, raw_origin, set()
+        around,
+        record,
+        natives,
+        trail,
+        arrived,
+        record.settled,
+        _open_from(raw, raw_origin, around.source.wire),
+        raw,
+        raw_origin,
+        set(),
     )
     if raw:
         await _treat(step)
     return step
 
 
-def _open_from(raw: Sequence[Message], origins: Sequence[int]) -> int | None:
+def _open_from(raw: Sequence[Message], origins: Sequence[int], wire: WireFormat) -> int | None:
     """The index in the history where an unfinished last round begins; None when nothing is unfinished."""
     if not raw:
         return None
     last = units(raw)[-1]
     messages = last.of(raw)
-    if last.is_round and (broken_pair(messages) is not None or open_at_end(messages)):
+    unfinished = broken_pair(messages, results_anywhere=wire.results_anywhere) is not None or open_at_end(messages)
+    if last.is_round and unfinished:
         return origins[last.start]
     return None
 
 
 async def _treat(step: Step) -> None:
     around, plan = step.around, step.around.plan
-    call = around.call(None, len(step.natives), step.record)
+    call = step.call()
     wire = around.source.wire
 
     async def repair_arrivals(context: Context, call: Call) -> Context:
@@ -142,6 +159,8 @@ async def _treat(step: Step) -> None:
 
     repair_arrivals.__name__ = "RepairHistory"
     await run_stage(repair_arrivals, step.trail, call, trusted=True)
+    if step.start == 0:
+        something_left(step.trail)
     stages = plan.of_scope(Scope.ARRIVALS)
     if stages and plan.protect:
         call = _with_view_protection(step, call)
@@ -164,23 +183,22 @@ def _with_view_protection(step: Step, call: Call) -> Call:
 async def press(step: Step) -> None:
     """Run the stages that look at the whole context, when it is time, and make sure that the request fits."""
     plan, budget, record = step.around.plan, step.around.budget, step.record
-    pressed = budget is None or (step.tokens > budget.trigger_tokens and step.tokens > record.quiet_until)
-    pressed = pressed or (budget is not None and step.tokens > budget.limit)
-    scopes = (Scope.PRESSURE, Scope.ALWAYS) if pressed else (Scope.ALWAYS,)
-    stages = plan.of_scope(*scopes)
+    pressed = budget is None or _too_large(step.tokens, budget, record.quiet_until)
+    stages = plan.of_scope(Scope.PRESSURE, Scope.ALWAYS) if pressed else plan.of_scope(Scope.ALWAYS)
     step.quiet_until = record.quiet_until
-    if not stages and not pressed:
-        return
-    widen(step)
-    aim = None if budget is None else budget.target_tokens
-    call = step.around.call(aim, len(step.natives), record)
+    if stages or (pressed and budget is not None):
+        widen(step)
+    call = step.call(None if budget is None else budget.target_tokens)
     for stage in stages:
         await run_stage(stage, step.trail, call)
-    if budget is not None:
-        await guarantee(step.trail, call, budget)
-        if pressed:
-            stuck = step.tokens > budget.trigger_tokens
-            step.quiet_until = int(step.tokens * GROWTH) if stuck else 0
+    await guarantee(step.trail, call, budget, (*record.view[: step.start], *step.raw)[step.start :])
+    if pressed and budget is not None:
+        stuck = step.tokens > budget.trigger_tokens
+        step.quiet_until = int(step.tokens * GROWTH) if stuck else 0
+
+
+def _too_large(tokens: int, budget: Budget, quiet_until: int) -> bool:
+    return tokens > budget.limit or (tokens > budget.trigger_tokens and tokens > quiet_until)
 
 
 def widen(step: Step) -> None:
@@ -199,12 +217,22 @@ def commit(step: Step) -> None:
     record.remember(step.natives[len(record) :], step.arrived)
     record.changes = _changes_in_force(step)
     messages = trail.context.messages
-    record.out[step.start :] = _written(step, messages)
+    written = _written(step, messages)
+    record.shown[step.start :] = [
+        _shown(record, message, native, origin)
+        for message, native, origin in zip(messages, written, trail.origins, strict=True)
+    ]
+    record.out[step.start :] = written
     record.view[step.start :] = messages
     record.origins[step.start :] = trail.origins
     record.forget_dropped(step.natives, _dropped(trail.reports))
     _settle(step)
     record.quiet_until = step.quiet_until
+
+
+def _shown(record: Record, message: Message, native: Any, origin: int | None) -> Any:  # noqa: ANN401 - native
+    """What a message looks like that goes out: what was seen when it came in, unless it was edited."""
+    return record.seen[origin] if origin is not None and message.untouched else snapshot(native)
 
 
 def _dropped(reports: Sequence[StageReport]) -> Iterator[int]:

@@ -24,7 +24,7 @@ class ClearToolResults:
     Args:
         keep_last: How many results, counted from the end, stay as they are; 0 clears all.
         exclude: Names of tools whose results are never cleared.
-        placeholder: What stands for a cleared result. A result that is not larger than it stays.
+        placeholder: What stands for a cleared result. A result that is no longer, in characters, stays.
 
     Raises:
         ConfigError: If ``keep_last`` is negative or the placeholder is blank (providers refuse blank text).
@@ -49,10 +49,9 @@ class ClearToolResults:
         clear = self._old(context.messages, call.frozen(context))
         if not clear:
             return context
-        room = call.meter.parts((Text(self.placeholder),))
         messages = list(context.messages)
         for index in {index for index, _ in clear.values()}:
-            messages[index] = edit_results(messages[index], lambda result: self._cleared(result, clear, room, call))
+            messages[index] = edit_results(messages[index], lambda result: self._cleared(result, clear))
             if messages[index] is not context.messages[index]:
                 call.note(context.messages[index], f"older than the last {self.keep_last} tool results")
         if all(new is old for new, old in zip(messages, context.messages, strict=True)):
@@ -76,10 +75,9 @@ class ClearToolResults:
             if index not in frozen_places and name not in self.exclude
         }
 
-    def _cleared(
-        self, result: ToolResult, clear: dict[int, tuple[int, ToolResult]], room: int, call: Call
-    ) -> ToolResult:
-        if id(result) not in clear or call.meter.parts(result.content) <= room:
+    def _cleared(self, result: ToolResult, clear: dict[int, tuple[int, ToolResult]]) -> ToolResult:
+        only_text = all(isinstance(part, Text) for part in result.content)
+        if id(result) not in clear or (only_text and len(result.text) <= len(self.placeholder)):
             return result
         content: tuple[Part, ...] = (Text(self.placeholder),)
         return with_content(result, content)

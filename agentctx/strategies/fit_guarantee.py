@@ -43,11 +43,19 @@ class FitGuarantee:
         why = f"over {self.limit:,} tokens"
         places = frozenset(range(len(context.messages))) - call.frozen(context)
         context = shrink_results(context, places, call.size(context) - self.limit, call, why)
-        editable = places - call.protected(context)
-        context = shrink_arguments(context, editable, call.size(context) - self.limit, call, why)
+        context = self._shrink_arguments(context, places - call.protected(context), call, why)
         size = call.size(context)
         if size > self.limit:
             raise ContextOverflow(size, self.limit, biggest(context, call))
+        return context
+
+    def _shrink_arguments(self, context: Context, places: frozenset[int], call: Call, why: str) -> Context:
+        """Cut call arguments until they fit or hold nothing more; JSON's own escapes make one pass miss a little."""
+        while (spare := call.size(context) - self.limit) > 0:
+            shorter = shrink_arguments(context, places, spare, call, why)
+            if call.size(shorter) >= call.size(context):
+                return context
+            context = shorter
         return context
 
 

@@ -40,13 +40,19 @@ class _Waiting:
     result: tuple[int, ToolResult] | None = None
 
 
-def pair_results(messages: Sequence[Message], *, merges_turns: bool) -> Pairs:
-    """Give every result its call: the nearest open one before it with its id, else the nearest open one after it."""
+def pair_results(messages: Sequence[Message], *, merges_turns: bool, results_anywhere: bool = False) -> Pairs:
+    """Give every result its call: the nearest open one before it with its id, else the nearest open one after it.
+
+    Args:
+        messages: The transcript.
+        merges_turns: Whether a run of assistant messages is one turn.
+        results_anywhere: Whether a result that stands anywhere after its call is in its place.
+    """
     ends = _run_ends(messages, merges_turns=merges_turns)
     calls, spare = _assign(messages, ends)
     _assign_early(calls, spare)
     pairs = Pairs()
-    _place(messages, calls, pairs)
+    _place(messages, calls, pairs, anywhere=results_anywhere)
     return pairs
 
 
@@ -96,7 +102,7 @@ def _assign_early(calls: list[_Waiting], spare: dict[str, list[tuple[int, ToolRe
             spare[waiting.call.id].remove(before[-1])
 
 
-def _place(messages: Sequence[Message], calls: list[_Waiting], pairs: Pairs) -> None:
+def _place(messages: Sequence[Message], calls: list[_Waiting], pairs: Pairs, *, anywhere: bool) -> None:
     by_run: dict[int, list[_Waiting]] = defaultdict(list)
     home: dict[int, dict[int, int]] = defaultdict(dict)
     for waiting in calls:
@@ -104,11 +110,22 @@ def _place(messages: Sequence[Message], calls: list[_Waiting], pairs: Pairs) -> 
         if waiting.result is not None:
             index, part = waiting.result
             home[index][id(part)] = waiting.run_end
+    settled: set[int] = set()
+    later = _all_later(messages, home) if anywhere else set()
     for run_end, waits in by_run.items():
-        in_place = _in_place(messages, run_end, home)
+        in_place = later or _in_place(messages, run_end, home)
+        settled |= in_place
         _follow(messages, run_end, waits, in_place, pairs)
-    settled = {index for run_end in by_run for index in _in_place(messages, run_end, home)}
     _take_apart(messages, home, settled, pairs)
+
+
+def _all_later(messages: Sequence[Message], home: dict[int, dict[int, int]]) -> set[int]:
+    """The messages whose results all stand after the turns of their calls."""
+    return {
+        index
+        for index, owners in home.items()
+        if all(owners.get(id(part), index) < index for part in messages[index].results)
+    }
 
 
 def _in_place(messages: Sequence[Message], run_end: int, home: dict[int, dict[int, int]]) -> set[int]:
@@ -138,12 +155,13 @@ def _follow(messages: Sequence[Message], run_end: int, waits: list[_Waiting], in
 
 def _only(message: Message, results: list[ToolResult]) -> Message:
     parts = tuple(results)
-    whole = len(parts) == len(message.parts)
-    return (
-        message
-        if whole and all(a is b for a, b in zip(parts, message.parts, strict=True))
-        else message.with_parts(parts)
-    )
+    same = len(parts) == len(message.results) and all(a is b for a, b in zip(parts, message.results, strict=True))
+    return message if same and _is_only_results(message) else message.with_parts(parts)
+
+
+def _is_only_results(message: Message) -> bool:
+    """Whether it is nothing but its results; in a tool message, what stands beside a result is part of it."""
+    return message.role == "tool" or len(message.results) == len(message.parts)
 
 
 def _take_apart(messages: Sequence[Message], home: dict[int, dict[int, int]], settled: set[int], pairs: Pairs) -> None:
@@ -153,7 +171,7 @@ def _take_apart(messages: Sequence[Message], home: dict[int, dict[int, int]], se
             continue
         orphans = [part for part in results if id(part) not in home.get(index, {})]
         pairs.reasons.append((message, _why(orphans, results)))
-        if len(results) == len(message.parts):
+        if _is_only_results(message):
             pairs.moved_whole.add(index)
         else:
             pairs.taken_apart.add(index)

@@ -60,7 +60,8 @@ def repair(
     fixed = _mend(messages, call, wire)
     current = messages if fixed is None else fixed
     whole = _whole(current)
-    broken = whole is not None or broken_pair(current, merges_turns=wire.merges_turns) is not None
+    merges, anywhere = wire.merges_turns, wire.results_anywhere
+    broken = whole is not None or broken_pair(current, merges_turns=merges, results_anywhere=anywhere) is not None
     if broken:
         current = _rebuild(current if whole is None else whole, call, wire, lost_result)
     if broken or wire.unique_ids:
@@ -109,7 +110,7 @@ def _without(message: Message, halves: set[str]) -> Message | None:
 
 
 def _rebuild(messages: Sequence[Message], call: Call, wire: WireFormat, lost_result: str) -> list[Message]:
-    pairs = pair_results(messages, merges_turns=wire.merges_turns)
+    pairs = pair_results(messages, merges_turns=wire.merges_turns, results_anywhere=wire.results_anywhere)
     for message, why in pairs.reasons:
         call.note(message, why)
     out: list[Message] = []
@@ -134,7 +135,7 @@ def _answers(index: int, pairs: Pairs, call: Call, wire: WireFormat, lost_result
     unanswered = pairs.unanswered.get(index, ())
     if unanswered:
         call.remark(f"answered {len(unanswered)} tool call(s) without a result: {', '.join(c.id for c in unanswered)}")
-    made = wire.synthetic_result([(part.id, part.name) for part in unanswered], lost_result) if unanswered else ()
+    made = wire.synthetic_result(unanswered, lost_result) if unanswered else ()
     return [*made, *pairs.answers_after[index]]
 
 
@@ -148,8 +149,8 @@ class _Renaming:
     names: dict[str, deque[str]] = field(factory=dict)
 
     def begin_turn(self) -> None:
-        self.names.clear()
         if self.per_turn:
+            self.names.clear()
             self.seen.clear()
 
     def of_call(self, call_id: str) -> str:

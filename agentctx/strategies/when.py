@@ -10,6 +10,7 @@ from agentctx.core.budget import Amount
 from agentctx.core.message import Context
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, ContextStrategy
+from agentctx.strategies.naming import Naming, name_of
 
 Test = Callable[[Context, Call], bool]
 
@@ -63,12 +64,6 @@ def over(amount: Amount) -> Condition:
     return Condition(test, f"over({amount})")
 
 
-def name_of(stage: ContextStrategy) -> str:
-    """What a stage is called in reports and errors."""
-    name = getattr(stage, "name", None) or getattr(stage, "__name__", None)
-    return name if isinstance(name, str) else type(stage).__name__
-
-
 @frozen
 class When:
     """Stages that run only when a condition holds."""
@@ -87,7 +82,8 @@ class When:
         if not self.condition(context, call):
             return context
         for stage in self.stages:
-            context = await stage(context, call)
+            with Naming(name_of(stage)):
+                context = await stage(context, call)
             await call.meter.settle(context.messages)
         return context
 
@@ -106,7 +102,8 @@ class FirstOf:
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Try the stages in order until one changes something."""
         for stage in self.stages:
-            result = await stage(context, call)
+            with Naming(name_of(stage)):
+                result = await stage(context, call)
             if result is not context:
                 return result
         return context

@@ -1,0 +1,69 @@
+"""Drop the reasoning that a change has cut off from the prefix it is bound to.
+
+Source: the client rule of Anthropic's prefix checks (models with bound thinking, 2026): a thinking block is bound
+to system prompt, tools and all earlier content; after an edit at one position every later block must go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import field, frozen
+
+from agentctx.core.compare import match
+from agentctx.core.message import Context, Message
+from agentctx.core.parts import Part, Thinking
+from agentctx.protocols import Call
+
+WHY = "the reasoning was bound to a prefix that changed"
+
+
+@frozen
+class DropBoundThinking:
+    """Drop every thinking block behind the first position that differs from ``before``.
+
+    Args:
+        before: The messages that the reasoning was made with.
+    """
+
+    before: tuple[Message, ...] = field(repr=False)
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context without reasoning that its provider would refuse."""
+        first = first_unbound(self.before, context.messages)
+        if first is None:
+            return context
+        kept: list[Message] = list(context.messages[:first])
+        for message in context.messages[first:]:
+            bare = without_thinking(message)
+            if bare is not message:
+                call.note(message, WHY)
+            if bare is not None:
+                kept.append(bare)
+        if len(kept) == len(context.messages) and all(a is b for a, b in zip(kept, context.messages, strict=True)):
+            return context
+        return context.with_messages(tuple(kept))
+
+
+def first_unbound(before: Sequence[Message], after: Sequence[Message]) -> int | None:
+    """The first place of ``after`` whose reasoning has lost its prefix; None when nothing has."""
+    found = match(before, after)
+    if found.first_changed is None or found.first_changed >= len(after):
+        return None
+    place = found.first_changed
+    in_place = found.origins[place] == place and _reasons_first(after[place])
+    return place + 1 if in_place else place
+
+
+def _reasons_first(message: Message) -> bool:
+    """Whether all reasoning stands before everything else, so that an edit in the message comes after it."""
+    kinds = [isinstance(part, Thinking) for part in message.parts]
+    return kinds == sorted(kinds, reverse=True)
+
+
+def without_thinking(message: Message) -> Message | None:
+    """The message without signed reasoning; the same object when it has none, None when nothing is left."""
+    parts: tuple[Part, ...] = tuple(part for part in message.parts if not (isinstance(part, Thinking) and part.signed))
+    if len(parts) == len(message.parts):
+        return message
+    return message.with_parts(parts) if parts else None
