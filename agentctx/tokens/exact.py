@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from attrs import field, frozen
@@ -21,6 +22,7 @@ _SLICE_ERROR = 8  # tokens; more than a cut in the middle of a word was ever see
 _caches: dict[str, TextCache] = {name: TextCache() for name in VOCABULARIES}
 
 
+@cache
 def _loaded(name: str) -> Encoding:
     from agentctx.tokens.tiktoken import encoding  # noqa: PLC0415 - importing agentctx must not load tiktoken
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
@@ -65,7 +65,7 @@ def encoding_for(name: str) -> str:
     return "cl100k_base" if any(families.CL100K.match(each) for each in spellings) else "o200k_base"
 
 
-@cache
+@lru_cache(1024)
 def _resolved(name: str) -> ModelProfile:
     row_name, row = _row(name)
     plain = list(_spellings(row_name))[-1]
