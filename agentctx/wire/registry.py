@@ -3,17 +3,40 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 from agentctx.errors import AmbiguousFormat, InvalidInput
 from agentctx.protocols import WireFormat
-from agentctx.wire.anthropic import Anthropic
-from agentctx.wire.openai_chat import OpenAIChat
 
-_ALL: tuple[WireFormat, ...] = (OpenAIChat(), Anthropic())
+# Where each format lives. A format is imported when it is first asked for: most programs use one.
+_HOMES: Mapping[str, tuple[str, str]] = {
+    "openai-chat": ("agentctx.wire.openai_chat", "OpenAIChat"),
+    "anthropic": ("agentctx.wire.anthropic", "Anthropic"),
+}
 
-FORMATS: Mapping[str, WireFormat] = {wire.name: wire for wire in _ALL}
+
+class _Formats(Mapping[str, WireFormat]):
+    """The wire formats by name, each imported when it is first looked up."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, WireFormat] = {}
+
+    def __getitem__(self, name: str) -> WireFormat:
+        if name not in self._loaded:
+            module, kind = _HOMES[name]
+            self._loaded[name] = getattr(import_module(module), kind)()
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_HOMES)
+
+    def __len__(self) -> int:
+        return len(_HOMES)
+
+
+FORMATS: Mapping[str, WireFormat] = _Formats()
 """Every wire format that can be read and written, by name."""
 
 # Which formats a family of models is called in, the usual one first; asked only when a request fits several.
