@@ -1,0 +1,141 @@
+"""The numbers in an overflow's words: what the limit is, what was requested, by how much it was too much."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from attrs import frozen
+
+_N = r"(\d[\d,_]*k?)"
+_SIZE = r"(?:window|length|lenght|size|limit)"
+
+
+@frozen
+class Amounts:
+    """What an error says in numbers, in tokens (bytes or characters when the error is about those).
+
+    Args:
+        limit: The most that is taken.
+        requested: What the request had, with the room for the answer where the provider counts it in.
+        excess: How much of it was too much.
+        prompt: What the prompt had, without the room for the answer; None when the provider does not say.
+    """
+
+    limit: int | None = None
+    requested: int | None = None
+    excess: int | None = None
+    prompt: int | None = None
+
+
+_SUMS = (
+    re.compile(rf"exceed context limit: (?P<prompt>{_N}) \+ (?P<answer>{_N}) > (?P<limit>{_N})"),
+    re.compile(rf"must be <= (?P<limit>{_N})\. given: (?P<prompt>{_N}) `?inputs`? tokens and (?P<answer>{_N})"),
+    re.compile(rf"is too large: (?P<answer>{_N})\..*?length is (?P<limit>{_N}) .*?request has (?P<prompt>{_N}) input"),
+)
+"""Sums that the provider does not add up itself."""
+
+_LIMITS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"(?:maximum|max) (?:context|prompt|model|input) {_SIZE}(?: is| of|:|=)?(?: only)?[ (]+{_N}",
+        rf"{_N} (?:tokens )?(?:maximum|max)\b",
+        rf"configured limit of {_N}",
+        rf"(?:maximum|max) number of (?:input )?tokens (?:allowed )?\(?{_N}",
+        rf"model maximum \({_N}",
+        rf"max_model_len(?:gth)?(?: is|:|=)?[ (=]*{_N}",
+        rf"n_ctx['\"]?[:=]? ?{_N}",
+        rf"context {_SIZE}(?: of only| of| is only| is|:|=)?[ (]+{_N}",
+        rf"(?:maximum|max) allowed (?:input |prompt )?length(?: of)?[ (]+{_N}",
+        rf"context window limit \({_N}",
+        rf"(?:cannot exceed|limit for this model is|total tokens limit|should be \[\d+,|while limit is) {_N}",
+        rf"must be <= {_N}|must have less than {_N}",
+        rf"model token limit: {_N}",
+        rf"(?:exceeds? (?:the )?limit(?: of|:)?|supports up to|max_prompt_tokens \() ?{_N}",
+        rf"max input tokens: {_N}",
+        rf"sequence length for this model \(\d+ > {_N}",
+        rf"input and maximum output tokens \(\d+\) exceeded .*?\({_N}",
+        rf"larger than max \(\d+ vs\.? {_N}",
+        rf"exceeds the limit: {_N}",
+        rf"\blimit:? {_N}",
+    )
+)
+
+_PROMPTS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"prompt is too long: {_N}",
+        rf"prompt contains (?:at least )?{_N}",
+        rf"prompt tokens? \({_N}|prompt token count of {_N}",
+        rf"(?:prompt|input) \((?:length |total length )?{_N}",
+        rf"input token count (?:is )?\(?{_N}",
+        rf"input length \(?{_N}",
+        rf"request has {_N} input",
+        rf"number of (?:input )?tokens \(?{_N}",
+        rf"request \({_N} tokens",
+        rf"resulted in {_N} tokens\.",
+        rf"n_keep: {_N}|keep the first {_N}",
+        rf"input token count: {_N}",
+        rf"prompt {_N} >",
+        rf"given: {_N}",
+    )
+)
+
+_REQUESTS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"for a total of (?:at least )?{_N}",
+        rf"requested:? (?:tokens |token count )?(?:about )?\(?{_N}(?! output)",
+        rf"resulted in {_N} tokens",
+        rf"request contains {_N}",
+        rf"received {_N}",
+        rf"current length is {_N}",
+        rf"output tokens \({_N}\) exceeded",
+        rf"length for this model \({_N} >",
+        rf"larger than max \({_N}",
+        rf"message size {_N}",
+    )
+)
+
+_ANSWERS = (re.compile(rf"{_N} in the (?:completion|output)"), re.compile(rf"requested {_N} output tokens"))
+_BROKEN_DOWN = re.compile(r"\d\)? (?:in the messages|of text input)")
+_EXCESS = (re.compile(rf"exceeded (?:max context length )?by {_N}"), re.compile(r"at least 1, got -(\d+)"))
+
+
+def amounts(texts: Iterable[str]) -> Amounts:
+    """What plain texts say in numbers: of each amount the first that is found."""
+    limit = requested = excess = prompt = None
+    for text in texts:
+        added = next((hit for pattern in _SUMS if (hit := pattern.search(text))), None)
+        if added:
+            prompt, limit = _number(added["prompt"]), _number(added["limit"])
+            return complete(limit, prompt + _number(added["answer"]), None, prompt)
+        limit = _first(_LIMITS, text) if limit is None else limit
+        prompt = _first(_PROMPTS, text) if prompt is None else prompt
+        requested = _first(_REQUESTS, text) if requested is None else requested
+        excess = _first(_EXCESS, text) if excess is None else excess
+        if prompt is None and requested is not None and _BROKEN_DOWN.search(text):
+            prompt = requested - (_first(_ANSWERS, text) or 0)
+    return complete(limit, prompt if requested is None else requested, excess, prompt)
+
+
+def complete(limit: int | None, requested: int | None, excess: int | None, prompt: int | None) -> Amounts:
+    """What follows from what is known: any two of limit, request and excess give the third."""
+    if excess is None and limit is not None and requested is not None and requested > limit:
+        excess = requested - limit
+    if requested is None and limit is not None and excess is not None:
+        requested = limit + excess
+    return Amounts(limit, requested, excess, prompt)
+
+
+def _first(patterns: Iterable[re.Pattern[str]], text: str) -> int | None:
+    for pattern in patterns:
+        hit = pattern.search(text)
+        if hit:
+            return _number(next(group for group in hit.groups() if group))
+    return None
+
+
+def _number(digits: str) -> int:
+    thousands = digits.endswith("k")
+    return int(digits.rstrip("k").replace(",", "").replace("_", "")) * (1_000 if thousands else 1)

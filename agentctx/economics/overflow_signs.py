@@ -1,0 +1,123 @@
+r"""The words by which an error is told to be an overflow, or told not to be one.
+
+Patterns are matched against text in lower case, with plain quotes and single spaces. They were collected from
+providers' pages and from error messages in public issue threads and test suites, as of 2026-11: OpenAI, Azure,
+Anthropic, Bedrock, Gemini and Vertex, Mistral, Cohere, DeepSeek, Groq, Together, Cerebras, OpenRouter, xAI, Qwen,
+Kimi, GLM, MiniMax, watsonx, Workers AI, GitHub Copilot, vLLM, SGLang, TGI, llama.cpp, LM Studio, Ollama, LiteLLM.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SIZE = r"(?:window|length|lenght|size|limit)"
+
+
+def _any_of(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
+
+
+WINDOW = _any_of(
+    rf"exceed(?:s|ed|ing)?\b[^.]{{0,48}}?\bcontext[ _-]?{_SIZE}",
+    rf"context[ _-]?{_SIZE}s?\b[^.]{{0,32}}?exceed",
+    rf"context_?{_SIZE}_?(?:exceed|overflow)",
+    r"exceed_context_size",
+    r"context[ _-]?(?:overflow|too[ _]large|too[ _]long)\b",
+    r"context is too (?:long|large)",
+    rf"(?:maximum|max) (?:context|prompt|model|input) {_SIZE}\b",
+    r"longer than the (?:specified )?(?:model'?s? |maximum )*(?:context|model|sequence) length",
+    r"too long to fit into the model",
+    r"too large for (?:this |the )?model",
+    r"prompt is too (?:long|large)\b|prompt too (?:long|large)\b|prompt 超长|(?:prompt|input) \([^)]*\) is too long",
+    r"input is too (?:long|large)(?: for|[.:,;]|$)|input token length too long|input prompt too long",
+    r"(?:all messages|conversation|request input) is too long",
+    r"prompt exceeds (?:the )?(?:max|length)",
+    r"input token count\b[^.]{0,60}?(?:exceeds|supports up to)",
+    r"exceeds the maximum number of (?:input )?tokens",
+    r"number of (?:input |prompt )?tokens\b[^.]{0,40}?exceed",
+    r"number of input tokens \d[\d,]* cannot exceed",
+    r"(?:input|prompt|requested|messages?)(?: input)? tokens?(?: count)?\b[^.]{0,40}?exceed",
+    r"request input tokens exceed",
+    r"estimated number of input and maximum output tokens",
+    r"(?:input|prompt) length\b[^.]{0,30}?exceed",
+    r"reduce the length of (?:the |your )?(?:input |prompt |messages?|either)",
+    r"reduce the length of (?:the |your )?(?:input|prompt)\b",
+    r"exceeded model token limit",
+    r"greater than the context length|loaded with context length of only|keep the first \d+ tokens when",
+    r"inputs?`? tokens \+ `?max_new_tokens`? must be|`inputs` must have less than",
+    r"range of input length should be",
+    r"current length is \d[\d,]* while limit is",
+    r"total number of tokens \(prompt and prediction\) cannot exceed",
+    r"size limit exceeded by|minimal context could not be added",
+    r"too many input tokens|tokens in request more than max tokens allowed",
+    r"exceed model maximum",
+    r"(?:context|model) window is \d[\d,]*k? tokens, you requested",
+    r"max_tokens must be at least 1, got -\d{2,}",
+    r"required for long context requests|long context beta is not yet available",
+    r"上下文(?:长度|窗口)?[^。]{0,8}(?:超限|超过|超出|过长)|超(?:过|出)[^。]{0,16}上下文|输入[^。]{0,6}(?:过长|超长|超出|超过)",
+)
+"""The context is larger than the model's window: nothing else is said in these words."""
+
+NAMES = _any_of(
+    rf"^(?:\w*\.)*\w*context_?(?:{_SIZE})?_?(?:exceeded|overflow|too_?(?:large|long))",
+    r"^exceed_context_size",
+    r"prompt_?too_?long",
+    r"^1261$",  # Zhipu and Z.ai: "Prompt exceeds max length"
+)
+"""Codes and class names that say the same."""
+
+BYTES = _any_of(
+    r"request_too_large|request exceeds the maximum (?:allowed )?(?:size|number of bytes)",
+    r"(?:payload|entity|content|body|request) (?:is )?too large",
+    r"request (?:body|payload)(?: size)?\b[^.]{0,40}?exceed",
+    r"message size \d+ exceeds limit|sent message larger than max",
+    r"too many total text bytes|max bytes to request body",
+)
+"""The request's body is larger than the endpoint takes."""
+
+NO_BODY = re.compile(r"^(?:error code: )?4(?:00|13)\s*(?:status code)?\s*\(no body\)")
+"""Cerebras and some gateways refuse an overlong request with no word of why."""
+
+PERHAPS = _any_of(
+    r"too many tokens", r"token limit exceeded|tokens? limit\b[^.]{0,20}?exceed|exceed\w* (?:the )?token limit"
+)
+"""Said of the window by some, of a rate by others: counts when nothing speaks of a rate, money or the answer."""
+
+RATE = _any_of(
+    r"rate[ _-]?limit", r"too many requests", r"\bper[ _-](?:min|minute|day|hour|second|month)\b", r"\b[tr]p[mds]\b",
+    r"throttl", r"quota", r"please wait", r"resource[ _]?exhausted", r"usage limit", r"token rate",
+    r"insufficient", r"\bcredits?\b", r"billing", r"balance", r"\bafford\b", r"overloaded", r"at capacity",
+    r"your (?:account|plan|subscription)|monthly|daily",
+)  # fmt: skip
+"""Busy, or out of money: waiting or paying helps, a smaller request does not."""
+
+ANSWER = re.compile(
+    r"max(?:imum)?[ _]?(?:output[ _]?|completion[ _]?|new[ _]?)?tokens?\b"
+    r"|\b(?:output|completion) (?:tokens?|length|limit)"
+)
+"""The length of the answer is spoken of."""
+
+REQUEST = re.compile(r"\b(?:input|inputs|prompt|messages|context)\b")
+"""The request is spoken of: a sentence about the answer alone is no overflow."""
+
+TOO_LONG_TEXT = re.compile(
+    r"string too long\. expected a string with maximum length (?P<limit>\d+)"
+    r"(?:, but got a string with length (?P<size>\d+))?"
+    r"|expected maxlength: (?P<limit2>\d+), actual: (?P<size2>\d+)"
+)
+"""One text of the request has too many characters: of the transcript when the limit is large, else of some name."""
+
+LONG_TEXT = 8_000
+"""A limit of fewer characters than this is one of a name or an id, never of a message."""
+
+HOPELESS = frozenset({401, 402, 403, 404})
+"""Statuses of errors that no smaller request mends."""
+
+
+_UNICODE = re.compile(r"\\+u([0-9a-fA-F]{4})")
+
+
+def plain(text: str) -> str:
+    """Text as the patterns expect it: lower case, plain quotes, no escapes, single spaces."""
+    text = _UNICODE.sub(lambda hit: chr(int(hit[1], 16)), text).lower().replace("\\n", " ").replace("\\", "")
+    return re.sub(r"\s+", " ", text.replace("\u2019", "'").replace("\u2018", "'"))

@@ -1,0 +1,77 @@
+"""Error strings as providers and servers write them: what is an overflow, what is not, and the numbers in it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentctx.economics.overflow import classify_error
+
+VECTORS = Path(__file__).parents[2] / "../shared/vectors/overflow_errors.json"
+SHARED = json.loads(VECTORS.read_text("utf-8")) if VECTORS.exists() else {"overflow": [], "not_overflow": []}
+
+CASES = json.loads((Path(__file__).parent / "errors.json").read_text("utf-8"))
+"""Words seen in public issue threads and test suites, with the numbers that they say."""
+
+
+@pytest.mark.parametrize("case", CASES["overflow"], ids=lambda case: case["message"][:60])
+def test_overflow_is_recognised(case):
+    """What a provider says of an overlong request is read: that it is one, the limit, the request, the prompt."""
+    overflow = classify_error(case["message"])
+
+    assert overflow is not None
+    assert {name: getattr(overflow, name) for name in ("kind", "limit", "requested", "prompt")} == {
+        name: value for name, value in case.items() if name != "message"
+    }
+    if overflow.limit is not None and overflow.requested is not None:
+        assert overflow.requested - overflow.limit == overflow.excess
+
+
+@pytest.mark.parametrize("message", CASES["other"], ids=lambda message: message[:60])
+def test_other_errors_are_not_overflows(message):
+    """Rate limits, quotas, limits of the answer, of names and of images, timeouts and the rest are no overflow."""
+    assert classify_error(message) is None
+
+
+def body(message):
+    """As most providers shape an error body."""
+    return {"error": {"message": message, "type": "invalid_request_error"}}
+
+
+SHAPES = {
+    "exception": ValueError,
+    "body": body,
+    "nested": lambda message: {"detail": json.dumps(body(message))},
+    "quoted": lambda message: RuntimeError(f"Provider returned error: 400 - {json.dumps(json.dumps(body(message)))}"),
+    "repr": lambda message: RuntimeError(f"Error code: 400 - {body(message)}"),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_each_shape_says_the_same(shape):
+    """The same words mean the same bare, in an error body, in JSON within a string, and quoted by a gateway."""
+    for case in CASES["overflow"]:
+        if not case["message"].startswith("{"):
+            overflow = classify_error(SHAPES[shape](case["message"]))
+            assert overflow is not None, case["message"]
+            assert (overflow.kind, overflow.limit, overflow.requested) == (
+                case["kind"],
+                case["limit"],
+                case["requested"],
+            )
+
+
+@pytest.mark.parametrize("vector", SHARED["overflow"], ids=lambda vector: vector["message"][:60])
+def test_recorded_overflows(vector):
+    """Every recorded overflow is recognised by its words alone, and as the error body it came in."""
+    body = {"error": {"message": vector["message"], "code": vector["code"]}}
+
+    assert classify_error(ValueError(vector["message"])) is not None
+    assert classify_error(body) is not None
+
+
+@pytest.mark.parametrize("vector", SHARED["not_overflow"], ids=lambda vector: vector["message"][:60])
+def test_recorded_other_errors(vector):
+    """No recorded error of another kind is taken for an overflow."""
+    assert classify_error(vector["message"]) is None
+    assert classify_error({"error": {"message": vector["message"], "code": vector["status"]}}) is None
