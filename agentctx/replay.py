@@ -13,9 +13,12 @@ from agentctx.core.message import Context, Message
 from agentctx.core.violation import Violation
 from agentctx.errors import ContextOverflow
 from agentctx.pipeline import Pipeline
+from agentctx.protocols import WireFormat
 from agentctx.reading import Reader, as_list, reader
 from agentctx.session import Session
 from agentctx.view import View
+
+_PLACES = {"openai-responses": ("input", "instructions"), "gemini": ("contents", "system_instruction")}
 
 
 @frozen
@@ -168,6 +171,27 @@ async def replay(recording: Recording, pipeline: Pipeline, *, model: str | None 
         fresh = index
 
 
+def request_of(
+    wire: WireFormat,
+    messages: Sequence[Any],
+    system: Any = None,  # noqa: ANN401 - any provider's system prompt
+    tools: Sequence[Any] | None = None,
+) -> dict[str, Any]:
+    """The request that a recording's messages make, under the names that their provider gives its parts.
+
+    Args:
+        wire: The wire format.
+        messages: The native messages.
+        system: The system prompt; left out where the format keeps it among the messages.
+        tools: The native tool definitions.
+    """
+    place, system_place = _PLACES.get(wire.name, ("messages", "system"))
+    request: dict[str, Any] = {place: messages}
+    if wire.system_apart and system is not None:
+        request[system_place] = system
+    return request if tools is None else {**request, "tools": tools}
+
+
 def _reader(recording: Recording, model: str | None) -> Reader:
     return reader(
         as_list(recording.messages),
@@ -219,10 +243,6 @@ class _Walk:
 
     def violations(self, given: Sequence[Any], view: View) -> tuple[Violation, ...]:
         """The provider's rules that the request sent would break."""
-        rest: dict[str, Any] = {}
-        if self.source.wire.system_apart and self.recording.system is not None:
-            rest["system"] = self.recording.system
-        if view.tools is not None:
-            rest["tools"] = view.tools
-        request, before = {**rest, "messages": view.messages}, {**rest, "messages": given}
-        return self.source.wire.validate(request, self.source.profile, before)
+        wire, system = self.source.wire, self.recording.system
+        request = request_of(wire, view.messages, system, view.tools)
+        return wire.validate(request, self.source.profile, request_of(wire, given, system, self.recording.tools))

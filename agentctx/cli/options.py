@@ -11,6 +11,7 @@ from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, Trunc
 from agentctx.cli.amounts import parse_amount, parse_limit, parse_tokens
 from agentctx.errors import ConfigError, UnknownModel
 from agentctx.protocols import ContextStrategy
+from agentctx.wire.registry import FORMATS
 
 Source = Annotated[
     str,
@@ -38,7 +39,7 @@ Reserve = Annotated[
 ]
 Format = Annotated[
     str | None,
-    typer.Option(metavar="FORMAT", show_default="found out", help="The wire format: openai-chat, anthropic."),
+    typer.Option(metavar="FORMAT", show_default="found out", help=f"The wire format: {', '.join(FORMATS)}."),
 ]
 ToolTokens = Annotated[
     str,

@@ -13,10 +13,9 @@ from agentctx.cli.transcripts import Entry
 from agentctx.core.budget import Budget
 from agentctx.replay import Step
 from agentctx.show.printable import printable
-from agentctx.show.replay import Summary, step_note, summary_rows, verdict
+from agentctx.show.replay import Summary, faults, step_note, summary_rows, verdict
 
 _BAR = 12
-_MOST_FAULTS = 20
 
 
 def print_replay(console: Console, entry: Entry, budget: Budget, steps: Sequence[Step], summary: Summary) -> None:
@@ -83,13 +82,9 @@ def _bar(step: Step) -> Text:
 
 
 def _print_faults(console: Console, steps: Sequence[Step]) -> None:
-    faults = [(step.number, found) for step in steps for found in step.violations]
-    for number, found in faults[:_MOST_FAULTS]:
-        console.print(
-            Text(printable(f"call {number}: {found}"), style="red" if found.severity == "error" else "yellow")
-        )
-    if len(faults) > _MOST_FAULTS:
-        console.print(Text(f"and {len(faults) - _MOST_FAULTS} more", style="dim"))
+    for fault in faults(steps):
+        style = "red" if fault.first.severity == "error" else "yellow"
+        console.print(Text(printable(str(fault)), style=style))
 
 
 def _summary(summary: Summary) -> Table:

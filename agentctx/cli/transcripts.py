@@ -31,6 +31,8 @@ from agentctx.replay import Recording
 MESSAGE_KEYS = ("messages", "input", "contents")
 """Where the providers' requests keep their messages."""
 
+_FORMATS = {"input": "openai-responses", "contents": "gemini"}
+
 _SYSTEM_KEYS = ("system", "instructions", "system_instruction", "systemInstruction")
 _EXPECTED = "expected a list of messages, or an object with 'messages' (or 'input', 'contents')"
 _ENVELOPE = frozenset({"id", "source", "license", "format", "meta"})
@@ -178,7 +180,7 @@ def _recording(value: Mapping[str, Any], key: str, place: str) -> Recording:
         value[key],
         system=next((value[name] for name in _SYSTEM_KEYS if value.get(name) is not None), None),
         tools=tools or None,
-        format=_word(value, "format", place),
+        format=_word(value, "format", place) or _FORMATS.get(key),
         model=model if isinstance(model, str) else None,
         id=_word(value, "id", place),
         pending="format" not in value,

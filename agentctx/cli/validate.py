@@ -19,6 +19,7 @@ from agentctx.cli.transcripts import Entry, chosen
 from agentctx.core.violation import Violation
 from agentctx.errors import InvalidInput
 from agentctx.protocols import WireFormat
+from agentctx.replay import request_of
 from agentctx.show.printable import printable
 from agentctx.wire.registry import format_named
 
@@ -70,14 +71,10 @@ def _request(entry: Entry, format: str | None) -> dict[str, Any]:  # noqa: A002 
     A recorded session may note a system prompt apart that its format keeps among the messages, and it ends with the
     model's answer, which is part of no request before the session goes on.
     """
-    request = entry.request()
-    if format is None or entry.key is None or not entry.recorded:
-        return request
-    wire = format_named(format)
-    if not wire.system_apart:
-        request.pop("system", None)
-    request[entry.key] = _before_the_answer(request[entry.key], wire)
-    return request
+    if format is None or not entry.recorded:
+        return entry.request()
+    wire, recording = format_named(format), entry.recording
+    return request_of(wire, _before_the_answer(recording.messages, wire), recording.system, recording.tools)
 
 
 def _before_the_answer(messages: Sequence[Any], wire: WireFormat) -> Sequence[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 from attrs import asdict, frozen
 
 from agentctx.core.compare import Change, Outcome
+from agentctx.core.violation import Violation
 from agentctx.replay import Step
 
 _GONE = {Outcome.DROPPED, Outcome.SUMMARISED, Outcome.OFFLOADED}
@@ -140,6 +141,35 @@ def step_note(step: Step) -> str:
     if step.overflow is not None:
         return f"nothing sent: {step.overflow}"
     return "; ".join(map(str, left_out(step.changes)))
+
+
+@frozen
+class Fault:
+    """One rule that requests of a replay break.
+
+    Args:
+        call: The number of the first call whose request breaks it.
+        first: How that request breaks it.
+        count: How often it is broken in all.
+    """
+
+    call: int
+    first: Violation
+    count: int
+
+    def __str__(self) -> str:
+        """One line: how often, and the first one in full."""
+        times = "" if self.count == 1 else f", {self.count:,} in all"
+        return f"call {self.call}{times}: {self.first}"
+
+
+def faults(steps: Iterable[Step]) -> tuple[Fault, ...]:
+    """The rules that the requests break, one entry each, in the order in which they are first broken."""
+    found: dict[tuple[str, str], list[tuple[int, Violation]]] = {}
+    for step in steps:
+        for violation in step.violations:
+            found.setdefault((violation.severity, violation.rule), []).append((step.number, violation))
+    return tuple(Fault(*places[0], len(places)) for places in found.values())
 
 
 def verdict(summary: Summary) -> str:

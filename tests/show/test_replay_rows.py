@@ -6,7 +6,7 @@ from agentctx.core.compare import Change, Outcome
 from agentctx.core.violation import Violation
 from agentctx.errors import ContextOverflow
 from agentctx.replay import Step
-from agentctx.show.replay import left_out, step_json, step_note, summarise, summary_rows, verdict
+from agentctx.show.replay import faults, left_out, step_json, step_note, summarise, summary_rows, verdict
 
 CUT = Change(3, "tool", Outcome.EDITED, "TruncateToolOutputs", "", 900, 100)
 GONE = Change(1, "assistant", Outcome.DROPPED, "FitContextWindow", "", 50, 0)
@@ -67,6 +67,14 @@ def test_a_step_says_why_nothing_was_sent():
 def test_the_share_of_the_prefix_is_of_what_was_sent():
     """The share is 0 when nothing was sent."""
     assert [step.prefix_share for step in STEPS] == [0.0, 1000 / 1100, 0.8, 0.0]
+
+
+def test_a_rule_that_is_broken_again_and_again_is_one_fault():
+    """Each rule and severity is told once, with the first call and how often."""
+    assert [str(fault) for fault in faults((SECOND, THIRD, THIRD))] == [
+        "call 2: warn: messages[0]: [rule] perhaps",
+        "call 3, 2 in all: error: messages[0]: [rule] no",
+    ]
 
 
 def test_a_summary_of_nothing_can_be_shown():
