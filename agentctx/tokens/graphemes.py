@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import regex  # type: ignore[import-untyped]  # it ships no types
+from functools import cache
+from importlib import import_module
+from typing import Any
 
 REACH = 1024
 """Code points that are looked at on either side; a longer cluster (or run of flags) may be cut."""
 
-_CLUSTER = regex.compile(r"\X")
-
 # Between these two a cluster ends for sure, whatever stands before them; looked for backwards.
-_SURE_END = regex.compile(
+_SURE_END = (
     r"(?r)[\p{GCB=Other}\p{GCB=Control}\p{GCB=LF}\p{GCB=LVT}\p{GCB=T}]"
     r"[^\p{GCB=Extend}\p{GCB=ZWJ}\p{GCB=SpacingMark}\p{GCB=T}]"
 )
+
+
+@cache
+def _pattern(source: str) -> Any:  # noqa: ANN401 - regex ships no types
+    """A compiled pattern of ``regex`` (which comes with tiktoken), imported when text is first cut."""
+    return import_module("regex").compile(source)
 
 
 def floor(text: str, position: int) -> int:
@@ -33,10 +39,10 @@ def _around(text: str, position: int) -> tuple[int, int]:
         return edge, edge
     first = max(0, position - REACH)
     near, here = text[first : position + REACH], position - first
-    sure = _SURE_END.search(near, 0, here + 1)
+    sure = _pattern(_SURE_END).search(near, 0, here + 1)
     start = 0 if sure is None else sure.start() + 1
     while start < here:
-        cluster = _CLUSTER.match(near, start)
+        cluster = _pattern(r"\X").match(near, start)
         stop = start + 1 if cluster is None else cluster.end()
         if stop > here:
             return first + start, first + stop

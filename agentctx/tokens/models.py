@@ -7,10 +7,10 @@ the providers' pages say of whole families.
 from __future__ import annotations
 
 import json
+import pkgutil
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
-from importlib.resources import files
 from typing import Any
 
 from agentctx.core.profile import ImageRule, ModelProfile, Prices
@@ -136,8 +136,8 @@ def _spellings(name: str) -> Iterator[str]:
 
 @cache
 def _table() -> Mapping[str, Mapping[str, Any]]:
-    file = files("agentctx.tokens") / "models.json"
-    table: Mapping[str, Mapping[str, Any]] = json.loads(file.read_text("utf-8"))["models"]
+    content = pkgutil.get_data("agentctx.tokens", "models.json") or b"{}"
+    table: Mapping[str, Mapping[str, Any]] = json.loads(content)["models"]
     return table
 
 

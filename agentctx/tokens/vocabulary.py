@@ -8,9 +8,9 @@ A file holds one length byte for each token and then the tokens themselves, in t
 from __future__ import annotations
 
 import hashlib
+import pkgutil
 import zlib
 from collections.abc import Mapping
-from importlib.resources import files
 from itertools import accumulate, pairwise
 
 from attrs import field, frozen
@@ -50,9 +50,9 @@ class Vocabulary:
         return {content[start:stop]: rank for rank, (start, stop) in enumerate(offsets)}
 
     def _content(self) -> bytes:
-        file = files("agentctx.tokens") / "vocabularies" / f"{self.name}.bin"
+        file = f"vocabularies/{self.name}.bin"
         try:
-            content = zlib.decompress(file.read_bytes())
+            content = zlib.decompress(pkgutil.get_data("agentctx.tokens", file) or b"")
         except (OSError, zlib.error) as error:
             msg = f"vocabulary {self.name}: {file} cannot be read ({error}); install agentctx again"
             raise VocabularyError(msg) from error
