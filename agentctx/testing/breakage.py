@@ -87,9 +87,8 @@ def blank_text(plan: Plan, pick: int) -> Plan:
 
 
 def empty_turn(plan: Plan, pick: int) -> Plan:
-    """A turn with no content at all."""
-    place = pick % len(plan.turns) if plan.turns else 0
-    return _replaced(plan, place, (evolve(plan.turns[place], items=(), blocks=True),)) if plan.turns else plan
+    """A turn of the model with no content at all."""
+    return _at_turn(plan, pick, "assistant", lambda turn: (evolve(turn, items=(), blocks=True),))
 
 
 def lone_surrogate(plan: Plan, pick: int) -> Plan:
@@ -148,6 +147,12 @@ BREAKAGES: tuple[Break, ...] = (
 """Every way to break a plan."""
 
 
+def opening(plan: Plan) -> Plan:
+    """The plan with its system prompt first: where it is kept apart, it cannot get between the messages."""
+    turns = sorted(plan.turns, key=lambda turn: turn.role != "system")
+    return evolve(plan, turns=tuple(turns))
+
+
 def speaking(plan: Plan) -> Plan:
     """The plan, with a word of the user at its end when there is none left in it: nothing else can be sent."""
     said = (item for turn in plan.turns if turn.role == "user" for item in turn.items)
@@ -180,7 +185,8 @@ def _at_turn(plan: Plan, pick: int, role: str, change: Callable[[Turn], tuple[Tu
 def _at_item(plan: Plan, pick: int, kind: type[AnyItem], change: Callable[[AnyItem], tuple[Item, ...]]) -> Plan:
     found: list[tuple[int, int, AnyItem]] = []
     for where, turn in enumerate(plan.turns):
-        found.extend((where, at, item) for at, item in enumerate(turn.items) if isinstance(item, kind))
+        if turn.role != "system":  # the system prompt is handed back as it came: breaking it breaks nothing else
+            found.extend((where, at, item) for at, item in enumerate(turn.items) if isinstance(item, kind))
     if not found:
         return plan
     place, spot, chosen = found[pick % len(found)]

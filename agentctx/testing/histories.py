@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from attrs import frozen
 from hypothesis import strategies as st
 
-from agentctx.testing.breakage import BREAKAGES, speaking
+from agentctx.testing.breakage import BREAKAGES, opening, speaking
 from agentctx.testing.plan import (
     Answer,
     Ask,
@@ -124,6 +124,8 @@ def broken_histories(
     plan = draw(plans(chosen, max_rounds))
     for breakage, pick in draw(BROKEN):
         plan = breakage(plan, pick)
+    if WRITERS[chosen].system_apart:
+        plan = opening(plan)
     return write(speaking(plan), chosen)
 
 

@@ -18,10 +18,10 @@ from typing import Any
 
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
-from agentctx.core.message import Message
+from agentctx.core.message import SYSTEM_ROLES, Message
 from agentctx.core.parts import Thinking
 from agentctx.core.protection import always, words
-from agentctx.errors import ContextOverflow, StageError, StoreError
+from agentctx.errors import StageError, StoreError
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy
 from agentctx.session import Session
@@ -85,12 +85,20 @@ def _law_of(error: StageError) -> int:
 async def legal_in_legal_out(trial: Trial) -> None:
     """Law 1: no view breaks a rule of its provider; when the input does, the report says what was done about it."""
     for step in await trial.all_steps():
+        if step.refusal is not None:
+            _hold(1, not _says_something(trial, step), f"{step}: {step.refusal}")
         if step.view is None:
             continue
         broken = trial.errors(step.view.messages)
         _hold(1, not broken, f"{step}: {'; '.join(map(str, broken))}")
         if not step.in_session and trial.errors(step.given):
             _hold(1, step.view.report.acted, f"{step}: an illegal history was repaired in silence")
+
+
+def _says_something(trial: Trial, step: Step) -> bool:
+    """Whether there is a word or a call in what was passed in, so that there is something to send."""
+    messages = trial.read(step.given).messages
+    return any(message.text.strip() or message.calls for message in messages if message.role not in SYSTEM_ROLES)
 
 
 async def input_unchanged(trial: Trial) -> None:
@@ -119,8 +127,8 @@ async def what_fits_stays(trial: Trial) -> None:
             continue
         own = set(map(id, step.given))
         strangers = sum(id(native) not in own for native in step.view.messages)
-        named = {(change.index, change.outcome is Outcome.ADDED) for change in step.view.report.in_force}
-        _hold(3, strangers <= len(named), f"{step}: {strangers} messages are new, {len(named)} changes are named")
+        named = sum(change.tokens_after > 0 for change in step.view.report.in_force)
+        _hold(3, strangers <= named, f"{step}: {strangers} messages are new, {named} changes are named")
         if not step.view.report.in_force:
             same = len(step.given) == len(step.view.messages)
             _hold(3, same and not strangers, f"{step}: no change is named, and yet the view is another")
@@ -278,7 +286,7 @@ async def _insist(trial: Trial, session: Session, given: list[Any]) -> Step:
 def _sent(step: Step) -> object:
     """What is sent, to the byte; or how large it would have to be."""
     if step.view is None:
-        return None if step.overflow is None else (ContextOverflow, step.overflow.limit)
+        return type(step.overflow), type(step.refusal)
     return texts_of(step.view.messages)
 
 

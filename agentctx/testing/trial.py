@@ -12,7 +12,7 @@ from attrs import field, frozen
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context
 from agentctx.core.violation import Violation
-from agentctx.errors import ContextOverflow
+from agentctx.errors import ContextOverflow, InvalidInput
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy, Listener, Store, TokenCounter
 from agentctx.reading import Reader, reader
@@ -29,8 +29,9 @@ class Step:
 
     Args:
         given: The native messages that were passed in.
-        view: What came out; None when the request cannot be made to fit.
-        overflow: The error that said so, if it did.
+        view: What came out; None when nothing can be sent.
+        overflow: The error that says that the request cannot be made to fit, if it is that.
+        refusal: The error that says that nothing is left to send, if it is that.
         in_session: Whether a session prepared it.
     """
 
@@ -38,6 +39,7 @@ class Step:
     view: View | None = field(repr=False)
     overflow: ContextOverflow | None = None
     in_session: bool = True
+    refusal: InvalidInput | None = None
 
     def __str__(self) -> str:
         """Which call it was, for messages."""
@@ -142,6 +144,8 @@ class Trial:
             view = await chosen.prepare(given, self.system, self.tools, self.format)
         except ContextOverflow as overflow:
             return Step(given, None, overflow, in_session=False)
+        except InvalidInput as refusal:
+            return Step(given, None, in_session=False, refusal=refusal)
         return Step(given, view, in_session=False)
 
     async def step(self, session: Session, given: list[Any]) -> Step:
@@ -150,6 +154,8 @@ class Trial:
             return Step(given, await session.prepare(given, self.system, self.tools))
         except ContextOverflow as overflow:
             return Step(given, None, overflow)
+        except InvalidInput as refusal:
+            return Step(given, None, refusal=refusal)
 
     async def walk(self, pipeline: Pipeline | None = None, *, rebuilt: bool = False) -> list[Step]:
         """Prepare every model call of the transcript in one session.

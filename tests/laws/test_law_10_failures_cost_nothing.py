@@ -75,7 +75,7 @@ def test_failures_cost_broken_histories_nothing(both_loops, history, budget, sta
 async def test_a_stage_s_own_error_comes_through_with_a_note(format_name, scope, preparing):
     """What a stage raises is raised as it is, with a note that names the stage; the input is unharmed."""
     pipeline = pressed(Switch(scope, "raise"))
-    messages = rounds(format_name, 10)
+    messages = rounds(format_name, 40)
     before = json.dumps(messages)
     prepare = preparing(pipeline, format_name)
     with pytest.raises(BoomError) as caught:

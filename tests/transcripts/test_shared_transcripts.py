@@ -19,6 +19,7 @@ from agentctx import (
     ClearToolResults,
     ContextOverflow,
     FitContextWindow,
+    InvalidInput,
     Pipeline,
     TruncateToolOutputs,
     count,
@@ -165,6 +166,9 @@ async def test_every_model_call_of_a_recording(recording, window):
             view = await prepare(given)
         except ContextOverflow as overflow:
             check_overflow(step, record, given, overflow, pipeline.budget.limit)
+            continue
+        except InvalidInput:
+            assert not any(message["role"] == "assistant" or message in speaking(given) for message in given)
             continue
         check_valid(step, record, given, view)
         check_fits(step, record, view, pipeline.budget.limit)
