@@ -153,12 +153,14 @@ async def _treat(step: Step) -> None:
     call = step.call()
     wire = around.source.wire
 
-    async def repair_arrivals(context: Context, call: Call) -> Context:
-        legal = repair(context.messages, call, wire, seen=step.ids, earlier=step.record.ids)
-        return context if legal is None else context.with_messages(tuple(legal))
+    legal = repair(step.raw, call, wire, seen=step.ids, earlier=step.record.ids)
+    if legal is not None or call.notes.remarks:
 
-    repair_arrivals.__name__ = "RepairHistory"
-    await run_stage(repair_arrivals, step.trail, call, trusted=True)
+        async def repaired(context: Context, _call: Call) -> Context:
+            return context if legal is None else context.with_messages(tuple(legal))
+
+        repaired.__name__ = "RepairHistory"
+        await run_stage(repaired, step.trail, call, trusted=True)
     if step.start == 0:
         something_left(step.trail)
     stages = plan.of_scope(Scope.ARRIVALS)
@@ -188,10 +190,13 @@ async def press(step: Step) -> None:
     step.quiet_until = record.quiet_until
     if stages or (pressed and budget is not None):
         widen(step)
+    elif not step.trail.reports:
+        return
     call = step.call(None if budget is None else budget.target_tokens)
     for stage in stages:
         await run_stage(stage, step.trail, call)
-    await guarantee(step.trail, call, budget, (*record.view[: step.start], *step.raw)[step.start :])
+    before = (*record.view[: record.settled], *step.raw) if step.start == 0 else tuple(step.raw)
+    await guarantee(step.trail, call, budget, before)
     if pressed and budget is not None:
         stuck = step.tokens > budget.trigger_tokens
         step.quiet_until = int(step.tokens * GROWTH) if stuck else 0
