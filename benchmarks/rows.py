@@ -68,7 +68,7 @@ class Effort:
     steps: int = 300
     repeats: int = 5
     samples: int = 25
-    seconds: float = 40.0
+    seconds: float = 90.0
     peers: bool = True
     all_peers: bool = True
 

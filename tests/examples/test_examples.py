@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from time import sleep
 
 import pytest
 
@@ -56,18 +57,36 @@ def run(offline):
 
 @pytest.fixture(scope="session")
 def recorded(run, tmp_path_factory):
-    """Two fresh recordings of one commit of this repository, as they were written."""
-    folder = tmp_path_factory.mktemp("recorded")
-    checkout = folder / "checkout"
-    if (REPOSITORY / ".git").exists():
-        subprocess.run(["git", "clone", "--quiet", str(REPOSITORY), str(checkout)], check=True, timeout=60)
+    """Two fresh recordings of one commit of this repository; made once, also when tests run in several processes."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "recorded"
+    ready = folder / "ready.json"
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        for _ in range(6_000):
+            if ready.exists():
+                break
+            sleep(0.1)
     else:
-        checkout = REPOSITORY
-    paths = [folder / "one.jsonl", folder / "deeper" / "two.jsonl"]
-    for path in paths:
-        done = run("record_session.py", "--out", path, "--checkout", checkout, folder=folder)
-        assert done.returncode == 0, done.stderr
-    return [path.read_text(encoding="utf-8") for path in paths]
+        made = []
+        try:
+            made += [record(run, folder), record(run, folder)]
+        finally:
+            (folder / "made.json").write_text(json.dumps(made), encoding="utf-8")
+            (folder / "made.json").rename(ready)
+    return json.loads(ready.read_text(encoding="utf-8"))
+
+
+def record(run, folder):
+    """A recording of what was committed when the first of them was made."""
+    checkout, out = folder / "checkout", folder / "deeper" / "session.jsonl"
+    if not checkout.exists() and (REPOSITORY / ".git").exists():
+        subprocess.run(["git", "clone", "--quiet", str(REPOSITORY), str(checkout)], check=True, timeout=60)
+    options = ("--checkout", checkout) if checkout.exists() else ()
+    done = run("record_session.py", "--out", out, *options, folder=folder)
+    assert done.returncode == 0, done.stderr
+    return out.read_text(encoding="utf-8")
 
 
 @pytest.fixture(params=["shipped", "fresh"])
