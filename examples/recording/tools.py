@@ -112,8 +112,12 @@ def _definition(name: str, description: str, required: int, **parameters: str) -
     for parameter, words in parameters.items():
         kind, _, meaning = words.partition(": ")
         properties[parameter] = {"type": kind, "description": meaning}
-    schema = {"type": "object", "properties": properties, "required": list(parameters)[:required]}
-    schema["additionalProperties"] = False
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": list(parameters)[:required],
+        "additionalProperties": False,
+    }
     return {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
 
 
