@@ -77,8 +77,7 @@ def _bar(step: Step) -> Text:
     if step.overflow is not None:
         return Text("")
     full = int(_BAR * step.prefix_share)
-    text = Text("━" * full, style="green").append("─" * (_BAR - full), style="dim")
-    return text.append(f" {step.prefix_share:>4.0%}", style="")
+    return Text.assemble(("━" * full, "green"), ("─" * (_BAR - full), "dim"), f" {step.prefix_share:>4.0%}")
 
 
 def _print_faults(console: Console, steps: Sequence[Step]) -> None:

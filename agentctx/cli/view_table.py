@@ -78,7 +78,7 @@ def _why(line: Shown, style: str, *, full: bool) -> Text:
     if not line.stage:
         return Text("")
     why = f"{line.stage}: {line.reason}" if full and line.reason else line.stage
-    return Text(f"{printable(why)}  ", style=style)
+    return Text.assemble((f"{printable(why)}  ", style))
 
 
 def _words(parts: Sequence[str], style: str, console: Console, *, full: bool) -> Text:

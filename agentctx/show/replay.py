@@ -193,7 +193,7 @@ def summary_rows(summary: Summary) -> list[tuple[str, str]]:
 
 def _calls(summary: Summary) -> str:
     overflowed = f", {summary.overflowed} could not be sent" if summary.overflowed else ""
-    return f"{summary.steps}, {summary.compactions} compacted{overflowed}"
+    return f"{summary.steps}, {summary.compactions} compacted (▼){overflowed}"
 
 
 def _cached(summary: Summary) -> str:

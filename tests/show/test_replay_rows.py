@@ -80,7 +80,7 @@ def test_a_rule_that_is_broken_again_and_again_is_one_fault():
 def test_a_summary_of_nothing_can_be_shown():
     """A recording without a model call is summed up without dividing by nothing."""
     rows = dict(summary_rows(summarise(())))
-    assert rows["model calls"] == "0, 0 compacted"
+    assert rows["model calls"] == "0, 0 compacted (▼)"
 
 
 def test_a_step_is_plain_json():
