@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 _PIPE_WIDTH = 100
+_PLAIN = str.maketrans("→━─▼✗…", ">#.vx~")
 _TRAILING = re.compile(r"[ ]+$", re.MULTILINE)
 
 
@@ -29,7 +30,7 @@ def printing() -> Iterator[Console]:
         console.width = _PIPE_WIDTH
     with console.capture() as captured:
         yield console
-    text = captured.get()
+    text = captured.get().translate(_PLAIN if console.options.ascii_only else {})
     sys.stdout.write(text if console.is_terminal else _TRAILING.sub("", text))
     sys.stdout.flush()
 

@@ -19,5 +19,5 @@ def main() -> None:
         sys.exit(2)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without arrows shows question marks
+            stream.reconfigure(errors="replace")  # what a terminal cannot show becomes a question mark
     app(prog_name="agentctx")

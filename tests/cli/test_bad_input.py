@@ -225,13 +225,14 @@ def test_without_the_extra_one_line_says_what_to_install(tmp_path):
     assert done.stderr == "error: the command line needs typer and rich: pip install 'agentctx[cli]'\n"
 
 
-def test_a_terminal_without_arrows_gets_question_marks(jsonl, chat, record):
+def test_a_terminal_without_arrows_gets_other_signs(jsonl, chat, record):
     """An encoding that lacks a character is no reason to fail."""
     done = python(
         "replay", jsonl(record(chat(1), "one")), "--window", "8k", env={**os.environ, "PYTHONIOENCODING": "ascii"}
     )
     assert done.returncode == 0, done.stderr
     assert "valid 2/2" in done.stdout
+    assert "2 > 2" in done.stdout
 
 
 @pytest.mark.parametrize("command", [("count", "--json"), ("compact", "--window", "8k"), ("count",)], ids=" ".join)
