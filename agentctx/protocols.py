@@ -12,7 +12,7 @@ from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
 from agentctx.core.event import Compaction
 from agentctx.core.message import Context, Message, Price, Tool
-from agentctx.core.parts import Part
+from agentctx.core.parts import Part, ToolCall
 from agentctx.core.profile import ModelProfile
 from agentctx.core.protection import ProtectRule, always
 from agentctx.core.violation import Violation
@@ -111,6 +111,11 @@ class WireFormat(Protocol):
         ...
 
     @property
+    def results_anywhere(self) -> bool:
+        """Whether a result may stand anywhere after its call, and not only directly after the turn of its call."""
+        ...
+
+    @property
     def unique_ids(self) -> bool:
         """Whether a call id may occur only once in a request."""
         ...
@@ -143,8 +148,8 @@ class WireFormat(Protocol):
         """What this format refuses and can be mended in place: (index, new message or None to drop it, why)."""
         ...
 
-    def synthetic_result(self, call_ids: Sequence[tuple[str, str]], text: str, /) -> tuple[Message, ...]:
-        """Messages that answer the calls ``(id, tool name)`` with ``text``."""
+    def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
+        """Messages that answer the calls with ``text``."""
         ...
 
     def validate(
@@ -274,6 +279,8 @@ class Call:
 
     def frozen(self, context: Context) -> frozenset[int]:
         """Indexes of the messages that the caller's rules protect: not even their tool results may change."""
+        if not self.protect:
+            return frozenset()
         return frozenset(index for rule in self.protect for index in rule(context.messages))
 
     def note(self, message: Message, why: str, outcome: Outcome | None = None) -> None:

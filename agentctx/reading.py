@@ -92,7 +92,9 @@ def as_list(messages: Any, where: str = "messages") -> Sequence[Any]:  # noqa: A
     Raises:
         InvalidInput: If they are not.
     """
-    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Sequence):
+    if type(messages) is not list and (
+        isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Sequence)
+    ):
         raise InvalidInput(where, f"expected a list of messages, got {type(messages).__name__}")
     if not messages:
         raise InvalidInput(where, "the list is empty: a request needs at least one message")

@@ -11,6 +11,7 @@ from attrs import define, field
 
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Change
+from agentctx.core.message import Context
 from agentctx.core.report import Report
 from agentctx.plan import Plan, since
 from agentctx.protocols import Listener
@@ -109,9 +110,10 @@ class Session:
             return around
         source = self._reader(messages, system, tools) if around is None else around.source
         said, known = source.fixed_part(system, tools)
-        bare = Surroundings(self.plan, source, self.budget, said, known, 0, 0).context(())
-        fixed, fixed_bytes = source.meter.fixed(bare), source.meter.bytes(bare)
-        return Surroundings(self.plan, source, self.budget, said, known, fixed, fixed_bytes)
+        empty = Context((), said, known)
+        call = self.plan.call(source, self.budget, None, 0, _nobody)
+        fixed, fixed_bytes = source.meter.fixed(empty), source.meter.bytes(empty)
+        return Surroundings(self.plan, source, self.budget, said, known, fixed, fixed_bytes, call)
 
     def _reader(self, messages: Sequence[Any], system: Any, tools: Any) -> Reader:  # noqa: ANN401
         return reader(
@@ -160,6 +162,10 @@ class Session:
         return step.around.fixed + sum(price.tokens for price in step.around.prices(step.record.view[:shared]))
 
 
+def _nobody(_index: int) -> None:
+    """No message stands at any index."""
+
+
 def _shared(before: Sequence[Any], after: Sequence[Any]) -> int:
     """How many outgoing messages at the start are the same."""
     pairs = zip(before, after, strict=False)
@@ -172,7 +178,7 @@ def _refresh(record: Record, messages: Sequence[Any]) -> None:
 
     A few places tell whether it does so: an application that rebuilds one message rebuilds all of them.
     """
-    if all(_current(record, place, messages) for place in (0, 1, 2, -3, -2, -1)):
+    if _current(record, 0, messages) and _current(record, -1, messages) and _current(record, -2, messages):
         return
     for place, (message, origin) in enumerate(zip(record.view, record.origins, strict=True)):
         if origin is not None and message.untouched:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Change, Outcome
@@ -19,7 +19,7 @@ from agentctx.reading import Reader
 from agentctx.runner import Trail, run_stage
 from agentctx.session.record import Record, call_ids
 from agentctx.session.snapshot import snapshot
-from agentctx.strategies.repair_history import repair
+from agentctx.strategies.repair_history import has_server_calls, repair
 
 GROWTH = 1.1
 """After a compaction that could not get below the trigger, the context must grow by this factor to try again."""
@@ -37,6 +37,7 @@ class Surroundings:
         tools: The tool definitions.
         fixed: Tokens of system prompt and tools.
         fixed_bytes: Bytes of system prompt and tools.
+        bare_call: What stages are told when nothing has to shrink and the caller protects nothing.
     """
 
     plan: Plan
@@ -46,6 +47,7 @@ class Surroundings:
     tools: tuple[Tool, ...]
     fixed: int
     fixed_bytes: int
+    bare_call: Call
 
     def context(self, messages: Sequence[Message]) -> Context:
         """These messages with system prompt and tools."""
@@ -68,9 +70,9 @@ class Step:
         trail: The part of the view that the step works on, and what the stages did.
         arrived: Prices of the messages that are new.
         start: From this place of the record's view on, the trail's messages replace it.
-        open_from: Index in the history from which the last round is unfinished; None when it is finished.
         raw: The new messages as they were read, with those of the unfinished round before them.
         raw_origin: The index in the history of each of ``raw``.
+        open_from: Index in the history from which the last round is unfinished; None when it is finished.
         ids: The call ids that repair has seen in this step.
         quiet_until: See ``Record``.
     """
@@ -81,15 +83,17 @@ class Step:
     trail: Trail
     arrived: list[Price]
     start: int
-    open_from: int | None
     raw: list[Message]
     raw_origin: list[int]
-    ids: set[str]
+    open_from: int | None = None
+    ids: set[str] = field(factory=set)
     quiet_until: int = 0
 
     def call(self, limit: int | None = None) -> Call:
         """What the stages are told, with the tokens to come down to."""
         around = self.around
+        if limit is None and not around.plan.protect:
+            return around.bare_call
         return around.plan.call(around.source, around.budget, limit, len(self.natives), self.message_at)
 
     def message_at(self, index: int) -> Message | None:
@@ -119,18 +123,7 @@ async def take_in(around: Surroundings, record: Record, natives: Sequence[Any]) 
     raw_origin = [*record.tail_origin, *range(known, known + len(fresh))]
     size = around.fixed + record.view_tokens + sum(price.tokens for price in around.prices(raw))
     trail = Trail(around.context(raw), list(raw_origin), size)
-    step = Step(
-        around,
-        record,
-        natives,
-        trail,
-        arrived,
-        record.settled,
-        _open_from(raw, raw_origin, around.source.wire),
-        raw,
-        raw_origin,
-        set(),
-    )
+    step = Step(around, record, natives, trail, arrived, record.settled, raw, raw_origin)
     if raw:
         await _treat(step)
     return step
@@ -138,8 +131,6 @@ async def take_in(around: Surroundings, record: Record, natives: Sequence[Any]) 
 
 def _open_from(raw: Sequence[Message], origins: Sequence[int], wire: WireFormat) -> int | None:
     """The index in the history where an unfinished last round begins; None when nothing is unfinished."""
-    if not raw:
-        return None
     last = units(raw)[-1]
     messages = last.of(raw)
     unfinished = broken_pair(messages, results_anywhere=wire.results_anywhere) is not None or open_at_end(messages)
@@ -154,10 +145,12 @@ async def _treat(step: Step) -> None:
     wire = around.source.wire
 
     legal = repair(step.raw, call, wire, seen=step.ids, earlier=step.record.ids)
-    if legal is not None or call.notes.remarks:
+    if legal is not None or has_server_calls(step.raw):
+        step.open_from = _open_from(step.raw, step.raw_origin, wire)
+    if legal is not None:
 
         async def repaired(context: Context, _call: Call) -> Context:
-            return context if legal is None else context.with_messages(tuple(legal))
+            return context.with_messages(tuple(legal))
 
         repaired.__name__ = "RepairHistory"
         await run_stage(repaired, step.trail, call, trusted=True)

@@ -13,6 +13,8 @@ Edit = Callable[[ToolResult], ToolResult]
 
 def edit_results(message: Message, edit: Edit) -> Message:
     """The message with its tool results edited; the same object when none was."""
+    if not any([isinstance(part, ToolResult) for part in message.parts]):  # noqa: C419 - a list is faster here
+        return message
     parts = tuple(edit(part) if isinstance(part, ToolResult) else part for part in message.parts)
     changed = any(new is not old for new, old in zip(parts, message.parts, strict=True))
     return message.with_parts(parts) if changed else message

@@ -59,7 +59,7 @@ def repair(
     """
     fixed = _mend(messages, call, wire)
     current = messages if fixed is None else fixed
-    whole = _whole(current)
+    whole = _whole(current) if has_server_calls(current) else None
     merges, anywhere = wire.merges_turns, wire.results_anywhere
     broken = whole is not None or broken_pair(current, merges_turns=merges, results_anywhere=anywhere) is not None
     if broken:
@@ -68,6 +68,15 @@ def repair(
         ids = _Renaming(set() if seen is None else seen, earlier, per_turn=not wire.unique_ids)
         current = _rename_repeated(current, call, ids)
     return None if current is messages else list(current)
+
+
+def has_server_calls(messages: Sequence[Message]) -> bool:
+    """Whether any block opens or answers a call that the provider's server runs."""
+    for message in messages:
+        for part in message.parts:
+            if type(part) is Opaque and (part.opens is not None or part.closes is not None):
+                return True
+    return False
 
 
 def _mend(messages: Sequence[Message], call: Call, wire: WireFormat) -> list[Message] | None:
