@@ -11,7 +11,7 @@ from typing import Any
 from attrs import frozen
 
 from agentctx.core.message import Message, Tool
-from agentctx.core.parts import Text, ToolResult
+from agentctx.core.parts import Text, ToolCall, ToolResult
 from agentctx.core.profile import ModelProfile
 from agentctx.core.violation import Violation
 from agentctx.errors import InvalidInput
@@ -33,12 +33,14 @@ class Anthropic:
         name: The format's name.
         system_apart: The system prompt is kept apart from the messages.
         merges_turns: Neighbouring messages of one role are one turn.
+        results_anywhere: Results stand directly after the turn of their calls.
         unique_ids: A call id may occur only once in a request.
     """
 
     name: str = "anthropic"
     system_apart: bool = True
     merges_turns: bool = True
+    results_anywhere: bool = False
     unique_ids: bool = True
 
     def recognises(self, request: Mapping[str, Any], /) -> int:
@@ -103,11 +105,11 @@ class Anthropic:
         """What this format refuses and can be mended in place: (index, new message or None to drop it, why)."""
         return mend(messages)
 
-    def synthetic_result(self, call_ids: Sequence[tuple[str, str]], text: str, /) -> tuple[Message, ...]:
-        """One user message that answers all the calls ``(id, tool name)`` with ``text``, as errors."""
-        if not call_ids:
+    def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
+        """One user message that answers all the calls with ``text``, as errors."""
+        if not calls:
             return ()
-        return (Message("user", tuple(ToolResult(call, (Text(text),), is_error=True) for call, _ in call_ids)),)
+        return (Message("user", tuple(ToolResult(call.id, (Text(text),), is_error=True) for call in calls)),)
 
     def validate(
         self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /

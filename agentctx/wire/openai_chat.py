@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from attrs import frozen
 
 from agentctx.core.message import Message, Tool
-from agentctx.core.parts import Text, ToolResult
+from agentctx.core.parts import Text, ToolCall, ToolResult
 from agentctx.core.profile import ModelProfile
 from agentctx.core.violation import Violation
 from agentctx.wire import openai_chat_mend, openai_chat_read, openai_chat_rules, openai_chat_write
@@ -26,6 +26,7 @@ class OpenAIChat:
     name: ClassVar[str] = "openai-chat"
     system_apart: ClassVar[bool] = False
     merges_turns: ClassVar[bool] = False
+    results_anywhere: ClassVar[bool] = False
     unique_ids: ClassVar[bool] = False
 
     def recognises(self, request: Mapping[str, Any], /) -> int:
@@ -52,9 +53,9 @@ class OpenAIChat:
         """What is refused and can be mended in one message. See ``openai_chat_mend.mend``."""
         return openai_chat_mend.mend(messages)
 
-    def synthetic_result(self, call_ids: Sequence[tuple[str, str]], text: str, /) -> tuple[Message, ...]:
-        """One tool message for each call ``(id, tool name)``, saying ``text``; the format cannot say that it failed."""
-        return tuple(Message("tool", (ToolResult(identity, (Text(text),)),)) for identity, _ in call_ids)
+    def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
+        """One tool message for each call, saying ``text``; the format cannot say that it failed."""
+        return tuple(Message("tool", (ToolResult(call.id, (Text(text),)),)) for call in calls)
 
     def validate(
         self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /

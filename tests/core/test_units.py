@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx import Message, Opaque, Text, ToolCall, ToolResult, segments, units
+from agentctx import Message, Opaque, Text, Thinking, ToolCall, ToolResult, segments, units
 
 
 def user(*parts):
@@ -61,6 +61,27 @@ def test_a_paused_server_tool_joins_the_turn_that_resumes():
     assert [(0, 1), (1, 4), (4, 5)] == spans(messages)
 
 
+def test_a_late_result_takes_what_stands_between_along():
+    """A result that does not stand directly after its turn still belongs to it, with all that is between."""
+    messages = [assistant(call("a"), call("b")), result("a"), user(), assistant(call("c")), result("b"), result("c")]
+    assert [(0, 6), (6, 7)] == spans([*messages, user()])
+
+
+def test_signed_reasoning_by_itself_binds_what_the_model_does_after_it():
+    """Calls and results after a message of signed reasoning alone belong to it, up to a word or a new thought."""
+    thought = assistant(Thinking("", "rs_1"))
+    messages = [thought, assistant(call("a")), result("a"), assistant(call("b")), result("b")]
+    assert [(0, 5), (5, 6)] == spans([*messages, assistant(Text("done"))])
+    assert [(0, 5), (5, 8)] == spans([*messages, assistant(Thinking("", "rs_2")), assistant(call("c")), result("c")])
+
+
+def test_reasoning_that_nobody_signed_binds_its_own_turn_only():
+    """Unsigned reasoning, or signed reasoning beside other parts, does not reach beyond the results of its turn."""
+    for thought in (assistant(Thinking("hm")), assistant(Thinking("hm", "s"), Text("so"))):
+        messages = [thought, assistant(call("a")), result("a"), assistant(call("b")), result("b")]
+        assert [(0, 3), (3, 5)] == spans(messages)
+
+
 def test_questions_go_with_their_answers():
     """A segment is the messages before a round and the round."""
     messages = [user(), assistant(call("a")), result("a"), user(), assistant(Text("x")), user()]
@@ -72,6 +93,7 @@ PARTS = st.one_of(
     st.builds(Text, st.text(max_size=3)),
     st.builds(ToolCall, st.sampled_from("abc"), st.just("t"), st.just("{}")),
     st.builds(ToolResult, st.sampled_from("abc"), st.just((Text("r"),))),
+    st.builds(Thinking, st.just("t"), st.sampled_from(["s", None])),
     st.builds(Opaque, st.just("server"), st.just({}), st.sampled_from(["s", None]), st.sampled_from(["s", None])),
 )
 MESSAGES = st.lists(

@@ -306,7 +306,7 @@ def test_tools_are_read():
 
 def test_answers_are_one_message():
     """Calls that were never answered are answered in one message, as errors."""
-    (made,) = wire.synthetic_result([("t1", "f"), ("t2", "g")], "interrupted")
+    (made,) = wire.synthetic_result([ToolCall("t1", "f", "{}"), ToolCall("t2", "g", "{}")], "interrupted")
     results = [
         {"type": "tool_result", "tool_use_id": t, "is_error": True, "content": "interrupted"} for t in ("t1", "t2")
     ]

@@ -403,7 +403,7 @@ def test_what_a_role_cannot_say_is_refused(message):
 
 def test_synthetic_results_answer_each_call():
     """Each call gets a tool message of its own, each legacy call a function message; they read back as equal."""
-    made = CHAT.synthetic_result([("c1", "look"), ("function_call:f", "f")], "interrupted")
+    made = CHAT.synthetic_result([ToolCall("c1", "look", "{}"), ToolCall("function_call:f", "f", "{}")], "interrupted")
     written = [CHAT.write_message(message) for message in made]
     assert written == [
         {"role": "tool", "tool_call_id": "c1", "content": "interrupted"},
