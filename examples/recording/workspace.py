@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
+import os
 import re
 import shutil
 import socket
@@ -136,7 +136,7 @@ def _rewrites(root: Path, checkout: Path) -> tuple[tuple[str, str], ...]:
 
 def _secrets(root: Path, checkout: Path) -> tuple[str, ...]:
     """Paths, host and user; a host or user with an everyday name is looked for where only a name can stand."""
-    user, host = getpass.getuser(), socket.gethostname()
+    user, host = os.environ.get("USER", Path.home().name or "root"), socket.gethostname()
     secrets = [str(root), str(checkout), f"/home/{user}/", f"{user}@{host}", f"pytest-of-{user}", f"{sys.prefix}/bin"]
     if len(Path.home().parts) > 1:
         secrets.append(f"{Path.home()}/")
