@@ -51,6 +51,8 @@ def compact(  # noqa: PLR0913 - each is an option of the command
 ) -> None:
     """Make a request fit the window, once: a list in, a list out; a request in, a request out.
 
+    A request that fits comes out as it went in, unless the provider would refuse it.
+
     [bold]Examples[/bold]
 
       agentctx compact request.json --window 32k --out smaller.json

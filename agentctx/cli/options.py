@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from attrs import frozen
 
-from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs
+from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs, over, when
 from agentctx.cli.amounts import parse_amount, parse_limit, parse_tokens
 from agentctx.errors import ConfigError, UnknownModel
 from agentctx.protocols import ContextStrategy
@@ -94,12 +94,16 @@ class Typed:
     def once(self, model: str | None) -> Pipeline:
         """The pipeline for one call without a session: down to the target when one was typed, else to the limit.
 
+        Each stage runs only when the request is still larger than that.
+
         Raises:
             ConfigError: As ``pipeline``.
         """
         budget = self.budget(model)
         room = budget.limit if self.target is None else budget.target_tokens
-        return Pipeline(*self.stages(), budget=Budget(budget.window, budget.window - room))
+        *stages, fit = self.stages()
+        needed = [when(over(room), stage) for stage in stages]
+        return Pipeline(*needed, fit, budget=Budget(budget.window, budget.window - room))
 
     def budget(self, model: str | None) -> Budget:
         """The budget for a model; see the class for the defaults.

@@ -40,8 +40,16 @@ def test_message_lines_stay_message_lines(run, jsonl, chat):
 def test_what_fits_comes_out_as_it_went_in(run, tmp_path, chat):
     """An indented document that fits is written byte for byte as it was."""
     path = tmp_path / "small.json"
-    path.write_text(json.dumps(chat(1, words=10), indent=2) + "\n")
-    assert run("compact", path, "--window", "32k").stdout == path.read_text()
+    path.write_text(json.dumps(chat(20), indent=2) + "\n")
+    done = run("compact", path, "--window", "200k")
+    assert done.stdout == path.read_text()
+    assert "nothing was changed" in done.stderr
+
+
+def test_only_what_is_needed_is_done(run, jsonl, chat):
+    """When cutting long outputs is enough, no result is cleared."""
+    told = json.loads(run("compact", jsonl(chat(9)), "--window", "16k", "--max-tool-tokens", "1k", "--json").stderr)
+    assert {change["stage"] for change in told["in_force"]} == {"when(over(12000), TruncateToolOutputs)"}
 
 
 def test_stdin_goes_to_stdout(run, chat):
