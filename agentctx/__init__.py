@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from agentctx.checking import count, validate, warmup
+    from agentctx.condition import Condition
     from agentctx.core.budget import Budget, MediaLimits
     from agentctx.core.compare import Change, Outcome
     from agentctx.core.event import Compaction
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from agentctx.strategies.repair_history import RepairHistory
     from agentctx.strategies.trim_rounds import TrimRounds
     from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
-    from agentctx.strategies.when import Condition, first_of, over, when
+    from agentctx.strategies.when import first_of, over, when
     from agentctx.tokens.default import TiktokenCounter
     from agentctx.tokens.fixed import FixedCounter
     from agentctx.tokens.heuristic import HeuristicCounter
@@ -133,6 +134,7 @@ _HOMES = {
         "validate",
         "warmup",
     ),
+    "agentctx.condition": ("Condition",),
     "agentctx.core.budget": (
         "Budget",
         "MediaLimits",
@@ -203,7 +205,6 @@ _HOMES = {
     "agentctx.strategies.trim_rounds": ("TrimRounds",),
     "agentctx.strategies.truncate_tool_outputs": ("TruncateToolOutputs",),
     "agentctx.strategies.when": (
-        "Condition",
         "first_of",
         "over",
         "when",

@@ -2,45 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from attrs import field, frozen
 
+from agentctx.condition import Condition, Test
 from agentctx.core.budget import Amount
 from agentctx.core.message import Context
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, ContextStrategy
 from agentctx.strategies.naming import Naming, name_of
-
-Test = Callable[[Context, Call], bool]
-
-
-@frozen
-class Condition:
-    """Something that is true or false of a context; join with ``&``, ``|`` and ``~``.
-
-    Args:
-        test: Given the context and the call, whether it holds.
-        name: What it is called in reports.
-    """
-
-    test: Test
-    name: str
-
-    def __call__(self, context: Context, call: Call) -> bool:
-        """Whether it holds."""
-        return self.test(context, call)
-
-    def __and__(self, other: Condition) -> Condition:
-        name = f"{self.name} & {other.name}"
-        return Condition(lambda context, call: self(context, call) and other(context, call), name)
-
-    def __or__(self, other: Condition) -> Condition:
-        name = f"{self.name} | {other.name}"
-        return Condition(lambda context, call: self(context, call) or other(context, call), name)
-
-    def __invert__(self) -> Condition:
-        return Condition(lambda context, call: not self(context, call), f"~({self.name})")
 
 
 def over(amount: Amount) -> Condition:
