@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from time import perf_counter
 from typing import Any
 
@@ -61,8 +62,22 @@ class Plan:
             return Budget.for_model(model)
         return own
 
-    def of_scope(self, *scopes: Scope) -> tuple[ContextStrategy, ...]:
-        """The stages that a session runs at these occasions, in order."""
+    @cached_property
+    def on_arrival(self) -> tuple[ContextStrategy, ...]:
+        """The stages that a session runs on new messages, in order."""
+        return self._of_scope(Scope.ARRIVALS)
+
+    @cached_property
+    def at_every_step(self) -> tuple[ContextStrategy, ...]:
+        """The stages that a session runs on the whole view at every step, in order."""
+        return self._of_scope(Scope.ALWAYS)
+
+    @cached_property
+    def under_pressure(self) -> tuple[ContextStrategy, ...]:
+        """The stages that a session runs on the whole view when it has grown too large, in order."""
+        return self._of_scope(Scope.PRESSURE, Scope.ALWAYS)
+
+    def _of_scope(self, *scopes: Scope) -> tuple[ContextStrategy, ...]:
         return tuple(stage for stage in self.stages if getattr(stage, "scope", Scope.ALWAYS) in scopes)
 
     def call(

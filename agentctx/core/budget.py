@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from attrs import field, frozen
 
 from agentctx.core.profile_table import profile_of
@@ -97,22 +99,22 @@ class Budget:
         reserve = min(longest or window, window // 4) if output_reserve is None else output_reserve
         return cls(window, reserve, trigger=trigger, target=target)
 
-    @property
+    @cached_property
     def reserved(self) -> int:
         """Tokens kept free for the answer."""
         return self.tokens(self.output_reserve, "output_reserve")
 
-    @property
+    @cached_property
     def limit(self) -> int:
         """The most tokens that a request may have: the window without the reserve."""
         return self.window - self.reserved
 
-    @property
+    @cached_property
     def trigger_tokens(self) -> int:
         """The size above which a session acts, in tokens."""
         return self.limit if self.trigger is None else self.tokens(self.trigger, "trigger")
 
-    @property
+    @cached_property
     def target_tokens(self) -> int:
         """The size that a session goes down to when it acts, in tokens."""
         return max(1, self.trigger_tokens // 2) if self.target is None else self.tokens(self.target, "target")

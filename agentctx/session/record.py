@@ -65,7 +65,7 @@ class Record:
 
     def remember(self, natives: Iterable[Any], prices: Iterable[Price]) -> None:
         """Add what arrived to the history."""
-        self.seen.extend(snapshot(native) for native in natives)
+        self.seen += [snapshot(native) for native in natives]
         for price in prices:
             self.sizes.append(price.tokens)
             self.weights.append(price.bytes)

@@ -203,7 +203,7 @@ def _report(
     step: Step, in_force: tuple[Change, ...], first_changed: int | None, prefix: int, sent: int, started: float
 ) -> Report:
     record, around = step.record, step.around
-    tail = around.prices(record.view[record.settled :])
+    tail = sum(price.bytes for price in around.prices(record.view[record.settled :]))
     budget = around.budget
     return Report(
         stages=tuple(step.trail.reports),
@@ -213,7 +213,7 @@ def _report(
         tokens_before=around.fixed + record.given_tokens,
         tokens_after=step.tokens,
         bytes_before=around.fixed_bytes + record.given_bytes,
-        bytes_after=around.fixed_bytes + record.view_bytes + sum(price.bytes for price in tail),
+        bytes_after=around.fixed_bytes + record.view_bytes + tail,
         limit=None if budget is None else budget.limit,
         first_changed=first_changed,
         prefix_tokens=prefix,

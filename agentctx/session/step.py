@@ -14,7 +14,7 @@ from agentctx.core.pairing import broken_pair, open_at_end
 from agentctx.core.report import StageReport
 from agentctx.core.units import units
 from agentctx.plan import Plan, guarantee, something_left
-from agentctx.protocols import Call, Scope, WireFormat
+from agentctx.protocols import Call, WireFormat
 from agentctx.reading import Reader
 from agentctx.runner import Trail, run_stage
 from agentctx.session.record import Record, call_ids
@@ -121,7 +121,7 @@ async def take_in(around: Surroundings, record: Record, natives: Sequence[Any]) 
     arrived = around.prices(fresh)
     raw = [*record.tail, *fresh]
     raw_origin = [*record.tail_origin, *range(known, known + len(fresh))]
-    size = around.fixed + record.view_tokens + sum(price.tokens for price in around.prices(raw))
+    size = around.fixed + record.view_tokens + sum(map(meter.message, raw))
     trail = Trail(around.context(raw), list(raw_origin), size)
     step = Step(around, record, natives, trail, arrived, record.settled, raw, raw_origin)
     if raw:
@@ -156,7 +156,7 @@ async def _treat(step: Step) -> None:
         await run_stage(repaired, step.trail, call, trusted=True)
     if step.start == 0:
         something_left(step.trail)
-    stages = plan.of_scope(Scope.ARRIVALS)
+    stages = plan.on_arrival
     if stages and plan.protect:
         call = _with_view_protection(step, call)
     for stage in stages:
@@ -179,7 +179,7 @@ async def press(step: Step) -> None:
     """Run the stages that look at the whole context, when it is time, and make sure that the request fits."""
     plan, budget, record = step.around.plan, step.around.budget, step.record
     pressed = budget is None or _too_large(step.tokens, budget, record.quiet_until)
-    stages = plan.of_scope(Scope.PRESSURE, Scope.ALWAYS) if pressed else plan.of_scope(Scope.ALWAYS)
+    stages = plan.under_pressure if pressed else plan.at_every_step
     step.quiet_until = record.quiet_until
     if stages or (pressed and budget is not None):
         widen(step)
