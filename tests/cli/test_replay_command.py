@@ -79,6 +79,14 @@ def test_messages_shows_what_a_call_would_be_sent(run, jsonl, chat, record):
     assert told["request"]["messages"][1] == {"role": "user", "content": "Find out why the build fails."}
 
 
+def test_a_system_prompt_kept_apart_is_shown(run, jsonl, anthropic, record):
+    """The system prompt of a format that keeps it apart is part of what the model sees."""
+    system = [{"type": "text", "text": "You mend software."}]
+    path = jsonl(record(anthropic(1), "one", format="anthropic", system=system))
+    shown = run("replay", path, "--window", "8k", "--messages", "1")
+    assert "You mend software." in shown.stdout
+
+
 def test_full_shows_whole_messages(run, jsonl, chat, record):
     """With --full a message is not cut to its beginning."""
     path = jsonl(record(chat(1), "one"))
