@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from attrs import define, evolve, field, frozen
 
@@ -156,6 +156,28 @@ class WireFormat(Protocol):
         self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
     ) -> tuple[Violation, ...]:
         """Every rule that the request breaks, in the order of its messages."""
+        ...
+
+
+@runtime_checkable
+class ReadsPlaces(Protocol):
+    """A wire format in which the place of a message says what is not written in it. Not every format is one."""
+
+    def pair(self, messages: list[Message], after: Sequence[Message] = (), /) -> list[Message]:
+        """The messages, read one by one, with each result under the id of the call that it answers.
+
+        ``after`` is what stands before them.
+        """
+        ...
+
+    def arrange(
+        self, messages: Sequence[Message], after: Message | None = None, /
+    ) -> Sequence[tuple[int, tuple[Message, ...], str]]:
+        """What has to change so that messages with whole pairs may follow each other.
+
+        Each change is (index, what stands there instead, why). ``after`` is the message before them, None at the
+        start of the conversation.
+        """
         ...
 
 

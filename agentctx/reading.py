@@ -10,7 +10,7 @@ from attrs import frozen
 from agentctx.core.message import Message, Tool
 from agentctx.core.profile import ModelProfile
 from agentctx.errors import InvalidInput, UnknownModel
-from agentctx.protocols import Meter, TokenCounter, WireFormat
+from agentctx.protocols import Meter, ReadsPlaces, TokenCounter, WireFormat
 from agentctx.tokens.default import default_counter
 from agentctx.tokens.meter import MessageMeter
 from agentctx.tokens.models import profile as profile_named
@@ -31,10 +31,18 @@ class Reader:
     meter: Meter
     profile: ModelProfile | None
 
-    def messages(self, natives: Sequence[Any], first: int = 0) -> list[Message]:
-        """Native messages as values; ``first`` is the index of the first one, for errors."""
-        read = self.wire.read_message
-        return [read(native, index) for index, native in enumerate(natives, first)]
+    def messages(self, natives: Sequence[Any], first: int = 0, after: Sequence[Message] = ()) -> list[Message]:
+        """Native messages as values.
+
+        Args:
+            natives: The messages.
+            first: The index of the first one, for errors.
+            after: What stands before them, at least from the last unfinished round on.
+        """
+        wire = self.wire
+        read = wire.read_message
+        messages = [read(native, index) for index, native in enumerate(natives, first)]
+        return wire.pair(messages, after) if isinstance(wire, ReadsPlaces) else messages
 
     def fixed_part(self, system: Any, tools: Any) -> tuple[Message | None, tuple[Tool, ...]]:  # noqa: ANN401
         """System prompt and tools as values.

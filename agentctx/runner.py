@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping
 from time import perf_counter
 from typing import Any
@@ -162,4 +163,11 @@ async def _keep(message: Message, call: Call) -> str | None:
 def original_bytes(native: Any) -> bytes:  # noqa: ANN401 - a native message may be a dict or an SDK object
     """A native message as the JSON bytes that the store keeps."""
     plain = native if isinstance(native, Mapping) else native.model_dump(mode="json", exclude_unset=True)
-    return json.dumps(plain, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return json.dumps(plain, ensure_ascii=False, default=_as_sent).encode("utf-8", "surrogatepass")
+
+
+def _as_sent(value: Any) -> Any:  # noqa: ANN401 - what JSON has not
+    """What a client sends for it: bytes as base64, an SDK object within a dict as its fields."""
+    if isinstance(value, (bytes, bytearray)):
+        return b64encode(value).decode()
+    return value.model_dump(mode="json", exclude_unset=True)

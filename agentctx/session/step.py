@@ -115,7 +115,7 @@ class Step:
 async def take_in(around: Surroundings, record: Record, natives: Sequence[Any]) -> Step:
     """Read, repair and treat what is new, with the unfinished round before it."""
     known = len(record)
-    fresh = around.source.messages(natives[known:], known)
+    fresh = around.source.messages(natives[known:], known, record.tail)
     meter = around.source.meter
     await meter.settle(fresh)
     arrived = around.prices(fresh)
@@ -144,7 +144,8 @@ async def _treat(step: Step) -> None:
     call = step.call()
     wire = around.source.wire
 
-    legal = repair(step.raw, call, wire, seen=step.ids, earlier=step.record.ids)
+    last = step.record.view[step.start - 1] if step.start else None
+    legal = repair(step.raw, call, wire, seen=step.ids, earlier=step.record.ids, after=last)
     if legal is not None or has_server_calls(step.raw):
         step.open_from = _open_from(step.raw, step.raw_origin, wire)
     if legal is not None:

@@ -11,7 +11,7 @@ from attrs import define, field, frozen
 from agentctx.core.message import Context, Message
 from agentctx.core.pairing import broken_pair, open_at_end
 from agentctx.core.parts import Opaque, Part, ToolCall, ToolResult
-from agentctx.protocols import Call, WireFormat
+from agentctx.protocols import Call, ReadsPlaces, WireFormat
 from agentctx.strategies.pair_results import Pairs, pair_results
 
 LOST_RESULT = "[no result: the tool call was interrupted]"
@@ -46,6 +46,7 @@ def repair(
     *,
     seen: set[str] | None = None,
     earlier: AbstractSet[str] = frozenset(),
+    after: Message | None = None,
 ) -> list[Message] | None:
     """The messages made legal, or None when they are legal.
 
@@ -56,6 +57,7 @@ def repair(
         lost_result: The text for lost results.
         seen: The ids of these messages' calls are added here.
         earlier: The call ids of the messages before.
+        after: The message before; None at the start of the conversation.
     """
     fixed = _mend(messages, call, wire)
     current = messages if fixed is None else fixed
@@ -67,7 +69,21 @@ def repair(
     if broken or wire.unique_ids:
         ids = _Renaming(set() if seen is None else seen, earlier, per_turn=not wire.unique_ids)
         current = _rename_repeated(current, call, ids)
+    if isinstance(wire, ReadsPlaces):
+        current = _arranged(current, call, wire, after)
     return None if current is messages else list(current)
+
+
+def _arranged(messages: Sequence[Message], call: Call, wire: ReadsPlaces, after: Message | None) -> Sequence[Message]:
+    """The messages in an order and a grouping that the format takes; the same object when they are."""
+    if not (changes := wire.arrange(messages, after)):
+        return messages
+    new: dict[int, tuple[Message, ...]] = {}
+    for index, instead, why in changes:
+        for message in (messages[index], *instead):
+            call.note(message, why)
+        new[index] = instead
+    return [kept for index, message in enumerate(messages) for kept in new.get(index, (message,))]
 
 
 def has_server_calls(messages: Sequence[Message]) -> bool:

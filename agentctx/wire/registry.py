@@ -13,7 +13,10 @@ from agentctx.protocols import WireFormat
 # Where each format lives. A format is imported when it is first asked for: most programs use one.
 _HOMES: Mapping[str, tuple[str, str]] = {
     "openai-chat": ("agentctx.wire.openai_chat", "OpenAIChat"),
+    "openai-responses": ("agentctx.wire.openai_responses", "OpenAIResponses"),
     "anthropic": ("agentctx.wire.anthropic", "Anthropic"),
+    "gemini": ("agentctx.wire.gemini", "Gemini"),
+    "bedrock": ("agentctx.wire.bedrock", "Bedrock"),
 }
 
 

@@ -1,0 +1,118 @@
+"""What Converse refuses and can be mended within one message, without knowing any other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from hashlib import sha256
+
+from attrs import evolve
+
+from agentctx.core.message import Message
+from agentctx.core.parts import Media, Opaque, Part, Text, ToolCall, ToolResult
+from agentctx.wire.mending import NOT_JSON, Mended, cleaned, same, with_object
+from agentctx.wire.native import fields_or_none, finite_json
+
+ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+NO_OUTPUT = "[no output]"
+"""What a tool says that said nothing: some models refuse a result without content."""
+DOCUMENT = "[a document]"
+"""What is said beside a document that came without a word."""
+
+
+def mend(messages: Sequence[Message]) -> list[Mended]:
+    """The messages that cannot be sent as they are, each with what to send instead."""
+    found: list[Mended] = []
+    for index, message in enumerate(messages):
+        why: list[str] = []
+        parts = _mend_parts(message, why)
+        if not _says_something(parts):
+            found.append((index, None, "empty content"))
+        elif parts is not message.parts:
+            found.append((index, message.with_parts(parts), "; ".join(dict.fromkeys(why))))
+    return found
+
+
+def _mend_parts(message: Message, why: list[str]) -> tuple[Part, ...]:
+    """The parts to send; the very tuple when they are fine."""
+    mended = [better for part in message.parts if (better := _mend_part(part, why)) is not None]
+    if message.role != "assistant" and _results_late(mended):
+        why.append("tool results put before the text")
+        mended.sort(key=lambda part: not isinstance(part, ToolResult))
+    if any(_is_document(part) for part in mended) and not any(isinstance(part, Text) for part in mended):
+        why.append("a document needs a text beside it")
+        mended.append(Text(DOCUMENT))
+    return message.parts if same(mended, message.parts) else tuple(mended)
+
+
+def _says_something(parts: Sequence[Part]) -> bool:
+    """Whether there is a block, and not cache points alone."""
+    return any(not _is_cache_point(part) for part in parts)
+
+
+def _is_cache_point(part: Part) -> bool:
+    return isinstance(part, Opaque) and part.kind == "cachePoint"
+
+
+def _results_late(parts: Sequence[Part]) -> bool:
+    results = [isinstance(part, ToolResult) for part in parts if not _is_cache_point(part)]
+    return True in results and results != sorted(results, reverse=True)
+
+
+def _is_document(part: Part) -> bool:
+    return isinstance(part, (Media, Opaque)) and part.kind == "document"
+
+
+def _mend_part(part: Part, why: list[str]) -> Part | None:
+    """The part to send instead of this one, itself when it is fine, None when it must not be sent."""
+    if isinstance(part, Text):
+        if not part.text or part.text.isspace():
+            why.append("blank text removed")
+            return None
+        return cleaned(part, why)
+    if isinstance(part, ToolResult):
+        return _mend_result(part, why)
+    if isinstance(part, ToolCall):
+        return _mend_call(part, why)
+    if isinstance(part, Opaque) and not part.kind:
+        why.append("a block without a member removed")
+        return None
+    return part
+
+
+def _mend_call(part: ToolCall, why: list[str]) -> ToolCall:
+    call = with_object(part, why)
+    call_id, name = _legal(part.id, ID, why), _legal(part.name, NAME, why)
+    return call if call_id == part.id and name == part.name else evolve(call, id=call_id, name=name)
+
+
+def _mend_result(part: ToolResult, why: list[str]) -> ToolResult:
+    content = [better for item in part.content if (better := _mend_output(item, why)) is not None]
+    if not content:
+        why.append("a result without content says so")
+        content = [Text(NO_OUTPUT)]
+    call_id = _legal(part.call_id, ID, why)
+    if same(content, part.content) and call_id == part.call_id:
+        return part
+    return evolve(part, call_id=call_id, content=tuple(content))
+
+
+def _mend_output(item: Part, why: list[str]) -> Part | None:
+    better = _mend_part(item, why)
+    if isinstance(better, Text) and "json" in (fields_or_none(better.source) or {}):
+        finite = finite_json(better.text)
+        if finite is not better.text:
+            why.append(NOT_JSON)
+            return Text(finite, source=better.source)
+    return better
+
+
+def _legal(name: str, pattern: re.Pattern[str], why: list[str]) -> str:
+    """An id or a name in the characters and the length that it may have; the same for the same, always."""
+    if pattern.fullmatch(name):
+        return name
+    why.append("an id or a name spelled as the provider takes it")
+    allowed = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:55]
+    return f"{allowed}_{sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"

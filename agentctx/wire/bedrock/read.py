@@ -1,0 +1,191 @@
+"""Messages and content blocks of Converse as values.
+
+Source: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ContentBlock.html and the service model in
+botocore. A block is an object with one member, which names its kind.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agentctx.core.message import Message
+from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.errors import InvalidInput
+from agentctx.wire.native import fields, fields_or_none
+
+Block = Mapping[str, Any]
+
+ROLES = ("user", "assistant", "system")
+
+MIME = {
+    "png": "image/png",
+    "jpeg": "image/jpeg",
+    "gif": "image/gif",
+    "webp": "image/webp",
+    "pdf": "application/pdf",
+    "csv": "text/csv",
+    "html": "text/html",
+    "txt": "text/plain",
+    "md": "text/markdown",
+    "mp4": "video/mp4",
+    "mov": "video/quicktime",
+    "webm": "video/webm",
+    "mp3": "audio/mpeg",
+    "wav": "audio/wav",
+    "flac": "audio/flac",
+    "ogg": "audio/ogg",
+}
+"""MIME types by the formats that blocks name, the usual ones."""
+
+
+def read_message(native: object, index: int) -> Message:
+    """One message as a value that remembers it.
+
+    Args:
+        native: The message.
+        index: Its place among the messages; used in errors.
+
+    Raises:
+        InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
+    """
+    message: Block = native if type(native) is dict else fields(native, f"messages[{index}]")
+    role = message.get("role")
+    if role not in ROLES:
+        raise InvalidInput(where=f"messages[{index}].role", what=f"expected user or assistant, got {role!r}")
+    if "content" not in message:
+        raise InvalidInput(where=f"messages[{index}].content", what="missing")
+    try:
+        parts = read_content(message["content"])
+    except InvalidInput as error:
+        raise InvalidInput(where=f"messages[{index}].content{error.where}", what=error.what) from error
+    return Message(role, parts, source=native, read_as=(role, parts))
+
+
+def read_content(content: object) -> tuple[Part, ...]:
+    """A list of content blocks as parts; None has none.
+
+    Raises:
+        InvalidInput: If it cannot be read; ``where`` is the path from the content on, for example ``[2].text``.
+    """
+    if content is None:
+        return ()
+    if not isinstance(content, (list, tuple)):
+        raise InvalidInput(where="", what=f"expected a list of blocks, got {type(content).__name__}")
+    parts: list[Part] = []
+    try:
+        for native in content:
+            parts.append(read_block(native))  # noqa: PERF401 - the length tells which block could not be read
+    except InvalidInput as error:
+        raise InvalidInput(where=f"[{len(parts)}]{error.where}", what=error.what) from error
+    return tuple(parts)
+
+
+def read_block(native: object) -> Part:
+    """One content block as a part that remembers it. A kind that we do not know becomes ``Opaque``.
+
+    Raises:
+        InvalidInput: If it cannot be read; ``where`` is the path within the block, for example ``.text``.
+    """
+    block: Block = native if type(native) is dict else fields(native, "")
+    kind = kind_of(block)
+    reader = _READERS.get(kind)
+    return Opaque(kind, block, source=native) if reader is None else reader(kind, block, native)
+
+
+def kind_of(block: Block) -> str:
+    """The name of the member that a block holds; empty when it holds none."""
+    return next((str(key) for key, held in block.items() if held is not None), "")
+
+
+def as_text(data: object) -> str | None:
+    """Bytes as base64 (boto3 takes and gives bytes, the API itself base64), text as it is, None for anything else."""
+    if isinstance(data, (bytes, bytearray)):
+        return b64encode(data).decode()
+    return data if isinstance(data, str) else None
+
+
+def string(block: Block, key: str, where: str = "") -> str:
+    """The value of a key that must be a string.
+
+    Raises:
+        InvalidInput: If it is none.
+    """
+    found = block.get(key)
+    if not isinstance(found, str):
+        raise InvalidInput(where=f"{where}.{key}", what="missing" if found is None else f"expected a string: {found!r}")
+    return found
+
+
+def _json(data: object, where: str) -> str:
+    try:
+        return json.dumps(data, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(where=where, what=f"cannot be written as JSON: {error}") from error
+
+
+def _read_text(kind: str, block: Block, native: object) -> Part:
+    return Text(string(block, kind), source=native)
+
+
+def _read_json(_kind: str, block: Block, native: object) -> Part:
+    return Text(_json(block["json"], ".json"), source=native)
+
+
+def _read_call(kind: str, block: Block, native: object) -> Part:
+    call = fields(block[kind], f".{kind}")
+    call_id, name = string(call, "toolUseId", f".{kind}"), string(call, "name", f".{kind}")
+    if call.get("type") is not None:  # a tool that the provider runs itself
+        return Opaque(kind, block, opens=call_id, source=native)
+    return ToolCall(call_id, name, _json(call.get("input", {}), f".{kind}.input"), source=native)
+
+
+def _read_result(kind: str, block: Block, native: object) -> Part:
+    result = fields(block[kind], f".{kind}")
+    call_id = string(result, "toolUseId", f".{kind}")
+    if result.get("type") is not None:
+        return Opaque(kind, block, closes=call_id, source=native)
+    try:
+        content = read_content(result.get("content"))
+    except InvalidInput as error:
+        raise InvalidInput(where=f".{kind}.content{error.where}", what=error.what) from error
+    return ToolResult(call_id, content, is_error=result.get("status") == "error", source=native)
+
+
+def _read_reasoning(kind: str, block: Block, native: object) -> Part:
+    reasoning = fields(block[kind], f".{kind}")
+    said = fields_or_none(reasoning.get("reasoningText"))
+    if said is not None:
+        signature = said.get("signature")
+        text = string(said, "text", f".{kind}.reasoningText")
+        return Thinking(text, signature if isinstance(signature, str) else None, source=native)
+    hidden = as_text(reasoning.get("redactedContent"))
+    return Opaque(kind, block, source=native) if hidden is None else Thinking("", encrypted=hidden, source=native)
+
+
+def _read_media(kind: str, block: Block, native: object) -> Part:
+    media = fields(block[kind], f".{kind}")
+    source = fields_or_none(media.get("source")) or {}
+    mime = MIME.get(str(media.get("format")))
+    if (data := as_text(source.get("bytes"))) is not None:
+        return Media(kind, mime, data, source=native)
+    place = fields_or_none(source.get("s3Location")) or {}
+    if isinstance(uri := place.get("uri"), str):
+        return Media(kind, mime, url=uri, source=native)
+    # A document given as text or as blocks is read as text by the model, so it is counted by its characters.
+    return Opaque(kind, block, source=native)
+
+
+_READERS: Mapping[str, Callable[[str, Block, object], Part]] = {
+    "text": _read_text,
+    "json": _read_json,
+    "toolUse": _read_call,
+    "toolResult": _read_result,
+    "reasoningContent": _read_reasoning,
+    "image": _read_media,
+    "document": _read_media,
+    "video": _read_media,
+    "audio": _read_media,
+}
