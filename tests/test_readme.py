@@ -20,7 +20,13 @@ BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 CONSOLE = re.findall(r"^\$ agentctx (.*)\n((?:(?!\$ |```).*\n)+)", README, re.MULTILINE)
 LINKS = re.findall(r"\]\((?!https?:)([^)#]+)\)", README)
 
-TASK = [{"role": "system", "content": "You mend software."}, {"role": "user", "content": "Why does the build fail?"}]
+PICTURE = {"type": "image_url", "image_url": {"url": "https://example.com/log.png"}}
+TASK = [
+    {"role": "system", "content": "You mend software."},
+    {"role": "user", "content": "Why does the build fail?"},
+    {"role": "user", "content": [{"type": "text", "text": "It says this:"}, PICTURE]},
+    {"role": "user", "content": "Look into the log."},
+]
 TOOLS = [{"type": "function", "function": {"name": "read", "parameters": {"type": "object", "properties": {}}}}]
 
 
@@ -73,6 +79,7 @@ def test_every_python_block_runs(capsys):
     for block in BLOCKS:
         run_block(block, names)
     assert completions.asked >= 4
+    assert [change.reason for change in names["view"].report.changes] == ["an old picture"]
     assert capsys.readouterr().out
 
 
