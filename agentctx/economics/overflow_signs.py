@@ -75,7 +75,7 @@ BYTES = _any_of(
 )
 """The request's body is larger than the endpoint takes."""
 
-NO_BODY = re.compile(r"^(?:error code: )?4(?:00|13)\s*(?:status code)?\s*\(no body\)")
+NO_BODY = re.compile(r"^(?:error code: )?4(?:00|13)\s*(?:status code)?\s*\(no body\)|^error code: 400$")
 """Cerebras and some gateways refuse an overlong request with no word of why."""
 
 PERHAPS = _any_of(

@@ -1,0 +1,181 @@
+"""What calls cost, and when a compaction pays."""
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentctx.core.budget import Budget
+from agentctx.core.message import Context, Message
+from agentctx.core.parts import Text
+from agentctx.core.profile import ModelProfile, Prices
+from agentctx.economics.conditions import cache_cold, expected_forecast, pays_back
+from agentctx.economics.payback import Cut, call_cost, forecast
+from agentctx.economics.prices import Usage, cost, storage_cost
+from agentctx.economics.truncation import suspect_truncation
+from agentctx.errors import ConfigError
+from agentctx.protocols import Call
+from agentctx.strategies.when import over
+from agentctx.tokens.fixed import FixedCounter
+from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.models import profile
+
+READ, WRITE = 0.1, 1.25
+CLAUDE = ModelProfile("claude-test", prices=Prices(10, 1, 12.5, 20, 50))
+AUTOMATIC = ModelProfile("deepseek-test", prices=Prices(10, 1, output=50))
+
+
+def test_each_kind_of_token_has_its_price():
+    """A million of each costs what the table says."""
+    assert cost(Usage(1_000_000), CLAUDE) == 10
+    assert cost(Usage(0, 1_000_000), CLAUDE) == 1
+    assert cost(Usage(0, 0, 1_000_000), CLAUDE) == 12.5
+    assert cost(Usage(0, 0, 0, 1_000_000), CLAUDE) == 20
+    assert cost(Usage(output=1_000_000), CLAUDE) == 50
+
+
+def test_a_long_request_costs_more_as_a_whole():
+    """Over 272,000 input tokens GPT-5.4 bills all input twice, cached or not, and the output half more."""
+    model = profile("gpt-5.4")
+    short, long = cost(Usage(72_000, 200_000, output=1_000), model), cost(Usage(72_001, 200_000, output=1_000), model)
+
+    assert short == pytest.approx((72_000 * 2.5 + 200_000 * 0.25 + 1_000 * 15) / 1e6)
+    assert long == pytest.approx((72_001 * 5 + 200_000 * 0.5 + 1_000 * 22.5) / 1e6)
+
+
+def test_unlisted_prices_follow_those_of_the_input():
+    """Without a price for reading, reading costs the full price; in the long tier unlisted prices grow in step."""
+    bare = ModelProfile("bare", prices=Prices(2, output=4))
+    tiered = ModelProfile("tiered", prices=Prices(2, 0.2, output=4), long_from=10, long_prices=Prices(4, output=6))
+
+    assert cost(Usage(0, 1_000_000), bare) == 2
+    assert cost(Usage(0, 1_000_000), tiered) == pytest.approx(0.4)
+
+
+def test_a_model_without_prices_is_an_error():
+    """Nothing is guessed: the message says what to do."""
+    with pytest.raises(ConfigError, match="register_model"):
+        cost(Usage(1), ModelProfile("unknown"))
+
+
+def test_call_cost_writes_where_writing_costs():
+    """What is not read is written at the write price, or billed as plain input where there is none."""
+    assert call_cost(CLAUDE, 1_000_000, cached=400_000) == pytest.approx(0.4 + 0.6 * 12.5)
+    assert call_cost(AUTOMATIC, 1_000_000, cached=400_000) == pytest.approx(0.4 + 0.6 * 10)
+
+
+def test_storage_of_an_explicit_cache():
+    """Two million tokens for half an hour at 4.50 a million and hour."""
+    assert storage_cost(2_000_000, 1_800, 4.5) == pytest.approx(4.5)
+
+
+@given(st.integers(0, 10_000), st.integers(0, 200_000), st.integers(1, 200_000))
+def test_payback_follows_the_formula(head, kept, dropped):
+    """A warm cut has paid after (w - r) * kept / (r * dropped) calls, rounded up, and not before the first."""
+    exact = (WRITE - READ) * kept / (READ * dropped)
+
+    assert forecast(CLAUDE, Cut(head, kept, dropped)).calls == pytest.approx(max(1, exact), abs=1.0001)
+    assert forecast(CLAUDE, Cut(head, kept, dropped)).calls >= exact - 1e-6
+
+
+@given(st.integers(0, 10_000), st.integers(0, 50_000), st.integers(1, 50_000), st.integers(1, 40))
+def test_payback_is_when_the_sums_meet(head, kept, dropped, calls):
+    """The bills with and without the cut, added up over the calls, cross where the forecast says."""
+    found = forecast(CLAUDE, Cut(head, kept, dropped))
+    without = found.without + (calls - 1) * found.later_without
+    with_cut = found.with_cut + (calls - 1) * found.later_with
+
+    assert (with_cut <= without + 1e-12) == found.pays_back(calls)
+
+
+def test_a_cold_cut_pays_at_once():
+    """When the cache has lapsed all is written anyway, so a smaller request is cheaper from the first call."""
+    found = forecast(CLAUDE, Cut(1_000, 50_000, 20_000), warmth=0.0)
+
+    assert found.calls == 1
+    assert found.once < 0
+
+
+def test_a_cut_that_drops_nothing_never_pays():
+    """Rewriting the history without making it smaller costs money for ever."""
+    found = forecast(CLAUDE, Cut(1_000, 50_000, 0))
+
+    assert found.calls == inf
+    assert "never" in str(found)
+
+
+def test_a_cut_below_the_long_tier_pays_at_once():
+    """Coming down below the size where all costs double is worth rewriting."""
+    warm = forecast(profile("gemini-2.5-pro"), Cut(100_000, 20_000, 100_000))
+
+    assert warm.pays_back(3)
+    assert not forecast(profile("gemini-2.5-pro"), Cut(0, 20_000, 10_000)).pays_back(3)
+
+
+def call(limit, model=CLAUDE, warmth=1.0):
+    """A call that has to come down to ``limit`` tokens, by a counter that takes each text for one."""
+    meter = MessageMeter(FixedCounter(1))
+    budget = Budget(1_000_000, trigger=900_000, target=limit)
+    return Call(meter, budget=budget, limit=limit, profile=model, warmth=warmth)
+
+
+def context(length):
+    """A task and many answers."""
+    return Context((Message("user", (Text("task"),)), *(Message("assistant", (Text(str(n)),)) for n in range(length))))
+
+
+def test_cache_cold_asks_for_the_warmth():
+    """The condition holds when less than half is believed to be in the cache."""
+    assert cache_cold()(context(3), call(5, warmth=0.0))
+    assert not cache_cold()(context(3), call(5, warmth=1.0))
+
+
+def test_pays_back_counts_the_calls():
+    """The same cut pays within many calls and not within few."""
+    here, now = context(3_000), call(2_000)
+    found = expected_forecast(here, now)
+
+    assert pays_back(int(found.calls))(here, now)
+    assert not pays_back(int(found.calls) - 1)(here, now)
+
+
+def test_pays_back_is_false_with_nothing_to_cut():
+    """A context within the limit has nothing to pay back."""
+    assert not pays_back(20)(context(3), call(900_000))
+
+
+def test_pays_back_needs_a_model():
+    """Without a model there are no prices; the message says so."""
+    with pytest.raises(ConfigError, match="model="):
+        pays_back(20)(context(3_000), call(2_000, model=None))
+    with pytest.raises(ConfigError, match="at least 1"):
+        pays_back(0)
+
+
+def test_conditions_join():
+    """They stand beside ``over`` in one condition, whose name tells all."""
+    joined = over(10_000_000) | cache_cold() | pays_back(within=20)
+
+    assert joined.name == "over(10000000) | cache_cold() | pays_back(within=20)"
+    assert joined(context(3), call(5, warmth=0.0))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "suspected"),
+    [
+        ({"billed": 4_096, "sent": 20_000}, True),
+        ({"billed": 19_000, "sent": 20_000}, False),
+        ({"billed": 30_000, "sent": 20_000}, False),
+        ({"billed": 0, "sent": 20_000}, False),
+        ({"billed": 100, "sent": 300}, False),
+        ({"billed": 140_000, "sent": 150_000, "window": 131_072}, True),
+        ({"billed": 131_000, "sent": 132_000, "window": 131_072, "output": 0, "stopped_by_length": True}, True),
+        ({"billed": 131_000, "sent": 132_000, "window": 131_072, "output": 9, "stopped_by_length": True}, False),
+    ],
+)
+def test_truncation_is_suspected(numbers, suspected):
+    """A server that bills far less than was sent, more than its window, or a window filled to the brim, cut it."""
+    found = suspect_truncation(**numbers)
+
+    assert (found is not None) == suspected
