@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Protocol, runtime_checkable
+from functools import cache
+from typing import Any, Protocol, cast
 
 from attrs import define, evolve, field, frozen
 
@@ -159,7 +160,6 @@ class WireFormat(Protocol):
         ...
 
 
-@runtime_checkable
 class ReadsPlaces(Protocol):
     """A wire format in which the place of a message says what is not written in it. Not every format is one."""
 
@@ -179,6 +179,17 @@ class ReadsPlaces(Protocol):
         start of the conversation.
         """
         ...
+
+
+def reads_places(wire: WireFormat) -> ReadsPlaces | None:
+    """The format as one that reads places, or None when it is not."""
+    return cast("ReadsPlaces", wire) if _reads_places(type(wire)) else None
+
+
+@cache
+def _reads_places(kind: type) -> bool:
+    """Asked at every step: looking a class up once is far cheaper than checking an instance against a protocol."""
+    return all(callable(getattr(kind, name, None)) for name in ("pair", "arrange"))
 
 
 class Meter(Protocol):

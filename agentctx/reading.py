@@ -10,7 +10,7 @@ from attrs import frozen
 from agentctx.core.message import Message, Tool
 from agentctx.core.profile import ModelProfile
 from agentctx.errors import InvalidInput, UnknownModel
-from agentctx.protocols import Meter, ReadsPlaces, TokenCounter, WireFormat
+from agentctx.protocols import Meter, TokenCounter, WireFormat, reads_places
 from agentctx.tokens.default import default_counter
 from agentctx.tokens.meter import MessageMeter
 from agentctx.tokens.models import profile as profile_named
@@ -42,7 +42,8 @@ class Reader:
         wire = self.wire
         read = wire.read_message
         messages = [read(native, index) for index, native in enumerate(natives, first)]
-        return wire.pair(messages, after) if isinstance(wire, ReadsPlaces) else messages
+        placed = reads_places(wire)
+        return messages if placed is None else placed.pair(messages, after)
 
     def fixed_part(self, system: Any, tools: Any) -> tuple[Message | None, tuple[Tool, ...]]:  # noqa: ANN401
         """System prompt and tools as values.

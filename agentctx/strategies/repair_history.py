@@ -11,7 +11,7 @@ from attrs import define, field, frozen
 from agentctx.core.message import Context, Message
 from agentctx.core.pairing import broken_pair, open_at_end
 from agentctx.core.parts import Opaque, Part, ToolCall, ToolResult
-from agentctx.protocols import Call, ReadsPlaces, WireFormat
+from agentctx.protocols import Call, ReadsPlaces, WireFormat, reads_places
 from agentctx.strategies.pair_results import Pairs, pair_results
 
 LOST_RESULT = "[no result: the tool call was interrupted]"
@@ -69,8 +69,8 @@ def repair(
     if broken or wire.unique_ids:
         ids = _Renaming(set() if seen is None else seen, earlier, per_turn=not wire.unique_ids)
         current = _rename_repeated(current, call, ids)
-    if isinstance(wire, ReadsPlaces):
-        current = _arranged(current, call, wire, after)
+    if (placed := reads_places(wire)) is not None:
+        current = _arranged(current, call, placed, after)
     return None if current is messages else list(current)
 
 

@@ -161,7 +161,7 @@ def _content(content: Any, index: int) -> tuple[Part, ...]:  # noqa: ANN401 - wh
         return (Text(content, source=content),)
     if content is None:
         return ()
-    if not isinstance(content, list | tuple):
+    if not isinstance(content, (list, tuple)):
         _refuse(f"{_at(index)}content", "a string, a list of blocks or null", content)
     return tuple([read_block(block, index, place) for place, block in enumerate(content)])
 
@@ -173,7 +173,7 @@ def _assistant(data: Mapping[str, Any], index: int) -> tuple[Part, ...]:
     if (audio := data.get("audio")) is not None:
         parts = (*parts, read_audio(audio))
     if (calls := data.get("tool_calls")) is not None:
-        if not isinstance(calls, list | tuple):
+        if not isinstance(calls, (list, tuple)):
             _refuse(f"{_at(index)}tool_calls", "a list of calls", calls)
         parts = (*parts, *[read_call(call, index, place) for place, call in enumerate(calls)])
     if (call := data.get("function_call")) is not None:
@@ -196,7 +196,7 @@ def _reasoning(data: Mapping[str, Any], index: int) -> list[Thinking]:
     """The reasoning, each text of it once: gateways send the same text as blocks and as a string."""
     found: list[Thinking] = []
     for key in REASONING_BLOCKS:
-        if isinstance(blocks := data.get(key), list | tuple):
+        if isinstance(blocks := data.get(key), (list, tuple)):
             found += [_thinking(block, f"{_at(index)}{key}[{n}]") for n, block in enumerate(blocks)]
     told = {"".join(part.text for part in found), "\n".join(part.text for part in found)} if found else set()
     for key in REASONING_TEXTS:
