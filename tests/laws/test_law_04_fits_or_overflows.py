@@ -180,6 +180,18 @@ async def test_a_session_that_acts_goes_down_to_its_target(format_name):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("format_name", FORMATS)
+async def test_a_made_up_result_that_is_dropped_again_is_not_counted(format_name, preparing):
+    """Repair answers a call whose result is lost, a stage drops that round: the report has the size of the rest."""
+    lost = (user("why?"), assistant(call("lost", "x")), user("never mind"))
+    rounds = [turn for n in range(3) for turn in (assistant(call(f"c{n}", "x")), result(f"c{n}", "ok"))]
+    messages = transcript(format_name, user("task"), *lost, *rounds)
+    view = await preparing(Pipeline(TrimRounds(1)), format_name)(messages)
+    assert "lost" not in str(view.messages)
+    assert view.report.tokens_after == count(view.messages, format=format_name)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
 async def test_what_a_stage_adds_is_counted(format_name):
     """A stage that makes the request larger than the window does not get it past the guarantee."""
 

@@ -82,6 +82,16 @@ async def test_the_harshest_pipeline_keeps_the_user(format_name, preparing):
     assert len(view.messages) < 8
 
 
+@pytest.mark.anyio
+async def test_words_that_repair_took_out_of_a_message_survive(preparing):
+    """Anthropic: the latest words stood before a doubled result; repair parts them, the round goes without them."""
+    turns = [user("task"), assistant("ok"), user("more"), assistant(call("a", "x"))]
+    turns += [user("by the way", result("a", "one"), result("a", "two"))]
+    turns += [turn for n in range(3) for turn in (assistant(call(f"c{n}", "x")), result(f"c{n}", "ok"))]
+    view = await preparing(Pipeline(TrimRounds(1)), "anthropic")(transcript("anthropic", *turns))
+    assert "by the way" in str(view.messages)
+
+
 RULES = {
     "tools": (Protect.tools("notes"), "result 3 "),
     "pins": (Protect.pins(4), "result 1 "),
