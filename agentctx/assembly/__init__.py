@@ -1,0 +1,1 @@
+"""Build a request from blocks: native messages in, native messages and a report out."""

@@ -1,0 +1,167 @@
+"""One build: blocks in, a request and a report out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import Any
+
+from anyio.lowlevel import checkpoint
+from attrs import define, field, frozen
+
+from agentctx.assembly.cache_marks import Cache, cache_points
+from agentctx.assembly.options import Options
+from agentctx.assembly.reading_blocks import BlockReader, reader_for
+from agentctx.assembly.writing import as_context, written
+from agentctx.core.message import Context, Message, Tool
+from agentctx.errors import StageError
+from agentctx.reading import Reader
+from agentctx.tiers.assemble import Room, assemble
+from agentctx.tiers.block import Block
+from agentctx.tiers.build_report import BuildReport
+from agentctx.tiers.contract import check_formatter
+from agentctx.tiers.eviction import name_of
+from agentctx.tiers.facts import Facts
+from agentctx.tiers.formatter import Section
+from agentctx.tiers.slot import Slot, slots_of
+from agentctx.tiers.tier import Tier
+
+ATTEMPTS = 8
+"""How often the blocks are cut further because the formatter added to them."""
+
+LESSONS = 3
+"""How often facts are taken from what was left out, each time making room for them by leaving out a little more."""
+
+
+@frozen
+class Assembled:
+    """A request that was built of blocks.
+
+    Args:
+        messages: The messages, in the provider's own shape; the caller's to change.
+        system: The system prompt in that shape where the format keeps it apart, else None.
+        tools: The tool definitions as they were passed in.
+        report: What was done to each block.
+        context: The same as values.
+    """
+
+    messages: list[Any]
+    system: Any
+    tools: Any
+    report: BuildReport
+    context: Context = field(repr=False)
+
+
+@define(eq=False)
+class Build:
+    """One build; what it has come to can be reported at any time.
+
+    Args:
+        options: What the builder was made with.
+        facts: Keeps facts of what is left out, if the caller wants that.
+        slots: The blocks on their way.
+        tools: The tool definitions.
+        fixed: Tokens of tools and of the opening of the answer.
+        tokens: Size of the request, in tokens.
+        points: Where the prefixes end that shall be kept.
+        notes: What there is to say.
+        started: When it began, by the clock of reports.
+    """
+
+    options: Options
+    facts: Facts | None = None
+    slots: list[Slot] = field(factory=list)
+    tools: tuple[Tool, ...] = ()
+    fixed: int = 0
+    tokens: int = 0
+    points: Mapping[int, Cache] = field(factory=dict)
+    notes: list[str] = field(factory=list)
+    started: float = field(factory=perf_counter)
+
+    async def run(self, blocks: Sequence[Block], reader: BlockReader) -> Assembled:
+        """Build the request; see ``ContextBuilder.build``."""
+        await checkpoint()
+        options = self.options
+        ordered = sorted(blocks, key=lambda block: block.tier)
+        source = reader_for(ordered, options.tools, options.format, options.model, options.counter)
+        self.tools = source.fixed_part(None, options.tools)[1]
+        messages = await self._messages(reader.read(ordered, source, self.notes), source)
+        context = as_context(messages, self.tools, source.wire)
+        caches = {block.id: block.cache for block in ordered if block.cache}
+        self.points = cache_points(self._sections, caches, messages, context)
+        system, natives = written(context, self.points, source.wire)
+        return Assembled(natives, system, options.tools, self.report(), context)
+
+    async def _messages(self, blocks: Sequence[Block], source: Reader) -> tuple[Message, ...]:
+        meter = source.meter
+        await meter.settle([message for block in blocks for message in block.messages])
+        self.fixed = meter.fixed(Context((), None, self.tools))
+        messages = await self._formatted(blocks, source)
+        for _ in range(LESSONS):
+            if not await self._learned():
+                break
+            messages = await self._formatted(blocks, source)
+        return messages
+
+    def report(self, error: BaseException | None = None) -> BuildReport:
+        """What was done so far."""
+        return BuildReport(
+            limit=self.options.budget.limit,
+            fixed_tokens=self.fixed,
+            tokens=self.tokens,
+            blocks=tuple(slot.report() for slot in self.slots),
+            seconds=perf_counter() - self.started,
+            facts=() if self.facts is None else tuple(self.facts.known),
+            cache_points=tuple(self.points),
+            error=None if error is None else f"{type(error).__name__}: {error}",
+            notes=tuple(self.notes),
+        )
+
+    @property
+    def _sections(self) -> list[Section]:
+        return [Section(slot.block.id, slot.block.tier, slot.messages) for slot in self.slots if slot.messages]
+
+    async def _formatted(self, blocks: Sequence[Block], source: Reader) -> tuple[Message, ...]:
+        """Cut and format until all of it fits; a formatter that adds to the blocks leaves them less room."""
+        known = [self.facts.block()] if self.facts is not None and self.facts.known else []
+        self.slots, self.tokens = slots_of([*blocks, *known], source.meter), 0
+        limit, less = self.options.budget.limit, 0
+        for _ in range(ATTEMPTS):
+            await assemble(self.slots, Room(limit - self.fixed - less, self.options.rules))
+            messages = await self._format()
+            await source.meter.settle(messages)
+            tokens = source.meter.size(as_context(messages, self.tools, source.wire))
+            if tokens <= limit:
+                self.tokens = tokens
+                return messages
+            less += tokens - limit
+        raise StageError(name_of(self.options.formatter), f"made {tokens:,} tokens, and {limit:,} are available")
+
+    async def _format(self) -> tuple[Message, ...]:
+        formatter, sections = self.options.formatter, self._sections
+        before = [message for section in sections for message in section.messages]
+        keep = [slot.given[index] for slot in self.slots for index in slot.keep]
+        return check_formatter(name_of(formatter), before, await formatter(sections), keep)
+
+    async def _learned(self) -> bool:
+        """Take facts from what the conversation lost; whether there are new ones."""
+        if self.facts is None:
+            return False
+        lost = self.facts.unread(message for slot in self.slots for message in _lost(slot))
+        if not lost:
+            return False
+        try:
+            return await self.facts.learn(lost)
+        except self.facts.on as error:
+            if isinstance(error, StageError):
+                raise
+            self.notes.append(f"the fact extractor raised {type(error).__name__}: {error}")
+            return False
+
+
+def _lost(slot: Slot) -> list[Message]:
+    """The messages of the conversation that do not go out as they were."""
+    if slot.block.tier < Tier.HISTORY or slot.messages is slot.given:
+        return []
+    kept = set(map(id, slot.messages))
+    return [message for message in slot.given if id(message) not in kept]

@@ -1,0 +1,75 @@
+"""One block of a request."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from attrs import evolve, field, frozen
+
+from agentctx.core.message import Message
+from agentctx.errors import ConfigError
+from agentctx.tiers.eviction import Eviction
+from agentctx.tiers.strict import Strict
+from agentctx.tiers.tier import Tier, as_tier
+
+
+def own_copy(value: Any) -> Any:  # noqa: ANN401 - any native message
+    """A copy that shares nothing that can be changed; a value of this library is itself."""
+    if value is None or isinstance(value, (str, int, float, bytes, Message)):
+        return value
+    if type(value) is dict:
+        return {key: own_copy(each) for key, each in value.items()}
+    if type(value) is list:
+        return [own_copy(each) for each in value]
+    return copy.deepcopy(value)
+
+
+def _own_messages(messages: Iterable[Any]) -> tuple[Any, ...]:
+    if isinstance(messages, (str, bytes, Mapping, Message)) or not isinstance(messages, Iterable):
+        msg = f"Block: messages: expected a list of messages, got {type(messages).__name__}"
+        raise ConfigError(msg)
+    return tuple(own_copy(message) for message in messages)
+
+
+@frozen
+class Block:
+    """Messages that share a place in the request, a claim on the room, and a way to be cut.
+
+    Args:
+        id: Its name in reports; need not be unique, but must not be empty.
+        messages: Native messages of a provider, or values of this library. They are copied: what happens to the
+            caller's objects later does not change the block.
+        tier: Its place in the request and its claim on the room; any integer.
+        evict: What becomes of it when it is too large; without it, the build fails rather than cut it.
+        max_tokens: The most tokens that it may have, however much room there is; None means no cap.
+        cache: Whether the provider shall keep the prefix that ends with this block: True, a lifetime (``"5m"``,
+            ``"1h"``), or the provider's own mark. Written where the format has such marks.
+
+    Raises:
+        ConfigError: If an argument makes no sense.
+    """
+
+    id: str
+    messages: tuple[Any, ...] = field(converter=_own_messages)
+    tier: Tier = field(default=Tier.HISTORY, converter=as_tier)
+    evict: Eviction = field(default=Strict())
+    max_tokens: int | None = None
+    cache: bool | str | Mapping[str, Any] | None = field(default=None, hash=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Check the arguments."""
+        if not isinstance(self.id, str) or not self.id:
+            msg = f"Block: id: expected a name, got {self.id!r}"
+            raise ConfigError(msg)
+        if not callable(self.evict) or isinstance(self.evict, type):
+            msg = f"Block {self.id!r}: evict: expected an eviction, for example TruncateOldest(), got {self.evict!r}"
+            raise ConfigError(msg)
+        if self.max_tokens is not None and (isinstance(self.max_tokens, bool) or self.max_tokens < 1):
+            msg = f"Block {self.id!r}: max_tokens: expected a positive number of tokens, got {self.max_tokens!r}"
+            raise ConfigError(msg)
+
+    def with_messages(self, messages: Sequence[Any]) -> Block:
+        """The same block saying something else."""
+        return evolve(self, messages=cast("tuple[Any, ...]", messages))
