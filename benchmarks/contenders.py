@@ -1,0 +1,92 @@
+"""Ways to keep a conversation within a window, each asked before every model call what to send.
+
+All but the session are stateless: they see the whole history each time and remember nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+from attrs import frozen
+from langchain_trim import langchain_trim
+from recorded import Recorded
+
+from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline
+from agentctx.core.message import Context
+from agentctx.errors import ContextOverflow
+
+
+@frozen
+class Sent:
+    """One request.
+
+    Args:
+        context: What was sent; None when nothing could be.
+        compacted: Whether messages that an earlier request had were changed or left out at this step.
+        moved: Whether the request does not begin with the one before.
+    """
+
+    context: Context | None
+    compacted: bool = False
+    moved: bool = False
+
+
+Way = Callable[[Recorded, int], AsyncIterator[Sent]]
+
+
+async def untouched(recorded: Recorded, window: int) -> AsyncIterator[Sent]:
+    """The history as it is, however large."""
+    for length in recorded.calls:
+        yield Sent(recorded.context(length))
+
+
+def every_step(pipeline: Pipeline) -> Way:
+    """The whole history through the pipeline before each call."""
+
+    async def way(recorded: Recorded, window: int) -> AsyncIterator[Sent]:
+        call = recorded.call.aiming_at(Budget(window), window)
+        for length in recorded.calls:
+            yield Sent(await pipeline(recorded.context(length), call))
+
+    return way
+
+
+async def langchain(recorded: Recorded, window: int) -> AsyncIterator[Sent]:
+    """LangChain's ``trim_messages`` before each call."""
+    meter = recorded.source.meter
+    for length in recorded.calls:
+        context = recorded.context(length)
+        room = window - meter.fixed(context)
+        places = langchain_trim(context.messages, room, meter.message)
+        kept = tuple(context.messages[place] for place in places)
+        yield Sent(context.with_messages(kept) if kept else None)
+
+
+def in_session(build: Callable[[int], Pipeline]) -> Way:
+    """A session of the pipeline that ``build`` makes for a window."""
+
+    async def way(recorded: Recorded, window: int) -> AsyncIterator[Sent]:
+        natives, recording = recorded.recording.messages, recorded.recording
+        session = build(window).session(format=recorded.source.wire.name)
+        fresh = 0
+        for length in recorded.calls:
+            try:
+                view = await session.prepare(natives[:length], system=recording.system, tools=recording.tools)
+            except ContextOverflow:
+                yield Sent(None)
+                continue
+            old = any(change.index < fresh for change in view.report.changes)
+            yield Sent(view.context, old, view.report.first_changed is not None)
+            fresh = length
+
+    return way
+
+
+def clearing(keep_last: int) -> Way:
+    """Old tool results cleared before each call, and what is still too much dropped."""
+    return every_step(Pipeline(ClearToolResults(keep_last), FitContextWindow()))
+
+
+def sliding() -> Way:
+    """The oldest rounds dropped before each call, as few as must be."""
+    return every_step(Pipeline(FitContextWindow()))

@@ -1,0 +1,97 @@
+"""Recorded sessions, read once, for benchmarks that send them model call by model call."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from agentctx.core.message import Context, Message, Tool
+from agentctx.core.protection import always
+from agentctx.protocols import Call
+from agentctx.reading import Reader, reader
+from agentctx.replay import Recording, calls_of
+
+HERE = Path(__file__).parents[1]
+SHARED, SHIPPED = HERE / "../shared/transcripts", HERE / "examples/sessions"
+
+
+@frozen
+class Recorded:
+    """A recorded session.
+
+    Args:
+        kind: The class of sessions that it belongs to: the name of its file.
+        recording: The session, natively.
+        source: How it is read and counted.
+        messages: Its messages as values.
+        system: Its system prompt, where it is kept apart.
+        tools: Its tools.
+        calls: For each model call, how many messages it saw.
+        outputs: For each model call, the tokens of its answer.
+    """
+
+    kind: str
+    recording: Recording = field(repr=False)
+    source: Reader = field(repr=False)
+    messages: tuple[Message, ...] = field(repr=False)
+    system: Message | None = field(repr=False)
+    tools: tuple[Tool, ...] = field(repr=False)
+    calls: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+    @property
+    def call(self) -> Call:
+        """What a stage is told."""
+        return Call(self.source.meter, self.source.wire.name, wire=self.source.wire)
+
+    def context(self, length: int) -> Context:
+        """The request of the first ``length`` messages as the loop had it."""
+        return Context(self.messages[:length], self.system, self.tools)
+
+    @property
+    def largest(self) -> int:
+        """Tokens of the last request when nothing is ever left out."""
+        return self.source.meter.size(self.context(self.calls[-1])) if self.calls else 0
+
+    @property
+    def floor(self) -> int:
+        """Tokens of what no request can be without."""
+        context = self.context(len(self.messages))
+        kept = tuple(self.messages[index] for index in sorted(always(self.messages)))
+        return self.source.meter.size(context.with_messages(kept))
+
+
+def recorded_sessions() -> Iterator[Recorded]:
+    """All sessions: the shared transcripts where they are, else the one that comes with the project."""
+    shared = sorted(SHARED.glob("*.jsonl.gz"))
+    for path in shared or sorted(SHIPPED.glob("*.jsonl")):
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", encoding="utf-8") as lines:
+            for line in lines:
+                yield read(path.name.partition(".")[0], json.loads(line))
+
+
+def read(kind: str, record: dict[str, Any]) -> Recorded:
+    """One line of a file of sessions."""
+    format_, system, tools = record["format"], record.get("system"), record.get("tools")
+    source = reader(record["messages"], system=system, tools=tools, format=format_)
+    if system is not None and not source.wire.system_apart:
+        record["messages"].insert(0, {"role": "system", "content": system})
+        system = None
+    recording = Recording(
+        record["messages"], system, tools, format_, id=record["id"], pending=False
+    )
+    messages = tuple(source.messages(recording.messages))
+    calls = tuple(calls_of(recording))
+    ends = (*calls[1:], len(messages))
+    answers = [
+        [message for message in messages[start:end] if message.role == "assistant"]
+        for start, end in zip(calls, ends, strict=True)
+    ]
+    outputs = tuple(sum(map(source.meter.message, answer)) for answer in answers)
+    return Recorded(kind, recording, source, messages, *source.fixed_part(system, tools), calls, outputs)
