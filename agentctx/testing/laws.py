@@ -28,7 +28,9 @@ from agentctx.session import Session
 from agentctx.stores.memory import MemoryStore
 from agentctx.testing.counting import CountingCounter
 from agentctx.testing.flaky import FlakyError, FlakyStage, FlakyStore, failing_listener
+from agentctx.testing.plan import Say, Turn
 from agentctx.testing.trial import Step, Trial, text_of, texts_of
+from agentctx.testing.writers import WRITERS
 from agentctx.view import View
 
 TITLES = {
@@ -245,7 +247,7 @@ async def work_grows_with_the_new(trial: Trial) -> None:
     if last.view is None or again.view is None or again.view.report.acted:
         return
     _hold(9, not counter.texts, f"{again}: nothing is new, and {counter.characters} characters were counted")
-    new = {"role": "user", "content": "and then?"}
+    (new,) = WRITERS[trial.source.wire.name].messages((Turn("user", (Say("and then?"),)),))
     more = await trial.step(session, [*trial.messages, new])
     if more.view is None or more.view.report.acted:
         return

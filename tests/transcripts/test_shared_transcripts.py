@@ -135,12 +135,19 @@ def check_kept(step, record, given, view):
         )
 
 
+def last_turn(messages):
+    """The model's own last turn: it waits for results, or for a server's tool, and cannot go."""
+    end = next((stop for stop in range(len(messages), 0, -1) if messages[stop - 1]["role"] == "assistant"), 0)
+    begin = next((start for start in range(end, 0, -1) if messages[start - 1]["role"] != "assistant"), 0)
+    return messages[begin:end]
+
+
 def check_overflow(step, record, given, overflow, limit):
     """There is an overflow only where what must stay takes half of the room or more."""
     assert overflow.limit == limit
     assert overflow.tokens > limit
     system = [message for message in given if message["role"] in {"system", "developer"}]
-    must = [*system, *speaking(given)[:1], *speaking(given)[-1:]]
+    must = [*system, *speaking(given)[:1], *speaking(given)[-1:], *last_turn(given)]
     floor = count(must, tools=record["tools"], system=record["system"], format=record["format"]) if must else 0
     assert floor > limit / 2, f"step {step}: {overflow}"
 

@@ -8,7 +8,10 @@ from typing import Any, Protocol
 from agentctx.errors import ConfigError
 from agentctx.testing.plan import History, Plan, ToolSpec, Turn
 from agentctx.testing.writers.anthropic import AnthropicWriter
+from agentctx.testing.writers.bedrock import BedrockWriter
+from agentctx.testing.writers.gemini import GeminiWriter
 from agentctx.testing.writers.openai_chat import ChatWriter
+from agentctx.testing.writers.openai_responses import ResponsesWriter
 
 
 class Writer(Protocol):
@@ -46,7 +49,13 @@ class Writer(Protocol):
         ...
 
 
-WRITERS: Mapping[str, Writer] = {"openai-chat": ChatWriter(), "anthropic": AnthropicWriter()}
+WRITERS: Mapping[str, Writer] = {
+    "openai-chat": ChatWriter(),
+    "anthropic": AnthropicWriter(),
+    "openai-responses": ResponsesWriter(),
+    "gemini": GeminiWriter(),
+    "bedrock": BedrockWriter(),
+}
 
 
 def write(plan: Plan, format: str) -> History:  # noqa: A002 - the name that the whole library gives it
@@ -65,7 +74,7 @@ def write(plan: Plan, format: str) -> History:  # noqa: A002 - the name that the
     writer, turns, system = WRITERS[format], plan.turns, None
     if writer.system_apart and turns and turns[0].role in {"system", "developer"}:
         (opening,), turns = writer.messages(turns[:1]), turns[1:]
-        system = opening["content"]
+        system = opening["content"] if "content" in opening else {"parts": opening["parts"]}
     tools = writer.tools(plan.tools) or None
     return History(format, writer.messages(turns), system, tools)
 
