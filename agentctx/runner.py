@@ -114,6 +114,7 @@ async def _write_down(
     await call.meter.settle(after.messages)
     changes = await _changes(name, before, after, found, call, trail)
     grown = sum(change.tokens_after - change.tokens_before for change in changes)
+    grown += _grown_unseen(before, after, found, call, trail)
     if after.tools is not before.tools:
         grown += call.meter.fixed(after) - call.meter.fixed(before)
     report = StageReport(
@@ -122,6 +123,14 @@ async def _write_down(
     trail.origins = [None if origin is None else trail.origins[origin] for origin in found.origins]
     trail.context, trail.tokens = after, trail.tokens + grown
     return report
+
+
+def _grown_unseen(before: Context, after: Context, found: Matched, call: Call, trail: Trail) -> int:
+    """Tokens that messages gained which an earlier stage of this step had made: no change names them."""
+    made = [(origin, position) for origin, position in found.edited if trail.origins[origin] is None]
+    gained = sum(call.count(after.messages[new]) - call.count(before.messages[old]) for old, new in made)
+    lost = [origin for origin in found.dropped if trail.origins[origin] is None]
+    return gained - sum(call.count(before.messages[origin]) for origin in lost)
 
 
 async def _changes(

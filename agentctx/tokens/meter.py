@@ -201,8 +201,8 @@ def _hidden(part: Thinking) -> int:
 def _name_of(message: Message) -> str | None:
     """The participant's name, which the Chat format keeps beside role and content."""
     source = message.source
-    if message.role == "tool" or not isinstance(source, dict):
-        return None
+    if message.role == "tool" or not isinstance(source, dict) or "role" not in source:
+        return None  # the name of a call's item, where a call is a message, is that of the tool
     name = source.get("name")
     return name if isinstance(name, str) else None
 
