@@ -1,0 +1,199 @@
+"""What the Responses API refuses and can be mended without looking for pairs."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import define, evolve, field
+
+from agentctx.core.message import Message
+from agentctx.core.parts import Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.wire.native import clean_text, finite_json
+from agentctx.wire.openai_responses.write import fields_of
+
+CALL_ID_MAX = 64
+"""The longest ``call_id``, in characters."""
+
+NAME_MAX = 64
+"""The longest name of a function, in characters."""
+
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""What a function may be called."""
+
+Mended = tuple[int, Message | None, str]
+"""Index of a message, what to send instead (None: nothing), and why."""
+
+_NEEDS_ID = frozenset({"reasoning", "mcp_approval_request"})
+_SURROGATES = "lone surrogates cannot be sent"
+
+
+@define
+class _Mending:
+    """What is sent instead of messages.
+
+    Args:
+        messages: What came in.
+        instead: By index, the message to send instead (None: nothing), and why.
+    """
+
+    messages: Sequence[Message]
+    instead: dict[int, tuple[Message | None, str]] = field(factory=dict)
+
+    def now(self, index: int) -> Message | None:
+        """What is sent at this place; None when nothing is."""
+        return self.instead[index][0] if index in self.instead else self.messages[index]
+
+    def put(self, index: int, message: Message | None, why: str) -> None:
+        """Send something else at this place."""
+        before = self.instead.get(index, (None, ""))[1]
+        self.instead[index] = message, f"{before}, {why}" if before else why
+
+
+def mend(messages: Sequence[Message]) -> tuple[Mended, ...]:
+    """What is refused and can be mended: (index, new message or None to drop it, why).
+
+    Text is cleaned, ids are shortened alike in calls and results, an item that is there twice goes once, reasoning
+    that nothing follows goes.
+    """
+    mending = _Mending(messages)
+    for index, message in enumerate(messages):
+        _mend_parts(mending, index, message)
+    for step in (_repeated, _triggers, _unfollowed):
+        step(mending)
+    return tuple((index, *mending.instead[index]) for index in sorted(mending.instead))
+
+
+def _mend_parts(mending: _Mending, index: int, message: Message) -> None:
+    why: list[str] = []
+    parts = tuple([_part(part, why) for part in message.parts])
+    if why:
+        mending.put(index, message.with_parts(parts), ", ".join(dict.fromkeys(why)))
+
+
+def _part(part: Part, why: list[str]) -> Part:
+    mender = _MENDERS.get(type(part))
+    return part if mender is None else mender(part, why)
+
+
+def _text(part: Text, why: list[str]) -> Text:
+    if (clean := clean_text(part.text)) is part.text:
+        return part
+    why.append(_SURROGATES)
+    return evolve(part, text=clean)
+
+
+def _call(part: ToolCall, why: list[str]) -> ToolCall:
+    arguments = clean_text(part.arguments)
+    if arguments is not part.arguments:
+        why.append(_SURROGATES)
+    if (finite := finite_json(arguments)) is not arguments:
+        why.append("arguments are not JSON: it has no NaN and no Infinity")
+    identity, name = _short(part.id, why), _legal(part.name, why)
+    if identity is part.id and name is part.name and finite is part.arguments:
+        return part
+    return ToolCall(identity, name, finite, part.signature, source=part.source)
+
+
+def _result(part: ToolResult, why: list[str]) -> ToolResult:
+    before = len(why)
+    content = tuple([_part(each, why) for each in part.content])
+    identity = _short(part.call_id, why)
+    return part if len(why) == before else evolve(part, call_id=identity, content=content)
+
+
+def _thinking(part: Thinking, why: list[str]) -> Thinking:
+    """Encrypted reasoning goes back without its readable form, which OpenAI refuses."""
+    source = part.source
+    if part.encrypted is None or not _value(source, "content"):
+        return part
+    why.append("reasoning goes back encrypted only")
+    native = {**fields_of(source), "content": []}
+    summary = [each.get("text") for each in map(fields_of, native.get("summary") or ())]
+    return evolve(part, text="\n".join(text for text in summary if isinstance(text, str)), source=native)
+
+
+_MENDERS: Mapping[type, Callable[[Any, list[str]], Part]] = {
+    Text: _text,
+    ToolCall: _call,
+    ToolResult: _result,
+    Thinking: _thinking,
+}
+
+
+def _short(identity: str, why: list[str]) -> str:
+    """The id, or one that fits, made from it alone, so that call and result still match."""
+    if len(identity) <= CALL_ID_MAX:
+        return identity
+    why.append(f"the id of a call is longer than {CALL_ID_MAX} characters")
+    return "call_" + hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def _legal(name: str, why: list[str]) -> str:
+    """The name, or what is nearest to it among the names that are taken; models make names up."""
+    if NAME.fullmatch(name):
+        return name
+    why.append("the name of a call has characters that are not allowed")
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:NAME_MAX] or "_"
+
+
+def _value(native: Any, key: str) -> Any:  # noqa: ANN401 - whatever stands there
+    """The value of a key of a native item, without dumping SDK objects."""
+    return native.get(key) if isinstance(native, Mapping) else getattr(native, key, None)
+
+
+def _repeated(mending: _Mending) -> None:
+    """No two items may have one id: the same item again goes, another one with that id goes on without id."""
+    seen: dict[str, int] = {}
+    for index, message in enumerate(mending.messages):
+        identity = _value(message.source, "id")
+        if not isinstance(identity, str) or mending.now(index) is None:
+            continue
+        first = seen.setdefault(identity, index)
+        kind = _value(message.source, "type")
+        if first == index or kind == "local_shell_call_output":  # its id is that of the call
+            continue
+        same = mending.messages[first] == message
+        if same or kind in _NEEDS_ID:
+            mending.put(index, None, f"the item {identity!r} is there twice")
+        else:
+            mending.put(index, _without_id(mending.now(index) or message), f"another item has the id {identity!r}")
+
+
+def _without_id(message: Message) -> Message:
+    """The message read from the same item without its id."""
+    native = {key: value for key, value in fields_of(message.source).items() if key != "id"}
+    read_as = (message.role, message.parts) if message.untouched else None
+    return Message(message.role, message.parts, source=native, read_as=read_as)
+
+
+def _triggers(mending: _Mending) -> None:
+    """A wish for compaction stands at the end or not at all."""
+    for index, message in enumerate(mending.messages[:-1]):
+        if message.role == "developer" and _kind(message) == "compaction_trigger":
+            mending.put(index, None, "a compaction_trigger must be the last item")
+
+
+def _kind(message: Message) -> str:
+    part = message.parts[0] if message.parts else None
+    return part.kind if isinstance(part, Opaque) else ""
+
+
+def _unfollowed(mending: _Mending) -> None:
+    """Signed reasoning goes when the item that it led to is not there."""
+    followed = False
+    for index in range(len(mending.messages) - 1, -1, -1):
+        message = mending.now(index)
+        if message is None:
+            continue
+        if _is_reasoning(message):
+            if not followed and any(isinstance(part, Thinking) and part.signed for part in message.parts):
+                mending.put(index, None, "nothing follows the reasoning")
+        else:
+            followed = message.role == "assistant"
+
+
+def _is_reasoning(message: Message) -> bool:
+    return bool(message.parts) and all(isinstance(part, Thinking) for part in message.parts)
