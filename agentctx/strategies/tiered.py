@@ -1,0 +1,160 @@
+"""Divide the window among kinds of rounds, and drop the oldest of each kind that has more than its part."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import ClassVar
+
+from attrs import field, frozen
+
+from agentctx.core.budget import Budget
+from agentctx.core.message import Context, Message
+from agentctx.core.units import Unit
+from agentctx.errors import ConfigError
+from agentctx.protocols import Call, Scope
+from agentctx.strategies.drop_units import without
+from agentctx.strategies.fit_context_window import shrink_open_round
+from agentctx.strategies.room import lay_out
+from agentctx.tiers.allocate import allocate
+from agentctx.tiers.tier import Tier, TierRule, as_tier
+
+TierOf = Callable[[Sequence[Message]], int]
+"""Given the messages of a round, or a single message beside the rounds, the tier that it belongs to."""
+
+
+def in_history(_messages: Sequence[Message], /) -> int:
+    """Everything is ``HISTORY``."""
+    return Tier.HISTORY
+
+
+def _by_name(tiers: Mapping[str, int]) -> Mapping[str, Tier]:
+    return {name: as_tier(tier) for name, tier in tiers.items()}
+
+
+@frozen
+class ByTools:
+    """Rounds by the tools that they call; all else is ``HISTORY``.
+
+    Args:
+        tiers: The tier of each tool, by its name. A round with calls of several tools belongs to the strongest tier
+            among them; a tool without an entry counts as ``HISTORY``.
+    """
+
+    tiers: Mapping[str, Tier] = field(converter=_by_name, hash=False)
+
+    def __call__(self, messages: Sequence[Message], /) -> int:
+        """The tier of these messages."""
+        called = [self.tiers.get(call.name, Tier.HISTORY) for message in messages for call in message.calls]
+        return min(called, default=Tier.HISTORY)
+
+
+@frozen
+class Tiered:
+    """Allocate the window to tiers, and drop whole rounds of those that have more than their grant, oldest first.
+
+    Protected messages and the round that the model is in stay; the tiers share what these leave. A question goes
+    with the first round of its own tier after it. What is left over because only whole rounds go is given back.
+    Without rules the tiers are served in order: ``HISTORY`` gives way to whatever ``tier_of`` puts before it.
+
+    Args:
+        rules: Floors, shares and caps of single tiers.
+        tier_of: Which tier a round belongs to, for example ``ByTools({"search_docs": Tier.RAG})``.
+        max_tokens: The most tokens of the request; without it the pipeline's budget holds.
+
+    Raises:
+        ConfigError: If a tier has two rules, or an option makes no sense.
+    """
+
+    rules: tuple[TierRule, ...] = field(default=(), converter=tuple)
+    tier_of: TierOf = field(default=in_history, kw_only=True)
+    max_tokens: int | None = field(default=None, kw_only=True)
+    scope: ClassVar[Scope] = Scope.PRESSURE
+
+    def __attrs_post_init__(self) -> None:
+        """Check the options."""
+        if len({rule.tier for rule in self.rules}) < len(self.rules):
+            msg = "Tiered: one rule for each tier"
+            raise ConfigError(msg)
+        allocate([0] * len(self.rules), self.rules, 0)
+        if self.max_tokens is not None:
+            Budget(self.max_tokens)
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context without the rounds that their tiers have no room for."""
+        limit, aim = self._limits(call)
+        if call.size(context) <= aim and all(rule.cap is None for rule in self.rules):
+            return context
+        context = shrink_open_round(context, limit, call)
+        room = lay_out(context, call)
+        loose = [unit for bundle in room.bundles for unit in bundle]
+        tiers = self._pieces(context.messages, loose, call)
+        gone = [unit for piece in self._over(tiers, max(0, aim - room.floor)) for unit in piece.units]
+        return without(context, gone, call, f"over the room of its tier, in {aim:,} tokens: oldest first")
+
+    def _limits(self, call: Call) -> tuple[int, int]:
+        """The hard limit and the size to come down to, in tokens."""
+        hard = self.max_tokens if call.budget is None else call.budget.limit
+        if hard is None:
+            msg = "Tiered: no budget in force: pass Tiered(max_tokens=...) or Pipeline(..., budget=Budget(window=...))"
+            raise ConfigError(msg)
+        limit = hard if self.max_tokens is None else min(hard, self.max_tokens)
+        return limit, limit if call.limit is None else min(limit, call.limit)
+
+    def _pieces(self, messages: Sequence[Message], loose: Iterable[Unit], call: Call) -> dict[Tier, list[_Piece]]:
+        """What may be dropped, by tier, oldest first; questions go with the next round of their tier."""
+        tiers: dict[Tier, list[_Piece]] = defaultdict(list)
+        waiting: dict[Tier, list[Unit]] = defaultdict(list)
+        for unit in loose:
+            tier = as_tier(self.tier_of(unit.of(messages)))
+            waiting[tier].append(unit)
+            if unit.is_round:
+                tiers[tier].append(_piece(waiting.pop(tier), messages, call))
+        for tier, units in waiting.items():
+            tiers[tier].append(_piece(units, messages, call))
+        return dict(sorted(tiers.items()))
+
+    def _over(self, tiers: Mapping[Tier, Sequence[_Piece]], room: int) -> list[_Piece]:
+        """The pieces that there is no room for."""
+        rules = {rule.tier: rule for rule in self.rules}
+        claims = [rules.get(tier) or TierRule(tier) for tier in tiers]
+        sizes = [sum(piece.tokens for piece in pieces) for pieces in tiers.values()]
+        cuts = [
+            _cut(pieces, grant) for pieces, grant in zip(tiers.values(), allocate(sizes, claims, room), strict=True)
+        ]
+        spare = room - sum(size - _tokens(cut) for size, cut in zip(sizes, cuts, strict=True))
+        for claim, size, cut in zip(claims, sizes, cuts, strict=True):
+            used = size - _tokens(cut)
+            left = spare if claim.cap is None else min(spare, claim.cap - used)
+            while cut and cut[-1].tokens <= left:
+                left -= cut[-1].tokens
+                spare -= cut.pop().tokens
+        return [piece for cut in cuts for piece in cut]
+
+
+@frozen
+class _Piece:
+    """Units of one tier that go together, and their tokens."""
+
+    units: tuple[Unit, ...]
+    tokens: int
+
+
+def _piece(units: Iterable[Unit], messages: Sequence[Message], call: Call) -> _Piece:
+    whole = tuple(units)
+    return _Piece(whole, sum(call.count(message) for unit in whole for message in unit.of(messages)))
+
+
+def _cut(pieces: Sequence[_Piece], grant: int) -> list[_Piece]:
+    """The oldest pieces, as many as must go so that the rest has at most ``grant`` tokens."""
+    size, cut = _tokens(pieces), []
+    for piece in pieces:
+        if size <= grant:
+            break
+        cut.append(piece)
+        size -= piece.tokens
+    return cut
+
+
+def _tokens(pieces: Iterable[_Piece]) -> int:
+    return sum(piece.tokens for piece in pieces)
