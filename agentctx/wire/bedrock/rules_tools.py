@@ -79,8 +79,8 @@ def mixed(request: Request) -> Iterator[Violation]:
     if request.family in {"claude", "nova"}:
         return
     for entry in request.entries:
-        kinds = {block.kind for block in entry.blocks} - {"cachePoint"}
-        if "toolResult" in kinds and kinds != {"toolResult"}:
+        others = [block for block in entry.blocks if block.kind not in {"toolResult", "cachePoint"}]
+        if others and entry.role == "user" and any(block.kind == "toolResult" for block in entry.blocks):
             text = (
                 f"{entry.path}.content: Conversation blocks and tool result blocks cannot be provided in the same turn."
             )
