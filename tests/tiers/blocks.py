@@ -1,0 +1,39 @@
+"""Short words to write blocks with: messages that cost ten tokens each, whatever they say."""
+
+from agentctx import FixedCounter
+from agentctx.assembly.builder import ContextBuilder
+from agentctx.testing import assistant, call, result, transcript
+from agentctx.tiers.block import Block
+from agentctx.tiers.tier import Tier
+
+
+def chat(*words):
+    """Messages whose role is told by their first letter: s(ystem), d(eveloper), u(ser), a(ssistant)."""
+    roles = {"s": "system", "d": "developer", "u": "user", "a": "assistant"}
+    return [{"role": roles[word[0]], "content": word} for word in words]
+
+
+def said(messages):
+    """What messages say."""
+    return [message["content"] for message in messages]
+
+
+def tool_round(name, *ids):
+    """An assistant's turn with a call for each id, and the results."""
+    calls = [call(each, "look") for each in ids]
+    return transcript("openai-chat", assistant(name, *calls), *(result(each, f"saw {each}") for each in ids))
+
+
+def block(name, messages, evict=None, tier=Tier.CORE, **options):
+    """A block of the tier ``CORE``, where no message is the user's newest word."""
+    return Block(name, messages, tier, **({} if evict is None else {"evict": evict}), **options)
+
+
+def builder(tokens, *blocks, **options):
+    """A builder of blocks of Chat messages that cost ten tokens each."""
+    return ContextBuilder(tokens, counter=FixedCounter(10), format="openai-chat", **options).add(*blocks)
+
+
+async def built(tokens, *blocks, **options):
+    """What is built of these blocks."""
+    return await builder(tokens, *blocks, **options).build()

@@ -1,0 +1,290 @@
+"""contexty 0.2.3, its builder's tests, case by case; where we differ on purpose, the test says why."""
+
+import anyio
+import pytest
+from blocks import block, builder, built, chat, said, tool_round
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentctx import ConfigError, ContextOverflow, FixedCounter, StageError
+from agentctx.assembly.builder import ContextBuilder
+from agentctx.tiers.block import Block
+from agentctx.tiers.drop import Drop
+from agentctx.tiers.strict import Strict
+from agentctx.tiers.tier import Tier
+from agentctx.tiers.truncate_oldest import TruncateOldest
+
+pytestmark = pytest.mark.anyio
+
+THREE = ("u1", "u2", "u3")
+
+
+@pytest.mark.parametrize("tokens", [0, -1])
+def test_contexty_no_tokens(tokens):
+    """A budget without tokens is refused; at once here, and not only when something is built."""
+    with pytest.raises(ConfigError, match="window"):
+        ContextBuilder(tokens)
+
+
+async def test_contexty_counter_nil():
+    """Without a counter contexty refuses to build; here the model's own encoding counts."""
+    out = await ContextBuilder(100).add(Block("sys", chat("s1"), Tier.SYSTEM)).build()
+    assert 0 < out.report.used_tokens < 10
+
+
+class Broken:
+    """A counter that breaks at its n-th message."""
+
+    def __init__(self, breaks_at):
+        self.left = breaks_at
+
+    def count(self, text):
+        """The length."""
+        return len(text)
+
+    def count_message(self, message):
+        """Ten tokens, while it works."""
+        del message
+        self.left -= 1
+        if self.left <= 0:
+            what = "the counter is broken"
+            raise ArithmeticError(what)
+        return 10
+
+
+@pytest.mark.parametrize("breaks_at", [1, 3])
+async def test_contexty_counter_error(breaks_at):
+    """A counter's error comes through as it is, and the report has its words.
+
+    contexty fails again when it recounts; here each message is counted once.
+    """
+    blocks = block("a", chat(*THREE), TruncateOldest()), block("b", chat("s4"))
+    made = ContextBuilder(25, counter=Broken(breaks_at), format="openai-chat").add(*blocks)
+    with pytest.raises(ArithmeticError, match="the counter is broken"):
+        await made.build()
+    assert made.report.error == "ArithmeticError: the counter is broken"
+
+
+@pytest.mark.parametrize("tokens", [5, 100])
+def test_contexty_nil_strategy(tokens):
+    """A block without an eviction is refused, whether it would fit or not; here before there is a budget at all."""
+    with pytest.raises(ConfigError, match="Block 'a': evict"):
+        builder(tokens, Block("a", chat("u1"), Tier.CORE, None))
+
+
+async def test_contexty_empty_builder():
+    """Nothing in, nothing out, and the whole budget remains."""
+    out = await built(100)
+    assert (out.messages, out.report.used_tokens, out.report.remaining_tokens) == ([], 0, 100)
+    assert (out.report.dropped, out.report.blocks, out.report.error) == ((), (), None)
+
+
+async def test_contexty_compile_twice():
+    """Two builds are the same; a block that is added in between is in the second."""
+    made = builder(100, block("a", chat("u1")))
+    first, second = await made.build(), await made.build()
+    assert first.messages == second.messages
+    made.add(block("b", chat("u2")))
+    assert said((await made.build()).messages) == ["u1", "u2"]
+
+
+async def test_contexty_two_messages_in_a_hundred():
+    """Two messages of ten tokens leave eighty of a hundred."""
+    report = (await built(100, block("a", chat("u1", "a1")))).report
+    assert (report.used_tokens, report.remaining_tokens, report.dropped) == (20, 80, ())
+    assert (report.tokens_per_block, report.original_tokens_per_block) == ({"a": 20}, {"a": 20})
+
+
+async def test_contexty_tier_order():
+    """What was added first comes first only within its tier."""
+    history = block("history", chat("u1"), tier=Tier.HISTORY)
+    system = block("system", chat("s1"), tier=Tier.SYSTEM)
+    notes, facts = block("notes", chat("a1")), block("facts", chat("a2"))
+    out = await built(100, history, notes, system, facts)
+    assert said(out.messages) == ["s1", "a1", "a2", "u1"]
+
+
+async def test_contexty_strict_too_large():
+    """A strict block that does not fit fails the build, and is named."""
+    made = builder(5, block("must", chat("u1"), Strict()))
+    with pytest.raises(ContextOverflow, match=r"needs 10 tokens and 5 are available.*block 'must' \(core\) 10"):
+        await made.build()
+    assert made.report.evictions == {"must": "rejected"}
+
+
+async def test_contexty_drop_what_does_not_fit():
+    """A block that does not fit is dropped, and the report names it."""
+    out = await built(15, block("core", chat("u1"), Strict()), block("rag", chat("u2", "u3"), Drop(), tier=Tier.RAG))
+    assert said(out.messages) == ["u1"]
+    assert out.report.dropped == ("rag",)
+
+
+async def test_contexty_truncate():
+    """Three messages in room for two and a half become at most two."""
+    out = await built(25, block("h", chat(*THREE), TruncateOldest(), tier=Tier.HISTORY))
+    assert said(out.messages) == ["u2", "u3"]
+    assert (out.report.evictions, out.report.used_tokens) == ({"h": "truncated"}, 20)
+
+
+async def test_contexty_empty_block():
+    """A block without messages is passed over, and is in no figure."""
+    out = await built(100, block("empty", []), block("a", chat("u1")))
+    assert out.report.tokens_per_block == {"a": 10} == out.report.original_tokens_per_block
+    assert out.report.dropped == ()
+
+
+async def test_contexty_cancelled():
+    """A build that is cancelled stops, and its report says so."""
+    made = builder(100, block("a", chat("u1")))
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await made.build()
+    assert scope.cancelled_caught
+    assert "Cancelled" in made.report.error
+
+
+async def test_contexty_deadline():
+    """A build without time stops."""
+    with pytest.raises(TimeoutError):
+        with anyio.fail_after(0):
+            await built(100, block("a", chat("u1"), Strict()))
+
+
+async def test_contexty_report():
+    """One block kept and one dropped: every figure."""
+    report = (await built(15, block("must", chat("u1")), block("drop", chat("u2", "u3"), Drop(), tier=Tier.RAG))).report
+    assert (report.used_tokens, report.original_tokens, report.remaining_tokens) == (10, 30, 5)
+    assert (report.evictions, report.tokens_per_block) == ({"drop": "dropped"}, {"must": 10})
+
+
+async def test_contexty_block_cap():
+    """A block's own cap holds in a larger budget."""
+    messages = chat(*(f"u{number}" for number in range(50)))
+    out = await built(1_000, block("h", messages, TruncateOldest(), tier=Tier.HISTORY, max_tokens=200))
+    assert len(out.messages) == 20
+    assert (out.report.used_tokens, out.report.remaining_tokens) == (200, 800)
+
+
+async def everything(messages, allowance):
+    """An eviction that evicts nothing."""
+    del allowance
+    return messages
+
+
+async def test_contexty_eviction_returns_everything():
+    """An eviction that returns more than it may is an error that names it and the block."""
+    made = builder(5, block("a", chat("u1"), everything))
+    with pytest.raises(StageError, match="everything of block 'a': returned 10 tokens, and 5 were allowed"):
+        await made.build()
+    assert made.report.evictions == {"a": "rejected"}
+
+
+async def test_contexty_everything_protected():
+    """When all of a block is protected and too large, the build fails; here before anything else is done."""
+    keep = TruncateOldest(protect_roles=["user"])
+    with pytest.raises(ContextOverflow, match="block 'a'"):
+        await built(5, block("a", chat("u1"), keep))
+
+
+async def test_contexty_custom_eviction():
+    """An eviction of one's own is called "evicted"."""
+
+    async def last_one(messages, allowance):
+        assert allowance.tokens == 15
+        return messages[-1:]
+
+    out = await built(15, block("a", chat("u1", "u2"), last_one))
+    assert said(out.messages) == ["u2"]
+    assert out.report.evictions == {"a": "evicted"}
+
+
+async def test_contexty_duplicate_names():
+    """Blocks of one name are two blocks.
+
+    contexty keeps the figures of the last one only; here they are added up, so that nothing is missing.
+    """
+    out = await built(100, block("a", chat("u1")), block("a", chat("u2", "u3")))
+    assert said(out.messages) == ["u1", "u2", "u3"]
+    assert out.report.tokens_per_block == {"a": 30}
+    assert [each.tokens_after for each in out.report.blocks] == [10, 20]
+
+
+async def test_contexty_one_message():
+    """Example of the documentation: one message."""
+    out = await ContextBuilder(100, counter=FixedCounter(4), format="openai-chat").add(block("a", chat("u1"))).build()
+    assert out.report.used_tokens == 4
+
+
+async def test_contexty_no_evictions():
+    """Example of the documentation: three blocks that fit."""
+    tiers = (("s1", Tier.SYSTEM), ("a1", Tier.CORE), ("u1", Tier.HISTORY))
+    out = await built(100, *(block(name, chat(name), tier=tier) for name, tier in tiers))
+    assert (said(out.messages), out.report.evictions) == (["s1", "a1", "u1"], {})
+
+
+async def test_contexty_seven_times_fifty():
+    """Example of the documentation: seven messages of fifty tokens in three hundred."""
+    messages = chat(*(f"u{number}" for number in range(7)))
+    history = block("h", messages, TruncateOldest(), tier=Tier.HISTORY)
+    out = await ContextBuilder(300, counter=FixedCounter(50), format="openai-chat").add(history).build()
+    assert (len(out.messages), out.report.evictions) == (6, {"h": "truncated"})
+
+
+async def test_contexty_full_assembly():
+    """Example of the documentation: 350 tokens of all tiers become exactly 200, in eight messages."""
+    history = block("chat_history", chat(*(f"u{number}" for number in range(10))), TruncateOldest(), tier=Tier.HISTORY)
+    out = (
+        await ContextBuilder(200, counter=FixedCounter(25), format="openai-chat")
+        .add(
+            history,
+            block("persona", chat("s1"), tier=Tier.SYSTEM),
+            block("facts", chat("s2", "s3")),
+            block("docs", chat("s4"), Drop(), tier=Tier.RAG),
+        )
+        .build()
+    )
+    assert (out.report.original_tokens, out.report.used_tokens, len(out.messages)) == (350, 200, 8)
+    assert out.report.evictions == {"chat_history": "truncated"}
+
+
+EVICTIONS = [
+    TruncateOldest(),
+    TruncateOldest(keep_pairs=True),
+    TruncateOldest(min_messages=2),
+    TruncateOldest(protect_roles=["tool"]),
+    Drop(),
+]
+
+
+@st.composite
+def some_blocks(draw):
+    """Any blocks, with tool calls in them."""
+    words = st.sampled_from(["u1", "u2", "a1", "a2", "s1", "tools"])
+    found = []
+    for place in range(draw(st.integers(0, 5))):
+        messages = []
+        for word in draw(st.lists(words, max_size=8)):
+            messages += tool_round("look", "x", "y") if word == "tools" else chat(word)
+        cap = draw(st.one_of(st.none(), st.integers(1, 100)))
+        evict = draw(st.sampled_from(EVICTIONS))
+        found.append(Block(f"b{place}", messages, draw(st.integers(0, 5)), evict, cap))
+    return found
+
+
+@given(some_blocks(), st.integers(1, 200), st.integers(1, 30))
+def test_contexty_invariant(blocks, tokens, each):
+    """Whatever the budget, the blocks and the cost of a message: never more than the budget, or an error."""
+
+    async def main():
+        made = ContextBuilder(tokens, counter=FixedCounter(each), format="openai-chat").add(*blocks)
+        try:
+            out = await made.build()
+        except ContextOverflow:
+            assert made.report.original_tokens >= each
+            return
+        assert out.report.used_tokens == each * len(out.messages) == out.report.tokens <= tokens
+        caps = [given.max_tokens for given in sorted(blocks, key=lambda given: given.tier) if given.messages]
+        for done, cap in zip(out.report.blocks, caps, strict=True):
+            assert cap is None or done.tokens_after <= cap
+
+    anyio.run(main)

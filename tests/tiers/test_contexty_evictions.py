@@ -1,0 +1,322 @@
+"""contexty's strategies, both eras, case by case; where we differ on purpose, the test says why."""
+
+import anyio
+import pytest
+from blocks import tool_round
+
+from agentctx import ConfigError, ContextOverflow, FixedCounter, Message, Text, ToolCall, ToolResult
+from agentctx.testing import fixed_summarizer
+from agentctx.tiers.drop import Drop
+from agentctx.tiers.drop_tail import DropTail
+from agentctx.tiers.eviction import Allowance
+from agentctx.tiers.strict import Strict
+from agentctx.tiers.summarize import Summarize
+from agentctx.tiers.truncate_oldest import TruncateOldest
+from agentctx.tokens.meter import MessageMeter
+from agentctx.wire.openai_chat import OpenAIChat
+
+pytestmark = pytest.mark.anyio
+
+ROLES = {"s": "system", "d": "developer", "u": "user", "a": "assistant", "t": "tool"}
+
+
+def values(*words):
+    """Messages of ten tokens, their role told by their first letter."""
+    return tuple(Message(ROLES[word[0]], (Text(word),)) for word in words)
+
+
+def rounds(name, *ids):
+    """An assistant's turn with calls, and their results, as values."""
+    return tuple(OpenAIChat().read_message(native, 0) for native in tool_round(name, *ids))
+
+
+def said(messages):
+    """What messages say, or which call they answer."""
+    return [message.text or "".join(each.call_id for each in message.results) for message in messages]
+
+
+def room(tokens, keep=(), counter=None):
+    """What an eviction is told."""
+    return Allowance(tokens, MessageMeter(counter or FixedCounter(10)), frozenset(keep))
+
+
+class Counting:
+    """Ten tokens a message; counts how often it is asked."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def count(self, text):
+        """Never asked: whole messages are."""
+        raise AssertionError(text)
+
+    def count_message(self, message):
+        """Ten tokens."""
+        del message
+        self.asked += 1
+        return 10
+
+
+@pytest.mark.parametrize(("tokens", "fits"), [(20, True), (100, True), (19, False)])
+async def test_contexty_strict(tokens, fits):
+    """Twenty tokens fit in twenty and more, and fail in nineteen."""
+    messages = values("u1", "u2")
+    if fits:
+        assert await Strict()(messages, room(tokens)) is messages
+    else:
+        with pytest.raises(ContextOverflow):
+            await Strict()(messages, room(tokens))
+
+
+async def test_contexty_drop():
+    """Twenty tokens fit in twenty, and nothing of them is left in nine."""
+    messages = values("u1", "u2")
+    assert await Drop()(messages, room(20)) is messages
+    assert await Drop()(messages, room(9)) == ()
+
+
+@pytest.mark.parametrize("eviction", [Strict(), Drop(), TruncateOldest(), DropTail(), TruncateOldest(keep_pairs=True)])
+async def test_contexty_counted_once(eviction):
+    """However an eviction looks at its messages, the counter is asked once for each (contexty: quadratic)."""
+    counter, messages = Counting(), values(*(f"u{number}" for number in range(50)))
+    allowance = room(500, counter=counter)
+    assert await eviction(messages, allowance) is messages
+    await Drop()(messages, room(1, counter=counter))
+    assert counter.asked == 50
+
+
+@pytest.mark.parametrize(
+    ("eviction", "words", "tokens", "left"),
+    [
+        (TruncateOldest(), "u1 u2 u3", 15, "u3"),
+        (TruncateOldest(keep_pairs=True), "u1 a2 u3", 15, "u3"),
+        (TruncateOldest(keep_pairs=True), "s0 u1 a2", 25, "u1 a2"),
+        (TruncateOldest(keep_pairs=True), "s0 u1 a2", 15, ""),
+        (TruncateOldest(min_messages=2), "u1 u2 u3", 15, ""),
+        (TruncateOldest(min_messages=2), "u1 u2 u3", 25, "u2 u3"),
+        (TruncateOldest(), "", 15, ""),
+        (TruncateOldest(), "u1", 5, ""),
+        (
+            TruncateOldest(keep_pairs=True, protect_roles=["developer", "system", "system", ""]),
+            "d1 s2 u1 a2 u3 a4",
+            41,
+            "d1 s2 u3 a4",
+        ),
+        (TruncateOldest(protect_roles=["developer"]), "d1 u1 a1 u2", 10, "d1"),
+        (TruncateOldest(protect_roles=["developer"]), "d1 u1", 20, "d1 u1"),
+        (DropTail(), "u1 u2 u3", 30, "u1 u2 u3"),
+        (DropTail(), "u1 u2 u3", 20, "u1 u2"),
+        (DropTail(), "u1 u2", 10, "u1"),
+        (DropTail(), "", 10, ""),
+    ],
+)
+async def test_contexty_truncate(eviction, words, tokens, left):
+    """What is left of messages of ten tokens each, oldest or last first."""
+    assert said(await eviction(values(*words.split()), room(tokens))) == left.split()
+
+
+@pytest.mark.parametrize(
+    ("eviction", "words", "tokens"),
+    [
+        (TruncateOldest(protect_roles=["user"]), "u1", 5),
+        (TruncateOldest(protect_roles=["user", "assistant"]), "u1 a1 u2", 20),
+        (TruncateOldest(protect_roles=["developer"]), "d1 u1", 5),
+        (DropTail(), "u1", 5),
+        (DropTail(), "u1 u2 u3", 5),
+    ],
+)
+async def test_contexty_what_stays_is_too_large(eviction, words, tokens):
+    """Protected messages that are too large fail.
+
+    contexty 0.5 drops the whole block in silence where everything is protected; protecting must not lose more.
+    """
+    with pytest.raises(ContextOverflow):
+        await eviction(values(*words.split()), room(tokens))
+
+
+async def test_contexty_protected_and_too_few():
+    """Where fewer messages than asked for would be left, the protected ones stay (contexty drops them as well)."""
+    eviction = TruncateOldest(min_messages=3, protect_roles=["developer"])
+    assert said(await eviction(values("d1", "u1", "u2"), room(20))) == ["d1"]
+
+
+async def test_contexty_hundred_messages():
+    """A hundred messages in room for fifty: the last fifty."""
+    left = await TruncateOldest()(values(*(f"u{number}" for number in range(100))), room(500))
+    assert said(left) == [f"u{number}" for number in range(50, 100)]
+
+
+async def test_contexty_drop_head_default():
+    """The smallest beginning that must go, goes."""
+    assert said(await TruncateOldest()(values("u1", "a1", "u2", "a2"), room(30))) == ["a1", "u2", "a2"]
+
+
+async def test_contexty_atomic_round():
+    """A call goes with its results."""
+    messages = (*values("u1"), *rounds("look", "c1", "c2"), *values("u2"))
+    assert said(await TruncateOldest()(messages, room(30))) == ["u2"]
+    assert said(await TruncateOldest()(messages, room(40))) == ["look", "c1", "c2", "u2"]
+
+
+async def test_contexty_ids_end_the_unit():
+    """Results belong to the calls of their own turn: the next turn's stay."""
+    messages = (*rounds("one", "a", "b"), *rounds("two", "c"))
+    assert said(await TruncateOldest()(messages, room(20))) == ["two", "c"]
+
+
+async def test_contexty_empty_ids():
+    """Calls and results without ids belong together by their order."""
+    call, result = ToolCall("", "look", "{}"), ToolResult("", (Text("saw"),))
+    messages = (
+        Message("assistant", (Text("look"), call, call)),
+        *(Message("tool", (result,)) for _ in range(2)),
+        *values("u1"),
+    )
+    assert said(await TruncateOldest()(messages, room(20))) == ["u1"]
+
+
+async def test_contexty_system_dropped_singly():
+    """A leading system message that is not protected goes alone."""
+    messages = (*values("s0"), *rounds("look", "c1"), *values("u2"))
+    assert said(await TruncateOldest()(messages, room(30))) == ["look", "c1", "u2"]
+
+
+async def test_contexty_limit_below_one_turn():
+    """In room for less than the last round, the last single message is left."""
+    messages = (*values("u1"), *rounds("look", "c1"), *values("a2"))
+    assert said(await TruncateOldest()(messages, room(15))) == ["a2"]
+
+
+@pytest.mark.parametrize("tokens", [5, 15, 25, 35, 45])
+@pytest.mark.parametrize("roles", [["tool"], ["assistant"], ["user"], []])
+@pytest.mark.parametrize("pairs", [True, False])
+async def test_contexty_protecting_half_a_round(tokens, roles, pairs):
+    """Protecting calls or results protects the whole round: nothing is orphaned under any option."""
+    eviction = TruncateOldest(keep_pairs=pairs, protect_roles=roles)
+    messages = (*values("u1"), *rounds("look", "c1", "c2"), *values("u2"))
+    try:
+        left = said(await eviction(messages, room(tokens)))
+    except ContextOverflow:
+        assert roles
+        return
+    assert ("look" in left) == ("c1" in left) == ("c2" in left)
+
+
+def test_contexty_options():
+    """Options that make no sense are refused."""
+    with pytest.raises(ConfigError, match="protect_roles is a collection"):
+        TruncateOldest(protect_roles="user")
+    with pytest.raises(ConfigError, match="min_messages"):
+        TruncateOldest(min_messages=-1)
+    assert TruncateOldest(protect_roles=["", "user", "user"]).protect_roles == {"user"}
+
+
+class Recording:
+    """A summarizer that remembers what it was asked."""
+
+    def __init__(self, text="in short"):
+        self.text, self.asked = text, []
+
+    async def __call__(self, messages, max_tokens):
+        """Always the same."""
+        self.asked.append((said(messages), max_tokens))
+        return self.text
+
+
+@pytest.mark.parametrize("summarizer", [None, "no", str])
+def test_contexty_summarizer_nil(summarizer):
+    """Without a summarizer there is no such eviction."""
+    with pytest.raises(ConfigError, match="async function"):
+        Summarize(summarizer)
+
+
+async def test_contexty_summarize_fits():
+    """What fits is not summarized, and nobody is asked."""
+    summarizer, messages = Recording(), values("u1", "u2")
+    assert await Summarize(summarizer)(messages, room(20)) is messages
+    assert summarizer.asked == []
+
+
+async def test_contexty_summarize():
+    """What does not fit becomes one message that says it is a summary."""
+    summarizer = Recording()
+    left = await Summarize(summarizer)(values("u1", "a1", "u2"), room(25))
+    assert said(left) == ["[Summary of 3 earlier messages]\nin short"]
+    assert summarizer.asked == [(["u1", "a1", "u2"], 15)]
+
+
+async def test_contexty_summarize_without_room():
+    """Without room for a summary nothing is left, and nobody is asked."""
+    summarizer = Recording()
+    assert said(await Summarize(summarizer)(values("u1", "u2"), room(0))) == []
+    assert summarizer.asked == []
+
+
+class FailingError(Exception):
+    """What a summarizer may raise."""
+
+
+async def failing(messages, max_tokens):
+    """A summarizer that fails."""
+    del messages, max_tokens
+    what = "no connection"
+    raise FailingError(what)
+
+
+async def test_contexty_summarizer_error():
+    """A summarizer's error comes through when there is nothing else to do, in its own words."""
+    with pytest.raises(FailingError, match="no connection"):
+        await Summarize(failing, fallback=None)(values("u1", "u2"), room(15))
+
+
+async def test_contexty_summarizer_error_with_fallback():
+    """A summarizer that fails does not fail the build: the block is truncated, and the report says why."""
+    allowance = room(15)
+    assert said(await Summarize(failing)(values("u1", "u2"), allowance)) == ["u2"]
+    assert allowance.remarks == ["the summarizer raised FailingError: no connection"]
+
+
+async def test_contexty_summary_too_long():
+    """A summary that is too long is cut to what fits (contexty drops the block)."""
+    meter = MessageMeter(counter=Words())
+    messages = tuple(Message("user", (Text("word " * 30),)) for _ in range(5))
+    summarize = Summarize(fixed_summarizer("word " * 500), heading="")
+    (left,) = await summarize(messages, Allowance(60, meter))
+    assert left.text.startswith("word word")
+    assert 50 <= meter.message(left) <= 60
+
+
+class Words:
+    """Counts words."""
+
+    def count(self, text):
+        """One token a word."""
+        return len(text.split())
+
+
+async def test_contexty_summary_empty():
+    """A summary that says nothing is not sent."""
+    allowance = room(15)
+    assert said(await Summarize(Recording("  "))(values("u1", "u2"), allowance)) == ["u2"]
+    assert allowance.remarks == ["the summary was empty"]
+
+
+@pytest.mark.parametrize("eviction", [Strict(), Drop(), TruncateOldest(), DropTail(), Summarize(Recording())])
+async def test_contexty_the_newest_words_stay(eviction):
+    """What must stay, stays, or the eviction fails."""
+    messages = values("u1", "a1", "u2", "a2", "a3")
+    for tokens in (40, 30, 20, 10, 5):
+        try:
+            left = await eviction(messages, room(tokens, keep=[2]))
+        except ContextOverflow:
+            assert (
+                tokens < 50 if isinstance(eviction, Strict) else tokens < (20 if isinstance(eviction, DropTail) else 10)
+            )
+            continue
+        assert messages[2] in left
+
+
+def test_contexty_trio_and_asyncio():
+    """An eviction needs no event loop of its own."""
+    for backend in ("asyncio", "trio"):
+        assert anyio.run(Drop(), values("u1"), room(5), backend=backend) == ()
