@@ -170,7 +170,7 @@ def build(home: str) -> Part:
     )
     run = shell(f"{PYTEST} -q {test_file(home)}")
     yield does("They must fail now, with the representation that attrs makes.", run)
-    (outline,) = yield does("As expected. Where do the properties begin?", search("@property|^class |    def ", home))
+    (outline,) = yield does("As expected. Where do the properties begin?", search("^    @|^class |    def ", home))
     anchor = first_property(outline.output)
     yield does("I'll put it in front of them.", edit(home, anchor, texts.FIRST_VERSION + anchor))
     (outcome,) = yield does("And again:", run)
@@ -271,8 +271,8 @@ def test_file(home: str) -> str:
 
 
 def first_property(outline: str) -> str:
-    """The two lines with which the properties of the class begin."""
+    """The two lines with which the properties of the class begin, whatever kind of property they are."""
     lines = [line.split(":", 2)[2] for line in outline.splitlines() if line.count(":") >= 2]
     inside = lines[next(at for at, line in enumerate(lines) if line.startswith("class Budget")) :]
-    at = next(at for at, line in enumerate(inside) if line.strip() == "@property")
+    at = next(at for at, line in enumerate(inside) if line.strip().endswith("property"))
     return f"{inside[at]}\n{inside[at + 1]}\n"
