@@ -84,7 +84,8 @@ def string(data: Mapping[str, Any], key: str) -> str | None:
 
 def _media(kind: str, data: Mapping[str, Any], block: Any) -> Media | None:  # noqa: ANN401 - as read_block
     if kind == "input_image" and (url := string(data, "image_url") or string(data, "file_id")):
-        return located("image", url, string(data, "detail"), block)
+        detail = string(data, "detail")
+        return located("image", url, None if detail == "auto" else detail, block)
     if kind == "input_file":
         url = string(data, "file_data") or string(data, "file_url") or string(data, "file_id")
         return None if not url else _file(data, url, block)
