@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from time import perf_counter
+from types import TracebackType
 from typing import Any
 
 from anyio.lowlevel import checkpoint
@@ -14,7 +15,7 @@ from agentctx.assembly.options import Options
 from agentctx.assembly.reading_blocks import BlockReader, reader_for
 from agentctx.assembly.writing import as_context, written
 from agentctx.core.message import Context, Message, Tool
-from agentctx.errors import StageError
+from agentctx.errors import ContextOverflow, StageError
 from agentctx.reading import Reader
 from agentctx.tiers.assemble import Room, assemble
 from agentctx.tiers.block import Block
@@ -127,15 +128,16 @@ class Build:
         self.slots, self.tokens = slots_of([*blocks, *known], source.meter), 0
         limit, less = self.options.budget.limit, 0
         for _ in range(ATTEMPTS):
-            await assemble(self.slots, Room(limit - self.fixed - less, self.options.rules))
+            with _Blaming(name_of(self.options.formatter), less):
+                await assemble(self.slots, Room(limit, self.fixed + less, self.options.rules))
             messages = await self._format()
             await source.meter.settle(messages)
-            tokens = source.meter.size(as_context(messages, self.tools, source.wire))
-            if tokens <= limit:
-                self.tokens = tokens
+            self.tokens = source.meter.size(as_context(messages, self.tools, source.wire))
+            if self.tokens <= limit:
                 return messages
-            less += tokens - limit
-        raise StageError(name_of(self.options.formatter), f"made {tokens:,} tokens, and {limit:,} are available")
+            less += self.tokens - limit
+        with _Blaming(name_of(self.options.formatter), less):
+            raise ContextOverflow(self.tokens, limit)
 
     async def _format(self) -> tuple[Message, ...]:
         formatter, sections = self.options.formatter, self._sections
@@ -157,6 +159,24 @@ class Build:
                 raise
             self.notes.append(f"the fact extractor raised {type(error).__name__}: {error}")
             return False
+
+
+class _Blaming:
+    """Says in an overflow that passes through it how much of it is the formatter's."""
+
+    def __init__(self, formatter: str, tokens: int) -> None:
+        self.formatter = formatter
+        self.tokens = tokens
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Add the note."""
+        if isinstance(error, ContextOverflow) and self.tokens:
+            error.add_note(f"the formatter {self.formatter} adds {self.tokens:,} tokens to what the blocks have")
 
 
 def _lost(slot: Slot) -> list[Message]:

@@ -25,12 +25,19 @@ class Room:
     """What the blocks share.
 
     Args:
-        limit: Tokens for all of them.
+        limit: The most tokens that the request may have.
+        reserved: What of them is taken by what is no block.
         rules: What single tiers may claim beside their place.
     """
 
     limit: int
+    reserved: int
     rules: Mapping[Tier, TierRule]
+
+    @property
+    def free(self) -> int:
+        """Tokens for all blocks together."""
+        return max(0, self.limit - self.reserved)
 
 
 async def assemble(slots: Sequence[Slot], room: Room) -> None:
@@ -65,7 +72,7 @@ def _grants(slots: Sequence[Slot], wants: Sequence[int], room: Room) -> list[int
     claims = [_claim(tier, sum(slots[place].least for place in places), room) for tier, places in tiers.items()]
     sizes = [sum(wants[place] for place in places) for places in tiers.values()]
     grants = [0] * len(slots)
-    for places, granted in zip(tiers.values(), allocate(sizes, claims, room.limit), strict=True):
+    for places, granted in zip(tiers.values(), allocate(sizes, claims, room.free), strict=True):
         own = [TierRule(slots[place].block.tier, slots[place].least) for place in places]
         for place, grant in zip(places, allocate([wants[place] for place in places], own, granted), strict=True):
             grants[place] = grant
@@ -95,14 +102,16 @@ def _check_least(slots: Sequence[Slot], grants: Sequence[int], room: Room) -> No
 def overflow(rejected: Sequence[Slot], slots: Sequence[Slot], room: Room) -> ContextOverflow:
     """The error that says that these blocks cannot be made to fit; names the biggest of what must stay."""
     needed = sum(slot.least for slot in slots)
-    if needed > room.limit:
-        return ContextOverflow(needed, room.limit, _biggest(slots))
+    if needed > room.free:
+        return ContextOverflow(needed + room.reserved, room.limit, _biggest(slots, room.reserved))
     worst = max(rejected, key=lambda slot: slot.least - slot.granted)
     return ContextOverflow(worst.least, worst.granted, _biggest(rejected))
 
 
-def _biggest(slots: Iterable[Slot]) -> list[BigItem]:
+def _biggest(slots: Iterable[Slot], reserved: int = 0) -> list[BigItem]:
     items = [BigItem((f"block {slot.block.id!r}", str(slot.block.tier), slot.least)) for slot in slots if slot.least]
+    if reserved:
+        items.append(BigItem(("tools, formatting", "fixed", reserved)))
     return sorted(items, key=lambda item: -item.tokens)[:NAMED]
 
 
@@ -149,7 +158,7 @@ class _Fitting:
 
 async def _give_back(slots: Sequence[Slot], room: Room) -> None:
     """Offer what is left over to the blocks that were cut, in order; each takes what it can use."""
-    spare = room.limit - sum(slot.tokens for slot in slots)
+    spare = room.free - sum(slot.tokens for slot in slots)
     in_tier: dict[Tier, int] = defaultdict(int)
     for slot in slots:
         in_tier[slot.block.tier] += slot.tokens
