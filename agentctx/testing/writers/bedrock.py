@@ -62,7 +62,8 @@ def _blocks(item: Item) -> Iterator[dict[str, Any]]:
 
 
 def _answer(item: Answer) -> dict[str, Any]:
-    content = (Say(item.content),) if isinstance(item.content, str) else item.content or ()
+    content = item.content or ()  # a result that says nothing has no block: a blank one is refused
+    content = (Say(content),) if isinstance(content, str) else content
     said = [block for part in content for block in _blocks(part)]
     return {"toolUseId": item.call_id, "content": said} | ({"status": "error"} if item.is_error else {})
 
