@@ -90,7 +90,7 @@ def match(before: Sequence[Message], after: Sequence[Message]) -> Matched:
     edited: list[tuple[int, int]] = []
     added: list[int] = []
     for position in range(start, len(after)):
-        origin = _take(places, after[position], gone)
+        origin = _take(places, before, after[position], gone)
         origins.append(origin)
         if origin is None:
             added.append(position)
@@ -146,10 +146,14 @@ def _places(before: Sequence[Message], start: int) -> Mapping[int, deque[int]]:
     return places
 
 
-def _take(places: Mapping[int, deque[int]], message: Message, gone: dict[int, None]) -> int | None:
+def _take(
+    places: Mapping[int, deque[int]], before: Sequence[Message], message: Message, gone: dict[int, None]
+) -> int | None:
+    """The position before of a message: its very object, else the first of the same payload that is left."""
     queue = places.get(_key(message))
     if not queue:
         return None
-    origin = queue.popleft()
+    origin = next((position for position in queue if before[position] is message), queue[0])
+    queue.remove(origin)
     gone.pop(origin, None)
     return origin

@@ -47,13 +47,13 @@ def _open_calls(message: Message, index: int, waiting: dict[str, int]) -> str | 
 
 
 def _take_results(message: Message, index: int, waiting: dict[str, int], *, anywhere: bool) -> str | None:
-    had_results = False
+    only_results = True
     for part in message.parts:
-        if isinstance(part, ToolResult):
-            had_results = True
-            if waiting.pop(part.call_id, None) is None:
-                return f"messages[{index}]: the tool result for {part.call_id!r} does not follow its call"
-    if waiting and not had_results and not anywhere:
+        if not isinstance(part, ToolResult):
+            only_results = False
+        elif waiting.pop(part.call_id, None) is None:
+            return f"messages[{index}]: the tool result for {part.call_id!r} does not follow its call"
+    if waiting and not anywhere and not (only_results and message.parts):
         return _unanswered(waiting)
     return None
 

@@ -113,10 +113,15 @@ def _place(messages: Sequence[Message], calls: list[_Waiting], pairs: Pairs, *, 
     settled: set[int] = set()
     later = _all_later(messages, home) if anywhere else set()
     for run_end, waits in by_run.items():
-        in_place = later or _in_place(messages, run_end, home)
+        in_place = later or _in_place(messages, run_end, _last_result(waits), home)
         settled |= in_place
         _follow(messages, run_end, waits, in_place, pairs)
     _take_apart(messages, home, settled, pairs)
+
+
+def _last_result(waits: list[_Waiting]) -> int:
+    """The index of the last message that answers a run."""
+    return max((waiting.result[0] for waiting in waits if waiting.result is not None), default=-1)
 
 
 def _all_later(messages: Sequence[Message], home: dict[int, dict[int, int]]) -> set[int]:
@@ -128,14 +133,19 @@ def _all_later(messages: Sequence[Message], home: dict[int, dict[int, int]]) -> 
     }
 
 
-def _in_place(messages: Sequence[Message], run_end: int, home: dict[int, dict[int, int]]) -> set[int]:
-    """The messages directly after a run whose results are all results of this run."""
+def _in_place(messages: Sequence[Message], run_end: int, last: int, home: dict[int, dict[int, int]]) -> set[int]:
+    """The messages directly after a run whose results are all results of this run.
+
+    Words may stand with the last of its results only (at the index ``last``): the model hears results first.
+    """
     found: set[int] = set()
     index = run_end + 1
     while index < len(messages):
         results = messages[index].results
         owners = home.get(index, {})
         if not results or any(owners.get(id(part)) != run_end for part in results):
+            return found
+        if index < last and len(results) < len(messages[index].parts):
             return found
         found.add(index)
         index += 1

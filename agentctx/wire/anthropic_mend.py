@@ -20,6 +20,8 @@ def mend(messages: Sequence[Message]) -> list[Mended]:
     for index, message in enumerate(messages):
         why: list[str] = []
         parts = _mend_parts(message, why)
+        if index == len(messages) - 1 and message.role == "assistant":
+            parts = _without_trailing_blanks(parts, why)
         if not parts and (message.parts or message.role != "system"):  # a system message may hold settings only
             found.append((index, None, "empty content"))
         elif parts is not message.parts:
@@ -35,6 +37,15 @@ def _mend_parts(message: Message, why: list[str]) -> tuple[Part, ...]:
         why.append("tool results put before the text")
         mended.sort(key=lambda part: not isinstance(part, ToolResult))
     return parts if same(mended, parts) else tuple(mended)
+
+
+def _without_trailing_blanks(parts: tuple[Part, ...], why: list[str]) -> tuple[Part, ...]:
+    """The last words of the transcript, when they are the model's own, must not end in blanks."""
+    last = parts[-1] if parts else None
+    if not isinstance(last, Text) or (text := last.text.rstrip()) == last.text or not text:
+        return parts
+    why.append("trailing blanks removed")
+    return (*parts[:-1], evolve(last, text=text))
 
 
 def _results_late(parts: Sequence[Part]) -> bool:
