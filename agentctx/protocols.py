@@ -65,6 +65,16 @@ class TextCutter(Protocol):
         ...
 
 
+def as_cutter(counter: TokenCounter) -> TextCutter | None:
+    """The counter as one that cuts text, or None when it only counts."""
+    return cast("TextCutter", counter) if _can_cut(type(counter)) else None
+
+
+@cache
+def _can_cut(kind: type) -> bool:
+    return all(callable(getattr(kind, name, None)) for name in ("exceeds", "head", "tail"))
+
+
 class Summarizer(Protocol):
     """Puts messages into fewer words."""
 

@@ -14,6 +14,7 @@ from agentctx.protocols import Meter, TokenCounter, WireFormat, reads_places
 from agentctx.tokens.default import default_counter
 from agentctx.tokens.meter import MessageMeter
 from agentctx.tokens.models import profile as profile_named
+from agentctx.tokens.remembering import remembering
 from agentctx.wire.registry import detect, format_named
 
 
@@ -73,7 +74,8 @@ def reader(
     """
     wire = format_named(format) if format is not None else detect(_request(messages, system, tools), model)
     profile = known_profile(model)
-    return Reader(wire, MessageMeter(counter or default_counter(model), profile, wire.name), profile)
+    counted = default_counter(model) if counter is None else remembering(counter)
+    return Reader(wire, MessageMeter(counted, profile, wire.name), profile)
 
 
 def _request(messages: Sequence[Any], system: Any, tools: Any) -> dict[str, Any]:  # noqa: ANN401

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Literal, cast
+from typing import Literal
 
 from attrs import frozen
 
-from agentctx.protocols import TextCutter, TokenCounter
+from agentctx.protocols import TextCutter, TokenCounter, as_cutter
 from agentctx.tokens.graphemes import ceiling, floor
 
 Keep = Literal["head", "tail", "both"]
@@ -89,12 +88,7 @@ def fits(text: str, max_tokens: int, counter: TokenCounter) -> bool:
 
 def cutter_of(counter: TokenCounter) -> TextCutter:
     """The counter itself when it can cut, else one that cuts by counting ever shorter ends."""
-    return cast("TextCutter", counter) if _can_cut(type(counter)) else _Halving(counter)
-
-
-@cache
-def _can_cut(kind: type) -> bool:
-    return all(callable(getattr(kind, name, None)) for name in ("exceeds", "head", "tail"))
+    return as_cutter(counter) or _Halving(counter)
 
 
 @frozen

@@ -1,0 +1,66 @@
+"""Count each text once, whatever counter the caller brings."""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+
+from agentctx.protocols import TextCutter, TokenCounter, as_cutter
+from agentctx.tokens.cache import TextCache
+from agentctx.tokens.exact import TiktokenCounter
+from agentctx.tokens.fixed import FixedCounter
+from agentctx.tokens.heuristic import HeuristicCounter
+
+_REMEMBER_THEMSELVES = (TiktokenCounter, FixedCounter, HeuristicCounter)
+
+
+@frozen
+class RememberingCounter:
+    """A counter that asks another one about each text once.
+
+    Args:
+        counter: The counter that is asked.
+    """
+
+    counter: TokenCounter
+    _cache: TextCache = field(factory=TextCache, init=False, eq=False, repr=False)
+
+    def count(self, text: str, /) -> int:
+        """The tokens of ``text``."""
+        known = self._cache.get(text)
+        if known is None:
+            known = self.counter.count(text)
+            self._cache.put(text, known)
+        return known
+
+
+@frozen
+class RememberingCutter(RememberingCounter):
+    """The same for a counter that can cut.
+
+    Args:
+        counter: The counter that is asked.
+        cutter: The same counter, as one that cuts.
+    """
+
+    cutter: TextCutter = field(kw_only=True)
+
+    def exceeds(self, text: str, tokens: int, /) -> bool:
+        """Whether ``text`` has more than ``tokens`` tokens."""
+        known = self._cache.get(text)
+        return self.cutter.exceeds(text, tokens) if known is None else known > tokens
+
+    def head(self, text: str, tokens: int, /) -> str:
+        """A longest start of ``text`` with at most ``tokens`` tokens."""
+        return self.cutter.head(text, tokens)
+
+    def tail(self, text: str, tokens: int, /) -> str:
+        """A longest end of ``text`` with at most ``tokens`` tokens."""
+        return self.cutter.tail(text, tokens)
+
+
+def remembering(counter: TokenCounter) -> TokenCounter:
+    """The counter as one that counts each text once; itself when it does so already or counts whole messages."""
+    if isinstance(counter, _REMEMBER_THEMSELVES) or hasattr(counter, "count_message"):
+        return counter
+    cutter = as_cutter(counter)
+    return RememberingCounter(counter) if cutter is None else RememberingCutter(counter, cutter=cutter)
