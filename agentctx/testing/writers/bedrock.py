@@ -62,9 +62,10 @@ def _blocks(item: Item) -> Iterator[dict[str, Any]]:
 
 
 def _answer(item: Answer) -> dict[str, Any]:
-    content = item.content or ()  # a result that says nothing has no block: a blank one is refused
+    content = item.content or ()
     content = (Say(content),) if isinstance(content, str) else content
     said = [block for part in content for block in _blocks(part)]
+    said = said or [{"json": {}}]  # a result needs a block, and a text in it may not be blank
     return {"toolUseId": item.call_id, "content": said} | ({"status": "error"} if item.is_error else {})
 
 
