@@ -1,0 +1,350 @@
+"""contexty's defects, each turned into what holds here."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from time import process_time
+
+import anyio
+import pytest
+from blocks import block, builder, built, chat, said, tool_round
+
+from agentctx import ContextOverflow, FixedCounter, StageError, validate
+from agentctx.assembly.builder import ContextBuilder
+from agentctx.testing import assistant, call, history, result, user
+from agentctx.tiers.block import Block
+from agentctx.tiers.drop import Drop
+from agentctx.tiers.drop_tail import DropTail
+from agentctx.tiers.summarize import Summarize
+from agentctx.tiers.tier import Tier, TierRule
+from agentctx.tiers.truncate_oldest import TruncateOldest
+
+pytestmark = pytest.mark.anyio
+
+TALK = [*chat("u1"), *tool_round("look", "a", "b"), *chat("a2", "u3")]
+
+
+async def shorter(messages, max_tokens):
+    """A summarizer."""
+    del messages, max_tokens
+    return "in short"
+
+
+EVICTIONS = {
+    "oldest": TruncateOldest(),
+    "pairs": TruncateOldest(keep_pairs=True),
+    "tools protected": TruncateOldest(protect_roles=["tool"]),
+    "assistants protected": TruncateOldest(protect_roles=["assistant"], keep_pairs=True),
+    "users protected": TruncateOldest(protect_roles=["user"]),
+    "at least three": TruncateOldest(min_messages=3),
+    "tail": DropTail(),
+    "drop": Drop(),
+    "summary": Summarize(shorter),
+}
+
+
+@pytest.mark.parametrize("evict", EVICTIONS.values(), ids=EVICTIONS)
+@pytest.mark.parametrize("tokens", [60, 50, 40, 30, 20, 10])
+@pytest.mark.parametrize("tier", [Tier.CORE, Tier.HISTORY])
+async def test_contexty_defect_01_no_orphans(evict, tokens, tier):
+    """No eviction, limit or protected role leaves a call without its result, or a result without its call."""
+    try:
+        out = await built(tokens, block("h", TALK, evict, tier=tier))
+    except ContextOverflow:
+        return
+    if out.messages:
+        pairs = [each for each in validate({"messages": out.messages}, "openai-chat") if "tool" in each.rule]
+        assert not pairs
+
+
+@pytest.mark.parametrize("evict", EVICTIONS.values(), ids=EVICTIONS)
+@pytest.mark.parametrize("tokens", range(10, 61, 10))
+async def test_contexty_defect_02_results_in_user_messages(evict, tokens):
+    """Results that stand in a user's message, as Anthropic has them, go with their calls."""
+    written = history("anthropic", user("task"), assistant("look", call("a", "x"), call("b", "x")), result("a", "1"),
+                      result("b", "2"), assistant("done"), user("more"))  # fmt: skip
+    made = ContextBuilder(tokens, counter=FixedCounter(10), format="anthropic")
+    try:
+        out = await made.add(block("h", written.messages, evict, tier=Tier.HISTORY)).build()
+    except ContextOverflow:
+        return
+    broken = [each for each in validate({"messages": out.messages}, "anthropic") if "tool" in each.rule]
+    assert not broken
+
+
+async def test_contexty_defect_02_a_user_between_results():
+    """A user's message between two results of one call is put behind them, and the report says so."""
+    first, second = tool_round("look", "a", "b")[1:]
+    messages = [*chat("u1"), tool_round("look", "a", "b")[0], first, *chat("u2"), second]
+    out = await built(100, block("h", messages, TruncateOldest(), tier=Tier.HISTORY))
+    assert [message["role"] for message in out.messages] == ["user", "assistant", "tool", "tool", "user"]
+    assert any("block 'h' was repaired" in note for note in out.report.notes)
+
+
+async def test_contexty_defect_02_a_mismatched_result():
+    """A result that answers no call is not sent, and the report says so."""
+    messages = [*chat("u1"), tool_round("look", "a")[0], {**tool_round("look", "b")[1]}]
+    out = await built(100, block("h", messages, tier=Tier.HISTORY))
+    assert [message.get("tool_call_id") for message in out.messages] == [None, None, "a"]
+    assert any("'b'" in note for note in out.report.notes)
+
+
+async def test_contexty_defect_03_protected_half_of_a_pair():
+    """A protected assistant is not dropped with the question that it answered."""
+    evict = TruncateOldest(keep_pairs=True, protect_roles=["assistant"])
+    out = await built(30, block("h", chat("u1", "a1", "u2", "u3"), evict))
+    assert said(out.messages) == ["u1", "a1", "u3"]
+
+
+async def test_contexty_defect_04_the_cap_holds():
+    """A block whose protected messages are above its cap fails, though there is room in the budget."""
+    evict = TruncateOldest(protect_roles=["user"])
+    made = builder(1_000, block("h", chat(*(f"u{n}" for n in range(50))), evict, max_tokens=200))
+    with pytest.raises(ContextOverflow, match="needs 500 tokens and 200 are available"):
+        await made.build()
+
+
+@pytest.mark.parametrize("evict", EVICTIONS.values(), ids=EVICTIONS)
+async def test_contexty_defect_05_the_newest_words_are_never_lost_in_silence(evict):
+    """The user's newest message is in the request, or the build fails and names the block."""
+    made = builder(5, block("h", TALK, evict, tier=Tier.HISTORY))
+    with pytest.raises(ContextOverflow, match="block 'h'"):
+        await made.build()
+    for tokens in (10, 20, 30, 40, 60):
+        with suppress(ContextOverflow):
+            out = await builder(tokens, *made.blocks).build()
+            assert "u3" in said(out.messages)
+
+
+async def test_contexty_defect_05_room_is_reserved_for_them():
+    """Stronger blocks give way to the user's newest message."""
+    docs = block("docs", chat(*(f"s{n}" for n in range(10))), TruncateOldest(), tier=Tier.RAG)
+    out = await built(50, docs, block("h", chat("u1", "a1", "u2"), TruncateOldest(), tier=Tier.HISTORY))
+    assert said(out.messages)[-1] == "u2"
+    assert out.report.used_tokens == 50
+
+
+async def test_contexty_defect_05_a_minimum_does_not_lose_them():
+    """Where too few messages would be left, the user's newest one still is."""
+    out = await built(20, block("h", chat("u1", "a1", "u2"), TruncateOldest(min_messages=3), tier=Tier.HISTORY))
+    assert said(out.messages) == ["u2"]
+    assert out.report.blocks[0].notes == ("fewer than 3 messages would be left",)
+
+
+async def test_contexty_defect_10_counted_as_a_whole():
+    """With what every request costs beside its messages, the whole request still fits, counted again."""
+    history_block = Block("h", chat(*(f"u{n}" for n in range(50))), Tier.HISTORY, TruncateOldest())
+    for tokens in (9, 17, 60, 61, 62, 63, 64):
+        out = await ContextBuilder(tokens, format="openai-chat").add(history_block).build()
+        assert out.report.tokens <= tokens
+        assert out.report.tokens == out.report.used_tokens + out.report.fixed_tokens
+        assert out.report.remaining_tokens < max(block.tokens_before // 50 + 1 for block in out.report.blocks)
+
+
+@pytest.mark.parametrize(
+    "evict", [TruncateOldest(), TruncateOldest(protect_roles=["assistant"]), DropTail(), Drop()], ids=str
+)
+def test_contexty_defect_11_linear(evict):
+    """Eight times the messages cost about eight times the work, not sixty-four."""
+
+    def seconds(count):
+        messages = chat(*(f"{'ua'[n % 2]}{n}" for n in range(count)))
+        made = ContextBuilder(count * 8, counter=FixedCounter(10), format="openai-chat")
+        made.add(block("h", messages, evict, tier=Tier.HISTORY))
+        start = process_time()
+        anyio.run(made.build)
+        return process_time() - start
+
+    seconds(1_000)
+    assert min(seconds(16_000) for _ in range(2)) < 30 * min(seconds(2_000) for _ in range(3)) + 0.05
+
+
+async def test_contexty_defect_12_no_aliasing():
+    """What is done to a request that was built does not change the next one."""
+    made = builder(100, block("h", TALK, tier=Tier.HISTORY))
+    first = await made.build()
+    before = json.dumps(first.messages)
+    for message in first.messages:
+        message["content"] = "changed"
+        for each in message.get("tool_calls", ()):
+            each["function"]["name"] = "changed"
+    assert json.dumps((await made.build()).messages) == before
+
+
+async def test_contexty_defect_13_freed_space_goes_back():
+    """What a later block gives up goes back to an earlier one that was cut."""
+    rules = [TierRule(Tier.CORE, share=0.5), TierRule(Tier.HISTORY, share=0.5)]
+    early = block("early", chat(*(f"u{n}" for n in range(10))), TruncateOldest())
+    late = block("late", chat(*(f"a{n}" for n in range(10))), Drop(), tier=Tier.HISTORY)
+    out = await built(100, early, late, tiers=rules)
+    assert out.report.tokens_per_block == {"early": 100}
+
+
+async def test_contexty_defect_13_leftovers_go_back():
+    """What whole units leave over in one block is used by another."""
+    early = block("early", [*tool_round("look", "a", "b"), *tool_round("see", "c")], TruncateOldest())
+    late = block("late", chat("s1", "s2", "s3"), DropTail(), tier=Tier.RAG)
+    out = await built(45, early, late, tiers=[TierRule(Tier.CORE, share=0.66)])
+    assert out.report.tokens_per_block == {"early": 20, "late": 20}
+
+
+async def test_contexty_defect_13_nobody_starves():
+    """A floor keeps room for a weaker tier, however much a stronger one wants."""
+    early = block("early", chat(*(f"s{n}" for n in range(50))), TruncateOldest())
+    late = block("late", chat("a1", "a2", "a3"), TruncateOldest(), tier=Tier.SCRATCHPAD)
+    out = await built(100, early, late, tiers=[TierRule(Tier.SCRATCHPAD, floor=30)])
+    assert out.report.tokens_per_block == {"early": 70, "late": 30}
+
+
+async def test_contexty_defect_13_strict_blocks_are_served_first():
+    """A block that must stay whole is not refused for the sake of one that need not."""
+    docs = block("docs", chat("s1"), Drop())
+    out = await built(15, docs, block("h", chat("u1"), tier=Tier.HISTORY))
+    assert said(out.messages) == ["u1"]
+
+
+async def test_contexty_defect_14_the_newest_turn_is_not_summarized():
+    """The turn that the user's newest message begins stays word for word beside the summary of the rest."""
+    messages = [*chat("u1", "a1", "u2", "a2", "u3"), *tool_round("look", "c")]
+    out = await built(60, block("h", messages, Summarize(shorter), tier=Tier.HISTORY))
+    assert said(out.messages) == ["[Summary of 4 earlier messages]\nin short", "u3", "look", "saw c"]
+    assert out.report.evictions == {"h": "summarized"}
+
+
+async def test_contexty_defect_14_a_failing_summarizer_fails_nothing():
+    """A summarizer that fails costs the summary, and the report says why."""
+
+    async def failing(messages, max_tokens):
+        del messages, max_tokens
+        what = "rate limited"
+        raise ConnectionError(what)
+
+    out = await built(25, block("h", chat("u1", "a1", "u2"), Summarize(failing), tier=Tier.HISTORY))
+    assert said(out.messages) == ["a1", "u2"]
+    assert out.report.blocks[0].notes == ("the summarizer raised ConnectionError: rate limited",)
+
+
+async def test_contexty_defect_17_the_mark_reaches_the_request():
+    """A block's cache mark is written where the format has one, and the report says where the prefix ends."""
+    blocks = (
+        Block("sys", [{"role": "system", "content": "rules"}], Tier.SYSTEM, cache=True),
+        Block("docs", chat("u1", "u2"), Tier.RAG, cache="1h"),
+        Block("h", chat("a1", "u3"), Tier.HISTORY),
+    )
+    out = await ContextBuilder(1_000, format="anthropic").add(*blocks).build()
+    assert out.system == [{"type": "text", "text": "rules", "cache_control": {"type": "ephemeral"}}]
+    marked = {"type": "text", "text": "u2", "cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    assert [message["content"] for message in out.messages] == ["u1", [marked], "a1", "u3"]
+    assert out.report.cache_points == (-1, 1)
+
+
+async def test_contexty_defect_17_the_prefix_stays():
+    """When only a later block changes, what stands before it keeps its bytes."""
+    made = builder(
+        100,
+        block("sys", chat("s1"), tier=Tier.SYSTEM),
+        block("facts", chat("s2", "s3")),
+        block("h", chat("u1"), TruncateOldest(), tier=Tier.HISTORY),
+    )
+    before = (await made.build()).messages
+    after = (await made.replace("h", chat("u1", "a1", "u2")).build()).messages
+    assert after[: len(before)] == before
+
+
+async def test_contexty_defect_18_the_report_says_what_went_and_why():
+    """Each message that was left out is named, with its tokens, the eviction and the reason."""
+    out = await built(20, block("h", chat("u1", "a1", "u2"), TruncateOldest(), tier=Tier.HISTORY))
+    (change,) = out.report.blocks[0].changes
+    assert (change.index, change.role, change.outcome.value, change.tokens_before) == (0, "user", "dropped", 10)
+    assert (change.stage, change.reason) == ("TruncateOldest", "block 'h' over 20 tokens")
+
+
+async def test_contexty_defect_18_the_report_is_filled_on_failure():
+    """A build that fails leaves a report that says what was too large."""
+    made = builder(25, block("big", chat("s1", "s2", "s3")), block("h", chat("u1"), tier=Tier.HISTORY))
+    with pytest.raises(ContextOverflow):
+        await made.build()
+    report = made.report
+    assert (report.limit, report.original_tokens, report.original_tokens_per_block) == (25, 40, {"big": 30, "h": 10})
+    assert report.evictions == {"big": "rejected", "h": "rejected"}
+    assert report.error.startswith("ContextOverflow: the request needs 40 tokens and 25 are available")
+
+
+async def test_contexty_defect_18_the_report_is_filled_when_an_eviction_fails():
+    """Also when an eviction raises what it likes, the report has every figure so far, and the error names the block."""
+
+    async def failing(messages, allowance):
+        del messages, allowance
+        what = "out of ideas"
+        raise RuntimeError(what)
+
+    made = builder(25, block("a", chat("s1")), block("b", chat("s2", "s3"), failing))
+    with pytest.raises(RuntimeError, match="out of ideas") as caught:
+        await made.build()
+    assert caught.value.__notes__ == ["while block 'b' was made to fit 15 tokens"]
+    assert made.report.tokens_per_block == {"a": 10}
+    assert made.report.evictions == {"b": "rejected"}
+    assert made.report.error == "RuntimeError: out of ideas"
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (lambda messages: messages[::-1][:2], "changed the order"),
+        (lambda messages: messages[2:], "broke a pair"),
+        (lambda messages: messages[:1], "lost or changed messages\\[5\\]"),
+        (lambda _: "text", "returned str instead of messages"),
+        (lambda _: [{"role": "user", "content": "x"}], "returned dict at"),
+        (lambda _: None, "returned NoneType"),
+    ],
+)
+async def test_contexty_every_eviction_is_checked(answer, says):
+    """An eviction of one's own that breaks its contract fails by its name, and nothing is sent."""
+
+    async def mine(messages, allowance):
+        del allowance
+        return answer(messages)
+
+    with pytest.raises(StageError, match=f"stage mine of block 'h': {says}"):
+        await built(50, block("h", TALK, mine, tier=Tier.HISTORY))
+
+
+BUILDS = """
+import anyio, hashlib, json, sys
+sys.path.insert(0, sys.argv[1])
+from blocks import block, builder, chat, tool_round
+from agentctx.tiers.merge_system import MergeSystem
+from agentctx.tiers.tier import Tier, TierRule
+from agentctx.tiers.truncate_oldest import TruncateOldest
+
+async def facts(messages):
+    return sorted({message.text for message in messages if message.role == "user"})
+
+async def main():
+    seen = set()
+    for _ in range(50):
+        talk = [*chat("u1"), *tool_round("look", "a", "b"), *chat("a2", "u3", "u4")]
+        made = builder(70, block("h", talk, TruncateOldest(), tier=Tier.HISTORY), facts=facts,
+            formatter=MergeSystem(), tiers=[TierRule(Tier.RAG, share=0.3), TierRule(Tier.HISTORY, share=1 / 3)])
+        made.add(block("docs", chat(*(f"s{n}" for n in range(9))), TruncateOldest(), tier=Tier.RAG))
+        out = await made.build()
+        seen.add(json.dumps([out.messages, out.report.evictions, list(out.report.facts)]))
+    print(len(seen), hashlib.sha256(seen.pop().encode()).hexdigest())
+
+anyio.run(main)
+"""
+
+
+def test_contexty_same_bytes():
+    """Two hundred builds, fifty in each of four interpreters with other hash seeds, give the same bytes."""
+    root = Path(__file__).parents[2]
+    said_by = set()
+    for seed in ("0", "1", "42", "random"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(root)}
+        command = [sys.executable, "-c", BUILDS, str(Path(__file__).parent)]
+        said_by.add(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout)
+    (line,) = said_by
+    assert line.startswith("1 ")

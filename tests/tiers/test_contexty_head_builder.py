@@ -1,0 +1,268 @@
+"""contexty 0.5, its builder's tests, case by case; where we differ on purpose, the test says why."""
+
+import copy
+import json
+from contextvars import ContextVar
+
+import anyio
+import pytest
+from blocks import block, builder, built, chat, said, tool_round
+
+from agentctx import ConfigError, ContextOverflow, Message, StageError, Text
+from agentctx.testing import fixed_summarizer
+from agentctx.tiers.block import Block
+from agentctx.tiers.drop import Drop
+from agentctx.tiers.drop_tail import DropTail
+from agentctx.tiers.formatter import concatenate
+from agentctx.tiers.strict import Strict
+from agentctx.tiers.summarize import Summarize
+from agentctx.tiers.tier import Tier
+from agentctx.tiers.truncate_oldest import TruncateOldest
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("name", ["", None, 7])
+def test_contexty_empty_name(name):
+    """A block needs a name."""
+    with pytest.raises(ConfigError, match="expected a name"):
+        Block(name, [])
+
+
+def test_contexty_not_a_block():
+    """Only blocks can be added."""
+    with pytest.raises(ConfigError, match="expected a Block, got list"):
+        builder(100).add(chat("u1"))
+
+
+async def test_contexty_registration_order():
+    """Within a tier, what was added first is served first."""
+    out = await built(10, block("a", chat("u1"), Drop()), block("b", chat("u2"), Drop()))
+    assert said(out.messages) == ["u1"]
+
+
+def test_contexty_nil_strategy_names_the_block():
+    """The error for a missing eviction names the block, and says what to pass."""
+    with pytest.raises(ConfigError, match=r"Block 'notes': evict.*TruncateOldest\(\)"):
+        Block("notes", [], evict=None)
+
+
+async def test_contexty_all_five():
+    """Two builds with all five evictions are equal, and each asks the summarizer once."""
+    asked = []
+
+    async def summarize(messages, max_tokens):
+        asked.append((len(messages), max_tokens))
+        return "summary"
+
+    made = builder(
+        50,
+        block("strict", chat("s-keep"), Strict()),
+        block("drop", chat("u1", "u2", "u3", "u4", "u5", "u6"), Drop()),
+        block("head", chat("u-old", "u-new"), TruncateOldest(), max_tokens=15),
+        block("summarize", chat("u1", "u2"), Summarize(summarize, heading=""), max_tokens=19),
+        block("tail", chat("u-tail-1", "u-tail-2", "u-tail-3"), DropTail()),
+    )
+    first, second = await made.build(), await made.build()
+    assert first.messages == second.messages
+    assert said(first.messages) == ["s-keep", "u-new", "summary", "u-tail-1", "u-tail-2"]
+    assert len(asked) == 2
+
+
+async def test_contexty_snapshots():
+    """What happens to the caller's messages after they were added does not change the block."""
+    image = {"type": "image_url", "image_url": {"url": "https://example.com/1.png"}}
+    messages = [{"role": "user", "content": [{"type": "text", "text": "u1"}, image], "metadata": {"tags": ["a"]}}]
+    before = copy.deepcopy(messages)
+    made = builder(100, block("a", messages))
+    messages[0]["content"][0]["text"] = "changed"
+    image["image_url"]["url"] = "changed"
+    messages[0]["metadata"]["tags"].append("changed")
+    messages.append(chat("u2")[0])
+    assert (await made.build()).messages == before
+
+
+async def test_contexty_formatter_mutation_does_not_leak():
+    """What a formatter does to its sections stays with it."""
+
+    async def greedy(sections):
+        out = await concatenate(sections)
+        sections.clear()
+        return out
+
+    made = builder(100, block("a", chat("u1")), formatter=greedy)
+    assert (await made.build()).messages == (await made.build()).messages == chat("u1")
+
+
+async def test_contexty_local_cap():
+    """An eviction that ignores its block's cap fails, though there is room."""
+
+    async def everything(messages, allowance):
+        del allowance
+        return messages
+
+    with pytest.raises(StageError, match="returned 20 tokens, and 10 were allowed"):
+        await built(100, block("a", chat("u1", "u2"), everything, max_tokens=10))
+
+
+async def test_contexty_context_value():
+    """A value of the caller's context reaches evictions and formatters."""
+    request = ContextVar("request")
+    request.set("r-1")
+    seen = []
+
+    async def drop(messages, allowance):
+        del messages, allowance
+        seen.append(request.get())
+        return ()
+
+    async def look(sections):
+        seen.append(request.get())
+        return await concatenate(sections)
+
+    await built(5, block("a", chat("u1"), drop), formatter=look)
+    assert seen == ["r-1", "r-1"]
+
+
+async def test_contexty_build_detailed():
+    """The report lists the blocks as they are after eviction, also those of which nothing is left."""
+    history = block("h", chat("u1", "u2"), TruncateOldest(), tier=Tier.HISTORY)
+    out = await built(20, block("core", chat("s1")), block("rag", chat("s2", "s3"), Drop(), tier=Tier.RAG), history)
+    assert [(each.id, each.messages_after, each.dropped) for each in out.report.blocks] == [
+        ("core", 1, False),
+        ("rag", 0, True),
+        ("h", 1, False),
+    ]
+
+
+async def test_contexty_clone():
+    """A clone and its original go their own ways."""
+    made = builder(100, block("a", chat("u1")))
+    other = made.clone().add(block("b", chat("u2")))
+    made.replace("a", chat("u3"))
+    assert said((await made.build()).messages) == ["u3"]
+    assert said((await other.build()).messages) == ["u1", "u2"]
+
+
+async def test_contexty_clone_with_nested_values():
+    """What a clone builds shares nothing with what its original builds."""
+    made = builder(100, block("a", [{"role": "user", "content": "u1", "metadata": {"tags": ["a", {"b": [1]}]}}]))
+    one = (await made.clone().build()).messages
+    one[0]["metadata"]["tags"][1]["b"].append(2)
+    assert (await made.build()).messages[0]["metadata"] == {"tags": ["a", {"b": [1]}]}
+
+
+def test_contexty_unknown_block():
+    """A name that no block has is an error that lists the names."""
+    made = builder(100, block("a", []), block("b", []))
+    for change in (lambda: made.replace("c", []), lambda: made.remove("c")):
+        with pytest.raises(ConfigError, match="no block is called 'c'; there are: 'a', 'b'"):
+            change()
+
+
+async def test_contexty_set_block_messages():
+    """New messages go into the first block of a name; removing takes all of them."""
+    made = builder(100, block("a", chat("u1")), block("a", chat("u2")), block("b", chat("u3")))
+    assert said((await made.replace("a", chat("u4")).build()).messages) == ["u4", "u2", "u3"]
+    assert said((await made.remove("a").build()).messages) == ["u3"]
+
+
+async def test_contexty_thirty_two_at_once():
+    """Thirty-two tasks clone, change and build at once, each for itself."""
+    made = builder(100, block("a", chat("s1")), block("h", chat("u1"), TruncateOldest(), tier=Tier.HISTORY))
+    found = {}
+
+    async def one(number):
+        out = await made.clone().replace("h", chat(f"u{number}")).build()
+        found[number] = said(out.messages)
+
+    async with anyio.create_task_group() as group:
+        for number in range(32):
+            group.start_soon(one, number)
+    assert found == {number: ["s1", f"u{number}"] for number in range(32)}
+
+
+async def test_contexty_eviction_middleware():
+    """An eviction that wraps another is an eviction."""
+    seen = []
+
+    def logged(evict):
+        async def logging(messages, allowance):
+            left = await evict(messages, allowance)
+            seen.append((len(messages), len(left)))
+            return left
+
+        return logging
+
+    out = await built(15, block("a", chat("u1", "u2"), logged(TruncateOldest())))
+    assert (said(out.messages), seen) == (["u2"], [(2, 1)])
+
+
+async def test_contexty_formatter_middleware():
+    """A formatter that wraps another is a formatter."""
+
+    def shouting(formatter):
+        async def shout(sections):
+            messages = await formatter(sections)
+            return [Message(message.role, (Text(message.text.upper()),)) for message in messages]
+
+        return shout
+
+    out = await built(100, block("a", chat("s1")), formatter=shouting(concatenate))
+    assert said(out.messages) == ["S1"]
+
+
+async def test_contexty_drop_tail_error_propagates():
+    """One oversize unit at the head of a block is an overflow that names the block, and nothing was counted twice."""
+    with pytest.raises(ContextOverflow, match="block 'ranked'"):
+        await built(5, block("ranked", chat("u1", "u2"), DropTail()))
+
+
+async def test_contexty_cancelled_between_blocks():
+    """A build that is cancelled by an eviction does not go on to the next block."""
+    seen = []
+
+    async def cancelling(messages, allowance):
+        del allowance
+        seen.append(len(messages))
+        scope.cancel()
+        return ()
+
+    made = builder(5, block("a", chat("u1"), cancelling), block("b", chat("u2"), cancelling))
+    with anyio.CancelScope() as scope:
+        await made.build()
+    assert (scope.cancelled_caught, seen) == (True, [1])
+    assert [each.id for each in made.report.blocks] == ["a", "b"]
+
+
+async def test_contexty_json_round_trip():
+    """What is built can be written as JSON and read back; so can the report."""
+    out = await built(100, block("a", [*chat("u1"), *tool_round("look", "c1")]))
+    assert json.loads(json.dumps(out.messages)) == out.messages
+    assert json.loads(json.dumps(out.report.to_dict()))["blocks"][0]["tier"] == 1
+
+
+async def test_contexty_values_for_messages():
+    """Blocks hold values of this library as well as native messages; they come out native."""
+    values = [Message("system", (Text("s1"),)), Message("user", (Text("u1"),))]
+    out = await built(100, block("a", values), block("b", chat("u2")))
+    assert out.messages == chat("s1", "u1", "u2")
+    assert out.context.messages[0] == values[0]
+
+
+async def test_contexty_summarizer_asked_once_a_build():
+    """However often blocks are cut anew for the formatter, the summarizer is asked once while its answer fits."""
+    asked = []
+
+    async def summarize(messages, max_tokens):
+        del max_tokens
+        asked.append(len(messages))
+        return await fixed_summarizer("short")(messages, 0)
+
+    async def with_header(sections):
+        return [Message("system", ()), *await concatenate(sections)]
+
+    talk = block("talk", chat("u1", "u2", "u3"), Summarize(summarize), tier=Tier.CORE, max_tokens=25)
+    history = block("h", chat("u4", "u5"), TruncateOldest(), tier=Tier.HISTORY)
+    out = await built(30, talk, history, formatter=with_header)
+    assert (asked, len(out.messages)) == ([3], 3)
