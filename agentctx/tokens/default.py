@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from agentctx.protocols import TokenCounter
+from agentctx.tokens.calibrated import CalibratedCounter
 from agentctx.tokens.exact import TiktokenCounter
-from agentctx.tokens.models import encoding_for
+from agentctx.tokens.models import encoding_for, percent_for
 
 __all__ = ["TiktokenCounter", "default_counter"]
 
+EXACT = 100
+"""Hundredths: the model counts as its encoding does."""
+
 
 def default_counter(model: str | None = None) -> TokenCounter:
-    """The exact counter for a model's encoding; for unknown models and none, that of ``o200k_base``.
+    """The counter for a model: exact for OpenAI's, the nearest public encoding with a known correction for others.
 
-    Neither tiktoken nor a vocabulary is loaded before the first count.
+    Without a model, and for unknown ones, that of ``o200k_base``. Neither tiktoken nor a vocabulary is loaded before
+    the first count.
     """
-    return TiktokenCounter("o200k_base" if model is None else encoding_for(model))
+    if model is None:
+        return TiktokenCounter()
+    counter, percent = TiktokenCounter(encoding_for(model)), percent_for(model)
+    return counter if percent == EXACT else CalibratedCounter(counter, percent, cutter=counter)

@@ -65,6 +65,14 @@ def encoding_for(name: str) -> str:
     return "cl100k_base" if any(families.CL100K.match(each) for each in spellings) else "o200k_base"
 
 
+def percent_for(name: str) -> int:
+    """What a token of the model's encoding is worth in the model's own tokens, in hundredths; 100 when they are alike.
+
+    Never fails: a model that nobody knows is counted as its encoding counts.
+    """
+    return families.first_match(families.TOKEN_PERCENT, list(_spellings(name))[-1], 100)
+
+
 @lru_cache(1024)
 def _resolved(name: str) -> ModelProfile:
     row_name, row = _row(name)

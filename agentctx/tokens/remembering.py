@@ -6,11 +6,12 @@ from attrs import field, frozen
 
 from agentctx.protocols import TextCutter, TokenCounter, as_cutter
 from agentctx.tokens.cache import TextCache
+from agentctx.tokens.calibrated import CalibratedCounter
 from agentctx.tokens.exact import TiktokenCounter
 from agentctx.tokens.fixed import FixedCounter
 from agentctx.tokens.heuristic import HeuristicCounter
 
-_REMEMBER_THEMSELVES = (TiktokenCounter, FixedCounter, HeuristicCounter)
+_REMEMBER_THEMSELVES = (TiktokenCounter, CalibratedCounter, FixedCounter, HeuristicCounter)
 
 
 @frozen

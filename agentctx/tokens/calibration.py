@@ -1,0 +1,104 @@
+"""Learn from what the provider bills how far the local count is off.
+
+The size of the last real prompt is the anchor: only what was appended since then has to be estimated, so the error
+is the ratio's error times the tokens since the last report. The ratio is learned from differences between reports,
+in which everything that never changes (tools, system prompt, wrapping) cancels.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+
+from attrs import define, field
+
+SAMPLES = 16
+"""How many differences the ratio is the median of."""
+
+LEAST_DIFFERENCE = 300
+"""Tokens; smaller differences say more about rounding than about the ratio."""
+
+BELIEVABLE = (0.6, 2.5)
+"""Ratios outside of this are taken for a mistake in the report."""
+
+
+@define
+class Calibration:
+    """How a provider's count of a conversation relates to ours.
+
+    One bad report does no harm: a size that no believable ratio explains becomes the anchor only when the next
+    report confirms it.
+
+    Args:
+        anchor: The last believed report: (our count, the provider's count), in tokens; None before the first.
+        reports: How many reports were believed.
+        samples: The last ratios that were learned from differences.
+        doubtful: A report that was not believed and waits to be confirmed.
+    """
+
+    anchor: tuple[int, int] | None = None
+    reports: int = 0
+    samples: deque[float] = field(factory=lambda: deque(maxlen=SAMPLES))
+    doubtful: tuple[int, int] | None = None
+
+    @property
+    def ratio(self) -> float:
+        """The provider's tokens for one of ours, for what is appended."""
+        if self.samples:
+            return median(self.samples)
+        if self.anchor is None:
+            return 1.0
+        return _clamped(self.anchor[1] / max(1, self.anchor[0]))
+
+    def learn(self, local: int, billed: int) -> None:
+        """Take in a report: what we counted for a prompt, and what the provider billed, in tokens."""
+        if local < 1 or billed < 1:
+            return
+        if self.doubtful is not None and _explains(self.doubtful, local, billed):
+            self.anchor, self.doubtful = self.doubtful, None
+        elif not self._believes(local, billed):
+            self.doubtful = (local, billed)
+            return
+        self.doubtful = None
+        self._sample(local, billed)
+        self.anchor, self.reports = (local, billed), self.reports + 1
+
+    def estimate(self, local: int) -> int:
+        """What the provider will count for a prompt that we count ``local`` tokens for."""
+        if self.anchor is None:
+            return local
+        known, billed = self.anchor
+        return max(1, round(billed + self.ratio * (local - known)))
+
+    def local(self, billed: int) -> int:
+        """The largest count of ours that the provider will count as at most ``billed`` tokens; at least 1."""
+        if self.anchor is None:
+            return billed
+        known, last = self.anchor
+        return max(1, int(known + (billed - last) / self.ratio))
+
+    def _believes(self, local: int, billed: int) -> bool:
+        if self.anchor is None:
+            low, high = BELIEVABLE
+            return low * local - LEAST_DIFFERENCE <= billed <= high * local + 20 * LEAST_DIFFERENCE
+        return _explains(self.anchor, local, billed)
+
+    def _sample(self, local: int, billed: int) -> None:
+        if self.anchor is None:
+            return
+        difference = local - self.anchor[0]
+        if abs(difference) >= LEAST_DIFFERENCE:
+            self.samples.append(_clamped((billed - self.anchor[1]) / difference))
+
+
+def _clamped(ratio: float) -> float:
+    low, high = BELIEVABLE
+    return min(high, max(low, ratio))
+
+
+def _explains(anchor: tuple[int, int], local: int, billed: int) -> bool:
+    """Whether some believable ratio leads from the anchor to this report."""
+    difference = local - anchor[0]
+    ends = sorted(anchor[1] + ratio * difference for ratio in BELIEVABLE)
+    slack = LEAST_DIFFERENCE + anchor[1] // 10
+    return ends[0] - slack <= billed <= ends[1] + slack
