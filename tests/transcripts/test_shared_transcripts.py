@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 SHARED = ROOT / "../shared/transcripts"
 RUNS = [(4_000, "trio"), (16_000, "asyncio"), (64_000, "asyncio")]
 """Windows in tokens, and the event loop for each."""
-FORMATS = ("openai-chat", "anthropic")
+FORMATS = ("openai-chat", "anthropic", "openai-responses")
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 SAMPLE, SMALL_FILE = 5, 2_000_000
 """Recordings of each file that are walked through on an ordinary day; of a file of more compressed bytes, one."""
@@ -74,9 +74,15 @@ def recordings():
     return [pytest.param(recording, id=f"{recording.path.name}:{recording.id}") for recording in found]
 
 
+def role(message):
+    """Who speaks; an item of the Responses API that does not say so is the model's, or what a tool answered."""
+    answers = message.get("type", "").endswith(("_output", "_response"))
+    return message.get("role") or ("tool" if answers else "assistant")
+
+
 def model_calls(messages):
     """How many messages each model call of the recording saw: all before each assistant turn."""
-    roles = [message["role"] for message in messages]
+    roles = [role(message) for message in messages]
     return [stop for stop in range(1, len(roles)) if roles[stop] == "assistant" != roles[stop - 1]]
 
 
@@ -95,7 +101,7 @@ def said(block):
 
 def speaking(messages):
     """The user messages in which the user says something."""
-    return [message for message in messages if message["role"] == "user" and blocks(message)]
+    return [message for message in messages if role(message) == "user" and blocks(message)]
 
 
 def walk_of(window):
@@ -127,7 +133,7 @@ def check_kept(step, record, given, view):
     assert view.tools is record["tools"]
     sent = set(map(id, view.messages))
     spoken = {block for message in speaking(view.messages) for block in blocks(message)}
-    assert all(id(message) in sent for message in given if message["role"] in {"system", "developer"}), f"step {step}"
+    assert all(id(message) in sent for message in given if role(message) in {"system", "developer"}), f"step {step}"
     for message in speaking(given)[:1] + speaking(given)[-1:]:
         assert id(message) in sent or set(blocks(message)) <= spoken, f"step {step}"
         assert id(message) in sent or "tool_result" in json.dumps(message) or record["meta"].get("messy"), (
@@ -137,8 +143,8 @@ def check_kept(step, record, given, view):
 
 def last_turn(messages):
     """The model's own last turn: it waits for results, or for a server's tool, and cannot go."""
-    end = next((stop for stop in range(len(messages), 0, -1) if messages[stop - 1]["role"] == "assistant"), 0)
-    begin = next((start for start in range(end, 0, -1) if messages[start - 1]["role"] != "assistant"), 0)
+    end = next((stop for stop in range(len(messages), 0, -1) if role(messages[stop - 1]) == "assistant"), 0)
+    begin = next((start for start in range(end, 0, -1) if role(messages[start - 1]) != "assistant"), 0)
     return messages[begin:end]
 
 
@@ -146,7 +152,7 @@ def check_overflow(step, record, given, overflow, limit):
     """There is an overflow only where what must stay takes half of the room or more."""
     assert overflow.limit == limit
     assert overflow.tokens > limit
-    system = [message for message in given if message["role"] in {"system", "developer"}]
+    system = [message for message in given if role(message) in {"system", "developer"}]
     must = [*system, *speaking(given)[:1], *speaking(given)[-1:], *last_turn(given)]
     floor = count(must, tools=record["tools"], system=record["system"], format=record["format"]) if must else 0
     assert floor > limit / 2, f"step {step}: {overflow}"
@@ -175,7 +181,7 @@ async def test_every_model_call_of_a_recording(recording, window):
             check_overflow(step, record, given, overflow, pipeline.budget.limit)
             continue
         except InvalidInput:
-            assert not any(message["role"] == "assistant" or message in speaking(given) for message in given)
+            assert not any(role(message) == "assistant" or message in speaking(given) for message in given)
             continue
         check_valid(step, record, given, view)
         check_fits(step, record, view, pipeline.budget.limit)

@@ -119,14 +119,17 @@ ITEMS = {
 
 
 def read(*items):
+    """Items as messages."""
     return [WIRE.read_message(item, index) for index, item in enumerate(items)]
 
 
 def one(name):
+    """One of the items above as a message."""
     return WIRE.read_message(ITEMS[name], 0)
 
 
 def spans(*names):
+    """Where the units of some of the items above begin and end."""
     return [(unit.start, unit.stop) for unit in units(read(*(ITEMS[name] for name in names)))]
 
 
@@ -380,9 +383,7 @@ def test_pairs_of_every_kind_are_units():
     assert spans("call", "developer", "output", "easy") == [(0, 3), (3, 4)]
 
 
-@pytest.mark.parametrize(
-    "name", ["call", "custom", "local shell", "shell", "patch", "computer", "search", "approval"]
-)
+@pytest.mark.parametrize("name", ["call", "custom", "local shell", "shell", "patch", "computer", "search", "approval"])
 def test_a_lost_answer_is_of_the_kind_of_its_call(name):
     """A made answer pairs with its call, breaks no rule, and says what happened where its kind has words."""
     (call,) = one(name).parts

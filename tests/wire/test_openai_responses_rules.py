@@ -13,18 +13,22 @@ USER = {"role": "user", "content": "go on"}
 
 
 def call(call_id="c1", **more):
+    """The model calls a function."""
     return {"type": "function_call", "call_id": call_id, "name": "f", "arguments": "{}", **more}
 
 
 def output(call_id="c1", **more):
+    """What the function answered."""
     return {"type": "function_call_output", "call_id": call_id, "output": "ok", **more}
 
 
 def thought(number=1, **more):
+    """Encrypted reasoning with an id."""
     return {"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": f"E{number}", **more}
 
 
 def words(text="done", **more):
+    """The model speaks."""
     content = [{"type": "output_text", "text": text, "annotations": []}]
     return {"type": "message", "role": "assistant", "content": content, **more}
 
@@ -277,12 +281,16 @@ JSON = st.recursive(
     max_leaves=5,
 )
 KEYS = st.sampled_from(
-    ["type", "role", "content", "call_id", "id", "name", "arguments", "output", "summary", "encrypted_content", "text"]
-    + ["execution", "tools", "action", "prompt_cache_breakpoint", "fingerprint", "approval_request_id"]
+    (
+        *("type", "role", "content", "call_id", "id", "name", "arguments", "output", "summary", "encrypted_content"),
+        *("text", "execution", "tools", "action", "prompt_cache_breakpoint", "fingerprint", "approval_request_id"),
+    )
 )
 KINDS = st.sampled_from(
-    ["message", "reasoning", "function_call", "function_call_output", "shell_call", "shell_call_output", "program"]
-    + ["computer_call_output", "tool_search_call", "tool_search_output", "compaction_trigger", "item_reference", "user"]
+    (
+        *("message", "reasoning", "function_call", "function_call_output", "shell_call", "shell_call_output", "user"),
+        *("program", "computer_call_output", "tool_search_call", "tool_search_output", "item_reference"),
+    )
 )
 ITEMS = st.one_of(JSON, st.dictionaries(KEYS, st.one_of(KINDS, JSON), max_size=6))
 REQUESTS = st.fixed_dictionaries(

@@ -84,14 +84,13 @@ def _call(call: ToolCall, item: Mapping[str, Any]) -> dict[str, Any]:
         native["name"] = call.name
     if not item or read_call(item, item, kind, 0).arguments != call.arguments:
         key = arguments_key(item, kind)
-        native[key] = _as_before(call.arguments, item.get(key))
+        old = item.get(key)
+        native[key] = call.arguments if kind.tool is None or isinstance(old, str) else _parsed(call.arguments, old)
     return native
 
 
-def _as_before(arguments: str, old: object) -> Any:  # noqa: ANN401 - any JSON value
-    """Arguments as text where they were text; else as the JSON value that the text holds."""
-    if old is None or isinstance(old, str):
-        return arguments
+def _parsed(arguments: str, old: object) -> Any:  # noqa: ANN401 - any JSON value
+    """The JSON value that the arguments of a built-in tool are; the old one when they are none."""
     try:
         return json.loads(arguments)
     except ValueError:
