@@ -1,0 +1,197 @@
+"""What it takes to build a request of blocks, and how well it fills the budget, as one table.
+
+Growth and shares hold on a slow machine and on a busy one; seconds do not, so they stand there without a bar. The
+exit code is 1 when a bar is missed. Run it with the ``bench`` extra installed::
+
+    python benchmarks/assembly.py            # about a minute
+    python benchmarks/assembly.py --quick    # fewer repeats
+    python benchmarks/assembly.py --json     # for machines
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import platform
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import count as count_from
+from time import perf_counter
+from typing import Any
+
+import anyio
+import ours
+from attrs import asdict, frozen
+from rich.console import Console
+from rich.table import Table
+from rows import Row
+from transcript import transcript
+
+from agentctx.assembly.builder import ContextBuilder
+from agentctx.tiers.allocate import allocate
+from agentctx.tiers.block import Block
+from agentctx.tiers.drop import Drop
+from agentctx.tiers.drop_tail import DropTail
+from agentctx.tiers.eviction import Eviction
+from agentctx.tiers.tier import Tier, TierRule
+from agentctx.tiers.truncate_oldest import TruncateOldest
+
+MESSAGES = 20
+"""Messages of a block, about 10 kB of text together."""
+
+SEEDS = count_from(1_000)
+"""A seed for each transcript, so that no text was counted before."""
+
+GROWTH = 20
+"""The most that ten times the work may cost; it would be a hundred if anything were quadratic."""
+
+EVICTIONS: tuple[Eviction, ...] = (TruncateOldest(), DropTail(), Drop(), TruncateOldest(keep_pairs=True))
+RULES = (TierRule(Tier.CORE, share=0.2), TierRule(Tier.RAG, share=0.3), TierRule(Tier.HISTORY, floor=2_000))
+
+
+@frozen
+class Built:
+    """What building once took and gave.
+
+    Args:
+        first: Seconds of the first build, in which everything is read and counted.
+        again: Seconds of a later one.
+        tokenize: Seconds of tokenizing the texts of all blocks, and nothing else.
+        filled: The part of the budget that was used.
+    """
+
+    first: float
+    again: float
+    tokenize: float
+    filled: float
+
+
+def blocks(count: int, messages: int, seed: int) -> list[Block]:
+    """Blocks of all tiers and evictions, each a piece of an agent's transcript."""
+    made = transcript(2 + count * messages, seed)[2:]
+    pieces = [made[start : start + messages] for start in range(0, len(made), messages)]
+    return [
+        Block(f"block {place}", piece, 1 + place % 4, EVICTIONS[place // 4 % 4]) for place, piece in enumerate(pieces)
+    ]
+
+
+async def built(given: Sequence[Block]) -> Built:
+    """Build twice of the same blocks, in half of the room that they would take."""
+    natives = [message for block in given for message in block.messages]
+    gc.collect()
+    start = perf_counter()
+    room = ours.tokenize(natives) // 2
+    tokenize = perf_counter() - start
+    builder = ContextBuilder(room, format="openai-chat", tiers=RULES).add(*given)
+    start = perf_counter()
+    report = (await builder.build()).report
+    first, again = perf_counter() - start, []
+    for _ in range(3):
+        start = perf_counter()
+        await builder.build()
+        again.append(perf_counter() - start)
+    return Built(first, min(again), tokenize, report.tokens / report.limit)
+
+
+async def best(count: int, messages: int, repeats: int) -> Built:
+    """The fastest of some runs, each on a transcript of its own; the worst fill of them."""
+    runs = [await built(blocks(count, messages, next(SEEDS))) for _ in range(repeats)]
+    ratio = min(runs, key=lambda run: run.first / run.tokenize)
+    return Built(ratio.first, min(run.again for run in runs), ratio.tokenize, min(run.filled for run in runs))
+
+
+async def block_rows(repeats: int) -> list[Row]:
+    """Building of 5, 50 and 500 blocks: what it takes, how it grows, and how much of the budget is filled."""
+    runs = {count: await best(count, MESSAGES, repeats) for count in (5, 50, 500)}
+    rows = []
+    for count, run in runs.items():
+        how = f"{count * MESSAGES:,} messages, best of {repeats}"
+        rows.append(Row(f"build of {count} blocks, first time", 1_000 * run.first, None, how=how, unit="ms"))
+        rows.append(Row(f"build of {count} blocks, again", 1_000 * run.again, None, how=how, unit="ms"))
+        rows.append(Row(f"build of {count} blocks / tokenizing them", run.first / run.tokenize, 3, how=how))
+        least = 97 if count == 5 else 99
+        rows.append(Row(f"budget filled, {count} blocks", 100 * run.filled, least, at_least=True, how=how, unit="%"))
+    for few, many in ((5, 50), (50, 500)):
+        grown = (runs[many].first / runs[many].tokenize) / (runs[few].first / runs[few].tokenize)
+        how = "ten times the blocks; beyond tokenizing"
+        rows.append(Row(f"growth of the first build, {few} to {many} blocks", grown, 1.6, how=how))
+    grown = runs[500].again / runs[50].again
+    rows.append(Row("growth of a later build, 50 to 500 blocks", grown, GROWTH, how="ten times the blocks"))
+    return rows
+
+
+async def size_rows(repeats: int) -> list[Row]:
+    """One block of 1,000 and of 10,000 messages (5 MB)."""
+    few, many = await best(1, 1_000, repeats), await best(1, 10_000, repeats)
+    grown = (many.first / many.tokenize) / (few.first / few.tokenize)
+    how = "one block, oldest first"
+    return [
+        Row("build of 10,000 messages, 5 MB, first time", 1_000 * many.first, None, how=how, unit="ms"),
+        Row("build of 10,000 messages / tokenizing them", many.first / many.tokenize, 3, how=how),
+        Row("growth of the first build, 1,000 to 10,000 messages", grown, 1.6, how="beyond tokenizing"),
+        Row("growth of a later build, 1,000 to 10,000 messages", many.again / few.again, GROWTH, how="ten times"),
+        Row("budget filled, one block", 100 * many.filled, 99, at_least=True, how=how, unit="%"),
+    ]
+
+
+async def allocation_rows(repeats: int) -> list[Row]:
+    """The allocation alone, by shares: it grows with the claims, and not with the tokens."""
+
+    def seconds(claims: int, limit: int) -> float:
+        rules = [TierRule(place % 7, floor=place % 13, share=0.9 / claims) for place in range(claims)]
+        sizes = [1 + (place * 7919) % (2 * limit // claims) for place in range(claims)]
+        times = []
+        for _ in range(3 * repeats):
+            start = perf_counter()
+            allocate(sizes, rules, limit)
+            times.append(perf_counter() - start)
+        return min(times)
+
+    few, many = seconds(500, 1_000_000), seconds(5_000, 1_000_000)
+    return [
+        Row("growth of allocate, 500 to 5,000 claims", many / few, GROWTH, how="ten times"),
+        Row("growth of allocate, 1 to 1,000 million tokens", seconds(500, 1_000_000_000) / few, 2, how="500 claims"),
+    ]
+
+
+SECTIONS: tuple[Callable[[int], Awaitable[list[Row]]], ...] = (block_rows, size_rows, allocation_rows)
+"""What is measured, in order; each function is told how often to repeat."""
+
+
+async def measure(repeats: int) -> list[Row]:
+    """All rows, one section after the other."""
+    ours.tokens("warm")
+    return [row for section in SECTIONS for row in await section(repeats)]
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """The rows for people."""
+    drawn = Table("what", "measured", "bar", "", "how", title="Building requests of blocks")
+    for row in rows:
+        drawn.add_row(row.what, row.result, row.wanted, row.verdict, row.how)
+    return drawn
+
+
+def as_json(rows: Sequence[Row]) -> dict[str, Any]:
+    """The rows for machines."""
+    about = {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()}
+    return {**about, "rows": [{**asdict(row), "ok": row.ok} for row in rows]}
+
+
+def main() -> int:
+    """Measure, print, and say by the exit code whether all bars are kept."""
+    parser = argparse.ArgumentParser(description="Measure building requests of blocks.")
+    parser.add_argument("--quick", action="store_true", help="fewer repeats")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    args = parser.parse_args()
+    rows = anyio.run(measure, 2 if args.quick else 5)
+    if args.json:
+        print(json.dumps(as_json(rows), indent=2))
+    else:
+        Console(width=150).print(table(rows))
+    return 0 if all(row.ok for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
