@@ -13,7 +13,7 @@ from recorded import Recorded
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline
 from agentctx.core.message import Context
-from agentctx.errors import ContextOverflow
+from agentctx.errors import ContextOverflow, InvalidInput
 
 
 @frozen
@@ -34,7 +34,7 @@ class Sent:
 Way = Callable[[Recorded, int], AsyncIterator[Sent]]
 
 
-async def untouched(recorded: Recorded, window: int) -> AsyncIterator[Sent]:
+async def untouched(recorded: Recorded, _window: int) -> AsyncIterator[Sent]:
     """The history as it is, however large."""
     for length in recorded.calls:
         yield Sent(recorded.context(length))
@@ -72,7 +72,7 @@ def in_session(build: Callable[[int], Pipeline]) -> Way:
         for length in recorded.calls:
             try:
                 view = await session.prepare(natives[:length], system=recording.system, tools=recording.tools)
-            except ContextOverflow:
+            except (ContextOverflow, InvalidInput):
                 yield Sent(None)
                 continue
             old = any(change.index < fresh for change in view.report.changes)

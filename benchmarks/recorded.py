@@ -83,9 +83,7 @@ def read(kind: str, record: dict[str, Any]) -> Recorded:
     if system is not None and not source.wire.system_apart:
         record["messages"].insert(0, {"role": "system", "content": system})
         system = None
-    recording = Recording(
-        record["messages"], system, tools, format_, id=record["id"], pending=False
-    )
+    recording = Recording(record["messages"], system, tools, format_, id=record["id"], pending=False)
     messages = tuple(source.messages(recording.messages))
     calls = tuple(calls_of(recording))
     ends = (*calls[1:], len(messages))

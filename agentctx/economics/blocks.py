@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from attrs import define, evolve, field
 
-from agentctx.core.message import Context, Message
+from agentctx.core.message import SYSTEM_ROLES, Context, Message
 from agentctx.economics.cache import Block, Mark
 from agentctx.protocols import Meter
 
 
 @define
 class BlockReader:
-    """Cuts the requests of one conversation into blocks; each message is counted once.
+    """Cuts the requests of one conversation into blocks; a message as it was read is counted once.
 
     Args:
         meter: Counts messages.
-        mark: The markers to set as a client with automatic caching does, at the end of the system prompt and of the
-            request; None for none.
+        mark: The markers to set, as a careful client does: at the end of the system prompt and of the request; None
+            for none.
     """
 
     meter: Meter
@@ -27,14 +28,19 @@ class BlockReader:
 
     def read(self, context: Context) -> list[Block]:
         """The blocks of a request, tools and system prompt first."""
-        fixed = Block(("fixed", context.tools, context.system), self.meter.fixed(context), self.mark)
-        blocks = [fixed]
-        for message in context.messages:
+        blocks = [Block(("fixed", context.tools, context.system), self.meter.fixed(context))]
+        leading = list(takewhile(lambda message: message.role in SYSTEM_ROLES, context.messages))
+        for message in leading:
+            blocks.extend(self._blocks(message))
+        blocks[-1] = evolve(blocks[-1], mark=self.mark)
+        for message in context.messages[len(leading) :]:
             blocks.extend(self._blocks(message))
         blocks[-1] = evolve(blocks[-1], mark=self.mark)
         return blocks
 
     def _blocks(self, message: Message) -> tuple[Block, ...]:
+        if not message.untouched:
+            return self._cut(message)
         known = self._known.get(id(message))
         if known is None:
             known = self._known[id(message)] = message, self._cut(message)
