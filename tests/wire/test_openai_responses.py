@@ -323,7 +323,7 @@ def test_what_no_item_can_hold_is_refused(parts):
         ({"type": "function_call", "name": "f", "arguments": "{}"}, "messages[0].call_id"),
         ({"type": "function_call", "call_id": "c", "arguments": "{}"}, "messages[0].name"),
         ({"type": "function_call", "call_id": "c", "name": "f", "arguments": {}}, "messages[0].arguments"),
-        ({"type": "function_call_output", "output": "x"}, "messages[0].call_id"),
+        ({"type": "custom_tool_call_output", "output": "x"}, "messages[0].call_id"),
         ({"type": "function_call_output", "call_id": "c", "output": 5}, "messages[0].output"),
         (5, "messages[0]"),
     ],

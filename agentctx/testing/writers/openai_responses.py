@@ -69,7 +69,9 @@ def _made(item: Item, number: int) -> dict[str, Any]:
         case Foreign(kind, data):
             return {"type": kind, "id": f"x_{number}", **data}
         case _:
-            content = [{"type": "output_text", "text": getattr(item, "text", ""), "annotations": []}]
+            content: list[dict[str, Any]] = [
+                {"type": "output_text", "text": getattr(item, "text", ""), "annotations": []}
+            ]
             message = {"type": "message", "role": "assistant", "status": "completed", "content": content}
             return {**message, "id": f"msg_{number}"}
 

@@ -82,4 +82,7 @@ def is_client_output(kind: str, item: Mapping[str, Any]) -> bool:
 
 def answered_id(kind: str, item: Mapping[str, Any]) -> object:
     """The id of the call that an answer is for; whatever stands there."""
-    return next((item[key] for key in OUTPUTS[kind].answer_keys if item.get(key) is not None), None)
+    for key in OUTPUTS[kind].answer_keys:
+        if (found := item.get(key)) is not None:
+            return found
+    return None

@@ -60,10 +60,25 @@ def mend(messages: Sequence[Message]) -> tuple[Mended, ...]:
     """
     mending = _Mending(messages)
     for index, message in enumerate(messages):
-        _mend_parts(mending, index, message)
+        for part in message.parts:
+            if not _is_fine(part):
+                _mend_parts(mending, index, message)
+                break
     for step in (_repeated, _triggers, _unfollowed):
         step(mending)
     return tuple((index, *mending.instead[index]) for index in sorted(mending.instead))
+
+
+def _is_fine(part: Part) -> bool:
+    """Whether a part is surely fine: looked at before anything is made, since nearly every part is."""
+    if isinstance(part, Text):
+        return part.text.isascii()
+    if isinstance(part, ToolCall):
+        plain = part.arguments.isascii() and "NaN" not in part.arguments and "Infinity" not in part.arguments
+        return plain and len(part.id) <= CALL_ID_MAX and NAME.fullmatch(part.name) is not None
+    if isinstance(part, ToolResult):
+        return len(part.call_id) <= CALL_ID_MAX and all(map(_is_fine, part.content))
+    return not isinstance(part, Thinking) or not _value(part.source, "content")
 
 
 def _mend_parts(mending: _Mending, index: int, message: Message) -> None:
@@ -141,15 +156,14 @@ def _legal(name: str, why: list[str]) -> str:
 
 def _value(native: Any, key: str) -> Any:  # noqa: ANN401 - whatever stands there
     """The value of a key of a native item, without dumping SDK objects."""
-    return native.get(key) if isinstance(native, Mapping) else getattr(native, key, None)
+    return native.get(key) if type(native) is dict or isinstance(native, Mapping) else getattr(native, key, None)
 
 
 def _repeated(mending: _Mending) -> None:
     """No two items may have one id: the same item again goes, another one with that id goes on without id."""
     seen: dict[str, int] = {}
     for index, message in enumerate(mending.messages):
-        identity = _value(message.source, "id")
-        if not isinstance(identity, str) or mending.now(index) is None:
+        if not isinstance(identity := _value(message.source, "id"), str):
             continue
         first = seen.setdefault(identity, index)
         kind = _value(message.source, "type")
@@ -185,15 +199,11 @@ def _unfollowed(mending: _Mending) -> None:
     """Signed reasoning goes when the item that it led to is not there."""
     followed = False
     for index in range(len(mending.messages) - 1, -1, -1):
-        message = mending.now(index)
-        if message is None:
+        message = mending.messages[index]
+        if index in mending.instead and mending.now(index) is None:
             continue
-        if _is_reasoning(message):
-            if not followed and any(isinstance(part, Thinking) and part.signed for part in message.parts):
-                mending.put(index, None, "nothing follows the reasoning")
-        else:
+        first = message.parts[0] if message.parts else None
+        if not isinstance(first, Thinking):
             followed = message.role == "assistant"
-
-
-def _is_reasoning(message: Message) -> bool:
-    return bool(message.parts) and all(isinstance(part, Thinking) for part in message.parts)
+        elif first.signed and not followed:
+            mending.put(index, None, "nothing follows the reasoning")

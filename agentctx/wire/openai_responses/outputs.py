@@ -25,7 +25,7 @@ def read_output(native: Any, item: Mapping[str, Any], kind: str, index: int) -> 
         InvalidInput: If it does not say which call it answers, or its content cannot be read.
     """
     identity = answered_id(kind, item)
-    if identity is None and kind == "function_call_output" and isinstance(item.get("name"), str):
+    if identity is None and kind == "function_call_output":
         return (Opaque(kind, item, source=native),)  # a tool that spoke without being asked
     if not isinstance(identity, str):
         key = OUTPUTS[kind].answer_keys[0]

@@ -56,7 +56,12 @@ def read_message(native: Any, index: int) -> Message:  # noqa: ANN401 - a dict o
         where = f"messages[{index}].content"
         parts = (Text(content, source=content),) if isinstance(content, str) else read_content(content, where)
         return Message(role, parts, source=native, read_as=(role, parts))
-    role, parts = _other(native, item, index)
+    if kind == "function_call":
+        role, parts = "assistant", (read_call(native, item, CALLS["function_call"], index),)
+    elif kind == "function_call_output":
+        role, parts = "tool", read_output(native, item, "function_call_output", index)
+    else:
+        role, parts = _other(native, item, index)
     return Message(role, parts, source=native, read_as=(role, parts))
 
 
@@ -103,19 +108,21 @@ def read_call(native: Any, item: Mapping[str, Any], kind: CallKind, index: int) 
         InvalidInput: If its id or name is no string, or a function's arguments are none.
     """
     identity, name = item.get(kind.id_key), kind.tool or item.get("name")
-    for key, value in ((kind.id_key, identity), ("name", name)):
-        if not isinstance(value, str):
-            raise InvalidInput(where=f"messages[{index}].{key}", what=_expected(value))
     key = arguments_key(item, kind)
     arguments = item.get(key)
-    if kind.tool is None and not isinstance(arguments, str):
-        raise InvalidInput(where=f"messages[{index}].{key}", what=_expected(arguments))
-    text = arguments if isinstance(arguments, str) else serialise(arguments)
-    return ToolCall(str(identity), str(name), text, source=native)
+    if kind.tool is not None and not isinstance(arguments, str):
+        arguments = serialise(arguments)
+    if isinstance(identity, str) and isinstance(name, str) and isinstance(arguments, str):
+        return ToolCall(identity, name, arguments, source=native)
+    found = ((kind.id_key, identity), ("name", name), (key, arguments))
+    field, value = next(pair for pair in found if not isinstance(pair[1], str))
+    raise InvalidInput(where=f"messages[{index}].{field}", what=_expected(value))
 
 
 def arguments_key(item: Mapping[str, Any], kind: CallKind) -> str:
     """The key of a call that says what to do."""
+    if len(kind.arguments) == 1:
+        return kind.arguments[0]
     return next((key for key in kind.arguments if item.get(key) is not None), kind.arguments[0])
 
 
