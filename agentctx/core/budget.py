@@ -131,3 +131,25 @@ class Budget:
                 raise ConfigError(msg)
             return int(self.window * amount)
         return amount
+
+    def scaled(self, share: float) -> Budget:
+        """The same budget with every token amount multiplied by ``share``, rounded down, at least 1.
+
+        Raises:
+            ConfigError: If ``share`` is not above 0 and up to 1.
+        """
+        if not 0 < share <= 1:
+            msg = f"share: expected a number above 0 and up to 1, got {share!r}"
+            raise ConfigError(msg)
+        limit, trigger, target = (
+            max(1, int(amount * share)) for amount in (self.limit, self.trigger_tokens, self.target_tokens)
+        )
+        reserved = int(self.reserved * share)
+        return Budget(
+            limit + reserved,
+            reserved,
+            trigger=max(target, trigger),
+            target=target,
+            request_bytes=self.request_bytes,
+            media=self.media,
+        )

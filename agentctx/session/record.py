@@ -27,7 +27,8 @@ class Record:
         weights: Bytes of each message of the history, as it was passed in.
         view: What was sent, as values.
         out: What was sent, in the caller's format.
-        shown: What each message of ``out`` looked like, to recognise it when the caller writes it back.
+        shown: What each message of ``out`` looked like, to recognise it when the caller writes it back; the very
+            object of ``seen`` for one that went out as it came in.
         origins: For each message of the view, its index in the history; None when a stage made it.
         settled: How many messages of the view are final.
         tail: The messages of the unfinished round as they were read, before any repair.
@@ -62,6 +63,11 @@ class Record:
     def __len__(self) -> int:
         """How many messages of the history are known."""
         return len(self.seen)
+
+    def as_given(self, place: int) -> bool:
+        """Whether the message at this place of the view goes out as it came in."""
+        origin = self.origins[place]
+        return origin is not None and self.shown[place] is self.seen[origin]
 
     def remember(self, natives: Iterable[Any], prices: Iterable[Price]) -> None:
         """Add what arrived to the history."""
@@ -119,10 +125,9 @@ def first_place(record: Record, index: int) -> int:
 def rebased(record: Record, natives: Sequence[Any], prices: Sequence[Price]) -> Record:
     """The record after the caller has replaced its own history by the view (its first ``len(prices)`` messages)."""
     length = len(prices)
-    new = Record(
-        view=record.view[:length], out=record.out[:length], shown=record.shown[:length], origins=list(range(length))
-    )
+    new = Record(view=record.view[:length], out=record.out[:length], origins=list(range(length)))
     new.remember(natives[:length], prices)
+    new.shown = list(new.seen)
     _settle(new, prices)
     return new
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from time import perf_counter
 from typing import Any
 
@@ -13,14 +14,19 @@ from agentctx.core.budget import Budget
 from agentctx.core.compare import Change
 from agentctx.core.message import Context
 from agentctx.core.report import Report
+from agentctx.economics.overflow import classify_error
+from agentctx.errors import ContextOverflow
 from agentctx.plan import Plan, since
 from agentctx.protocols import Listener
 from agentctx.reading import Reader, as_list, reader
+from agentctx.session.allowance import Allowance
 from agentctx.session.record import Record, first_place, rebased, rewound
 from agentctx.session.snapshot import begins_with, shared_length, snapshot
+from agentctx.session.state import VERSION, Digest, check_version, digest, dump_record, load_record
 from agentctx.session.step import Step, Surroundings, commit, press, take_in
-from agentctx.session.usage import prompt_tokens
+from agentctx.session.usage import is_one_prompt, prompt_tokens
 from agentctx.view import View
+from agentctx.wire.registry import format_named
 
 
 @define(eq=False)
@@ -37,6 +43,7 @@ class Session:
         on_compact: Told of this session's compactions.
         steps: How many steps were prepared.
         billed_tokens: The size of the last prompt by the provider's own count; None before the first ``record``.
+        allowance: The budget, and what was learned about it.
     """
 
     plan: Plan
@@ -46,17 +53,25 @@ class Session:
     on_compact: Listener | None = field(default=None, repr=False)
     steps: int = field(default=0, init=False)
     billed_tokens: int | None = field(default=None, init=False)
-    budget: Budget | None = field(init=False)
+    allowance: Allowance = field(init=False)
     _lock: anyio.Lock = field(init=False, factory=lambda: anyio.Lock(fast_acquire=True), repr=False)
     _record: Record = field(init=False, factory=Record, repr=False)
     _around: Surroundings | None = field(init=False, default=None, repr=False)
     _fixed_seen: Any = field(init=False, default=None, repr=False)
+    _last: tuple[Sequence[Any], Any, Any] | None = field(init=False, default=None, repr=False)
+    _retried: bool = field(init=False, default=False, repr=False)
     _sent_tokens: int = field(init=False, default=0, repr=False)
+    _children: int = field(init=False, default=0, repr=False)
     _in_force: tuple[Change, ...] = field(init=False, default=(), repr=False)
 
     def __attrs_post_init__(self) -> None:
         """Find the budget."""
-        self.budget = self.plan.budget_for(self.model)
+        self.allowance = Allowance(self.plan.budget_for(self.model))
+
+    @property
+    def budget(self) -> Budget | None:
+        """The budget in force: the configured one, tightened by what the provider's answers taught."""
+        return self.allowance.in_force
 
     async def prepare(
         self,
@@ -79,21 +94,40 @@ class Session:
             ContextOverflow: If what must stay is larger than the budget.
             StageError: If a stage broke a promise.
         """
-        started = perf_counter()
         as_list(messages)
         async with self._lock:
-            around = self._surroundings(messages, system, tools)
-            record, standing = self._recognised(messages, around)
-            step = await take_in(around, record, messages)
-            await press(step)
-            report = self._commit(step, standing, (system, tools), started)
-            view = _view(step, system, tools, report)
+            self._retried = False
+            report, view = await self._step(messages, system, tools)
             number = self.steps - 1
         await self.plan.tell(report, self.on_compact, self.id, number)
         return view
 
+    async def recover(self, error: BaseException) -> View | None:
+        """After a failed model call: a strictly smaller view of the last step, or None.
+
+        Where the error is a context overflow, the session learns the provider's real limit from it and cuts once
+        more. It does so once a step: a second overflow in a row, any other error, and a context that cannot be made
+        smaller give None, and the caller raises the original error.
+
+        Args:
+            error: What the client raised; no SDK is imported to read it.
+        """
+        overflow = classify_error(error)
+        async with self._lock:
+            if overflow is None or self._retried or self._last is None:
+                return None
+            self._retried, refused = True, self._sent_tokens
+            self.allowance.refused(overflow, refused)
+            try:
+                report, view = await self._step(*self._last)
+            except ContextOverflow:
+                return None
+            number = self.steps - 1
+        await self.plan.tell(report, self.on_compact, self.id, number)
+        return view if report.tokens_after < refused else None
+
     def record(self, usage: Any) -> None:  # noqa: ANN401 - a dict or any SDK's usage object
-        """Take note of what the provider billed for the last view.
+        """Take note of what the provider billed for the last view; the next steps are counted accordingly.
 
         Args:
             usage: The response's ``usage``, as a dict or the SDK's object, of any provider.
@@ -102,12 +136,89 @@ class Session:
             InvalidInput: If no prompt token count is in it.
         """
         self.billed_tokens = prompt_tokens(usage)
+        if is_one_prompt(usage):
+            self.allowance.learn(self._sent_tokens, self.billed_tokens)
+
+    def child(self, budget: Budget | int, id: str | None = None) -> Session:  # noqa: A002 - the contract's name
+        """A session of a sub-agent: the same pipeline and model, an own conversation and an own budget.
+
+        It starts with what this session has learned about the provider's count.
+
+        Args:
+            budget: The sub-agent's room; a number is a window in tokens.
+            id: The child's name in events; without it, the parent's with a number.
+        """
+        self._children += 1
+        name = id if id is not None else f"{self.id or 'session'}/{self._children}"
+        session = Session(self.plan, self.model, self.format, name, self.on_compact)
+        room = Budget(budget) if isinstance(budget, int) else budget
+        session.allowance = Allowance(room, deepcopy(self.allowance.calibration))
+        return session
+
+    def dump(self) -> dict[str, Any]:
+        """The session's state as plain JSON values, to be loaded by ``Session.load``.
+
+        It holds the messages of the last view; of messages that were left out it holds digests only.
+        """
+        return {
+            "version": VERSION,
+            "model": self.model,
+            "format": self.format if self._around is None else self._around.source.wire.name,
+            "id": self.id,
+            "steps": self.steps,
+            "billed_tokens": self.billed_tokens,
+            "sent_tokens": self._sent_tokens,
+            "learned": self.allowance.learned,
+            "anchor": self.allowance.calibration.anchor,
+            "reports": self.allowance.calibration.reports,
+            "ratios": list(self.allowance.calibration.samples),
+            "fixed": digest(self._fixed_seen),
+            "record": dump_record(self._record),
+        }
+
+    @classmethod
+    def load(cls, plan: Plan, state: Any, on_compact: Listener | None = None) -> Session:  # noqa: ANN401 - checked
+        """The session that was dumped, to go on with the same history.
+
+        Args:
+            plan: The pipeline; the same stages as before, else what was decided stays as it is.
+            state: What ``dump`` gave, or its JSON text.
+            on_compact: Told of the session's compactions from now on.
+
+        Raises:
+            InvalidInput: If the state is damaged or of another version; names the place.
+        """
+        known = check_version(state)
+        session = cls(plan, known.get("model"), known.get("format"), known.get("id"), on_compact)
+        calibration = session.allowance.calibration
+        anchor = known.get("anchor")
+        calibration.anchor = None if anchor is None else (int(anchor[0]), int(anchor[1]))
+        calibration.reports = int(known.get("reports", 0))
+        calibration.samples.extend(known.get("ratios", ()))
+        session.allowance = Allowance(session.allowance.given, calibration, known.get("learned"))
+        session.steps, session.billed_tokens = int(known.get("steps", 0)), known.get("billed_tokens")
+        session._sent_tokens = int(known.get("sent_tokens", 0))
+        if session.format is not None:
+            session._record = load_record(known.get("record", {}), format_named(session.format))
+            session._in_force = tuple(session._record.changes)
+            session._fixed_seen = Digest(known.get("fixed", ""))
+        return session
+
+    async def _step(self, messages: Sequence[Any], system: Any, tools: Any) -> tuple[Report, View]:  # noqa: ANN401
+        started = perf_counter()
+        around = self._surroundings(messages, system, tools)
+        record, standing = self._recognised(messages, around)
+        step = await take_in(around, record, messages)
+        await press(step)
+        report = self._commit(step, standing, (system, tools), started)
+        self._last = (messages, system, tools)
+        return report, _view(step, system, tools, report)
 
     def _surroundings(self, messages: Sequence[Any], system: Any, tools: Any) -> Surroundings:  # noqa: ANN401
         """Reader, system prompt and tools; those of the step before when nothing changed."""
         around = self._around
         if around is not None and self._fixed_seen == [system, tools]:
-            return around
+            return around if around.budget is self.budget else around.with_budget(self.budget)
         source = self._reader(messages, system, tools) if around is None else around.source
         said, known = source.fixed_part(system, tools)
         empty = Context((), said, known)
@@ -141,7 +252,7 @@ class Session:
         appended = record is old and step.start == len(old.out)
         before, known = None if appended else list(old.out), len(old.out)
         commit(step)
-        same_fixed = step.around is self._around
+        same_fixed = self._same_fixed(step.around, fixed)
         if not same_fixed:
             self._fixed_seen = snapshot(list(fixed))
         shared = known if before is None else min(standing, _shared(before, record.out))
@@ -154,6 +265,13 @@ class Session:
         report = _report(step, self._in_force, first_changed, prefix, self._sent_tokens, started)
         self._sent_tokens, self.steps = report.tokens_after, self.steps + 1
         return report
+
+    def _same_fixed(self, around: Surroundings, fixed: tuple[Any, Any]) -> bool:
+        """Whether system prompt and tools are those of the step before."""
+        last = self._around
+        if last is None:
+            return self.steps > 0 and self._fixed_seen == list(fixed)
+        return around.system is last.system and around.tools is last.tools
 
     def _prefix(self, step: Step, shared: int, known: int) -> int:
         """Tokens at the start of the request that the last view had too."""
@@ -180,8 +298,8 @@ def _refresh(record: Record, messages: Sequence[Any]) -> None:
     """
     if _current(record, 0, messages) and _current(record, -1, messages) and _current(record, -2, messages):
         return
-    for place, (message, origin) in enumerate(zip(record.view, record.origins, strict=True)):
-        if origin is not None and message.untouched:
+    for place, origin in enumerate(record.origins):
+        if origin is not None and record.as_given(place):
             record.out[place] = messages[origin]
 
 
@@ -189,7 +307,7 @@ def _current(record: Record, place: int, messages: Sequence[Any]) -> bool:
     if not -len(record.view) <= place < len(record.view):
         return True
     origin = record.origins[place]
-    return origin is None or not record.view[place].untouched or record.out[place] is messages[origin]
+    return origin is None or record.out[place] is messages[origin] or not record.as_given(place)
 
 
 def _view(step: Step, system: Any, tools: Any, report: Report) -> View:  # noqa: ANN401 - handed back as they came

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Change, Outcome
@@ -48,6 +48,11 @@ class Surroundings:
     fixed: int
     fixed_bytes: int
     bare_call: Call
+
+    def with_budget(self, budget: Budget | None) -> Surroundings:
+        """The same with another budget in force."""
+        call = evolve(self.bare_call, budget=budget)
+        return evolve(self, budget=budget, bare_call=call)
 
     def context(self, messages: Sequence[Message]) -> Context:
         """These messages with system prompt and tools."""

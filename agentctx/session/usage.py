@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentctx.errors import InvalidInput
@@ -29,6 +29,12 @@ def prompt_tokens(usage: Any) -> int:  # noqa: ANN401 - a dict or any SDK's usag
     if base is None:
         raise InvalidInput("usage", f"no prompt token count in it: {str(usage)[:200]}")
     return base + sum(_field(usage, name) or 0 for name in _ANTHROPIC_EXTRA)
+
+
+def is_one_prompt(usage: Any) -> bool:  # noqa: ANN401 - a dict or any SDK's usage object
+    """Whether ``usage`` is that of one prompt: with server tools or compaction, Anthropic sums several iterations."""
+    rounds = usage.get("iterations") if isinstance(usage, Mapping) else getattr(usage, "iterations", None)
+    return not isinstance(rounds, Sequence) or len(rounds) < 2
 
 
 def _field(usage: Any, name: str) -> int | None:  # noqa: ANN401 - a dict or any SDK's usage object
