@@ -9,7 +9,7 @@ from agentctx.testing.histories import broken_histories, budgets, histories, sta
 from agentctx.testing.laws import legal_in_legal_out
 from agentctx.testing.trial import Trial
 
-FORMATS = ["openai-chat", "anthropic"]
+FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 
 ROUND = (assistant("looking", call("c1", "read", {"path": "a"})), result("c1", "text of a"))
 

@@ -13,7 +13,7 @@ from agentctx.testing.histories import broken_histories, budgets, histories, sta
 from agentctx.testing.laws import input_unchanged
 from agentctx.testing.trial import Trial
 
-FORMATS = ["openai-chat", "anthropic"]
+FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 
 
 class InputChangedError(Exception):

@@ -21,7 +21,7 @@ from agentctx.testing.histories import broken_histories, budgets, histories, sta
 from agentctx.testing.laws import what_fits_stays
 from agentctx.testing.trial import Trial
 
-FORMATS = ["openai-chat", "anthropic"]
+FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 IDLE = [
     FitContextWindow(),
     RepairHistory(),

@@ -12,7 +12,7 @@ from agentctx.testing.histories import broken_histories, budgets, histories, sta
 from agentctx.testing.laws import same_bytes
 from agentctx.testing.trial import Trial
 
-FORMATS = ["openai-chat", "anthropic"]
+FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 REBUILT = {
     "the same objects": list,
     "deep copies": deepcopy,
@@ -155,9 +155,10 @@ async def test_an_edit_of_an_old_message_is_seen(format_name, place):
     session = Pipeline(FitContextWindow(), budget=Budget(50_000)).session(format=format_name)
     messages = transcript(format_name, user("task"), assistant("one"), user("two"), assistant("three"), user("four"))
     await session.prepare(messages)
-    messages[place]["content"] = "edited by its owner"
+    (edited,) = transcript(format_name, user("edited by its owner"))
+    messages[place].update(edited | {"role": messages[place]["role"]})
     view = await session.prepare(messages)
-    assert view.messages[place]["content"] == "edited by its owner"
+    assert view.context.messages[place].text == "edited by its owner"
     assert view.report.first_changed == place % len(messages)
 
 
@@ -168,10 +169,16 @@ async def test_an_edit_deep_in_a_block_is_seen(format_name):
     session = Pipeline(FitContextWindow(), budget=Budget(50_000)).session(format=format_name)
     messages = transcript(format_name, user("task"), assistant(call("c", "x", {"deep": "er"})), result("c", "ok"))
     await session.prepare(messages)
-    if format_name == "anthropic":
-        messages[1]["content"][0]["input"]["deep"] = "edited"
-    else:
-        messages[1]["tool_calls"][0]["function"]["arguments"] = '{"deep": "edited"}'
+    call_message = messages[1]
+    match format_name:
+        case "anthropic":
+            call_message["content"][0]["input"]["deep"] = "edited"
+        case "gemini":
+            call_message["parts"][0]["functionCall"]["args"]["deep"] = "edited"
+        case "bedrock":
+            call_message["content"][0]["toolUse"]["input"]["deep"] = "edited"
+        case _:
+            call_message["tool_calls"][0]["function"]["arguments"] = '{"deep": "edited"}'
     view = await session.prepare(messages)
     assert "edited" in view.context.messages[1].calls[0].arguments
     assert view.report.first_changed == 1

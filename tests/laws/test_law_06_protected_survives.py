@@ -12,7 +12,7 @@ from agentctx.testing.histories import broken_histories, budgets, histories, sin
 from agentctx.testing.laws import protected_survives
 from agentctx.testing.trial import Trial
 
-FORMATS = ["openai-chat", "anthropic"]
+FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 HARSH = (ClearToolResults(keep_last=0), TrimRounds(1), FitContextWindow())
 
 

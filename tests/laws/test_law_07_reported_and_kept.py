@@ -22,7 +22,7 @@ from agentctx.testing.histories import broken_histories, budgets, histories, sta
 from agentctx.testing.laws import reported_and_kept
 from agentctx.testing.trial import Trial
 
-FORMATS = ["openai-chat", "anthropic"]
+FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 ACTING = {
     "TrimRounds": TrimRounds(2),
     "TruncateToolOutputs": TruncateToolOutputs(max_tokens=20),

@@ -15,7 +15,7 @@ from agentctx.testing.histories import broken_histories, budgets, histories, sta
 from agentctx.testing.laws import failures_cost_nothing
 from agentctx.testing.trial import Trial
 
-FORMATS = ["openai-chat", "anthropic"]
+FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 SCOPES = pytest.mark.parametrize("scope", list(Scope))
 
 

@@ -11,7 +11,7 @@ from agentctx.testing import assistant, call, check_laws, history, result, syste
 from agentctx.testing import laws as ten
 from agentctx.testing.trial import Step, Trial
 
-FORMATS = ["openai-chat", "anthropic"]
+FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 
 
 def busy(format_name):
