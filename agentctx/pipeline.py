@@ -18,6 +18,7 @@ from agentctx.reading import as_list, reader
 from agentctx.runner import Trail, run_stage
 from agentctx.session import Session
 from agentctx.strategies.naming import Naming, name_of
+from agentctx.strategies.protect import bind
 from agentctx.strategies.repair_history import RepairHistory
 from agentctx.view import View
 
@@ -66,6 +67,9 @@ class Pipeline(Plan):
         """Run the stages on a context, as a stage of another pipeline; its own budget holds when it has one."""
         if self.budget is not None:
             call = call.aiming_at(self.budget, self.budget.limit)
+        if self.protect:
+            rules = bind(self.protect, len(context.messages), context.messages.__getitem__)
+            call = call.protecting((*call.protect, *rules))
         for stage in self.stages:
             with Naming(name_of(stage)):
                 context = await stage(context, call)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from time import perf_counter
 from typing import Any
@@ -22,6 +22,8 @@ from agentctx.runner import Trail, run_stage
 from agentctx.strategies.drop_bound_thinking import DropBoundThinking
 from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.fit_guarantee import FitGuarantee
+from agentctx.strategies.fit_request_bytes import FitRequestBytes
+from agentctx.strategies.limit_images import LimitImages
 from agentctx.strategies.protect import bind
 from agentctx.view import View
 
@@ -56,11 +58,26 @@ class Plan:
         """
         if self.budget is not None:
             return self.budget
-        fitting = [stage for stage in self.stages if isinstance(stage, FitContextWindow)]
-        own = next((stage.own_budget for stage in fitting if stage.own_budget is not None), None)
-        if own is None and fitting and model is not None:
+        carried = list(_carried(self.stages))
+        own = next((budget for budget in carried if budget is not None), None)
+        if own is None and carried and model is not None:
             return Budget.for_model(model)
         return own
+
+    @cached_property
+    def originals(self) -> Store | None:
+        """The store in force: the plan's, else the first that a pipeline within it has."""
+        return self.store or next((plan.originals for plan in self._inner if plan.originals is not None), None)
+
+    @cached_property
+    def listeners(self) -> tuple[Listener, ...]:
+        """The plan's listener, and those of the pipelines within it."""
+        own = () if self.on_compact is None else (self.on_compact,)
+        return (*own, *(listener for plan in self._inner for listener in plan.listeners))
+
+    @cached_property
+    def _inner(self) -> tuple[Plan, ...]:
+        return tuple(stage for stage in _all_stages(self.stages) if isinstance(stage, Plan))
 
     @cached_property
     def on_arrival(self) -> tuple[ContextStrategy, ...]:
@@ -104,7 +121,7 @@ class Plan:
             limit=limit,
             profile=source.profile,
             protect=bind(self.protect, given, message_at),
-            store=self.store,
+            store=self.originals,
             summarizer=self.summarizer,
             wire=source.wire,
         )
@@ -124,7 +141,23 @@ class Plan:
             session,
             step,
         )
-        await tell((self.on_compact, listener), event)
+        await tell((*self.listeners, listener), event)
+
+
+def _all_stages(stages: Iterable[ContextStrategy]) -> Iterator[ContextStrategy]:
+    """Stages, and the stages within them."""
+    for stage in stages:
+        yield stage
+        yield from _all_stages(getattr(stage, "stages", ()))
+
+
+def _carried(stages: Iterable[ContextStrategy]) -> Iterator[Budget | None]:
+    """The budgets that stages carry; None for a stage that waits for one."""
+    for stage in _all_stages(stages):
+        if isinstance(stage, FitContextWindow):
+            yield stage.own_budget
+        elif isinstance(stage, Plan) and stage.budget is not None:
+            yield stage.budget
 
 
 def something_left(trail: Trail) -> None:
@@ -150,8 +183,13 @@ async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: tup
     Raises:
         ContextOverflow: If it cannot be made to fit.
     """
-    if budget is not None and trail.tokens > budget.limit:
-        await run_stage(FitGuarantee(budget.limit), trail, call)
+    if budget is not None:
+        if budget.media.images is not None:
+            await run_stage(LimitImages(budget.media.images), trail, call)
+        if trail.tokens > budget.limit:
+            await run_stage(FitGuarantee(budget.limit), trail, call)
+        if budget.request_bytes is not None:
+            await run_stage(FitRequestBytes(budget.request_bytes), trail, call)
     if call.profile is not None and call.profile.bound_thinking and trail.reports:
         await run_stage(DropBoundThinking(before), trail, call, trusted=True)
 

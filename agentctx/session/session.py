@@ -23,7 +23,7 @@ from agentctx.session.allowance import Allowance
 from agentctx.session.record import Record, first_place, rebased, rewound
 from agentctx.session.snapshot import begins_with, shared_length, snapshot
 from agentctx.session.state import VERSION, Digest, check_version, digest, dump_record, load_record
-from agentctx.session.step import Step, Surroundings, commit, press, take_in
+from agentctx.session.step import Step, Surroundings, before_pressing, commit, press, take_in
 from agentctx.session.usage import is_one_prompt, prompt_tokens
 from agentctx.view import View
 from agentctx.wire.registry import format_named
@@ -61,6 +61,7 @@ class Session:
     _last: tuple[Sequence[Any], Any, Any] | None = field(init=False, default=None, repr=False)
     _retried: bool = field(init=False, default=False, repr=False)
     _sent_tokens: int = field(init=False, default=0, repr=False)
+    _sent_length: int = field(init=False, default=0, repr=False)
     _children: int = field(init=False, default=0, repr=False)
     _in_force: tuple[Change, ...] = field(init=False, default=(), repr=False)
 
@@ -168,6 +169,7 @@ class Session:
             "steps": self.steps,
             "billed_tokens": self.billed_tokens,
             "sent_tokens": self._sent_tokens,
+            "sent_length": self._sent_length,
             "learned": self.allowance.learned,
             "anchor": self.allowance.calibration.anchor,
             "reports": self.allowance.calibration.reports,
@@ -201,6 +203,7 @@ class Session:
         if session.format is not None:
             session._record = load_record(known.get("record", {}), format_named(session.format))
             session._in_force = tuple(session._record.changes)
+            session._sent_length = int(known.get("sent_length", 0))
             session._fixed_seen = Digest(known.get("fixed", ""))
         return session
 
@@ -209,7 +212,12 @@ class Session:
         around = self._surroundings(messages, system, tools)
         record, standing = self._recognised(messages, around)
         step = await take_in(around, record, messages)
-        await press(step)
+        arrived = before_pressing(step)
+        try:
+            await press(step)
+        except ContextOverflow:
+            self._keep_arrivals(arrived, (system, tools))
+            raise
         report = self._commit(step, standing, (system, tools), started)
         self._last = (messages, system, tools)
         return report, _view(step, system, tools, report)
@@ -246,11 +254,18 @@ class Session:
             return rebased(record, messages, prices[:in_view]), in_view
         return rewound(record, in_history, prices), first_place(record, in_history)
 
+    def _keep_arrivals(self, step: Step, fixed: tuple[Any, Any]) -> None:
+        """Remember what arrived although it could not be sent, so that the next step need not look at it again."""
+        commit(step)
+        self._fixed_seen = snapshot(list(fixed))
+        self._record, self._around = step.record, step.around
+
     def _commit(self, step: Step, standing: int, fixed: tuple[Any, Any], started: float) -> Report:
         """Remember the step and report on it; nothing in here waits, so a cancelled step is never half done."""
         record, old = step.record, self._record
-        appended = record is old and step.start == len(old.out)
-        before, known = None if appended else list(old.out), len(old.out)
+        known = self._sent_length
+        appended = record is old and step.start >= known
+        before = None if appended else list(old.out[:known])
         commit(step)
         same_fixed = self._same_fixed(step.around, fixed)
         if not same_fixed:
@@ -263,6 +278,7 @@ class Session:
         unbroken = self.steps == 0 or (same_fixed and shared == known)
         first_changed = None if unbroken else shared if same_fixed else 0
         report = _report(step, self._in_force, first_changed, prefix, self._sent_tokens, started)
+        self._sent_length = len(record.out)
         self._sent_tokens, self.steps = report.tokens_after, self.steps + 1
         return report
 

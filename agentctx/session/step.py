@@ -187,11 +187,11 @@ async def press(step: Step) -> None:
     pressed = budget is None or _too_large(step.tokens, budget, record.quiet_until)
     stages = plan.under_pressure if pressed else plan.at_every_step
     step.quiet_until = record.quiet_until
-    if stages or (pressed and budget is not None):
+    if stages or (budget is not None and (pressed or budget.request_bytes or budget.media.images)):
         widen(step)
     elif not step.trail.reports:
         return
-    call = step.call(None if budget is None else budget.target_tokens)
+    call = step.call(None if budget is None else budget.target_tokens if pressed else budget.limit)
     for stage in stages:
         await run_stage(stage, step.trail, call)
     before = (*record.view[: record.settled], *step.raw) if step.start == 0 else tuple(step.raw)
@@ -199,6 +199,12 @@ async def press(step: Step) -> None:
     if pressed and budget is not None:
         stuck = step.tokens > budget.trigger_tokens
         step.quiet_until = int(step.tokens * GROWTH) if stuck else 0
+
+
+def before_pressing(step: Step) -> Step:
+    """The step as it is now, to be committed if pressing fails: what arrived was read and treated in any case."""
+    trail = step.trail
+    return evolve(step, trail=Trail(trail.context, list(trail.origins), trail.tokens, list(trail.reports)))
 
 
 def _too_large(tokens: int, budget: Budget, quiet_until: int) -> bool:

@@ -33,6 +33,10 @@ class MemoryStore:
             msg = f"nothing is kept under handle {handle!r}"
             raise StoreError(msg) from None
 
+    def __bool__(self) -> bool:
+        """A store is one even when it is empty."""
+        return True
+
     def __len__(self) -> int:
         """How many contents are kept."""
         return len(self._contents)

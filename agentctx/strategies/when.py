@@ -50,6 +50,7 @@ class When:
         """Run the stages in order when the condition holds, else return the context."""
         if not self.condition(context, call):
             return context
+        call = aiming_lower(context, call)
         for stage in self.stages:
             with Naming(name_of(stage)):
                 context = await stage(context, call)
@@ -76,6 +77,14 @@ class FirstOf:
             if result is not context:
                 return result
         return context
+
+
+def aiming_lower(context: Context, call: Call) -> Call:
+    """The call for stages that run although the request fits: they come down to the budget's target."""
+    budget, limit = call.budget, call.limit
+    if budget is None or limit is None or call.size(context) > limit:
+        return call
+    return call.aiming_at(budget, min(limit, budget.target_tokens))
 
 
 def when(condition: Test, *stages: ContextStrategy) -> When:

@@ -32,7 +32,10 @@ def agent(rounds, **outputs):
     turns = [system("be brief"), user("the task")]
     for number in range(rounds):
         call_id = f"c{number}"
-        turns += [assistant(call(call_id, "read", {"n": number})), result(call_id, outputs.get(call_id, f"out {number}"))]
+        turns += [
+            assistant(call(call_id, "read", {"n": number})),
+            result(call_id, outputs.get(call_id, f"out {number}")),
+        ]
     return transcript("openai-chat", *turns)
 
 
@@ -245,7 +248,7 @@ async def test_a_stage_that_breaks_a_promise_is_named(name, keep):
     [
         lambda: TrimRounds(0),
         lambda: TrimRounds(1.5),
-        lambda: TruncateToolOutputs(),
+        TruncateToolOutputs,
         lambda: TruncateToolOutputs(0),
         lambda: TruncateToolOutputs(5, keep="middle"),
         lambda: ClearToolResults(-1),
@@ -256,8 +259,8 @@ async def test_a_stage_that_breaks_a_promise_is_named(name, keep):
         lambda: over(0),
         lambda: over(1.5),
         lambda: when(over(5)),
-        lambda: first_of(),
-        lambda: Protect.tools(),
+        first_of,
+        Protect.tools,
         lambda: Protect.last_user(0),
         lambda: Pipeline(TrimRounds),
         lambda: Pipeline("TrimRounds"),
