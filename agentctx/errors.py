@@ -10,7 +10,8 @@ The tree::
     ├── StageError          a stage broke a promise (a pair, a protected message): names the stage
     ├── ContextOverflow     the request cannot be made to fit: raised before anything is sent
     ├── VocabularyError     a shipped vocabulary is damaged
-    └── StoreError          a store cannot keep or find what it was asked for
+    ├── StoreError          a store cannot keep or find what it was asked for
+    └── SourceError         a source of context cannot be read: names the file, the command or the section
 """
 
 from __future__ import annotations
@@ -113,3 +114,17 @@ class VocabularyError(AgentctxError):
 
 class StoreError(AgentctxError):
     """A store cannot keep what it was given, or has not what it was asked for."""
+
+
+class SourceError(AgentctxError):
+    """A source of context cannot be read, or what was read does not fit.
+
+    Args:
+        where: The file, the command or the section.
+        what: What is wrong with it, in one sentence.
+    """
+
+    def __init__(self, where: str, what: str) -> None:
+        super().__init__(f"{where}: {what}")
+        self.where = where
+        self.what = what

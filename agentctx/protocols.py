@@ -12,6 +12,7 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
 from agentctx.core.event import Compaction
+from agentctx.core.item import ContextItem
 from agentctx.core.message import Context, Message, Price, Tool
 from agentctx.core.parts import Part, ToolCall
 from agentctx.core.profile import ModelProfile
@@ -101,6 +102,18 @@ class Store(Protocol):
 
 Listener = Callable[[Compaction], Awaitable[object] | object]
 """Told of every compaction; may be plain or async. One that raises is logged and costs nothing."""
+
+
+class ContextProvider(Protocol):
+    """A source of context. A plain function qualifies, async or not; one that is not runs in a worker thread.
+
+    It may say in attributes what it is called (``name``), what it brings (``description``, a few words), and how
+    much it may bring (``max_tokens``).
+    """
+
+    def __call__(self, query: str, /) -> Awaitable[Sequence[ContextItem]] | Sequence[ContextItem]:
+        """What there is, for a task described by ``query`` (empty: no task is known); nothing is an empty list."""
+        ...
 
 
 class WireFormat(Protocol):

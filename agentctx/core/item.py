@@ -1,0 +1,49 @@
+"""One piece of context that a source found."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from attrs import evolve, field, frozen
+
+from agentctx.errors import ConfigError
+
+
+def _share(_instance: object, _attribute: object, value: float) -> None:
+    if not 0 <= value <= 1:
+        msg = f"ContextItem: relevance: expected a number from 0 to 1, got {value!r}"
+        raise ConfigError(msg)
+
+
+@frozen
+class ContextItem:
+    """One piece of context that a source found.
+
+    Args:
+        title: What it is, in a few words; a path, for example.
+        content: What the model reads.
+        relevance: How much it is worth before anybody asked for something, from 0 to 1.
+        source: Where it comes from; without it, the name of the provider that found it.
+        keep: Which end of the content stays when it is cut: the newest lines of a log are its last ones.
+
+    Raises:
+        ConfigError: If ``relevance`` is not a number from 0 to 1.
+    """
+
+    title: str
+    content: str
+    relevance: float = field(default=0.5, validator=_share)
+    source: str = ""
+    keep: Literal["head", "tail"] = "head"
+
+    def saying(self, content: str) -> ContextItem:
+        """The same item with other content."""
+        return evolve(self, content=content)
+
+    def worth(self, relevance: float) -> ContextItem:
+        """The same item with another relevance."""
+        return evolve(self, relevance=relevance)
+
+    def found_by(self, source: str) -> ContextItem:
+        """The same item, from ``source`` unless it says itself where it comes from."""
+        return self if self.source else evolve(self, source=source)

@@ -1,0 +1,1 @@
+"""Where context comes from: git, files, environment, dependencies, errors; what fades, and what stays put."""
