@@ -114,7 +114,7 @@ def _kind(said: Evidence, whole: str) -> Kind | None:
         return "bytes"
     if signs.RATE.search(whole) or any(map(signs.RATE.search, said.codes)) or 429 in said.statuses:
         return None
-    if signs.PERHAPS.search(whole) or signs.NO_BODY.search(whole):
+    if signs.NO_BODY.search(whole) or (signs.PERHAPS.search(whole) and not signs.ELSE.search(whole)):
         return "window"
     return "bytes" if 413 in said.statuses else None
 
@@ -142,7 +142,7 @@ def _long_text(text: str) -> tuple[bool, Overflow | None]:
 
 def _only_the_answer(text: str) -> bool:
     """Whether the error is about the length of the answer, and about nothing that was sent."""
-    return bool(signs.ANSWER.search(text)) and not signs.REQUEST.search(text) and "at least 1, got -" not in text
+    return bool(signs.ANSWER.search(text)) and not signs.REQUEST.search(text)
 
 
 def _counted(kind: Kind, said: Amounts, found: Evidence) -> Overflow:

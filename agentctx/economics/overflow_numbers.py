@@ -46,7 +46,8 @@ _LIMITS = tuple(
         rf"max_model_len(?:gth)?(?: is|:|=)?[ (=]*{_N}",
         rf"n_ctx['\"]?[:=]? ?{_N}",
         rf"context {_SIZE}(?: of only| of| is only| is|:|=)?[ (]+{_N}",
-        rf"(?:maximum|max) allowed (?:input |prompt )?length(?: of)?[ (]+{_N}",
+        rf"(?:maximum|max) (?:allowed )?(?:input |prompt )?length(?: of)?[ (]+{_N}",
+        rf"max size: {_N}|max tokens of {_N} exceeded|only up to {_N} tokens",
         rf"context window limit \({_N}",
         rf"(?:cannot exceed|limit for this model is|total tokens limit|should be \[\d+,|while limit is) {_N}",
         rf"must be <= {_N}|must have less than {_N}",
@@ -58,6 +59,7 @@ _LIMITS = tuple(
         rf"larger than max \(\d+ vs\.? {_N}",
         rf"exceeds the limit: {_N}",
         rf"\blimit:? {_N}",
+        rf"\d (?:tokens )?> {_N}",
     )
 )
 
@@ -66,12 +68,12 @@ _PROMPTS = tuple(
     for pattern in (
         rf"prompt is too long: {_N}",
         rf"prompt contains (?:at least )?{_N}",
-        rf"prompt tokens? \({_N}|prompt token count of {_N}",
+        rf"prompt tokens? \({_N}|prompt token count (?:of )?{_N}",
         rf"(?:prompt|input) \((?:length |total length )?{_N}",
         rf"input token count (?:is )?\(?{_N}",
         rf"input length \(?{_N}",
-        rf"request has {_N} input",
-        rf"number of (?:input )?tokens \(?{_N}",
+        rf"request has {_N} input|prompt has {_N} tokens|prompt length {_N} exceeds",
+        rf"number of (?:input )?tokens \(?{_N}\)? (?:has |have )?(?:exceed|cannot)",
         rf"request \({_N} tokens",
         rf"resulted in {_N} tokens\.",
         rf"n_keep: {_N}|keep the first {_N}",
@@ -85,7 +87,7 @@ _REQUESTS = tuple(
     re.compile(pattern)
     for pattern in (
         rf"for a total of (?:at least )?{_N}",
-        rf"requested:? (?:tokens |token count )?(?:about )?\(?{_N}(?! output)",
+        rf"requested:? (?:a total of |tokens |token count |about )?\(?{_N}(?! output)",
         rf"resulted in {_N} tokens",
         rf"request contains {_N}",
         rf"received {_N}",
@@ -94,6 +96,7 @@ _REQUESTS = tuple(
         rf"length for this model \({_N} >",
         rf"larger than max \({_N}",
         rf"message size {_N}",
+        rf"{_N} (?:tokens )?> \d",
     )
 )
 

@@ -27,17 +27,18 @@ WINDOW = _any_of(
     rf"(?:maximum|max) (?:context|prompt|model|input) {_SIZE}\b",
     r"longer than the (?:specified )?(?:model'?s? |maximum )*(?:context|model|sequence) length",
     r"too long to fit into the model",
+    r"too large for [\w.\-/:]+ model\. max size: \d+ tokens",
+    r"(?:prompt|input|request) (?:has|had|contains) \d[\d,]* (?:input )?tokens,? (?:but|which|while)",
+    r"prompt length \d+ exceeds|exceed max message tokens|max tokens of \d+ exceeded",
+    r"max_prompt_tokens_exceeded|tokens_limit_reached",
+    r"prompt tokens too long|the max input characters is",
     r"too large for (?:this |the )?model",
     r"prompt is too (?:long|large)\b|prompt too (?:long|large)\b|prompt 超长|(?:prompt|input) \([^)]*\) is too long",
     r"input is too (?:long|large)(?: for|[.:,;]|$)|input token length too long|input prompt too long",
     r"(?:all messages|conversation|request input) is too long",
     r"prompt exceeds (?:the )?(?:max|length)",
     r"input token count\b[^.]{0,60}?(?:exceeds|supports up to)",
-    r"exceeds the maximum number of (?:input )?tokens",
-    r"number of (?:input |prompt )?tokens\b[^.]{0,40}?exceed",
     r"number of input tokens \d[\d,]* cannot exceed",
-    r"(?:input|prompt|requested|messages?)(?: input)? tokens?(?: count)?\b[^.]{0,40}?exceed",
-    r"request input tokens exceed",
     r"estimated number of input and maximum output tokens",
     r"(?:input|prompt) length\b[^.]{0,30}?exceed",
     r"reduce the length of (?:the |your )?(?:input |prompt |messages?|either)",
@@ -55,13 +56,14 @@ WINDOW = _any_of(
     r"max_tokens must be at least 1, got -\d{2,}",
     r"required for long context requests|long context beta is not yet available",
     r"上下文(?:长度|窗口)?[^。]{0,8}(?:超限|超过|超出|过长)|超(?:过|出)[^。]{0,16}上下文|输入[^。]{0,6}(?:过长|超长|超出|超过)",
+    r"token[^。]{0,6}超(?:过|出)",
 )
 """The context is larger than the model's window: nothing else is said in these words."""
 
 NAMES = _any_of(
     rf"^(?:\w*\.)*\w*context_?(?:{_SIZE})?_?(?:exceeded|overflow|too_?(?:large|long))",
     r"^exceed_context_size",
-    r"prompt_?too_?long",
+    r"(?:prompt|input)_?too_?(?:long|large)|max_prompt_tokens_exceeded|tokens_limit_reached",
     r"^1261$",  # Zhipu and Z.ai: "Prompt exceeds max length"
 )
 """Codes and class names that say the same."""
@@ -69,7 +71,7 @@ NAMES = _any_of(
 BYTES = _any_of(
     r"request_too_large|request exceeds the maximum (?:allowed )?(?:size|number of bytes)",
     r"(?:payload|entity|content|body|request) (?:is )?too large",
-    r"request (?:body|payload)(?: size)?\b[^.]{0,40}?exceed",
+    r"request (?:body|payload)(?: size)?\b[^.]{0,40}?exceed|request size(?: limit)? exceed",
     r"message size \d+ exceeds limit|sent message larger than max",
     r"too many total text bytes|max bytes to request body",
 )
@@ -79,9 +81,22 @@ NO_BODY = re.compile(r"^(?:error code: )?4(?:00|13)\s*(?:status code)?\s*\(no bo
 """Cerebras and some gateways refuse an overlong request with no word of why."""
 
 PERHAPS = _any_of(
-    r"too many tokens", r"token limit exceeded|tokens? limit\b[^.]{0,20}?exceed|exceed\w* (?:the )?token limit"
+    r"too many tokens",
+    r"token limit exceeded|tokens? limit\b[^.]{0,20}?exceed|exceed\w* (?:the )?token limit",
+    r"exceed\w* the maximum number of (?:input |prompt )?tokens",
+    r"number of (?:input |prompt )?tokens\b[^.]{0,40}?exceed",
+    r"(?:input|prompt|requested|messages?)(?: input)? tokens?(?: count)?\b[^.]{0,40}?exceed|request tokens exceed",
+    r"\b(?:prompt|inputs?|messages?|request|text|conversation)\b[^.]{0,48}?(?:too long|too large|exceed\w*)\b"
+    r"[^.]{0,48}?\b(?:tokens?|context|model)\b",
+    r"length of the (?:prompt|input|messages)\b[^.]{0,40}?exceed",
 )
-"""Said of the window by some, of a rate by others: counts when nothing speaks of a rate, money or the answer."""
+"""Said of the window by most, of a rate or of a picture by others: counts when nothing speaks of those."""
+
+ELSE = _any_of(
+    r"\b(?:images?|files?|audio|video|pdf|documents?|pages|pixels|dimensions?|resolution)\b",
+    r"\b(?:session|access|auth\w*|refresh|bearer|api) (?:token|key)|\bjwt\b|\bexpired?\b",
+)
+"""Something else is too large, too long or out of date."""
 
 RATE = _any_of(
     r"rate[ _-]?limit", r"too many requests", r"\bper[ _-](?:min|minute|day|hour|second|month)\b", r"\b[tr]p[mds]\b",
@@ -97,8 +112,8 @@ ANSWER = re.compile(
 )
 """The length of the answer is spoken of."""
 
-REQUEST = re.compile(r"\b(?:input|inputs|prompt|messages|context)\b")
-"""The request is spoken of: a sentence about the answer alone is no overflow."""
+REQUEST = re.compile(r"\b(?:input|inputs|prompt|messages|context)\b|at least 1, got -\d|max tokens of \d+ exceeded")
+"""The request is spoken of, openly or not: a sentence about the answer alone is no overflow."""
 
 TOO_LONG_TEXT = re.compile(
     r"string too long\. expected a string with maximum length (?P<limit>\d+)"
