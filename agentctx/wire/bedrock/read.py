@@ -90,6 +90,8 @@ def read_block(native: object) -> Part:
         InvalidInput: If it cannot be read; ``where`` is the path within the block, for example ``.text``.
     """
     block: Block = native if type(native) is dict else fields(native, "")
+    if len(block) == 1 and isinstance(text := block.get("text"), str):
+        return Text(text, source=native)
     kind = kind_of(block)
     reader = _READERS.get(kind)
     return Opaque(kind, block, source=native) if reader is None else reader(kind, block, native)
