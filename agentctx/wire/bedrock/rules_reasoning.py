@@ -12,7 +12,9 @@ from typing import Any
 from attrs import evolve
 
 from agentctx.core.violation import Violation
-from agentctx.wire import anthropic_request, anthropic_rules_before, anthropic_rules_thinking
+from agentctx.wire.anthropic import request as anthropic_request
+from agentctx.wire.anthropic import rules_before as anthropic_rules_before
+from agentctx.wire.anthropic import rules_thinking as anthropic_rules_thinking
 from agentctx.wire.bedrock.read import as_text
 from agentctx.wire.bedrock.request import NOTHING, BlockAt, Entry, Request
 from agentctx.wire.native import fields_or_none

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from agentctx.core.profile import ModelProfile
 from agentctx.core.violation import Violation
-from agentctx.wire.anthropic_models import Traits, traits
+from agentctx.wire.anthropic.models import Traits, traits
 from agentctx.wire.native import mapping_or_none
 
 THINKING = frozenset({"thinking", "redacted_thinking"})

@@ -7,8 +7,8 @@ from typing import Any
 
 from agentctx.core.violation import Violation
 from agentctx.wire.native import clean_text, mapping_or_none
-from agentctx.wire.openai_chat_mend import CARRIES_SIGNATURE, ID_MAX, NAME, NAME_MAX
-from agentctx.wire.openai_chat_view import (
+from agentctx.wire.openai_chat.mend import CARRIES_SIGNATURE, ID_MAX, NAME, NAME_MAX
+from agentctx.wire.openai_chat.view import (
     ROLES,
     ChatRequest,
     blocks,

@@ -12,8 +12,8 @@ from typing import Any
 from attrs import frozen
 
 from agentctx.core.violation import Violation
-from agentctx.wire.anthropic_request import THINKING, Block, Request, refused
-from agentctx.wire.anthropic_rules_thinking import seal, thoughts
+from agentctx.wire.anthropic.request import THINKING, Block, Request, refused
+from agentctx.wire.anthropic.rules_thinking import seal, thoughts
 from agentctx.wire.native import mapping_or_none
 
 _SIGNED_KEYS = frozenset({"encrypted_content", "encrypted_index", "encrypted_stdout"})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from attrs import define, field
 
 from agentctx.core.violation import Violation
-from agentctx.wire.openai_chat_view import ChatRequest, calls, error
+from agentctx.wire.openai_chat.view import ChatRequest, calls, error
 
 _UNANSWERED = (
     "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agentctx.core.violation import Violation
-from agentctx.wire.anthropic_request import THINKING, Block, Request, Turn, refused
+from agentctx.wire.anthropic.request import THINKING, Block, Request, Turn, refused
 
 _UNSEEN = frozenset({"compaction", "fallback"})
 

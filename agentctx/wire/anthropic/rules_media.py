@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from agentctx.core.violation import Violation
 from agentctx.tokens.image_size import image_size
-from agentctx.wire.anthropic_request import NOTHING, Block, Request, refused, string
+from agentctx.wire.anthropic.request import NOTHING, Block, Request, refused, string
 from agentctx.wire.native import mapping_or_none
 
 _SMALL_WINDOW = 200_000

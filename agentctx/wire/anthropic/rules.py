@@ -11,14 +11,8 @@ from typing import Any
 
 from agentctx.core.profile import ModelProfile
 from agentctx.core.violation import Violation
-from agentctx.wire import (
-    anthropic_rules_before,
-    anthropic_rules_cache,
-    anthropic_rules_media,
-    anthropic_rules_thinking,
-    anthropic_rules_tools,
-)
-from agentctx.wire.anthropic_request import Block, Entry, Request, lay_out, refused
+from agentctx.wire.anthropic import rules_before, rules_cache, rules_media, rules_thinking, rules_tools
+from agentctx.wire.anthropic.request import Block, Entry, Request, lay_out, refused
 from agentctx.wire.native import mapping_or_none
 
 Rule = Callable[[Request], Iterable[Violation]]
@@ -174,13 +168,13 @@ RULES: tuple[Rule, ...] = (
     prefill,
     system_model,
     system_place,
-    *anthropic_rules_tools.RULES,
-    *anthropic_rules_cache.RULES,
-    *anthropic_rules_thinking.RULES,
-    *anthropic_rules_media.RULES,
+    *rules_tools.RULES,
+    *rules_cache.RULES,
+    *rules_thinking.RULES,
+    *rules_media.RULES,
 )
 
-COMPARISONS: tuple[Comparison, ...] = anthropic_rules_before.RULES
+COMPARISONS: tuple[Comparison, ...] = rules_before.RULES
 
 
 def _text(block: Block) -> Violation | None:

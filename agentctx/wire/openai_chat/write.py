@@ -9,7 +9,7 @@ from agentctx.core.message import Message
 from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
 from agentctx.wire.native import as_mapping, mapping_or_none
-from agentctx.wire.openai_chat_read import (
+from agentctx.wire.openai_chat.read import (
     LEGACY,
     REASONING_BLOCKS,
     REASONING_TEXTS,

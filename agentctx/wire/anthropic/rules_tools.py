@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise, takewhile
 
 from agentctx.core.violation import Violation
-from agentctx.wire.anthropic_request import Block, Request, Turn, refused, string
+from agentctx.wire.anthropic.request import Block, Request, Turn, refused, string
 from agentctx.wire.native import mapping_or_none
 
 _ID = r"^[a-zA-Z0-9_-]+$"

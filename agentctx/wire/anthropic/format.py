@@ -15,10 +15,10 @@ from agentctx.core.parts import Text, ToolCall, ToolResult
 from agentctx.core.profile import ModelProfile
 from agentctx.core.violation import Violation
 from agentctx.errors import InvalidInput
-from agentctx.wire.anthropic_blocks import read_content, write_content
-from agentctx.wire.anthropic_mend import mend
-from agentctx.wire.anthropic_recognise import recognise
-from agentctx.wire.anthropic_rules import violations
+from agentctx.wire.anthropic.blocks import read_content, write_content
+from agentctx.wire.anthropic.mend import mend
+from agentctx.wire.anthropic.recognise import recognise
+from agentctx.wire.anthropic.rules import violations
 from agentctx.wire.native import as_mapping, mapping_or_none
 
 ROLES = ("user", "assistant", "system")

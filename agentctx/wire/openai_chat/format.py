@@ -11,8 +11,8 @@ from agentctx.core.message import Message, Tool
 from agentctx.core.parts import Text, ToolCall, ToolResult
 from agentctx.core.profile import ModelProfile
 from agentctx.core.violation import Violation
-from agentctx.wire import openai_chat_mend, openai_chat_read, openai_chat_rules, openai_chat_write
-from agentctx.wire.openai_chat_evidence import evidence
+from agentctx.wire.openai_chat import mend, read, rules, write
+from agentctx.wire.openai_chat.evidence import evidence
 
 
 @frozen
@@ -34,24 +34,24 @@ class OpenAIChat:
         return evidence(request)
 
     def read_message(self, native: Any, index: int, /) -> Message:  # noqa: ANN401 - a dict or any SDK's object
-        """One native message as a value. See ``openai_chat_read.read_message``."""
-        return openai_chat_read.read_message(native, index)
+        """One native message as a value. See ``read.read_message``."""
+        return read.read_message(native, index)
 
     def read_system(self, native: Any, /) -> Message | None:  # noqa: ANN401 - a string or blocks
-        """A system prompt passed apart from the messages. See ``openai_chat_read.read_system``."""
-        return openai_chat_read.read_system(native)
+        """A system prompt passed apart from the messages. See ``read.read_system``."""
+        return read.read_system(native)
 
     def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
-        """The native tool definitions. See ``openai_chat_read.read_tools``."""
-        return openai_chat_read.read_tools(native)
+        """The native tool definitions. See ``read.read_tools``."""
+        return read.read_tools(native)
 
     def write_message(self, message: Message, /) -> Any:  # noqa: ANN401 - the caller's object or a new dict
-        """A message as Chat Completions writes it. See ``openai_chat_write.write_message``."""
-        return openai_chat_write.write_message(message)
+        """A message as Chat Completions writes it. See ``write.write_message``."""
+        return write.write_message(message)
 
     def mend(self, messages: Sequence[Message], /) -> tuple[tuple[int, Message | None, str], ...]:
-        """What is refused and can be mended in one message. See ``openai_chat_mend.mend``."""
-        return openai_chat_mend.mend(messages)
+        """What is refused and can be mended in one message. See ``mend.mend``."""
+        return mend.mend(messages)
 
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
         """One tool message for each call, saying ``text``; the format cannot say that it failed."""
@@ -60,5 +60,5 @@ class OpenAIChat:
     def validate(
         self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
     ) -> tuple[Violation, ...]:
-        """Every rule that the request breaks. See ``openai_chat_rules.validate``."""
-        return openai_chat_rules.validate(request, profile, before)
+        """Every rule that the request breaks. See ``rules.validate``."""
+        return rules.validate(request, profile, before)

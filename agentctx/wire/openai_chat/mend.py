@@ -12,7 +12,7 @@ from attrs import evolve
 from agentctx.core.message import Message
 from agentctx.core.parts import Media, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.wire.native import clean_text, finite_json
-from agentctx.wire.openai_chat_read import LEGACY
+from agentctx.wire.openai_chat.read import LEGACY
 
 ID_MAX = 40
 """The longest id of a tool call, in characters: some endpoints refuse more."""

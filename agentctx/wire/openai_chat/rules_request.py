@@ -8,9 +8,9 @@ from typing import Any
 
 from agentctx.core.violation import Violation
 from agentctx.wire.native import mapping_or_none
-from agentctx.wire.openai_chat_message_rules import function_name
-from agentctx.wire.openai_chat_read import REASONING_BLOCKS, REASONING_TEXTS
-from agentctx.wire.openai_chat_view import (
+from agentctx.wire.openai_chat.read import REASONING_BLOCKS, REASONING_TEXTS
+from agentctx.wire.openai_chat.rules_message import function_name
+from agentctx.wire.openai_chat.view import (
     ChatRequest,
     blocks,
     calls,

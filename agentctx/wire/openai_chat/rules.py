@@ -7,10 +7,10 @@ from typing import Any
 
 from agentctx.core.profile import ModelProfile
 from agentctx.core.violation import Violation
-from agentctx.wire import openai_chat_message_rules as of_message
-from agentctx.wire import openai_chat_request_rules as of_request
-from agentctx.wire.openai_chat_round_rules import rounds
-from agentctx.wire.openai_chat_view import Rule, opened
+from agentctx.wire.openai_chat import rules_message as of_message
+from agentctx.wire.openai_chat import rules_request as of_request
+from agentctx.wire.openai_chat.rules_round import rounds
+from agentctx.wire.openai_chat.view import Rule, opened
 
 RULES: tuple[Rule, ...] = (
     of_message.messages_present,

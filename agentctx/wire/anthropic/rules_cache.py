@@ -11,7 +11,7 @@ from typing import Any
 from attrs import frozen
 
 from agentctx.core.violation import Violation
-from agentctx.wire.anthropic_request import THINKING, Block, Request, refused, string
+from agentctx.wire.anthropic.request import THINKING, Block, Request, refused, string
 from agentctx.wire.native import mapping_or_none
 
 _MOST = 4
