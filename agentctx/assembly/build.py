@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from time import perf_counter
 from types import TracebackType
 from typing import Any
@@ -10,7 +10,8 @@ from typing import Any
 from anyio.lowlevel import checkpoint
 from attrs import define, field, frozen
 
-from agentctx.assembly.cache_marks import Cache, cache_points
+from agentctx.assembly.cache_marks import CachePoint, cache_points
+from agentctx.assembly.opening import legal
 from agentctx.assembly.options import Options
 from agentctx.assembly.reading_blocks import BlockReader, reader_for
 from agentctx.assembly.writing import as_context, written
@@ -75,7 +76,7 @@ class Build:
     tools: tuple[Tool, ...] = ()
     fixed: int = 0
     tokens: int = 0
-    points: Mapping[int, Cache] = field(factory=dict)
+    points: Sequence[CachePoint] = ()
     notes: list[str] = field(factory=list)
     started: float = field(factory=perf_counter)
 
@@ -113,7 +114,7 @@ class Build:
             blocks=tuple(slot.report() for slot in self.slots),
             seconds=perf_counter() - self.started,
             facts=() if self.facts is None else tuple(self.facts.known),
-            cache_points=tuple(self.points),
+            cache_points=tuple(point.place for point in self.points),
             error=None if error is None else f"{type(error).__name__}: {error}",
             notes=tuple(self.notes),
         )
@@ -130,7 +131,7 @@ class Build:
         for _ in range(ATTEMPTS):
             with _Blaming(name_of(self.options.formatter), less):
                 await assemble(self.slots, Room(limit, self.fixed + less, self.options.rules))
-            messages = await self._format()
+            messages = await self._format(source)
             await source.meter.settle(messages)
             self.tokens = source.meter.size(as_context(messages, self.tools, source.wire))
             if self.tokens <= limit:
@@ -139,11 +140,13 @@ class Build:
         with _Blaming(name_of(self.options.formatter), less):
             raise ContextOverflow(self.tokens, limit)
 
-    async def _format(self) -> tuple[Message, ...]:
+    async def _format(self, source: Reader) -> tuple[Message, ...]:
         formatter, sections = self.options.formatter, self._sections
         before = [message for section in sections for message in section.messages]
         keep = [slot.given[index] for slot in self.slots for index in slot.keep]
-        return check_formatter(name_of(formatter), before, await formatter(sections), keep)
+        messages = check_formatter(name_of(formatter), before, await formatter(sections), keep)
+        given = [message for slot in self.slots for message in slot.given]
+        return legal(messages, given, source.meter, source.wire)
 
     async def _learned(self) -> bool:
         """Take facts from what the conversation lost; whether there are new ones."""

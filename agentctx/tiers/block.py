@@ -40,7 +40,7 @@ class Block:
     Args:
         id: Its name in reports; need not be unique, but must not be empty.
         messages: Native messages of a provider, or values of this library. They are copied: what happens to the
-            caller's objects later does not change the block.
+            caller's objects later does not change the block. A call and its result belong in one block.
         tier: Its place in the request and its claim on the room; any integer.
         evict: What becomes of it when it is too large; without it, the build fails rather than cut it.
         max_tokens: The most tokens that it may have, however much room there is; None means no cap.

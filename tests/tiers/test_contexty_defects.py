@@ -230,13 +230,13 @@ async def test_contexty_defect_14_a_failing_summarizer_fails_nothing():
 async def test_contexty_defect_17_the_mark_reaches_the_request():
     """A block's cache mark is written where the format has one, and the report says where the prefix ends."""
     blocks = (
-        Block("sys", [{"role": "system", "content": "rules"}], Tier.SYSTEM, cache=True),
-        Block("docs", chat("u1", "u2"), Tier.RAG, cache="1h"),
+        Block("sys", [{"role": "system", "content": "rules"}], Tier.SYSTEM, cache="1h"),
+        Block("docs", chat("u1", "u2"), Tier.RAG, cache=True),
         Block("h", chat("a1", "u3"), Tier.HISTORY),
     )
     out = await ContextBuilder(1_000, format="anthropic").add(*blocks).build()
-    assert out.system == [{"type": "text", "text": "rules", "cache_control": {"type": "ephemeral"}}]
-    marked = {"type": "text", "text": "u2", "cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    assert out.system == [{"type": "text", "text": "rules", "cache_control": {"type": "ephemeral", "ttl": "1h"}}]
+    marked = {"type": "text", "text": "u2", "cache_control": {"type": "ephemeral"}}
     assert [message["content"] for message in out.messages] == ["u1", [marked], "a1", "u3"]
     assert out.report.cache_points == (-1, 1)
 
