@@ -136,7 +136,7 @@ class Build:
             self.tokens = source.meter.size(as_context(messages, self.tools, source.wire))
             if self.tokens <= limit:
                 return messages
-            less += self.tokens - limit
+            less = max(less, self.tokens - self.fixed - sum(slot.tokens for slot in self.slots))
         with _Blaming(name_of(self.options.formatter), less):
             raise ContextOverflow(self.tokens, limit)
 
