@@ -34,12 +34,6 @@ class Sent:
 Way = Callable[[Recorded, int], AsyncIterator[Sent]]
 
 
-async def untouched(recorded: Recorded, _window: int) -> AsyncIterator[Sent]:
-    """The history as it is, however large."""
-    for length in recorded.calls:
-        yield Sent(recorded.context(length))
-
-
 def every_step(pipeline: Pipeline) -> Way:
     """The whole history through the pipeline before each call."""
 
@@ -90,3 +84,8 @@ def clearing(keep_last: int) -> Way:
 def sliding() -> Way:
     """The oldest rounds dropped before each call, as few as must be."""
     return every_step(Pipeline(FitContextWindow()))
+
+
+def everything() -> Way:
+    """The history as it is, however large; only what the provider would refuse is repaired."""
+    return in_session(lambda _window: Pipeline())

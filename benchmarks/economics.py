@@ -26,7 +26,7 @@ from typing import Any
 
 import anyio
 from attrs import asdict, define, field, frozen
-from contenders import Way, clearing, in_session, langchain, sliding, untouched
+from contenders import Way, clearing, everything, in_session, langchain, sliding
 from recorded import Recorded, recorded_sessions
 from rich.console import Console
 from rich.table import Table
@@ -52,7 +52,7 @@ MODELS = (
 
 OURS = "ours"
 WAYS: Mapping[str, Way] = {
-    "everything": untouched,
+    "everything": everything(),
     "sliding window": sliding(),
     "LangChain": langchain,
     "clear results": clearing(3),
@@ -160,15 +160,15 @@ class Till:
         reader = BlockReader(recorded.source.meter)
         number = 0
         async for sent in way(recorded, window):
-            blocks = [] if sent.context is None else reader.read(sent.context)
+            prompt = None if sent.context is None else reader.read(sent.context)
             for place in at:
                 total, model = self.totals[place], self.models[place]
-                total.refused += sent.context is None
-                total.over += sum(block.tokens for block in blocks) > window
                 total.compactions += sent.compacted
                 total.breaks += sent.moved
-                if blocks:
-                    usage = self.caches[place].send(blocks, self.now, recorded.outputs[number])
+                total.refused += prompt is None
+                if prompt is not None:
+                    total.over += prompt.tokens > window
+                    usage = self.caches[place].send(prompt, self.now, recorded.outputs[number])
                     total.usage += usage
                     total.dollars += cost(usage, model)
             self.now += PAUSE

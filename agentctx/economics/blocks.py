@@ -8,7 +8,7 @@ from itertools import takewhile
 from attrs import define, evolve, field
 
 from agentctx.core.message import SYSTEM_ROLES, Context, Message
-from agentctx.economics.cache import Block, Mark
+from agentctx.economics.cache import Block, Mark, Prompt
 from agentctx.protocols import Meter
 
 
@@ -26,8 +26,8 @@ class BlockReader:
     mark: Mark | None = "short"
     _known: dict[int, tuple[Message, tuple[Block, ...]]] = field(factory=dict, init=False, repr=False)
 
-    def read(self, context: Context) -> list[Block]:
-        """The blocks of a request, tools and system prompt first."""
+    def read(self, context: Context) -> Prompt:
+        """A request as blocks, tools and system prompt first."""
         blocks = [Block(("fixed", context.tools, context.system), self.meter.fixed(context))]
         leading = list(takewhile(lambda message: message.role in SYSTEM_ROLES, context.messages))
         for message in leading:
@@ -36,7 +36,7 @@ class BlockReader:
         for message in context.messages[len(leading) :]:
             blocks.extend(self._blocks(message))
         blocks[-1] = evolve(blocks[-1], mark=self.mark)
-        return blocks
+        return Prompt.of(blocks)
 
     def _blocks(self, message: Message) -> tuple[Block, ...]:
         if not message.untouched:

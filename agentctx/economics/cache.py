@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import accumulate, takewhile
 from typing import Literal
 
 from attrs import define, field, frozen
@@ -31,11 +32,32 @@ class Block:
 
 
 @frozen
-class _Place:
-    """The end of a block within a prompt: what stands before it, and how many tokens that is."""
+class Prompt:
+    """The blocks of a request, with what stands before the end of each: worked out once, for any number of caches.
 
-    key: int
-    tokens: int
+    Args:
+        blocks: The blocks in the provider's order: tools, system, messages.
+        keys: For each block, a hash of the prompt up to its end.
+        ends: For each block, the tokens of the prompt up to its end.
+    """
+
+    blocks: tuple[Block, ...]
+    keys: tuple[int, ...]
+    ends: tuple[int, ...]
+
+    @classmethod
+    def of(cls, blocks: Iterable[Block]) -> Prompt:
+        """The prompt of these blocks."""
+        whole, keys, key = tuple(blocks), [], 0
+        for block in whole:
+            key = hash((key, block.key))
+            keys.append(key)
+        return cls(whole, tuple(keys), tuple(accumulate(block.tokens for block in whole)))
+
+    @property
+    def tokens(self) -> int:
+        """Its size."""
+        return self.ends[-1] if self.ends else 0
 
 
 @define
@@ -52,99 +74,88 @@ class CacheSimulator:
     _until: dict[int, float] = field(factory=dict, init=False, repr=False)
     _lives: dict[int, float] = field(factory=dict, init=False, repr=False)
 
-    def send(self, prompt: Sequence[Block], at: float, output: int = 0) -> Usage:
+    def send(self, prompt: Prompt, at: float, output: int = 0) -> Usage:
         """The bill of one request.
 
         Args:
-            prompt: Its blocks in the provider's order: tools, system, messages.
+            prompt: What is sent.
             at: When it is sent, in seconds; never earlier than the request before.
             output: Tokens of its answer.
         """
-        places = _places(prompt)
-        total = places[-1].tokens if places else 0
         if self.rules.kind == "prefix":
-            return self._prefix(places, total, at, output)
+            return self._prefix(prompt, at, output)
         if self.rules.kind == "marks":
-            return self._marks(prompt, places, total, at, output)
+            return self._marks(prompt, at, output)
         if self.rules.kind == "turns":
-            return self._turns(prompt, places, total, at, output)
-        return Usage(fresh=total, output=output)
+            return self._turns(prompt, at, output)
+        return Usage(fresh=prompt.tokens, output=output)
 
-    def hold(self, prompt: Sequence[Block], at: float, seconds: float) -> Usage:
+    def hold(self, prompt: Prompt, at: float, seconds: float) -> Usage:
         """Keep a prompt for a fixed time, as Gemini's explicit ``cachedContents`` does; what creating it bills."""
-        places = _places(prompt)
-        for place in places:
-            self._keep(place, at, seconds)
-        return Usage(fresh=places[-1].tokens if places else 0)
+        for key in prompt.keys:
+            self._until[key] = max(at + seconds, self._until.get(key, 0.0))
+        return Usage(fresh=prompt.tokens)
 
-    def _alive(self, place: _Place, at: float) -> bool:
-        return self._until.get(place.key, -1.0) >= at
+    def _alive(self, key: int, at: float) -> bool:
+        return self._until.get(key, -1.0) >= at
 
-    def _keep(self, place: _Place, at: float, lives: float) -> None:
-        """Write an entry, or use it: either way it lives on, never shorter than before."""
-        lives = max(lives, self._lives.get(place.key, 0.0) if self._alive(place, at) else 0.0)
-        self._lives[place.key], self._until[place.key] = lives, at + lives
-
-    def _prefix(self, places: Sequence[_Place], total: int, at: float, output: int) -> Usage:
-        shared = 0
-        for place in places:
-            if not self._alive(place, at):
-                break
-            shared = place.tokens
-        for place in places:
-            self._keep(place, at, self.rules.ttl)
-        read = shared - shared % self.rules.step if shared >= self.rules.smallest else 0
-        return Usage(fresh=total - read, cached=read, output=output)
-
-    def _marks(self, prompt: Sequence[Block], places: Sequence[_Place], total: int, at: float, output: int) -> Usage:
-        marked = [index for index, block in enumerate(prompt) if block.mark][-self.rules.marks :]
-        marked = [index for index in marked if places[index].tokens >= self.rules.smallest]
-        hits = [hit for index in marked if (hit := self._found(places, index, at)) is not None]
-        read = max((places[hit].tokens for hit in hits), default=0)
-        for hit in hits:
-            self._keep(places[hit], at, 0.0)
-        long = max((places[index].tokens for index in marked if prompt[index].mark == "long"), default=0)
-        last = max((places[index].tokens for index in marked), default=0)
-        for index in marked:
-            self._keep(places[index], at, self._life(prompt[index].mark))
-        written_long = max(0, long - read)
-        written = max(0, last - max(read, long))
-        return self._billed(total, read, written, written_long, output)
-
-    def _found(self, places: Sequence[_Place], mark: int, at: float) -> int | None:
-        """The first entry on the way back from a mark."""
-        back = range(mark, max(-1, mark - self.rules.look_back), -1)
-        return next((index for index in back if self._alive(places[index], at)), None)
-
-    def _turns(self, prompt: Sequence[Block], places: Sequence[_Place], total: int, at: float, output: int) -> Usage:
-        tried = [index for index, block in enumerate(prompt) if block.mark or block.turn_end][-self.rules.candidates :]
-        hit = next((index for index in reversed(tried) if self._alive(places[index], at)), None)
-        read = 0 if hit is None else places[hit].tokens
-        if hit is not None:
-            self._keep(places[hit], at, 0.0)
-        marked = [index for index in tried if prompt[index].mark][-(self.rules.marks - 1) :]
-        implicit = [index for index in tried if prompt[index].turn_end][-1:]
-        writing = [index for index in {*marked, *implicit} if places[index].tokens >= self.rules.smallest]
-        for index in writing:
-            self._keep(places[index], at, self._life(prompt[index].mark))
-        last = max((places[index].tokens for index in writing), default=0)
-        return self._billed(total, read, max(0, last - read), 0, output)
-
-    def _life(self, mark: Mark | None) -> float:
+    def _write(self, key: int, at: float, mark: Mark | None) -> None:
+        """Write an entry, or use one that is there: it lives on, for the longer of its times."""
         long = self.rules.ttl_long
-        return long if mark == "long" and long is not None else self.rules.ttl
+        lives = long if mark == "long" and long is not None else self.rules.ttl
+        if self._alive(key, at):
+            lives = max(lives, self._lives.get(key, 0.0))
+        self._lives[key], self._until[key] = lives, at + lives
 
-    def _billed(self, total: int, read: int, written: int, written_long: int, output: int) -> Usage:
-        fresh = total - read - written - written_long
+    def _use(self, key: int, at: float) -> None:
+        """Read an entry: it lives its own time again."""
+        self._until[key] = max(self._until[key], at + self._lives.get(key, 0.0))
+
+    def _prefix(self, prompt: Prompt, at: float, output: int) -> Usage:
+        until, end = self._until, at + self.rules.ttl
+        alive = sum(1 for _ in takewhile(lambda key: until.get(key, -1.0) >= at, prompt.keys))
+        for key in prompt.keys:
+            until[key] = max(end, until.get(key, 0.0))
+        shared = prompt.ends[alive - 1] if alive else 0
+        read = shared - shared % self.rules.step if shared >= self.rules.smallest else 0
+        return Usage(fresh=prompt.tokens - read, cached=read, output=output)
+
+    def _marks(self, prompt: Prompt, at: float, output: int) -> Usage:
+        ends, keys, rules = prompt.ends, prompt.keys, self.rules
+        marked = [place for place, block in enumerate(prompt.blocks) if block.mark][-rules.marks :]
+        marked = [place for place in marked if ends[place] >= rules.smallest]
+        hits = [hit for place in marked if (hit := self._found(keys, place, at)) is not None]
+        for hit in hits:
+            self._use(keys[hit], at)
+        read = max((ends[hit] for hit in hits), default=0)
+        long = max((ends[place] for place in marked if prompt.blocks[place].mark == "long"), default=0)
+        last = max((ends[place] for place in marked), default=0)
+        for place in marked:
+            self._write(keys[place], at, prompt.blocks[place].mark)
+        return self._billed(prompt, read, max(0, last - max(read, long)), max(0, long - read), output)
+
+    def _found(self, keys: Sequence[int], mark: int, at: float) -> int | None:
+        """The place of the first entry on the way back from a mark."""
+        back = range(mark, max(-1, mark - self.rules.look_back), -1)
+        return next((place for place in back if self._alive(keys[place], at)), None)
+
+    def _turns(self, prompt: Prompt, at: float, output: int) -> Usage:
+        ends, keys, blocks = prompt.ends, prompt.keys, prompt.blocks
+        tried = [place for place, block in enumerate(blocks) if block.mark or block.turn_end][-self.rules.candidates :]
+        hit = next((place for place in reversed(tried) if self._alive(keys[place], at)), None)
+        if hit is not None:
+            self._use(keys[hit], at)
+        marked = [place for place in tried if blocks[place].mark][-(self.rules.marks - 1) :]
+        implicit = [place for place in tried if blocks[place].turn_end][-1:]
+        writing = [place for place in {*marked, *implicit} if ends[place] >= self.rules.smallest]
+        for place in writing:
+            self._write(keys[place], at, blocks[place].mark)
+        read = 0 if hit is None else ends[hit]
+        last = max((ends[place] for place in writing), default=0)
+        return self._billed(prompt, read, max(0, last - read), 0, output)
+
+    def _billed(self, prompt: Prompt, read: int, written: int, written_long: int, output: int) -> Usage:
+        fresh = prompt.tokens - read - written - written_long
         if self.rules.write_fee:
             return Usage(fresh, read, written, written_long, output)
         return Usage(fresh + written + written_long, read, 0, 0, output)
-
-
-def _places(prompt: Sequence[Block]) -> list[_Place]:
-    places: list[_Place] = []
-    key, tokens = 0, 0
-    for block in prompt:
-        key, tokens = hash((key, block.key)), tokens + block.tokens
-        places.append(_Place(key, tokens))
-    return places

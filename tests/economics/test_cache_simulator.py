@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx.core.profile import ModelProfile, Prices
-from agentctx.economics.cache import Block, CacheSimulator
+from agentctx.economics.cache import Block, CacheSimulator, Prompt
 from agentctx.economics.cache_rules import (
     ANTHROPIC,
     DEEPSEEK,
@@ -34,7 +34,7 @@ def bill(rules, *prompts, at=()):
     """The usage of the last of several requests, a second apart when no times are given."""
     simulator = CacheSimulator(rules)
     times = at or range(len(prompts))
-    return [simulator.send(prompt, time) for prompt, time in zip(prompts, times, strict=True)][-1]
+    return [simulator.send(Prompt.of(prompt), time) for prompt, time in zip(prompts, times, strict=True)][-1]
 
 
 def test_openai_reads_whole_steps_of_128():
@@ -158,10 +158,10 @@ def test_nova_writes_for_nothing():
 def test_gemini_explicit_cache_is_read_until_it_ends():
     """What was put into an explicit cache is read by requests that begin with it, for as long as it was asked to be."""
     simulator = CacheSimulator(GEMINI)
-    simulator.hold(blocks(5000), at=0, seconds=7_200)
+    simulator.hold(Prompt.of(blocks(5000)), at=0, seconds=7_200)
 
-    assert simulator.send(blocks(5000, 100), at=7_000).cached == 5000
-    assert simulator.send(blocks(5000, 100), at=30_000).cached == 0
+    assert simulator.send(Prompt.of(blocks(5000, 100)), at=7_000).cached == 5000
+    assert simulator.send(Prompt.of(blocks(5000, 100)), at=30_000).cached == 0
 
 
 def test_without_a_cache_all_is_plain():
@@ -216,7 +216,7 @@ def test_every_token_is_billed_once(rules, requests):
     simulator, now = CacheSimulator(rules), 0
     for sent, marks, pause in requests:
         now += pause
-        usage = simulator.send(blocks(*sent, marks=marks), now)
+        usage = simulator.send(Prompt.of(blocks(*sent, marks=marks)), now)
         assert usage.prompt == sum(sent)
         assert min(usage.fresh, usage.cached, usage.written, usage.written_long) >= 0
 
@@ -224,4 +224,4 @@ def test_every_token_is_billed_once(rules, requests):
 @given(rules, sizes)
 def test_the_first_request_reads_nothing(rules, sent):
     """An empty cache has nothing to read."""
-    assert CacheSimulator(rules).send(blocks(*sent, marks=range(12)), 0).cached == 0
+    assert CacheSimulator(rules).send(Prompt.of(blocks(*sent, marks=range(12))), 0).cached == 0

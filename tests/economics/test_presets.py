@@ -135,7 +135,7 @@ def test_blocks_add_up_to_the_request():
     """The blocks of a request have its tokens, and its head and its end are marked."""
     source = reader(MESSAGES, tools=SESSION["tools"], format="openai-chat")
     context = Context(tuple(source.messages(MESSAGES)), *source.fixed_part(None, SESSION["tools"]))
-    blocks = BlockReader(source.meter).read(context)
+    prompt = BlockReader(source.meter).read(context)
 
-    assert sum(block.tokens for block in blocks) == source.meter.size(context)
-    assert [place for place, block in enumerate(blocks) if block.mark] == [1, len(blocks) - 1]
+    assert prompt.tokens == source.meter.size(context)
+    assert [place for place, block in enumerate(prompt.blocks) if block.mark] == [1, len(prompt.blocks) - 1]
