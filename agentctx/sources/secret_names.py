@@ -1,0 +1,76 @@
+"""Which names belong to secrets: ``DB_PASSWORD``, ``apiKey`` and ``client-secret`` do, ``max_tokens`` does not."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import PurePath
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+_SECRET = frozenset(
+    {"auth", "authorization", "bearer", "cookie", "credential", "credentials", "dsn", "pin", "salt", "sig"}
+)
+"""Words that make a name that of a secret when they are its last."""
+
+_SECRET_ENDINGS = (
+    "apikey",
+    "accesskey",
+    "passwd",
+    "password",
+    "passphrase",
+    "privatekey",
+    "pwd",
+    "secret",
+    "secretkey",
+)
+"""Endings of single words that make a name that of a secret wherever the word stands."""
+
+_KEYS = re.compile(
+    r"access|account|api|app|auth|client|consumer|deploy|encryption|hmac|jwt|master|private|secret|service|"
+    r"session|shared|signing|ssh|storage|webhook"
+)
+"""Words before ``key`` that make it a secret."""
+
+_ABOUT = re.compile(
+    r"count|endpoint|enabled|expires|expiry|field|file|header|length|limit|max|min|name|names|path|pattern|"
+    r"policy|prefix|ref|regex|required|size|ttl|type|uri|url|version"
+)
+"""Last words that make a name one about a secret: ``password_file`` holds none."""
+
+_CREDENTIAL_FILES = re.compile(
+    r"\.git\-credentials|\.htpasswd|\.netrc|\.pgpass|_netrc|credentials|id_dsa|id_ecdsa|id_ed25519|id_rsa"
+)
+_CREDENTIAL_ENDINGS = frozenset({".jks", ".kdbx", ".key", ".keystore", ".p12", ".pem", ".pfx", ".ppk"})
+_EXAMPLES = ("dist", "example", "sample", "template")
+
+
+@lru_cache(maxsize=4_096)
+def is_secret_name(name: str) -> bool:
+    """Whether a variable, key or header of this name holds a secret."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    if not words or _ABOUT.fullmatch(words[-1]):
+        return False
+    if any(word.endswith(_SECRET_ENDINGS) for word in words) or "secrets" in words or words[-1] in _SECRET:
+        return True
+    if words[-1].endswith("token") or (words[-1] == "pass" and len(words) > 1):
+        return True
+    pairs = set(pairwise(words))
+    return ("connection", "string") in pairs or any(
+        second == "key" and _KEYS.fullmatch(first) for first, second in pairs
+    )
+
+
+def is_environment_file(name: str) -> bool:
+    """Whether a file of this name holds environment variables, any of which may be a secret (``.env.local``)."""
+    base = PurePath(name).name.lower()
+    if base.endswith(_EXAMPLES):
+        return False
+    return base in (".env", ".envrc") or base.startswith(".env.") or base.endswith(".env")
+
+
+def is_credential_file(name: str) -> bool:
+    """Whether a file of this name holds nothing but credentials."""
+    path = PurePath(name.lower())
+    return _CREDENTIAL_FILES.fullmatch(path.name) is not None or path.suffix in _CREDENTIAL_ENDINGS
