@@ -15,6 +15,7 @@ from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope
 from agentctx.strategies.drop_units import without
 from agentctx.strategies.fit_context_window import shrink_open_round
+from agentctx.strategies.limits import limits
 from agentctx.strategies.room import lay_out
 from agentctx.tiers.allocate import allocate
 from agentctx.tiers.tier import Tier, TierRule, as_tier
@@ -82,7 +83,7 @@ class Tiered:
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context without the rounds that their tiers have no room for."""
-        limit, aim = self._limits(call)
+        limit, aim = limits("Tiered", self.max_tokens, call)
         if call.size(context) <= aim and all(rule.cap is None for rule in self.rules):
             return context
         context = shrink_open_round(context, limit, call)
@@ -91,15 +92,6 @@ class Tiered:
         tiers = self._pieces(context.messages, loose, call)
         gone = [unit for piece in self._over(tiers, max(0, aim - room.floor)) for unit in piece.units]
         return without(context, gone, call, f"over the room of its tier, in {aim:,} tokens: oldest first")
-
-    def _limits(self, call: Call) -> tuple[int, int]:
-        """The hard limit and the size to come down to, in tokens."""
-        hard = self.max_tokens if call.budget is None else call.budget.limit
-        if hard is None:
-            msg = "Tiered: no budget in force: pass Tiered(max_tokens=...) or Pipeline(..., budget=Budget(window=...))"
-            raise ConfigError(msg)
-        limit = hard if self.max_tokens is None else min(hard, self.max_tokens)
-        return limit, limit if call.limit is None else min(limit, call.limit)
 
     def _pieces(self, messages: Sequence[Message], loose: Iterable[Unit], call: Call) -> dict[Tier, list[_Piece]]:
         """What may be dropped, by tier, oldest first; questions go with the next round of their tier."""

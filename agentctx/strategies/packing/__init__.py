@@ -1,0 +1,1 @@
+"""Which units of a transcript are worth the room they take."""
