@@ -20,10 +20,11 @@ from agentctx.plan import Plan, since
 from agentctx.protocols import Listener
 from agentctx.reading import Reader, as_list, reader
 from agentctx.session.allowance import Allowance
+from agentctx.session.pressure import press
 from agentctx.session.record import Record, first_place, rebased, rewound
 from agentctx.session.snapshot import begins_with, shared_length, snapshot
 from agentctx.session.state import VERSION, Digest, check_version, digest, dump_record, load_record
-from agentctx.session.step import Step, Surroundings, before_pressing, commit, press, take_in
+from agentctx.session.step import Step, Surroundings, before_pressing, commit, take_in
 from agentctx.session.usage import is_one_prompt, prompt_tokens
 from agentctx.view import View
 from agentctx.wire.registry import format_named

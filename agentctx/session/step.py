@@ -13,16 +13,13 @@ from agentctx.core.message import Context, Message, Price, Tool
 from agentctx.core.pairing import broken_pair, open_at_end
 from agentctx.core.report import StageReport
 from agentctx.core.units import units
-from agentctx.plan import Plan, guarantee, something_left
+from agentctx.plan import Plan, something_left
 from agentctx.protocols import Call, WireFormat
 from agentctx.reading import Reader
 from agentctx.runner import Trail, run_stage
 from agentctx.session.record import Record, call_ids
 from agentctx.session.snapshot import snapshot
 from agentctx.strategies.repair_history import has_server_calls, repair
-
-GROWTH = 1.1
-"""After a compaction that could not get below the trigger, the context must grow by this factor to try again."""
 
 
 @frozen
@@ -181,34 +178,10 @@ def _with_view_protection(step: Step, call: Call) -> Call:
     return call.protecting((on_arrivals,))
 
 
-async def press(step: Step) -> None:
-    """Run the stages that look at the whole context, when it is time, and make sure that the request fits."""
-    plan, budget, record = step.around.plan, step.around.budget, step.record
-    pressed = budget is None or _too_large(step.tokens, budget, record.quiet_until)
-    stages = plan.under_pressure if pressed else plan.at_every_step
-    step.quiet_until = record.quiet_until
-    if stages or (budget is not None and (pressed or budget.request_bytes or budget.media.images)):
-        widen(step)
-    elif not step.trail.reports:
-        return
-    call = step.call(None if budget is None else budget.target_tokens if pressed else budget.limit)
-    for stage in stages:
-        await run_stage(stage, step.trail, call)
-    before = (*record.view[: record.settled], *step.raw) if step.start == 0 else tuple(step.raw)
-    await guarantee(step.trail, call, budget, before)
-    if pressed and budget is not None:
-        stuck = step.tokens > budget.trigger_tokens
-        step.quiet_until = int(step.tokens * GROWTH) if stuck else 0
-
-
 def before_pressing(step: Step) -> Step:
     """The step as it is now, to be committed if pressing fails: what arrived was read and treated in any case."""
     trail = step.trail
     return evolve(step, trail=Trail(trail.context, list(trail.origins), trail.tokens, list(trail.reports)))
-
-
-def _too_large(tokens: int, budget: Budget, quiet_until: int) -> bool:
-    return tokens > budget.limit or (tokens > budget.trigger_tokens and tokens > quiet_until)
 
 
 def widen(step: Step) -> None:

@@ -1,0 +1,77 @@
+"""How much room a session believes that it has: its budget, corrected by what the provider said."""
+
+from __future__ import annotations
+
+from attrs import define, field
+
+from agentctx.core.budget import Budget
+from agentctx.economics.overflow import Overflow
+from agentctx.tokens.calibration import Calibration
+
+WORTH_IT = 0.99
+"""A correction that leaves this share of the budget or more is not made: it would move the cut for nothing."""
+
+SAFE = 0.98
+"""Share of a limit that an error named which is used from then on."""
+
+STRICTLY = 0.95
+"""The next view has at most this share of the one that was refused."""
+
+BLIND = 0.75
+"""Share of the refused view when the error names no number."""
+
+
+@define
+class Allowance:
+    """The budget in force.
+
+    Args:
+        given: The budget as it was configured; None when there is none.
+        calibration: How the provider counts, compared to us.
+        learned: The most that the provider takes, by our count, as an error taught; None before one did.
+        in_force: The budget to keep now; None when there is none.
+    """
+
+    given: Budget | None
+    calibration: Calibration = field(factory=Calibration)
+    learned: int | None = None
+    in_force: Budget | None = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Work out what is in force."""
+        self._renew()
+
+    def learn(self, sent: int, billed: int) -> None:
+        """Take in a report of usage: what we counted, and what was billed, in tokens."""
+        self.calibration.learn(sent, billed)
+        self._renew()
+
+    def refused(self, overflow: Overflow, sent: int) -> None:
+        """Take in that a view which we counted as ``sent`` tokens was too large."""
+        self.learned = max(1, min(int(sent * STRICTLY), _taken(overflow, sent)))
+        self._renew()
+
+    def _renew(self) -> None:
+        given = self.given
+        if given is None:
+            self.in_force = None if self.learned is None else Budget(self.learned)
+            return
+        limit = self.calibration.local(given.limit)
+        if self.learned is not None:
+            limit = min(limit, self.learned)
+        share = limit / given.limit
+        self.in_force = given if share >= WORTH_IT else given.scaled(share)
+
+
+def _taken(overflow: Overflow, sent: int) -> int:
+    """The largest view that the provider would have taken, by our count, as far as its error tells."""
+    limit, requested, prompt = overflow.limit, overflow.requested, overflow.prompt
+    if limit is not None and requested is not None and requested > 0:
+        answer = 0 if prompt is None else max(0, requested - prompt)
+        size = requested if prompt is None or prompt < 1 else prompt
+        return int(sent * max(0, limit - answer) / size * SAFE)
+    if overflow.excess is not None and overflow.kind == "window":
+        return int((sent - overflow.excess) * SAFE)
+    if limit is not None and overflow.kind == "window" and limit < sent:
+        return int(limit * SAFE)
+    return int(sent * BLIND)

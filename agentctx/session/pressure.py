@@ -1,0 +1,81 @@
+"""What a session does when its context has grown too large: act once, act enough, and never in circles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from agentctx.core.budget import Budget
+from agentctx.core.report import StageReport
+from agentctx.plan import guarantee
+from agentctx.protocols import ContextStrategy
+from agentctx.runner import run_stage
+from agentctx.session.step import Step, before_pressing, widen
+from agentctx.strategies.room import lay_out
+
+ENOUGH = 0.9
+"""A compaction that leaves more than this share of the context is not made: it would break the cache for little."""
+
+GROWTH = 1.1
+"""After a compaction that did not get far enough the context must grow by this factor before the next try."""
+
+
+async def press(step: Step) -> None:
+    """Run the stages that look at the whole context, when it is time, and make sure that the request fits.
+
+    Raises:
+        ContextOverflow: If it cannot be made to fit.
+    """
+    plan, budget = step.around.plan, step.around.budget
+    step.quiet_until = step.record.quiet_until
+    if budget is None:
+        await _run(step, plan.under_pressure, None)
+    elif not _too_large(step, budget):
+        await _run(step, plan.at_every_step, budget.limit)
+    else:
+        await _compact(step, budget)
+
+
+def _too_large(step: Step, budget: Budget) -> bool:
+    size = step.tokens
+    return size > budget.limit or (size > budget.trigger_tokens and size > step.quiet_until)
+
+
+async def _compact(step: Step, budget: Budget) -> None:
+    """Come down to the target; take it back when that freed next to nothing and the request fits anyway."""
+    arrived, plan = before_pressing(step), step.around.plan
+    widen(step)
+    await _run(step, plan.under_pressure, budget.target_tokens)
+    if step.tokens > arrived.tokens * ENOUGH and arrived.tokens <= budget.limit:
+        step.trail, step.start = arrived.trail, arrived.start
+        await _run(step, plan.at_every_step, budget.limit)
+    stuck = step.tokens > budget.trigger_tokens
+    step.quiet_until = int(step.tokens * GROWTH) if stuck else 0
+    if stuck and not step.record.quiet_until:
+        step.trail.reports.append(_floor_report(step, budget))
+
+
+async def _run(step: Step, stages: Iterable[ContextStrategy], limit: int | None) -> None:
+    budget, record = step.around.budget, step.record
+    limited = budget is not None and (budget.request_bytes is not None or budget.media.images is not None)
+    if stages or limited or (budget is not None and step.tokens > budget.limit):
+        widen(step)
+    elif not step.trail.reports:
+        return
+    call = step.call(limit)
+    for stage in stages:
+        await run_stage(stage, step.trail, call)
+    before = (*record.view[: record.settled], *step.raw) if step.start == 0 else tuple(step.raw)
+    await guarantee(step.trail, call, budget, before)
+
+
+def _floor_report(step: Step, budget: Budget) -> StageReport:
+    """Says once, with the arithmetic, why the session cannot get below its trigger."""
+    widen(step)
+    room = lay_out(step.trail.context, step.call())
+    fixed = step.around.fixed
+    note = (
+        f"the context stays above the trigger of {budget.trigger_tokens:,} tokens: {step.tokens:,} = "
+        f"{fixed:,} system and tools + {room.floor - fixed:,} protected messages and open round + "
+        f"{step.tokens - room.floor:,} that the stages left in; next try above {step.quiet_until:,}"
+    )
+    return StageReport("Session", (), step.tokens, step.tokens, 0.0, (note,))
