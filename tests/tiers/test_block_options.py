@@ -1,0 +1,110 @@
+"""What blocks and builders refuse, and evictions that do unusual things."""
+
+import pytest
+from blocks import block, builder, built, chat, said, tool_round
+
+from agentctx import ConfigError, InvalidInput, Message, StageError, Text
+from agentctx.core.compare import Outcome
+from agentctx.tiers.block import Block
+from agentctx.tiers.drop import Drop
+from agentctx.tiers.summarize import Summarize
+from agentctx.tiers.tier import Tier, TierRule
+from agentctx.tiers.truncate_oldest import TruncateOldest
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("messages", ["text", {"role": "user", "content": "u1"}, Message("user", ()), 7, None])
+def test_messages_are_a_list(messages):
+    """One message alone, or something else, is not a block's messages."""
+    with pytest.raises(ConfigError, match="Block: messages: expected a list of messages"):
+        Block("a", messages)
+
+
+@pytest.mark.parametrize("cap", [0, -1, True])
+def test_a_cap_is_positive(cap):
+    """A cap that is not positive is refused (contexty takes it for none)."""
+    with pytest.raises(ConfigError, match="Block 'a': max_tokens"):
+        Block("a", [], max_tokens=cap)
+
+
+@pytest.mark.parametrize("evict", [Drop, "drop", 7])
+def test_an_eviction_can_be_called(evict):
+    """An eviction's class is not an eviction."""
+    with pytest.raises(ConfigError, match="Block 'a': evict"):
+        Block("a", [], evict=evict)
+
+
+@pytest.mark.parametrize(
+    "tiers",
+    [[TierRule(Tier.RAG), TierRule(Tier.RAG)], [TierRule(Tier.RAG, share=0.6), TierRule(Tier.CORE, share=0.6)]],
+)
+def test_rules_of_tiers(tiers):
+    """A tier has one rule, and the shares are at most the whole."""
+    with pytest.raises(ConfigError, match=r"one rule for each tier|add up"):
+        builder(100, tiers=tiers)
+
+
+def test_a_new_builder():
+    """A new builder has no blocks and no report."""
+    made = builder(100)
+    assert made.report is None
+    assert made.blocks == ()
+    with pytest.raises(ConfigError, match="there are: none"):
+        made.remove("a")
+
+
+async def test_a_message_of_no_kind():
+    """Something that is no message is refused by block and place, whatever object it is."""
+    with pytest.raises(InvalidInput, match=r"block 'a', messages\[0\]"):
+        await built(100, block("a", [object()]))
+
+
+async def test_edits_are_reported():
+    """An eviction may say the same message in fewer words; the report calls it edited."""
+
+    async def shortened(messages, allowance):
+        del allowance
+        return [messages[0].with_parts((Text("u-short"),)), *messages[2:]]
+
+    out = await built(20, block("a", chat("u1", "u2", "u3"), shortened))
+    assert said(out.messages) == ["u-short", "u3"]
+    changes = out.report.blocks[0].changes
+    assert [(each.index, each.outcome) for each in changes] == [(1, Outcome.DROPPED), (0, Outcome.EDITED)]
+
+
+async def test_an_eviction_that_makes_less_of_more():
+    """When an eviction returns less in a larger room, what it returned before is kept."""
+
+    class Fickle:
+        """Two messages at first, then one."""
+
+        gradual = True
+
+        async def __call__(self, messages, allowance):
+            """Less of more."""
+            return messages[:1] if allowance.tokens >= 30 else messages[:2]
+
+    rules = [TierRule(Tier.CORE, share=0.5)]
+    late = block("late", tool_round("look", "a", "b"), TruncateOldest(), tier=Tier.RAG)
+    out = await built(45, block("a", chat("u1", "u2", "u3", "u4", "u5"), Fickle()), late, tiers=rules)
+    assert (out.report.tokens_per_block, out.report.blocks[0].granted) == ({"a": 20}, 23)
+
+
+async def test_a_summarizer_that_returns_no_text():
+    """A summarizer that returns something else than text fails by its name."""
+
+    async def wrong(messages, max_tokens):
+        del messages, max_tokens
+        return 7
+
+    with pytest.raises(StageError, match="the summarizer returned int instead of text"):
+        await built(25, block("a", chat("u1", "u2", "u3"), Summarize(wrong)))
+
+
+async def test_a_capped_tier():
+    """A tier's cap holds for its blocks together, with room to spare."""
+    rules = [TierRule(Tier.RAG, cap=30)]
+    docs = [block(f"d{n}", chat("s1", "s2"), TruncateOldest(), tier=Tier.RAG) for n in range(3)]
+    out = await built(1_000, *docs, tiers=rules)
+    assert out.report.tokens_per_block == {"d0": 20, "d1": 10}
