@@ -20,6 +20,7 @@ from agentctx.plan import Plan, since
 from agentctx.protocols import Listener
 from agentctx.reading import Reader, as_list, reader
 from agentctx.session.allowance import Allowance
+from agentctx.session.current import enter, leave
 from agentctx.session.pressure import press
 from agentctx.session.record import Record, first_place, rebased, rewound
 from agentctx.session.snapshot import begins_with, shared_length, snapshot
@@ -74,6 +75,18 @@ class Session:
     def budget(self) -> Budget | None:
         """The budget in force: the configured one, tightened by what the provider's answers taught."""
         return self.allowance.in_force
+
+    def __enter__(self) -> Session:
+        """Let the model calls of wrapped clients within the block belong to this conversation.
+
+        Each task and thread enters for itself; those that are started within the block are in it too.
+        """
+        enter(self)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """End the block."""
+        leave()
 
     async def prepare(
         self,
