@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from time import perf_counter
-from typing import Any
+from typing import Any, Self
 
 import anyio
 from attrs import define, field
@@ -76,7 +76,7 @@ class Session:
         """The budget in force: the configured one, tightened by what the provider's answers taught."""
         return self.allowance.in_force
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         """Let the model calls of wrapped clients within the block belong to this conversation.
 
         Each task and thread enters for itself; those that are started within the block are in it too.
