@@ -10,7 +10,7 @@ from agentctx.strategies.clear_tool_results import ClearToolResults
 from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
 
-DOWN_TO = 0.3
+DOWN_TO = 0.25
 """A cut goes down to this share of where it began: a cached prefix then breaks rarely."""
 
 RECENT_RESULTS = 3
@@ -25,7 +25,7 @@ def late_and_large(budget: Budget) -> Pipeline:
     step, by every provider's cache rules.
 
     Args:
-        budget: The room of one model call; without a target of its own, a cut goes down to 30 % of its trigger.
+        budget: The room of one model call; without a target of its own, a cut goes down to a quarter of its trigger.
     """
     return Pipeline(ClearToolResults(RECENT_RESULTS), FitContextWindow(), budget=_deep(budget))
 

@@ -62,7 +62,9 @@ PAUSE = 20.0
 """Seconds from one model call to the next."""
 FEWEST_CALLS, SMALLEST_WINDOW = 20, 4_096
 """Shorter sessions, and windows smaller than any model's, show nothing."""
-TYPICAL_CALLS = 64
+CALLS_A_PART = 20
+"""The more calls a session has, the smaller the part of it that its window holds."""
+TYPICAL_CALLS = 100
 """Sessions of about this length are chosen when only a few are."""
 BAR = 0.9
 
@@ -129,7 +131,7 @@ def window_of(recorded: Recorded) -> int:
 
     The longer the session, the smaller the part, so that at least some dozen calls lie between two compactions.
     """
-    parts = max(2, min(4, len(recorded.calls) // 16))
+    parts = max(2, min(4, len(recorded.calls) // CALLS_A_PART))
     return recorded.floor + (recorded.largest - recorded.floor) // parts
 
 

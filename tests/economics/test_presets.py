@@ -99,9 +99,9 @@ def test_unreached_window_costs_nothing(model):
     assert unreached.bill(model) == everything.bill(model)
 
 
-def test_presets_go_down_to_three_tenths():
-    """A cut goes down to 30 % of the trigger, unless the budget has a target of its own."""
-    assert late_and_large(Budget(100_000, trigger=0.8)).budget.target_tokens == 24_000
+def test_presets_go_down_to_a_quarter():
+    """A cut goes down to a quarter of the trigger, unless the budget has a target of its own."""
+    assert late_and_large(Budget(100_000, trigger=0.8)).budget.target_tokens == 20_000
     assert coding_agent(Budget(100_000, target=0.5)).budget.target_tokens == 50_000
 
 
