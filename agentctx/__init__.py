@@ -8,6 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from agentctx.assembly.build import Assembled
+    from agentctx.assembly.builder import ContextBuilder
     from agentctx.checking import count, validate, warmup
     from agentctx.condition import Condition
     from agentctx.core.budget import Budget, MediaLimits
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from agentctx.core.report import Report, StageReport
     from agentctx.core.units import Unit, segments, units
     from agentctx.core.violation import Violation
+    from agentctx.economics.overflow import Overflow, classify_error
     from agentctx.errors import (
         AgentctxError,
         AmbiguousFormat,
@@ -50,9 +53,23 @@ if TYPE_CHECKING:
     from agentctx.strategies.fit_context_window import FitContextWindow
     from agentctx.strategies.protect import Protect
     from agentctx.strategies.repair_history import RepairHistory
+    from agentctx.strategies.tiered import ByTools, Tiered
     from agentctx.strategies.trim_rounds import TrimRounds
     from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
     from agentctx.strategies.when import first_of, over, when
+    from agentctx.tiers.allocate import allocate
+    from agentctx.tiers.block import Block
+    from agentctx.tiers.build_report import BlockReport, BuildReport
+    from agentctx.tiers.drop import Drop
+    from agentctx.tiers.drop_tail import DropTail
+    from agentctx.tiers.eviction import Eviction
+    from agentctx.tiers.facts import FactExtractor, Facts
+    from agentctx.tiers.merge_system import MergeSystem
+    from agentctx.tiers.rendering import MarkdownList, XmlTags
+    from agentctx.tiers.strict import Strict
+    from agentctx.tiers.summarize import Summarize
+    from agentctx.tiers.tier import Tier, TierRule
+    from agentctx.tiers.truncate_oldest import TruncateOldest
     from agentctx.tokens.default import TiktokenCounter
     from agentctx.tokens.fixed import FixedCounter
     from agentctx.tokens.heuristic import HeuristicCounter
@@ -64,8 +81,13 @@ __version__ = "0.1.0"
 __all__ = [
     "AgentctxError",
     "AmbiguousFormat",
+    "Assembled",
     "BigItem",
+    "Block",
+    "BlockReport",
     "Budget",
+    "BuildReport",
+    "ByTools",
     "Call",
     "Change",
     "ClearToolResults",
@@ -73,22 +95,31 @@ __all__ = [
     "Condition",
     "ConfigError",
     "Context",
+    "ContextBuilder",
     "ContextOverflow",
     "ContextStrategy",
+    "Drop",
+    "DropTail",
+    "Eviction",
+    "FactExtractor",
+    "Facts",
     "FitContextWindow",
     "FixedCounter",
     "HeuristicCounter",
     "ImageRule",
     "InvalidInput",
     "Listener",
+    "MarkdownList",
     "Media",
     "MediaLimits",
     "MemoryStore",
+    "MergeSystem",
     "Message",
     "Meter",
     "ModelProfile",
     "Opaque",
     "Outcome",
+    "Overflow",
     "Pipeline",
     "Protect",
     "RepairHistory",
@@ -99,16 +130,22 @@ __all__ = [
     "StageReport",
     "Store",
     "StoreError",
+    "Strict",
+    "Summarize",
     "Summarizer",
     "Text",
     "TextCutter",
     "Thinking",
+    "Tier",
+    "TierRule",
+    "Tiered",
     "TiktokenCounter",
     "TokenCounter",
     "Tool",
     "ToolCall",
     "ToolResult",
     "TrimRounds",
+    "TruncateOldest",
     "TruncateToolOutputs",
     "Unit",
     "UnknownModel",
@@ -116,7 +153,10 @@ __all__ = [
     "Violation",
     "VocabularyError",
     "WireFormat",
+    "XmlTags",
     "__version__",
+    "allocate",
+    "classify_error",
     "count",
     "first_of",
     "over",
@@ -129,6 +169,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "agentctx.assembly.build": ("Assembled",),
+    "agentctx.assembly.builder": ("ContextBuilder",),
     "agentctx.checking": (
         "count",
         "validate",
@@ -171,6 +213,10 @@ _HOMES = {
         "units",
     ),
     "agentctx.core.violation": ("Violation",),
+    "agentctx.economics.overflow": (
+        "Overflow",
+        "classify_error",
+    ),
     "agentctx.errors": (
         "AgentctxError",
         "AmbiguousFormat",
@@ -202,6 +248,10 @@ _HOMES = {
     "agentctx.strategies.fit_context_window": ("FitContextWindow",),
     "agentctx.strategies.protect": ("Protect",),
     "agentctx.strategies.repair_history": ("RepairHistory",),
+    "agentctx.strategies.tiered": (
+        "ByTools",
+        "Tiered",
+    ),
     "agentctx.strategies.trim_rounds": ("TrimRounds",),
     "agentctx.strategies.truncate_tool_outputs": ("TruncateToolOutputs",),
     "agentctx.strategies.when": (
@@ -209,6 +259,31 @@ _HOMES = {
         "over",
         "when",
     ),
+    "agentctx.tiers.allocate": ("allocate",),
+    "agentctx.tiers.block": ("Block",),
+    "agentctx.tiers.build_report": (
+        "BlockReport",
+        "BuildReport",
+    ),
+    "agentctx.tiers.drop": ("Drop",),
+    "agentctx.tiers.drop_tail": ("DropTail",),
+    "agentctx.tiers.eviction": ("Eviction",),
+    "agentctx.tiers.facts": (
+        "FactExtractor",
+        "Facts",
+    ),
+    "agentctx.tiers.merge_system": ("MergeSystem",),
+    "agentctx.tiers.rendering": (
+        "MarkdownList",
+        "XmlTags",
+    ),
+    "agentctx.tiers.strict": ("Strict",),
+    "agentctx.tiers.summarize": ("Summarize",),
+    "agentctx.tiers.tier": (
+        "Tier",
+        "TierRule",
+    ),
+    "agentctx.tiers.truncate_oldest": ("TruncateOldest",),
     "agentctx.tokens.default": ("TiktokenCounter",),
     "agentctx.tokens.fixed": ("FixedCounter",),
     "agentctx.tokens.heuristic": ("HeuristicCounter",),
