@@ -1,0 +1,82 @@
+"""Ask one provider, so that it costs nobody else anything."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from functools import partial
+
+import anyio
+from anyio import CapacityLimiter, to_thread
+from attrs import define, field
+
+from agentctx.core.item import ContextItem
+from agentctx.errors import SourceError
+from agentctx.protocols import ContextProvider
+from agentctx.sources.gathered import Fared
+from agentctx.sources.secrets import redact_secrets
+
+
+@define
+class Answer:
+    """What one provider answered.
+
+    Args:
+        provider: The provider.
+        name: What it is called.
+        items: What it found.
+        outcome: How it fared.
+        problem: What went wrong.
+        seconds: How long it took.
+    """
+
+    provider: ContextProvider
+    name: str = field(init=False)
+    items: tuple[ContextItem, ...] = ()
+    outcome: Fared = Fared.LATE
+    problem: str = ""
+    seconds: float = 0.0
+
+    def __attrs_post_init__(self) -> None:
+        """Find out what the provider is called."""
+        name = getattr(self.provider, "name", None) or getattr(self.provider, "__name__", None)
+        self.name = name if isinstance(name, str) else type(self.provider).__name__
+
+    async def ask(
+        self, query: str, deadline: float | None, on: tuple[type[Exception], ...], threads: CapacityLimiter
+    ) -> None:
+        """Ask the provider, for as long as the deadline lets it; its errors are told, not raised."""
+        started = anyio.current_time()
+        try:
+            with anyio.move_on_after(deadline):
+                self.items = checked(self.name, await _asked(self.provider, query, threads))
+                self.outcome = Fared.FINE
+            if self.outcome is Fared.LATE:
+                self.problem = f"did not answer within {deadline:g} seconds"
+        except on as error:
+            self.outcome = Fared.FAILED
+            self.problem = redact_secrets(f"{type(error).__name__}: {error}")
+        self.seconds = anyio.current_time() - started
+
+
+async def _asked(provider: ContextProvider, query: str, threads: CapacityLimiter) -> object:
+    """What the provider returns; one that is not async runs in a thread, which is left behind when it is late."""
+    call = provider if inspect.isroutine(provider) or isinstance(provider, partial) else provider.__call__
+    if inspect.iscoroutinefunction(call):
+        found = provider(query)
+    else:
+        found = await to_thread.run_sync(provider, query, abandon_on_cancel=True, limiter=threads)
+    return await found if inspect.isawaitable(found) else found
+
+
+def checked(name: str, found: object) -> tuple[ContextItem, ...]:
+    """What a provider returned, its items named after it.
+
+    Raises:
+        SourceError: If it is not a list of items.
+    """
+    if found is None:
+        return ()
+    if not isinstance(found, Sequence) or not all(isinstance(item, ContextItem) for item in found):
+        raise SourceError(name, f"returned {type(found).__name__} {found!r:.80} instead of a list of ContextItem")
+    return tuple(item.found_by(name) for item in found)

@@ -1,0 +1,72 @@
+"""What the last builds and tests complained about."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from heapq import nsmallest
+from pathlib import Path
+from typing import ClassVar
+
+from attrs import field, frozen
+
+from agentctx.core.item import ContextItem
+from agentctx.sources.secrets import Redactor, redact_secrets
+
+_WINDOW = 256 * 1024
+"""How much of a log is read, in bytes from its end."""
+
+
+def _folder(given: str | Path | None) -> Path | None:
+    return Path(given) if given else None
+
+
+@frozen
+class BuildErrors:
+    """The ends of the newest logs in a folder: files called ``*.log`` or ``*.err``, or with ``error`` in their name.
+
+    Args:
+        folder: The folder of logs; one that does not exist has none.
+        limit: How many logs are told.
+        max_tokens: The most tokens of it all.
+        redact: Takes secrets out; None leaves them in.
+    """
+
+    name: ClassVar[str] = "errors"
+    description: ClassVar[str] = "ends of the newest build and test logs"
+
+    folder: Path | None = field(converter=_folder)
+    limit: int = field(default=3, kw_only=True)
+    max_tokens: int | None = field(default=1_000, kw_only=True)
+    redact: Redactor | None = field(default=redact_secrets, kw_only=True)
+
+    def __call__(self, query: str, /) -> Sequence[ContextItem]:
+        """An item for each log that says anything, the newest first; it is cut at its beginning."""
+        del query
+        items = []
+        for _, name in nsmallest(self.limit, self._logs()):
+            said = _end(Path(self.folder or "") / name)
+            content = said if self.redact is None else self.redact(said, f"{name}.log")
+            items.append(ContextItem(name, content, 0.85, keep="tail"))
+        return [item for item in items if item.content.strip()]
+
+    def _logs(self) -> Iterator[tuple[int, str]]:
+        """Negative time of change and name of each log. Links are not followed: they may lead anywhere."""
+        if self.folder is None or not self.folder.is_dir():
+            return
+        with os.scandir(self.folder) as entries:
+            for entry in entries:
+                low = entry.name.lower()
+                if (low.endswith((".log", ".err")) or "error" in low) and entry.is_file(follow_symlinks=False):
+                    yield -entry.stat(follow_symlinks=False).st_mtime_ns, entry.name
+
+
+def _end(path: Path) -> str:
+    """The last lines of a file, whole: a secret that is cut in two is not recognised, nor is half a character."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _WINDOW))
+        data = file.read(_WINDOW)
+    if size > _WINDOW:
+        data = data[data.find(b"\n") + 1 :] if b"\n" in data else b""
+    return data.decode("utf-8", "replace")

@@ -1,0 +1,64 @@
+"""The files that were worked on last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from heapq import nsmallest
+from pathlib import Path, PurePath
+from typing import ClassVar
+
+from attrs import field, frozen
+
+from agentctx.core.item import ContextItem
+from agentctx.sources.walk import SKIPPED, walk
+
+EXTENSIONS = frozenset(
+    {".c", ".cpp", ".go", ".h", ".java", ".js", ".jsx", ".py", ".rb", ".rs", ".ts", ".tsx"}
+    | {".cs", ".kt", ".php", ".scala", ".sh", ".sql", ".svelte", ".swift", ".vue"}
+)
+"""Source files."""
+
+
+@frozen
+class RecentFiles:
+    """The names of the source files that were changed last, newest first, with the time (UTC) of the change.
+
+    Args:
+        root: The folder.
+        limit: How many files are told.
+        extensions: Which files count.
+        gitignore: Whether what ``.gitignore`` files take out is left out; needs the extra ``sources``.
+        skipped: Names of folders that are not looked into, beside those that begin with a dot.
+        max_tokens: The most tokens of it all.
+    """
+
+    name: ClassVar[str] = "files"
+    description: ClassVar[str] = "source files that were changed last"
+
+    root: Path = field(default=Path(), converter=Path)
+    limit: int = field(default=10, kw_only=True)
+    extensions: frozenset[str] = field(default=EXTENSIONS, converter=frozenset, kw_only=True)
+    gitignore: bool = field(default=True, kw_only=True)
+    skipped: frozenset[str] = field(default=SKIPPED, converter=frozenset, kw_only=True)
+    max_tokens: int | None = field(default=300, kw_only=True)
+
+    def __call__(self, query: str, /) -> Sequence[ContextItem]:
+        """One item, or none when there are no such files.
+
+        Raises:
+            SourceError: If ``.gitignore`` files are to be read and pathspec is not installed.
+        """
+        del query
+        newest = nsmallest(self.limit, self._files())
+        lines = [f"{path} (modified {datetime.fromtimestamp(-age / 1e9, UTC):%Y-%m-%d %H:%M})" for age, path in newest]
+        return [ContextItem("recently modified files", "\n".join(lines), 0.6)] if lines else []
+
+    def _files(self) -> Iterator[tuple[int, str]]:
+        """Negative time of change and path of each file, so that the smallest is the newest."""
+        for path, entry in walk(self.root, gitignore=self.gitignore, skipped=self.skipped):
+            if PurePath(path).suffix.lower() in self.extensions:
+                try:
+                    yield -entry.stat(follow_symlinks=False).st_mtime_ns, path
+                except OSError:
+                    continue  # it went away while we looked

@@ -1,0 +1,100 @@
+"""The files below a folder, without what nobody wrote by hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from anyio import from_thread
+from attrs import frozen
+
+from agentctx.sources.pathspec import Patterns
+
+SKIPPED = frozenset({"__pycache__", "node_modules", "vendor", "venv", "build", "dist", "target"})
+"""Folders that are not looked into; nor are those whose name begins with a dot."""
+
+_LARGEST_IGNORE = 2**20
+
+
+def walk(
+    root: Path, *, gitignore: bool = True, skipped: frozenset[str] = SKIPPED
+) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Every regular file below ``root``, as its path with slashes and its entry, in an order that does not change.
+
+    Links are not followed, a folder that cannot be read is passed over. In a worker thread the walk ends when the
+    task that waits for it is cancelled.
+
+    Args:
+        root: The folder.
+        gitignore: Whether what ``.gitignore`` files take out is left out.
+        skipped: Names of folders that are not looked into.
+    """
+    open_folders = [_Folder.read(root, "", (), gitignore=gitignore)]
+    while open_folders:
+        folder = open_folders[-1]
+        entry = next(folder.entries, None)
+        if entry is None:
+            open_folders.pop()
+        elif entry.is_dir(follow_symlinks=False):
+            path = f"{folder.inside}{entry.name}/"
+            if not entry.name.startswith(".") and entry.name not in skipped and not folder.ignores(path):
+                open_folders.append(_Folder.read(root, path, folder.ignored, gitignore=gitignore))
+        elif entry.is_file(follow_symlinks=False) and not folder.ignores(folder.inside + entry.name):
+            yield folder.inside + entry.name, entry
+
+
+@frozen
+class _Ignored:
+    """The patterns of one ``.gitignore``, for what is below its folder."""
+
+    folder: str
+    patterns: Patterns
+
+
+@frozen
+class _Folder:
+    """A folder that is being looked through; ``inside`` is its path with a slash at the end, empty for the root."""
+
+    inside: str
+    entries: Iterator[os.DirEntry[str]]
+    ignored: tuple[_Ignored, ...]
+
+    @classmethod
+    def read(cls, root: Path, inside: str, ignored: tuple[_Ignored, ...], *, gitignore: bool) -> _Folder:
+        """List a folder; one that cannot be read is empty."""
+        _stop_when_cancelled()
+        try:
+            with os.scandir(root / inside) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            found = []
+        if gitignore:
+            ignored = (*ignored, *_ignore_file(root, inside, found))
+        return cls(inside, iter(found), ignored)
+
+    def ignores(self, path: str) -> bool:
+        """What the nearest ``.gitignore`` that says anything about the path says."""
+        for each in reversed(self.ignored):
+            said = each.patterns.fits(path[len(each.folder) :])
+            if said is not None:
+                return said
+        return False
+
+
+def _ignore_file(root: Path, inside: str, found: Sequence[os.DirEntry[str]]) -> Iterator[_Ignored]:
+    if not any(entry.name == ".gitignore" and entry.is_file(follow_symlinks=False) for entry in found):
+        return
+    try:
+        with (root / inside / ".gitignore").open(encoding="utf-8", errors="replace") as file:
+            lines = file.read(_LARGEST_IGNORE).splitlines()
+    except OSError:
+        return
+    yield _Ignored(inside, Patterns.of(lines, lenient=True))
+
+
+def _stop_when_cancelled() -> None:
+    try:
+        from_thread.check_cancelled()
+    except RuntimeError:
+        return  # not in a worker thread: nobody waits elsewhere
