@@ -1,0 +1,320 @@
+"""ctxmgr 0.3.0, its context budget's tests, case by case; where we differ on purpose, the test says why."""
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentctx import (
+    Budget,
+    Call,
+    ConfigError,
+    Context,
+    FixedCounter,
+    Message,
+    Pipeline,
+    Text,
+    TiktokenCounter,
+    Tool,
+    TrimRounds,
+    when,
+)
+from agentctx.testing import assistant, call, result, system, transcript, user
+from agentctx.tiers.categories import FIXED, RESERVED, CategoryBudget
+from agentctx.tiers.category import FULL_SIZE, LEAST_FILES, SLOTS, Category, Slot
+from agentctx.tiers.measure import measure
+from agentctx.tokens.meter import MessageMeter
+
+SIZES = [8_000, 32_000, 128_000, 200_000, 1_000_000]
+CONVERSATIONS = [0, 5_000, 80_000, 500_000]
+WINDOWS = st.one_of(st.integers(1, 40_000), st.integers(1, 3_000_000))
+
+
+def divided(window, conversation=0, **used):
+    """The division of a window beside a conversation of so many tokens."""
+    known = {name.replace("_", " "): tokens for name, tokens in used.items()}
+    return CategoryBudget(window).divide({**known, "conversation": conversation})
+
+
+@pytest.mark.parametrize(
+    ("window", "slots", "compact_from"),
+    [
+        (32_000, [3_000, 2_000, 2_000, 1_000, 300, 5_000, 12_460, 4_000, 2_240], 15_461),
+        (128_000, [3_840, 2_560, 2_560, 1_280, 500, 19_200, 76_300, 12_800, 8_960], 89_101),
+        (200_000, [5_000, 3_000, 4_000, 2_000, 500, 30_000, 121_500, 20_000, 14_000], 141_501),
+        (1_000_000, [5_000, 3_000, 4_000, 2_000, 500, 30_000, 920_500, 20_000, 15_000], 940_501),
+    ],
+)
+def test_ctxmgr_reference_values(window, slots, compact_from):
+    """From 32k on the slots are ctxmgr's, and so is the size at which a conversation is compacted."""
+    assert list(divided(window).tokens.values()) == slots
+    assert not divided(window, compact_from - 1).should_compact
+    assert divided(window, compact_from).should_compact
+
+
+@pytest.mark.parametrize(
+    ("conversation", "files"),
+    [(0, 30_000), (1_000, 29_859), (20_000, 27_174), (50_000, 22_933), (80_000, 18_693), (141_500, 10_000)],
+)
+def test_ctxmgr_files_ramp(conversation, files):
+    """At 200k the files give way to the conversation evenly, as in ctxmgr."""
+    assert divided(200_000, conversation).files == files
+
+
+def test_ctxmgr_32k_floors():
+    """At 32k the floors hold, all parts are positive, and they add up to the window."""
+    part = divided(32_000)
+    floors = {category: slot.floor for category, slot in SLOTS.items() if category is not Category.SAFETY_MARGIN}
+    assert {category: part[category] for category in floors} == floors
+    assert all(tokens > 0 for tokens in part.tokens.values())
+    assert sum(part.tokens.values()) == 32_000
+
+
+def test_ctxmgr_200k_ceilings():
+    """At 200k the ceilings hold, and the files have at least 20,000 tokens."""
+    part = divided(200_000)
+    for category in (*FIXED, Category.OUTPUT_RESERVE):
+        assert part[category] == SLOTS[category].ceiling
+    assert part.files >= 20_000
+    assert sum(part.tokens.values()) == 200_000
+
+
+def test_ctxmgr_1m_ceilings():
+    """At a million every ceiling holds exactly, and the conversation has more than 500,000 tokens."""
+    part = divided(1_000_000)
+    assert {category: part[category] for category in SLOTS} == {name: slot.ceiling for name, slot in SLOTS.items()}
+    assert part.conversation > 500_000
+
+
+def test_ctxmgr_allocate_nothing():
+    """Beside an empty conversation the files have their slot.
+
+    ctxmgr allows a remainder of one token; here none is left over, ever, since the conversation has the rest.
+    """
+    for window in SIZES:
+        part = divided(window)
+        assert part.files == CategoryBudget(window).laid_out[Category.FILES]
+        assert sum(part.tokens.values()) == window
+
+
+def test_ctxmgr_80k_conversation():
+    """A long conversation has fewer files beside it, and no less room than an empty one."""
+    empty, long = divided(200_000), divided(200_000, 80_000)
+    assert long.files < empty.files
+    assert long.conversation >= empty.conversation
+
+
+def test_ctxmgr_should_compact():
+    """Half of the room needs no compaction; more than all of it does."""
+    room = divided(128_000).compact_above
+    assert not divided(128_000, room // 2).should_compact
+    assert divided(128_000, room + 1).should_compact
+
+
+def test_ctxmgr_small_model():
+    """A small model has a smaller conversation."""
+    assert divided(32_000).conversation < divided(200_000).conversation
+
+
+def test_ctxmgr_files_never_grow_with_the_conversation():
+    """At 0, 20k and 80k, and every 1k to 150k, the files do not grow."""
+    files = [divided(200_000, conversation).files for conversation in range(0, 150_001, 1_000)]
+    assert files == sorted(files, reverse=True)
+    assert files[0] > files[20] > files[80]
+
+
+def test_ctxmgr_never_negative():
+    """A conversation of 100k in 32k makes nothing negative."""
+    assert min(divided(32_000, 100_000).tokens.values()) >= 0
+
+
+def test_ctxmgr_8k_not_negative():
+    """At 8k nothing is negative."""
+    assert min(divided(8_000).tokens.values()) > 0
+
+
+@pytest.mark.parametrize("window", SIZES)
+@pytest.mark.parametrize("conversation", CONVERSATIONS)
+def test_ctxmgr_sums(window, conversation):
+    """The parts add up to the window for every size and every conversation; there is no remainder to add."""
+    assert sum(divided(window, conversation).tokens.values()) == window
+
+
+@pytest.mark.parametrize(
+    ("slot", "window", "tokens"),
+    [
+        (Slot(0.1, 10, 20), 50, 10),
+        (Slot(0.1, 10, 20), 150, 15),
+        (Slot(0.1, 10, 20), 500, 20),
+        (Slot(0.1, 10, 20), 100, 10),
+        (Slot(0.1, 10, 20), 200, 20),
+        (Slot(0.07), 32_000, 2_240),
+        (Slot(0.29), 100, 29),
+        (Slot(0, 7), 100, 7),
+    ],
+)
+def test_ctxmgr_clamp(slot, window, tokens):
+    """A slot is a share of the window, not below its floor and not above its ceiling."""
+    assert slot.tokens(window) == tokens
+
+
+def test_ctxmgr_report_labels():
+    """The usage report has the total in its first line, all eleven labels, shares, and at least twelve lines."""
+    lines = divided(128_000).usage_report().splitlines()
+    assert "128,000" in lines[0]
+    assert len(lines) >= 12
+    text = "\n".join(lines).lower()
+    assert all(label in text for label in ("context budget", *Category, "remaining"))
+    assert "%" in text
+
+
+def test_ctxmgr_report_compact_needed():
+    """It says that a compaction is needed only when one is, and nothing of an empty conversation."""
+    assert "COMPACT NEEDED" in divided(128_000, 90_000).usage_report()
+    assert "COMPACT NEEDED" not in divided(128_000, 80_000).usage_report()
+    assert "Conversation: 80,000 / 89,100 tokens" in divided(128_000, 80_000).usage_report()
+    assert "Conversation:" not in divided(128_000).usage_report()
+
+
+@given(WINDOWS, st.integers(0, 3_000_000))
+def test_ctxmgr_defect_negative_slots(window, conversation):
+    """Defect (a): at 8k ctxmgr's files and conversation are negative; here no part is, in any window."""
+    part = divided(window, conversation)
+    assert min(part.tokens.values()) >= 0
+    assert sum(part.tokens.values()) == window
+
+
+@pytest.mark.parametrize("window", [1, 10, 100, 1_000, 8_000, 14_299])
+def test_ctxmgr_defect_endless_compaction(window):
+    """Defect (a): in small windows ctxmgr compacts any conversation; here each has room for one."""
+    part = divided(window, 1)
+    assert part.compact_above >= 1
+    assert not part.should_compact
+
+
+@given(WINDOWS, st.integers(20, 100_000))
+def test_ctxmgr_defect_discontinuity(window, more):
+    """Defect (b): ctxmgr's conversation has 850 tokens at 16k and 700 at 20k; here more window is never less of it.
+
+    Twenty tokens more are the least for which that holds: each of eight slots may be rounded up by one.
+    """
+    small, large = divided(window), divided(window + more)
+    assert all(large[category] >= small[category] for category in (*FIXED, *RESERVED, Category.FILES))
+    assert large.conversation >= small.conversation
+    assert large.compact_above >= small.compact_above
+
+
+def test_ctxmgr_defect_small_windows_keep_proportions():
+    """Defect (b): below 32k the window is divided as at 32k, in proportion, and not by floors that do not fit."""
+    half, full = divided(FULL_SIZE // 2), divided(FULL_SIZE)
+    assert all(abs(2 * half[category] - full[category]) <= 1 for category in Category)
+
+
+def test_ctxmgr_defect_slots_are_measured():
+    """Defect (c): a system prompt of 12k and tools of 9k are seen: they take from files and conversation."""
+    part = divided(200_000, system_prompt=12_000, tool_definitions=9_000)
+    assert part[Category.SYSTEM_PROMPT] == 12_000
+    assert part.compact_above == divided(200_000).compact_above - 7_000 - 6_000
+    assert part.overfull == {Category.SYSTEM_PROMPT: 7_000, Category.TOOL_DEFINITIONS: 6_000}
+    assert "System prompt: 7,000 tokens too many" in part.usage_report()
+
+
+def test_ctxmgr_defect_unused_slots_are_lent():
+    """Defect (c): what a category does not use is lent to the conversation."""
+    part = divided(200_000, repository_map=0, memory=500, files=3_000)
+    usual = divided(200_000)
+    assert part.conversation == usual.conversation + 4_000 + 1_500 + 27_000
+    assert part.compact_above == usual.compact_above + 4_000 + 1_500 + 7_000
+
+
+def test_ctxmgr_defect_too_much_is_told():
+    """Defect (c): what does not fit whatever is compacted is named, and never makes a part negative."""
+    part = divided(32_000, system_prompt=40_000)
+    others = 2_000 + 2_000 + 1_000 + 300
+    assert part.missing == 40_000 + others - (32_000 - 4_000 - 2_240)
+    assert min(part.tokens.values()) >= 0
+    assert divided(32_000).missing == 0
+
+
+def test_ctxmgr_defect_output_reserve():
+    """Defect (d): the reserve is what the model can answer, and not 20k for all; or what the caller says."""
+    for model in ("gpt-4o", "claude-sonnet-4-5"):
+        budget = CategoryBudget.for_model(model)
+        whole = Budget.for_model(model)
+        assert (budget.window, budget.divide()[Category.OUTPUT_RESERVE]) == (whole.window, whole.reserved)
+    part = CategoryBudget(200_000, output_reserve=64_000).divide()
+    assert part[Category.OUTPUT_RESERVE] == 64_000
+    assert sum(part.tokens.values()) == 200_000
+
+
+def test_ctxmgr_defect_hysteresis():
+    """Defect (e): a compaction goes down to half of the room, so that the next is far away."""
+    part = divided(200_000, 141_501)
+    assert part.compact_to == 70_750
+    whole = CategoryBudget(200_000).whole()
+    assert whole.limit == 200_000 - 20_000 - 14_000
+    assert whole.target_tokens == whole.limit - (141_500 - 70_750)
+
+
+def test_ctxmgr_defect_few_huge_messages():
+    """Defect (e): ctxmgr's loop does not act on twenty messages or fewer, however large; here only tokens count."""
+    turns = [user("task")]
+    for number in range(4):
+        turns += [assistant(call(f"c{number}", "read", {"n": number})), result(f"c{number}", "some words " * 600)]
+    budget = CategoryBudget(8_000)
+    view = anyio.run(Pipeline(when(budget.full, TrimRounds(1))).prepare, transcript("openai-chat", *turns))
+    assert len(turns) <= 20
+    assert len(view.messages) == 3
+
+
+def test_ctxmgr_defect_only_counts_went_in():
+    """Defect (f): the sizes of a request are measured, part by part, and add up to its size."""
+    made = Call(MessageMeter(TiktokenCounter()))
+    tools = (Tool("read", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}}),)
+    words = (Message("system", (Text("rules " * 50),)), Message("user", (Text("task " * 20),)))
+    context = Context(words, Message("system", (Text("prompt " * 30),)), tools)
+    found = measure(context, made)
+    assert sum(found.values()) == made.size(context)
+    assert found[Category.SYSTEM_PROMPT] > 80
+    assert found[Category.TOOL_DEFINITIONS] > 10
+    assert found[Category.CONVERSATION] == made.count(words[1])
+
+
+def test_ctxmgr_defect_a_compaction_is_a_condition():
+    """Defect (f): what the division says is done: a stage runs when the conversation has outgrown its part."""
+    budget = CategoryBudget(320)
+    messages = transcript("openai-chat", system("s"), user("t"), assistant("a"), user("b"), assistant("c"))
+    for tokens, runs in ((20, False), (60, True)):
+        made = Call(MessageMeter(FixedCounter(tokens)))
+        context = Context(tuple(Message(each["role"], (Text(each["content"]),)) for each in messages))
+        assert budget.full(context, made) == runs
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: CategoryBudget(0),
+        lambda: CategoryBudget(1_000, output_reserve=1_000),
+        lambda: CategoryBudget(1_000, output_reserve=-1),
+        lambda: CategoryBudget(200_000, slots={Category.MEMORY: Slot(0.9)}),
+        lambda: CategoryBudget(200_000, slots={Category.CONVERSATION: Slot(0.5)}),
+        lambda: CategoryBudget(200_000).divide({"convers": 5}),
+        lambda: CategoryBudget(200_000).divide({"memory": -1}),
+        lambda: CategoryBudget(200_000).divide({"output reserve": 5}),
+        lambda: Slot(1.5),
+        lambda: Slot(0.1, -1),
+        lambda: Slot(0.1, 5, 4),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make):
+    """Amounts are checked, and the error names what is wrong."""
+    with pytest.raises(ConfigError):
+        make()
+
+
+def test_slots_of_ones_own():
+    """A caller's slot takes the place of the usual one."""
+    part = CategoryBudget(100_000, slots={Category.MEMORY: Slot(0.2)}, least_files=Slot(0.0)).divide()
+    assert part[Category.MEMORY] == 20_000
+    assert part.compact_above == part.conversation + part.files
+    assert LEAST_FILES.floor > 0
