@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 
 from agentctx.core.profile import ModelProfile
 
 Lookup = Callable[[str], ModelProfile]
+
+TABLE = "agentctx.tokens.models"
+"""Registers itself; imported when it is first asked, if nothing has imported it before."""
 
 _lookups: list[Lookup] = []
 
@@ -22,4 +26,6 @@ def profile_of(model: str) -> ModelProfile:
     Raises:
         UnknownModel: If the table has no such model.
     """
+    if not _lookups:
+        import_module(TABLE)
     return _lookups[0](model)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from agentctx import Budget, ConfigError, UnknownModel
@@ -57,3 +60,10 @@ def test_an_unknown_model_says_what_to_pass():
     """The error for a model that nobody knows says to pass a window."""
     with pytest.raises(UnknownModel, match="window"):
         Budget.for_model("no-such-model-77")
+
+
+def test_the_model_table_is_there_when_nothing_else_is_loaded():
+    """A budget for a model can be had as the first thing that a program does."""
+    code = "from agentctx import Budget; print(Budget.for_model('gpt-4o').window)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == 128_000
