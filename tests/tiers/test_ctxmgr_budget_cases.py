@@ -260,7 +260,7 @@ def test_ctxmgr_defect_few_huge_messages():
     """Defect (e): ctxmgr's loop does not act on twenty messages or fewer, however large; here only tokens count."""
     turns = [user("task")]
     for number in range(4):
-        turns += [assistant(call(f"c{number}", "read", {"n": number})), result(f"c{number}", "some words " * 600)]
+        turns += [assistant(call(f"c{number}", "read", {"n": number})), result(f"c{number}", "some words " * 900)]
     budget = CategoryBudget(8_000)
     view = anyio.run(Pipeline(when(budget.full, TrimRounds(1))).prepare, transcript("openai-chat", *turns))
     assert len(turns) <= 20
