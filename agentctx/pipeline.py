@@ -8,6 +8,7 @@ from typing import Any
 
 from agentctx.core.budget import Budget
 from agentctx.core.compare import match
+from agentctx.core.ledger import Ledger
 from agentctx.core.message import Context
 from agentctx.core.protection import ProtectRule
 from agentctx.core.report import Report
@@ -143,7 +144,7 @@ def _report(given: Context, trail: Trail, call: Call, size: int, started: float)
     meter, after = call.meter, trail.context
     return Report(
         stages=tuple(trail.reports),
-        in_force=tuple(change for stage in trail.reports for change in stage.changes),
+        ledger=Ledger(tuple(change for stage in trail.reports for change in stage.changes)),
         messages_before=len(given.messages),
         messages_after=len(after.messages),
         tokens_before=size,

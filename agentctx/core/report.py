@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from attrs import asdict, frozen
+from attrs import asdict, field, frozen
 
 from agentctx.core.compare import Change, Outcome
+from agentctx.core.ledger import Ledger
 
 
 @frozen
@@ -41,7 +42,7 @@ class Report:
 
     Args:
         stages: What each stage did at this step, in order.
-        in_force: Every change that holds now, also those decided at earlier steps of a session.
+        ledger: Every change that holds now, also those decided at earlier steps of a session, kept small.
         messages_before: Number of messages passed in.
         messages_after: Number of messages that go out.
         tokens_before: Size of the request passed in, in tokens.
@@ -57,7 +58,7 @@ class Report:
     """
 
     stages: tuple[StageReport, ...]
-    in_force: tuple[Change, ...]
+    ledger: Ledger = field(eq=False, repr=False)
     messages_before: int
     messages_after: int
     tokens_before: int
@@ -69,6 +70,11 @@ class Report:
     prefix_tokens: int = 0
     rebilled_tokens: int = 0
     seconds: float = 0.0
+
+    @property
+    def in_force(self) -> tuple[Change, ...]:
+        """Every change that holds now, also those decided at earlier steps of a session, by message."""
+        return tuple(self.ledger)
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -84,11 +90,12 @@ class Report:
     def fates(self) -> tuple[Outcome, ...]:
         """What became of each message passed in, by its index."""
         fates = [Outcome.KEPT] * self.messages_before
-        for change in self.in_force:
+        for change in self.ledger:
             if change.outcome is not Outcome.ADDED:
                 fates[change.index] = change.outcome
         return tuple(fates)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain JSON values."""
-        return asdict(self)
+        plain = asdict(self, filter=lambda attribute, _: attribute.name != "ledger")
+        return plain | {"in_force": [asdict(change) for change in self.ledger]}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from attrs import define, field
 
-from agentctx.core.compare import Change
+from agentctx.core.ledger import ROLES, Book, Ledger, numbers
 from agentctx.core.message import Message, Price
 from agentctx.core.pairing import broken_pair
 from agentctx.core.units import units
@@ -33,7 +34,8 @@ class Record:
         settled: How many messages of the view are final.
         tail: The messages of the unfinished round as they were read, before any repair.
         tail_origin: The index in the history of each message of ``tail``.
-        changes: Every change in force, oldest first.
+        book: Every change in force.
+        roles: The role of each message of the history, as its place in ``ledger.ROLES``.
         ids: The call ids of the settled messages.
         given_tokens: Sum of ``sizes``.
         given_bytes: Sum of ``weights``.
@@ -43,8 +45,8 @@ class Record:
     """
 
     seen: list[Any] = field(factory=list)
-    sizes: list[int] = field(factory=list)
-    weights: list[int] = field(factory=list)
+    sizes: array[int] = field(factory=numbers)
+    weights: array[int] = field(factory=numbers)
     view: list[Message] = field(factory=list)
     out: list[Any] = field(factory=list)
     shown: list[Any] = field(factory=list)
@@ -52,7 +54,8 @@ class Record:
     settled: int = 0
     tail: list[Message] = field(factory=list)
     tail_origin: list[int] = field(factory=list)
-    changes: list[Change] = field(factory=list)
+    book: Book = field(factory=Book)
+    roles: bytearray = field(factory=bytearray)
     ids: set[str] = field(factory=set)
     given_tokens: int = 0
     given_bytes: int = 0
@@ -64,13 +67,18 @@ class Record:
         """How many messages of the history are known."""
         return len(self.seen)
 
+    def ledger(self) -> Ledger:
+        """The changes in force now."""
+        return self.book.snapshot(self.sizes, self.roles)
+
     def as_given(self, place: int) -> bool:
         """Whether the message at this place of the view goes out as it came in."""
         origin = self.origins[place]
         return origin is not None and self.shown[place] is self.seen[origin]
 
-    def remember(self, natives: Iterable[Any], prices: Iterable[Price]) -> None:
+    def remember(self, natives: Iterable[Any], arrived: Iterable[Message], prices: Iterable[Price]) -> None:
         """Add what arrived to the history."""
+        self.roles.extend(ROLES.index(message.role) for message in arrived)
         self.seen += [snapshot(native) for native in natives]
         for price in prices:
             self.sizes.append(price.tokens)
@@ -108,7 +116,8 @@ def rewound(record: Record, length: int, prices: Sequence[Price]) -> Record:
         out=record.out[:cut],
         shown=record.shown[:cut],
         origins=record.origins[:cut],
-        changes=[change for change in record.changes if change.index < length],
+        roles=record.roles[:length],
+        book=record.book.before(length),
         given_tokens=sum(record.sizes[:length]),
         given_bytes=sum(record.weights[:length]),
     )
@@ -126,7 +135,7 @@ def rebased(record: Record, natives: Sequence[Any], prices: Sequence[Price]) -> 
     """The record after the caller has replaced its own history by the view (its first ``len(prices)`` messages)."""
     length = len(prices)
     new = Record(view=record.view[:length], out=record.out[:length], origins=list(range(length)))
-    new.remember(natives[:length], prices)
+    new.remember(natives[:length], new.view, prices)
     new.shown = list(new.seen)
     _settle(new, prices)
     return new

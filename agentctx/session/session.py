@@ -11,7 +11,7 @@ import anyio
 from attrs import define, field
 
 from agentctx.core.budget import Budget
-from agentctx.core.compare import Change
+from agentctx.core.ledger import Ledger
 from agentctx.core.message import Context
 from agentctx.core.report import Report
 from agentctx.economics.overflow import classify_error
@@ -65,7 +65,7 @@ class Session:
     _sent_tokens: int = field(init=False, default=0, repr=False)
     _sent_length: int = field(init=False, default=0, repr=False)
     _children: int = field(init=False, default=0, repr=False)
-    _in_force: tuple[Change, ...] = field(init=False, default=(), repr=False)
+    _ledger: Ledger = field(init=False, factory=Ledger, repr=False)
 
     def __attrs_post_init__(self) -> None:
         """Find the budget."""
@@ -216,7 +216,7 @@ class Session:
         session._sent_tokens = int(known.get("sent_tokens", 0))
         if session.format is not None:
             session._record = load_record(known.get("record", {}), format_named(session.format))
-            session._in_force = tuple(session._record.changes)
+            session._ledger = session._record.ledger()
             session._sent_length = int(known.get("sent_length", 0))
             session._fixed_seen = Digest(known.get("fixed", ""))
         return session
@@ -287,11 +287,11 @@ class Session:
         shared = known if before is None else min(standing, _shared(before, record.out))
         prefix = self._prefix(step, shared, known) if same_fixed else 0
         self._record, self._around = record, step.around
-        if len(self._in_force) != len(record.changes) or not appended:
-            self._in_force = tuple(record.changes)
+        if step.trail.reports or not appended:
+            self._ledger = record.ledger()
         unbroken = self.steps == 0 or (same_fixed and shared == known)
         first_changed = None if unbroken else shared if same_fixed else 0
-        report = _report(step, self._in_force, first_changed, prefix, self._sent_tokens, started)
+        report = _report(step, self._ledger, first_changed, prefix, self._sent_tokens, started)
         self._sent_length = len(record.out)
         self._sent_tokens, self.steps = report.tokens_after, self.steps + 1
         return report
@@ -347,15 +347,13 @@ def _view(step: Step, system: Any, tools: Any, report: Report) -> View:  # noqa:
     return View(list(record.out), system, tools, report, step.around.context(record.view))
 
 
-def _report(
-    step: Step, in_force: tuple[Change, ...], first_changed: int | None, prefix: int, sent: int, started: float
-) -> Report:
+def _report(step: Step, ledger: Ledger, first_changed: int | None, prefix: int, sent: int, started: float) -> Report:
     record, around = step.record, step.around
     tail = sum(price.bytes for price in around.prices(record.view[record.settled :]))
     budget = around.budget
     return Report(
         stages=tuple(step.trail.reports),
-        in_force=in_force,
+        ledger=ledger,
         messages_before=len(record),
         messages_after=len(record.view),
         tokens_before=around.fixed + record.given_tokens,

@@ -14,6 +14,7 @@ from typing import Any
 from attrs import asdict, fields, frozen
 
 from agentctx.core.compare import Change, Outcome
+from agentctx.core.ledger import ROLES, Book, numbers
 from agentctx.errors import InvalidInput
 from agentctx.protocols import WireFormat
 from agentctx.session.record import Record
@@ -63,8 +64,9 @@ def dump_record(record: Record) -> dict[str, Any]:
             {"kept": places[index]} if _is_whole(record, places.get(index)) else {"sha256": _digest_of(seen)}
             for index, seen in enumerate(record.seen)
         ],
-        "sizes": record.sizes,
-        "weights": record.weights,
+        "sizes": list(record.sizes),
+        "weights": list(record.weights),
+        "roles": [ROLES[role] for role in record.roles],
         "out": [plain(native) for native in record.out],
         "origins": record.origins,
         "settled": record.settled,
@@ -72,7 +74,7 @@ def dump_record(record: Record) -> dict[str, Any]:
         "view_bytes": record.view_bytes,
         "tail": [plain(message.source) for message in record.tail],
         "tail_origin": record.tail_origin,
-        "changes": [asdict(change) for change in record.changes],
+        "changes": [asdict(change) for change in record.ledger()],
         "ids": sorted(record.ids),
         "quiet_until": record.quiet_until,
     }
@@ -94,7 +96,7 @@ def load_record(state: Mapping[str, Any], wire: WireFormat) -> Record:
     """
     try:
         return _load(state, wire)
-    except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, IndexError, ValueError, AttributeError, OverflowError) as error:
         where = "state.record"
         raise InvalidInput(where, f"damaged: {type(error).__name__} {error}") from error
 
@@ -109,10 +111,13 @@ def _load(state: Mapping[str, Any], wire: WireFormat) -> Record:
         if "kept" in each:
             shown[each["kept"]] = seen[index]
     tail = [wire.read_message(native, index) for index, native in enumerate(state["tail"])]
+    book = Book()
+    book.write(_change(change) for change in state["changes"])
     return Record(
         seen=seen,
-        sizes=list(map(int, state["sizes"])),
-        weights=list(map(int, state["weights"])),
+        sizes=numbers(state["sizes"]),
+        weights=numbers(state["weights"]),
+        roles=bytearray(ROLES.index(role) for role in state["roles"]),
         view=view,
         out=out,
         shown=shown,
@@ -120,7 +125,7 @@ def _load(state: Mapping[str, Any], wire: WireFormat) -> Record:
         settled=int(state["settled"]),
         tail=tail,
         tail_origin=list(map(int, state["tail_origin"])),
-        changes=[_change(change) for change in state["changes"]],
+        book=book,
         ids=set(state["ids"]),
         given_tokens=sum(state["sizes"]),
         given_bytes=sum(state["weights"]),

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.budget import Budget
-from agentctx.core.compare import Change, Outcome
+from agentctx.core.compare import Outcome
 from agentctx.core.message import Context, Message, Price, Tool
 from agentctx.core.pairing import broken_pair, open_at_end
 from agentctx.core.report import StageReport
@@ -197,8 +197,9 @@ def widen(step: Step) -> None:
 def commit(step: Step) -> None:
     """Make what the step worked out the state of the conversation. Nothing in it waits."""
     record, trail = step.record, step.trail
-    record.remember(step.natives[len(record) :], step.arrived)
-    record.changes = _changes_in_force(step)
+    fresh = len(step.natives) - len(record)
+    record.remember(step.natives[len(record) :], step.raw[len(step.raw) - fresh :], step.arrived)
+    _write_down(step)
     messages = trail.context.messages
     written = _written(step, messages)
     record.shown[step.start :] = [
@@ -232,16 +233,13 @@ def _written(step: Step, messages: Sequence[Message]) -> list[Any]:
     return [write(message) for message in messages]
 
 
-def _changes_in_force(step: Step) -> list[Change]:
-    """The changes of earlier steps, without those of the round that was treated again, and those of this step."""
-    record = step.record
-    new = [change for report in step.trail.reports for change in report.changes]
-    if not record.tail_origin:
-        if new:
-            record.changes.extend(new)
-        return record.changes
-    first = record.tail_origin[0]
-    return [*(change for change in record.changes if change.index < first), *new]
+def _write_down(step: Step) -> None:
+    """What this step did, instead of what was done before to the round that was treated again."""
+    record, reports = step.record, step.trail.reports
+    if record.tail_origin:
+        record.book = record.book.before(record.tail_origin[0])
+    if reports:
+        record.book.write(change for report in reports for change in report.changes)
 
 
 def _settle(step: Step) -> None:

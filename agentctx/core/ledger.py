@@ -1,0 +1,130 @@
+"""Every change that holds now, kept small: messages that left together are one line of the book."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from attrs import define, evolve, field, frozen
+
+from agentctx.core.compare import Change, Outcome
+
+ROLES = ("system", "developer", "user", "assistant", "tool")
+
+
+@frozen
+class Span:
+    """Neighbouring messages of the history that left in the same way.
+
+    Args:
+        start: Index of the first.
+        stop: Index after the last.
+        outcome: What became of them.
+        stage: The stage that did it.
+        reason: Why.
+    """
+
+    start: int
+    stop: int
+    outcome: Outcome
+    stage: str
+    reason: str
+
+
+@frozen(eq=False)
+class Ledger:
+    """The changes in force at one moment.
+
+    Args:
+        changes: Those of messages that are still there, and of added ones.
+        spans: Those of messages that are gone.
+        sizes: Tokens of each message of the history, by its index.
+        roles: The role of each message of the history, as its place in ``ROLES``.
+        handles: Where originals are kept, by the index of the message.
+    """
+
+    changes: tuple[Change, ...] = ()
+    spans: tuple[Span, ...] = ()
+    sizes: Sequence[int] = field(default=(), repr=False)
+    roles: Sequence[int] = field(default=(), repr=False)
+    handles: Mapping[int, str] = field(factory=dict, repr=False)
+
+    def __iter__(self) -> Iterator[Change]:
+        """Each change, in the order of the messages."""
+        gone = (self._gone(span, index) for span in self.spans for index in range(span.start, span.stop))
+        return iter(sorted((*self.changes, *gone), key=lambda change: change.index))
+
+    def __len__(self) -> int:
+        """How many changes there are."""
+        return len(self.changes) + sum(span.stop - span.start for span in self.spans)
+
+    def _gone(self, span: Span, index: int) -> Change:
+        role, size = ROLES[self.roles[index]], self.sizes[index]
+        return Change(index, role, span.outcome, span.stage, span.reason, size, 0, self.handles.get(index))
+
+
+@define
+class Book:
+    """The changes of a session, written down step by step.
+
+    Args:
+        changes: Those of messages that are still there, and of added ones.
+        spans: Those of messages that are gone, by their first index.
+        handles: Where originals of messages that are gone are kept.
+    """
+
+    changes: list[Change] = field(factory=list)
+    spans: list[Span] = field(factory=list)
+    handles: dict[int, str] = field(factory=dict)
+
+    def write(self, new: Iterable[Change]) -> None:
+        """Write down what a step did. A message that is gone has no other line."""
+        gone = []
+        for change in new:
+            if change.tokens_after or change.outcome is Outcome.ADDED:
+                self.changes.append(change)
+            else:
+                gone.append(change)
+        if not gone:
+            return
+        left = {change.index: change for change in gone}
+        earlier = {change.index: change.handle for change in self.changes if change.index in left and change.handle}
+        self.changes = [each for each in self.changes if each.outcome is Outcome.ADDED or each.index not in left]
+        handles = {index: change.handle for index, change in left.items() if change.handle}
+        self.handles |= handles | earlier
+        self.spans = _joined([*self.spans, *(_span(change) for change in gone)])
+
+    def before(self, index: int) -> Book:
+        """The book as far as it tells of messages before ``index``."""
+        spans = [evolve(span, stop=min(span.stop, index)) for span in self.spans if span.start < index]
+        kept = {place: handle for place, handle in self.handles.items() if place < index}
+        return Book([change for change in self.changes if change.index < index], spans, kept)
+
+    def snapshot(self, sizes: Sequence[int], roles: Sequence[int]) -> Ledger:
+        """The changes in force now; ``sizes`` and ``roles`` may grow, but must not change."""
+        return Ledger(tuple(self.changes), tuple(self.spans), sizes, roles, dict(self.handles))
+
+
+def _span(change: Change) -> Span:
+    return Span(change.index, change.index + 1, change.outcome, change.stage, change.reason)
+
+
+def _joined(spans: Iterable[Span]) -> list[Span]:
+    """The spans in order, neighbours that say the same as one."""
+    out: list[Span] = []
+    for span in sorted(spans, key=lambda each: each.start):
+        last = out[-1] if out else None
+        if last is not None and last.stop >= span.start and _alike(last, span):
+            out[-1] = evolve(last, stop=max(last.stop, span.stop))
+        else:
+            out.append(span)
+    return out
+
+
+def _alike(one: Span, other: Span) -> bool:
+    return (one.outcome, one.stage, one.reason) == (other.outcome, other.stage, other.reason)
+
+
+def numbers(values: Iterable[int] = ()) -> array[int]:
+    """Whole numbers in four bytes each: a history may be long."""
+    return array("I", values)
