@@ -55,7 +55,7 @@ class Answer:
                 self.problem = f"did not answer within {deadline:g} seconds"
         except on as error:
             self.outcome = Fared.FAILED
-            self.problem = redact_secrets(f"{type(error).__name__}: {error}")
+            self.problem = redact_secrets(f"{type(error).__name__}: {error}", "error.log")
         self.seconds = anyio.current_time() - started
 
 

@@ -12,13 +12,13 @@ from attrs import frozen
 from agentctx.sources.pathspec import Patterns
 
 SKIPPED = frozenset({"__pycache__", "node_modules", "vendor", "venv", "build", "dist", "target"})
-"""Folders that are not looked into; nor are those whose name begins with a dot."""
+"""Folders that are not looked into."""
 
 _LARGEST_IGNORE = 2**20
 
 
 def walk(
-    root: Path, *, gitignore: bool = True, skipped: frozenset[str] = SKIPPED
+    root: Path, *, gitignore: bool = True, hidden: bool = False, skipped: frozenset[str] = SKIPPED
 ) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """Every regular file below ``root``, as its path with slashes and its entry, in an order that does not change.
 
@@ -28,6 +28,7 @@ def walk(
     Args:
         root: The folder.
         gitignore: Whether what ``.gitignore`` files take out is left out.
+        hidden: Whether folders are looked into whose name begins with a dot.
         skipped: Names of folders that are not looked into.
     """
     open_folders = [_Folder.read(root, "", (), gitignore=gitignore)]
@@ -38,7 +39,8 @@ def walk(
             open_folders.pop()
         elif entry.is_dir(follow_symlinks=False):
             path = f"{folder.inside}{entry.name}/"
-            if not entry.name.startswith(".") and entry.name not in skipped and not folder.ignores(path):
+            looked_into = entry.name not in skipped and (hidden or not entry.name.startswith("."))
+            if looked_into and not folder.ignores(path):
                 open_folders.append(_Folder.read(root, path, folder.ignored, gitignore=gitignore))
         elif entry.is_file(follow_symlinks=False) and not folder.ignores(folder.inside + entry.name):
             yield folder.inside + entry.name, entry

@@ -1,0 +1,288 @@
+"""Context that fades when it is not used."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from threading import Lock
+
+from attrs import define, evolve, field, frozen
+
+from agentctx.errors import BigItem, ConfigError, ContextOverflow, SourceError
+from agentctx.protocols import TokenCounter
+from agentctx.sources.relevance import blended, overlap
+from agentctx.tokens.default import default_counter
+
+HALF_LIFE = 30 * 60.0
+"""Half an hour, in seconds."""
+
+HEADING = "## Context that may still matter\n\n"
+"""What stands above the entries."""
+
+FADING = 0.2
+"""Below this weight an entry is fading."""
+
+
+@frozen
+class Entry:
+    """One entry, as it was when it was asked for.
+
+    Args:
+        id: Its name.
+        content: What the model reads.
+        category: What kind of context it is.
+        tokens: What it costs where it stands, in tokens.
+        weight: Its weight now, from the floor to 1.
+        accesses: How often it was used.
+        pinned: Whether it never fades.
+        created: When it was added, by the clock.
+        accessed: When it was last used, by the clock.
+    """
+
+    id: str
+    content: str
+    category: str
+    tokens: int
+    weight: float
+    accesses: int
+    pinned: bool
+    created: float
+    accessed: float
+
+
+@frozen
+class DecayStats:
+    """What there is.
+
+    Args:
+        entries: How many entries.
+        pinned: How many of them are pinned.
+        tokens: Tokens of them all.
+        average_weight: Their average weight now; 0 when there are none.
+        oldest: When the oldest was added, by the clock; None when there are none.
+        newest: When the newest was added.
+    """
+
+    entries: int
+    pinned: int
+    tokens: int
+    average_weight: float
+    oldest: float | None
+    newest: float | None
+
+
+def _positive(_instance: object, _attribute: object, value: float) -> None:
+    if not value > 0:
+        msg = f"Decay: half_life: expected a positive number in the clock's units, got {value!r}"
+        raise ConfigError(msg)
+
+
+def _from_0_to_1(_instance: object, attribute: object, value: float) -> None:
+    if not 0 <= value <= 1:
+        msg = f"Decay: {getattr(attribute, 'name', 'weight')}: expected a number from 0 to 1, got {value!r}"
+        raise ConfigError(msg)
+
+
+@define(eq=False)
+class Decay:
+    """Entries whose weight halves with every half-life in which they are not used.
+
+    An entry begins with weight 1. Using it gives back a part of what it lost, pinning stops time for it. Nothing
+    is ever decayed twice: a weight is worked out from the last use, however often it is asked for.
+
+    Args:
+        half_life: In which time a weight halves, in the clock's units.
+        min_weight: No weight is told below this; what is pruned is decided by the true weight.
+        boost: How much weight a use gives back.
+        clock: Tells the time. Without it, seconds that stand still while the machine sleeps, where the system has
+            such a clock. A clock that counts the turns of the conversation makes nothing fade over lunch.
+        counter: Counts tokens; without it, tiktoken's ``o200k_base``.
+
+    Raises:
+        ConfigError: If a number makes no sense.
+    """
+
+    half_life: float = field(default=HALF_LIFE, validator=_positive)
+    min_weight: float = field(default=0.1, validator=_from_0_to_1, kw_only=True)
+    boost: float = field(default=0.2, validator=_from_0_to_1, kw_only=True)
+    clock: Callable[[], float] = field(default=time.monotonic, kw_only=True)
+    counter: TokenCounter = field(factory=default_counter, kw_only=True)
+    _entries: dict[str, Entry] = field(factory=dict, init=False, repr=False)
+    _added: int = field(default=0, init=False)
+    _lock: Lock = field(factory=Lock, init=False, repr=False)
+
+    def add(self, content: str, category: str = "", *, pinned: bool = False) -> str:
+        """Add an entry and return its name. It is counted once, here."""
+        tokens = self.counter.count(_written(content))
+        with self._lock:
+            self._added += 1
+            now, name = self.clock(), f"ctx_{self._added}"
+            self._entries[name] = Entry(name, content, category, tokens, 1.0, 0, pinned, now, now)
+        return name
+
+    def get(self, name: str) -> Entry | None:
+        """The entry as it is now, or None; asking is not using."""
+        entry = self._entries.get(name)
+        return None if entry is None else self._now(entry, self.clock())
+
+    def access(self, name: str) -> Entry | None:
+        """Use an entry: it gets weight back, and its time begins anew. The entry, or None when there is none."""
+        with self._lock:
+            entry, now = self._entries.get(name), self.clock()
+            if entry is None:
+                return None
+            weight = min(1.0, self._true_weight(entry, now) + self.boost)
+            used = evolve(entry, weight=weight, accesses=entry.accesses + 1, accessed=now)
+            self._entries[name] = used
+        return self._now(used, now)
+
+    def pin(self, name: str) -> None:
+        """Let an entry never fade.
+
+        Raises:
+            SourceError: If there is no such entry.
+        """
+        self._change(name, pinned=True)
+
+    def unpin(self, name: str) -> None:
+        """Let an entry fade again, from its full weight and from now on.
+
+        Raises:
+            SourceError: If there is no such entry.
+        """
+        self._change(name, pinned=False)
+
+    def remove(self, name: str) -> None:
+        """Take an entry out.
+
+        Raises:
+            SourceError: If there is no such entry.
+        """
+        with self._lock:
+            if self._entries.pop(name, None) is None:
+                raise SourceError(name, "there is no such entry")
+
+    def prune(self, below: float) -> int:
+        """Take out the entries, but for the pinned, whose true weight is below ``below``; how many went."""
+        with self._lock:
+            now = self.clock()
+            gone = [
+                each.id for each in self._entries.values() if not each.pinned and self._true_weight(each, now) < below
+            ]
+            for name in gone:
+                del self._entries[name]
+        return len(gone)
+
+    def entries(self, query: str = "") -> tuple[Entry, ...]:
+        """All entries: the pinned first, then by weight; equals by how often they were used, then the newest first.
+
+        Args:
+            query: The task, in words; when there is one, an entry counts half by its weight, half by how many of
+                the task's words it has.
+        """
+        now = self.clock()
+        found = [self._now(entry, now) for entry in tuple(self._entries.values())]
+        shares = overlap(query, [entry.content for entry in found])
+        worth = {
+            entry.id: blended(entry.weight, share) if query.strip() else entry.weight
+            for entry, share in zip(found, shares, strict=True)
+        }
+        newest_first = reversed(found)
+        return tuple(sorted(newest_first, key=lambda each: (not each.pinned, -worth[each.id], -each.accesses)))
+
+    def top(self, n: int, query: str = "") -> tuple[Entry, ...]:
+        """The first ``n`` of ``entries``.
+
+        Raises:
+            ConfigError: If ``n`` is negative.
+        """
+        if n < 0:
+            msg = f"Decay.top: n: expected 0 or more, got {n}"
+            raise ConfigError(msg)
+        return self.entries(query)[:n]
+
+    def within(self, max_tokens: int, query: str = "") -> tuple[Entry, ...]:
+        """The entries that fit in ``max_tokens`` as ``render`` writes them, in the order of ``entries``.
+
+        One that does not fit is passed over. The pinned are always there.
+
+        Raises:
+            ContextOverflow: If the pinned entries alone are too large; names them.
+        """
+        room = max_tokens - self.counter.count(HEADING)
+        chosen: list[Entry] = []
+        for entry in self.entries(query):
+            if entry.tokens <= room or entry.pinned:
+                chosen.append(entry)
+                room -= entry.tokens
+        pinned = [entry for entry in chosen if entry.pinned]
+        if room < 0 and pinned:
+            biggest = sorted(
+                (BigItem((each.id, "pinned", each.tokens)) for each in pinned), key=lambda each: -each.tokens
+            )
+            raise ContextOverflow(max_tokens - room, max_tokens, biggest[:5])
+        return tuple(chosen)
+
+    def render(self, max_tokens: int, query: str = "") -> str:
+        """The entries that fit as text for the model; never more than ``max_tokens``; empty when none fits.
+
+        Weights are not told: they would change the text, and with it the provider's cache, at every step.
+
+        Raises:
+            ContextOverflow: If the pinned entries alone are too large.
+        """
+        chosen = list(self.within(max_tokens, query))
+        text = _text(chosen)
+        while chosen and self.counter.count(text) > max_tokens:
+            chosen.pop()
+            text = _text(chosen)
+        return text
+
+    def table(self) -> str:
+        """The entries with their weights, for people."""
+        lines = [
+            f"[{each.weight:.2f}]{' 📌' if each.pinned else ''} {each.content}"
+            f"{' (fading)' if each.weight < FADING else ''}"
+            for each in self.entries()
+        ]
+        return "\n".join(lines) or "(empty)"
+
+    def stats(self) -> DecayStats:
+        """What there is."""
+        found = self.entries()
+        if not found:
+            return DecayStats(0, 0, 0, 0.0, None, None)
+        return DecayStats(
+            entries=len(found),
+            pinned=sum(each.pinned for each in found),
+            tokens=sum(each.tokens for each in found),
+            average_weight=sum(each.weight for each in found) / len(found),
+            oldest=min(each.created for each in found),
+            newest=max(each.created for each in found),
+        )
+
+    def _change(self, name: str, *, pinned: bool) -> None:
+        with self._lock:
+            entry = self._entries.get(name)
+            if entry is None:
+                raise SourceError(name, "there is no such entry")
+            now = self.clock()
+            self._entries[name] = evolve(entry, pinned=pinned, weight=1.0, accessed=now)
+
+    def _true_weight(self, entry: Entry, now: float) -> float:
+        """The weight since the last use, without the floor. A clock that went back makes nothing heavier."""
+        if entry.pinned:
+            return 1.0
+        return entry.weight * float(0.5 ** (max(0.0, now - entry.accessed) / self.half_life))
+
+    def _now(self, entry: Entry, now: float) -> Entry:
+        return evolve(entry, weight=max(self.min_weight, self._true_weight(entry, now)))
+
+
+def _written(content: str) -> str:
+    """An entry begins with a dash and ends with a line break: entries cost together what they cost apart."""
+    return "- " + content.strip().replace("\n", "\n  ") + "\n"
+
+
+def _text(entries: Sequence[Entry]) -> str:
+    return HEADING + "".join(_written(entry.content) for entry in entries) if entries else ""
