@@ -1,0 +1,88 @@
+"""Many conversations on one pipeline, long ones, and tasks that share a session."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs
+from agentctx.testing.builders import assistant, call, result, transcript, user
+
+pytestmark = pytest.mark.anyio
+
+
+def pipeline():
+    return Pipeline(
+        TruncateToolOutputs(100), ClearToolResults(3), FitContextWindow(), budget=Budget(1_500, trigger=0.8)
+    )
+
+
+def conversation(canary, rounds):
+    turns = [user(f"the task of {canary}")]
+    for number in range(rounds):
+        turns += [assistant(call(f"c{number}", "read", {"who": canary})), result(f"c{number}", f"{canary} " * 60)]
+    return transcript("openai-chat", *turns)
+
+
+async def test_two_hundred_sessions_do_not_mix():
+    """200 concurrent sessions on one pipeline: no word of one is ever in another's view."""
+    shared = pipeline()
+    checked = []
+
+    async def converse(number):
+        canary, session = f"canary{number:03}", shared.session(format="openai-chat", id=str(number))
+        messages = conversation(canary, 12)
+        for length in range(1, len(messages) + 1, 2):
+            view = await session.prepare(messages[:length])
+            await anyio.lowlevel.checkpoint()
+            said = str(view.messages)
+            assert canary in said
+            assert said.count("canary") == said.count(canary)
+        checked.append(number)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(200):
+            tasks.start_soon(converse, number)
+    assert sorted(checked) == list(range(200))
+
+
+async def test_tasks_that_share_a_session_take_turns():
+    """Ten tasks preparing on one session at once get views of one conversation, step by step."""
+    session, messages = pipeline().session(format="openai-chat"), conversation("one", 10)
+    numbers = []
+
+    async def step():
+        view = await session.prepare(messages)
+        numbers.append(view.report.tokens_after)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(10):
+            tasks.start_soon(step)
+    assert len(set(numbers)) == 1
+    assert session.steps == 10
+
+
+async def test_memory_grows_with_the_transcript_only():
+    """Over 3,000 steps a session takes less than 50 bytes a step beyond the transcript itself."""
+    messages = conversation("long", 3_000)
+    session = pipeline().session(format="openai-chat")
+    await session.prepare(messages[:201])
+    growing = messages[:201]
+    gc.collect()
+    tracemalloc.start()
+    for length in range(203, 4_203, 2):
+        growing += messages[length - 2 : length]
+        await session.prepare(growing)
+    gc.collect()
+    first, _ = tracemalloc.get_traced_memory()
+    for length in range(4_205, 6_001, 2):
+        growing += messages[length - 2 : length]
+        await session.prepare(growing)
+    gc.collect()
+    last, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (last - first) / 898 < 50 + 2 * 8  # two pointers a step are the caller's own list
