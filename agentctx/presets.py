@@ -13,8 +13,8 @@ from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
 DOWN_TO = 0.25
 """A cut goes down to this share of where it began: a cached prefix then breaks rarely."""
 
-RECENT_RESULTS = 3
-"""So many tool results stay whatever is cleared, as with Anthropic's own clearing."""
+RECENT_RESULTS = 5
+"""So many tool results stay whatever is cleared: those of a round with parallel calls should be among them."""
 
 
 def late_and_large(budget: Budget) -> Pipeline:

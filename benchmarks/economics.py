@@ -4,7 +4,8 @@ Each session is sent model call by model call, in a window that is a half to a q
 has to be cut several times. What is sent is billed by a simulator of the provider's prompt cache, with calls 20 seconds
 apart and markers as a careful client sets them. Sessions of one class follow each other, as those of one application
 do: a head that they share is cached once. Compared are: sending everything (which does not fit), a sliding window and
-LangChain's ``trim_messages`` and clearing old tool results before every call, and a session of our preset.
+LangChain's ``trim_messages`` and clearing all but the last tool results before every call (as many stay as in our
+preset), and a session of our preset for coding agents.
 
 Three bars: ours reads at least 90 % of its input from the cache, breaks the cached prefix at most once a compaction,
 and costs the least of all that fit. A second table: where the window is never reached, ours is never dearer than
@@ -37,7 +38,7 @@ from agentctx.economics.blocks import BlockReader
 from agentctx.economics.cache import CacheSimulator
 from agentctx.economics.cache_rules import cache_rules
 from agentctx.economics.prices import Usage, cost
-from agentctx.presets import late_and_large
+from agentctx.presets import RECENT_RESULTS, coding_agent
 from agentctx.tokens.models import profile
 
 MODELS = (
@@ -55,8 +56,8 @@ WAYS: Mapping[str, Way] = {
     "everything": everything(),
     "sliding window": sliding(),
     "LangChain": langchain,
-    "clear results": clearing(3),
-    OURS: in_session(lambda window: late_and_large(Budget(window))),
+    "clear results": clearing(RECENT_RESULTS),
+    OURS: in_session(lambda window: coding_agent(Budget(window))),
 }
 PAUSE = 20.0
 """Seconds from one model call to the next."""
@@ -64,6 +65,8 @@ FEWEST_CALLS, SMALLEST_WINDOW = 20, 4_096
 """Shorter sessions, and windows smaller than any model's, show nothing."""
 CALLS_A_PART = 20
 """The more calls a session has, the smaller the part of it that its window holds."""
+UNREACHED = 1_000_000
+"""A window that no session reaches."""
 TYPICAL_CALLS = 100
 """Sessions of about this length are chosen when only a few are."""
 BAR = 0.9
@@ -195,7 +198,7 @@ async def compare(kind: str, sessions: Sequence[Recorded], ways: Mapping[str, Wa
         tills[name] = till()
         for recorded, at in chosen:
             if at:
-                window = window_of(recorded) if reached else 2 * recorded.largest
+                window = window_of(recorded) if reached else UNREACHED
                 await tills[name].run(recorded, way, window, at)
     return list(_rows(kind, chosen, tills, reached=reached))
 

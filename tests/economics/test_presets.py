@@ -13,7 +13,7 @@ from agentctx.economics.cache import CacheSimulator
 from agentctx.economics.cache_rules import cache_rules
 from agentctx.economics.conditions import cache_cold, pays_back
 from agentctx.economics.prices import Usage, cost
-from agentctx.presets import coding_agent, late_and_large
+from agentctx.presets import RECENT_RESULTS, coding_agent, late_and_large
 from agentctx.reading import reader
 from agentctx.replay import model_calls
 from agentctx.tokens.models import profile
@@ -56,10 +56,10 @@ class Sent:
         return usage, dollars
 
 
-@pytest.fixture(scope="module")
-def ours():
-    """Our preset in a session."""
-    return Sent(late_and_large(Budget(WINDOW)), stateful=True)
+@pytest.fixture(scope="module", params=[late_and_large, coding_agent])
+def ours(request):
+    """A preset of ours in a session."""
+    return Sent(request.param(Budget(WINDOW)), stateful=True)
 
 
 @pytest.fixture(scope="module")
@@ -68,24 +68,24 @@ def others():
     budget = Budget(WINDOW)
     return [
         Sent(Pipeline(FitContextWindow(), budget=budget), stateful=False),
-        Sent(Pipeline(ClearToolResults(3), FitContextWindow(), budget=budget), stateful=False),
+        Sent(Pipeline(ClearToolResults(RECENT_RESULTS), FitContextWindow(), budget=budget), stateful=False),
     ]
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_late_and_large_costs_least(model, ours, others):
-    """In a window that forces compactions the preset costs less than trimming at every step, by every cache's rules."""
+def test_presets_cost_least(model, ours, others):
+    """In a window that forces compactions a preset costs less than trimming at every step, by every cache's rules."""
     assert ours.compactions >= 1
     assert ours.bill(model)[1] < min(other.bill(model)[1] for other in others)
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_late_and_large_reads_most_from_the_cache(model, ours, others):
+def test_presets_read_most_from_the_cache(model, ours, others):
     """A larger share of its input is read from the cache than of theirs."""
     assert ours.bill(model)[0].cached_share > max(other.bill(model)[0].cached_share for other in others)
 
 
-def test_late_and_large_breaks_the_prefix_only_to_compact(ours):
+def test_presets_break_the_prefix_only_to_compact(ours):
     """The cached prefix breaks at most once a compaction."""
     assert ours.breaks <= ours.compactions
 
