@@ -1,0 +1,58 @@
+"""Keep the request's body within what the provider takes, in bytes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from attrs import frozen
+
+from agentctx.core.message import Context
+from agentctx.errors import ContextOverflow
+from agentctx.protocols import Call
+from agentctx.strategies.fit_guarantee import FitGuarantee, biggest
+
+STEP = 0.9
+"""Each try aims at this share of the tokens that would fit if all tokens had the same size."""
+
+
+@frozen
+class FitRequestBytes:
+    """Leave out as much as it takes for the body to have at most ``request_bytes`` bytes.
+
+    Args:
+        request_bytes: The largest body, in bytes.
+    """
+
+    request_bytes: int
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context, small enough.
+
+        Raises:
+            ContextOverflow: If what must stay is larger.
+        """
+        while (size := body_bytes(context, call)) > self.request_bytes:
+            tokens = call.size(context)
+            aim = min(tokens - 1, int(tokens * self.request_bytes / size * STEP))
+            if aim < 1:
+                raise ContextOverflow(tokens, 0, biggest(context, call))
+            context = await FitGuarantee(aim)(context, call)
+        return context
+
+
+def body_bytes(context: Context, call: Call) -> int:
+    """The size of the request as JSON, in bytes: messages, system prompt and tools as they are sent."""
+    wire = call.wire
+    if wire is None:
+        return call.meter.bytes(context)
+    natives: list[Any] = [wire.write_message(message) for message in context.messages]
+    natives += [tool.source for tool in context.tools]
+    if context.system is not None:
+        natives.append(context.system.source)
+    return len(json.dumps(natives, default=_plain).encode("utf-8", "surrogatepass"))
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - an SDK's object
+    dump = getattr(value, "model_dump", None)
+    return str(value) if dump is None else dump(mode="json", exclude_unset=True)
