@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 
 import anyio
 from anyio import CapacityLimiter, to_thread
@@ -49,7 +48,7 @@ class Answer:
         started = anyio.current_time()
         try:
             with anyio.move_on_after(deadline):
-                self.items = checked(self.name, await _asked(self.provider, query, threads))
+                self.items = checked(self.name, await answer_of(self.provider, query, threads=threads))
                 self.outcome = Fared.FINE
             if self.outcome is Fared.LATE:
                 self.problem = f"did not answer within {deadline:g} seconds"
@@ -59,13 +58,12 @@ class Answer:
         self.seconds = anyio.current_time() - started
 
 
-async def _asked(provider: ContextProvider, query: str, threads: CapacityLimiter) -> object:
-    """What the provider returns; one that is not async runs in a thread, which is left behind when it is late."""
-    call = provider if inspect.isroutine(provider) or isinstance(provider, partial) else provider.__call__
-    if inspect.iscoroutinefunction(call):
-        found = provider(query)
+async def answer_of(function: Callable[..., object], *arguments: str, threads: CapacityLimiter) -> object:
+    """What a function returns; one that is not async runs in a thread, which is left behind when it is late."""
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+        found = function(*arguments)
     else:
-        found = await to_thread.run_sync(provider, query, abandon_on_cancel=True, limiter=threads)
+        found = await to_thread.run_sync(function, *arguments, abandon_on_cancel=True, limiter=threads)
     return await found if inspect.isawaitable(found) else found
 
 

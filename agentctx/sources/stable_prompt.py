@@ -1,0 +1,256 @@
+"""A system prompt whose beginning never moves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import anyio
+from anyio import CapacityLimiter, Lock
+from attrs import define, field, frozen
+
+from agentctx.core.message import Message
+from agentctx.core.parts import Text
+from agentctx.errors import ConfigError, InvalidInput, SourceError
+from agentctx.protocols import TokenCounter
+from agentctx.sources.ask import answer_of
+from agentctx.sources.built_prompt import BuiltPrompt, with_cache_points
+from agentctx.sources.prompt_section import PromptSection
+from agentctx.sources.secrets import redact_secrets
+from agentctx.tokens.default import default_counter
+
+VERSION = 1
+"""Of the dump."""
+
+_OPENS_JSON = ("{", "[")
+
+CHANGED = "The following has changed and replaces what was said before."
+
+
+@frozen
+class PromptUpdate:
+    """What has changed since the last time.
+
+    Args:
+        keys: The sections that changed, in their order.
+        text: What the model is to be told of it: these sections and no other.
+    """
+
+    keys: tuple[str, ...]
+    text: str
+
+    @property
+    def message(self) -> Message:
+        """The same as a user's message, for a conversation in which the system prompt is to stay as it is."""
+        return Message("user", (Text(self.text),))
+
+
+def _sections(given: Iterable[PromptSection]) -> tuple[PromptSection, ...]:
+    sections = tuple(given)
+    if not sections:
+        msg = "StablePrompt: sections: expected at least one"
+        raise ConfigError(msg)
+    if len({section.key for section in sections}) < len(sections):
+        msg = f"StablePrompt: sections: each key once, got {[section.key for section in sections]}"
+        raise ConfigError(msg)
+    return sections
+
+
+@define(eq=False)
+class StablePrompt:
+    """A system prompt in sections, whose beginning never moves.
+
+    It is written once, as the baseline. When a section changes later, only that section is said again, behind
+    everything else: what was sent before stays what it was, to the byte, and so does the provider's cache. A section
+    that cannot be loaded keeps what it said last.
+
+    Args:
+        sections: The sections, in their order.
+        deadline: How long a section may take to load, in seconds; None waits for ever.
+        min_cache: The shortest prefix that the provider keeps, in tokens (``ModelProfile.min_cache``).
+        counter: Counts tokens; without it, tiktoken's ``o200k_base``.
+        on: The errors of loading that cost only that section's news.
+
+    Raises:
+        ConfigError: If there is no section, or two have one key.
+    """
+
+    sections: tuple[PromptSection, ...] = field(converter=_sections)
+    deadline: float | None = field(default=5.0, kw_only=True)
+    min_cache: int = field(default=1_024, kw_only=True)
+    counter: TokenCounter = field(factory=default_counter, kw_only=True)
+    on: tuple[type[Exception], ...] = field(default=(Exception,), kw_only=True)
+    problems: dict[str, str] = field(factory=dict, init=False)
+    _texts: list[str] = field(factory=list, init=False, repr=False)
+    _values: dict[str, str] = field(factory=dict, init=False, repr=False)
+    _titles: dict[str, str] = field(factory=dict, init=False, repr=False)
+    _lock: Lock = field(factory=Lock, init=False, repr=False)
+
+    @property
+    def baseline(self) -> str:
+        """What was said at the beginning; empty before ``start``."""
+        return self._texts[0] if self._texts else ""
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """What each section said last."""
+        return dict(self._values)
+
+    async def start(self) -> None:
+        """Load all sections and write the baseline; once, later calls do nothing.
+
+        Raises:
+            SourceError: If a section cannot be loaded: what a conversation begins with must be whole.
+        """
+        async with self._lock:
+            await self._start()
+
+    async def reconcile(self) -> PromptUpdate | None:
+        """Load all sections, and add what has changed to the end; None when nothing has.
+
+        What could not be loaded is in ``problems``, by key.
+
+        Raises:
+            SourceError: If this is the first call, and a section cannot be loaded.
+        """
+        async with self._lock:
+            if not self._texts:
+                await self._start()
+                return None
+            return self._told(await self._load())
+
+    def build(self) -> BuiltPrompt:
+        """The prompt as it is sent now, with cache points where they pay.
+
+        Raises:
+            ConfigError: If it was not started.
+        """
+        self._check_started()
+        pieces = with_cache_points(self._texts, self.min_cache, self.counter)
+        needed = self.counter.count(self._written()) if len(pieces) > 1 else pieces[0].tokens
+        return BuiltPrompt(pieces, max(0, sum(piece.tokens for piece in pieces) - needed))
+
+    def rebase(self) -> None:
+        """Write a new baseline of what the sections said last, and forget the updates: the prefix changes, once.
+
+        Raises:
+            ConfigError: If it was not started.
+        """
+        self._check_started()
+        self._texts = [self._written()]
+
+    def use(self, sections: Iterable[PromptSection]) -> None:
+        """Have other sections from now on; the next ``reconcile`` tells what came, and what no longer applies.
+
+        Raises:
+            ConfigError: If there is no section, or two have one key.
+        """
+        self.sections = _sections(sections)
+
+    def dump(self) -> dict[str, Any]:
+        """All that a conversation needs to go on with the same prefix, as JSON values."""
+        return {
+            "version": VERSION,
+            "texts": list(self._texts),
+            "values": dict(self._values),
+            "titles": dict(self._titles),
+        }
+
+    def restore(self, dumped: Mapping[str, Any]) -> None:
+        """Go on where a dump was made: with its baseline and its updates, as they were sent.
+
+        Raises:
+            InvalidInput: If it is no dump of this version.
+        """
+        if dumped.get("version") != VERSION:
+            raise InvalidInput("dump.version", f"expected {VERSION}, got {dumped.get('version')!r}")
+        texts, values, titles = dumped.get("texts"), dumped.get("values"), dumped.get("titles")
+        if not isinstance(texts, list) or not isinstance(values, Mapping) or not isinstance(titles, Mapping):
+            raise InvalidInput("dump", "expected the lists and objects that dump() makes")
+        self._texts, self._values, self._titles = list(texts), dict(values), dict(titles)
+
+    async def _start(self) -> None:
+        if self._texts:
+            return
+        found = await self._load()
+        if self.problems:
+            key, problem = next(iter(self.problems.items()))
+            where = f"section {key}"
+            raise SourceError(where, f"unavailable at the start: {problem}")
+        self._values, self._titles = found, {section.key: section.title for section in self.sections}
+        self._texts = [self._written()]
+
+    def _told(self, found: Mapping[str, str]) -> PromptUpdate | None:
+        """Take over what changed, and say it behind everything else."""
+        there = {section.key for section in self.sections}
+        gone = [key for key in self._values if key not in there]
+        changed = [
+            section
+            for section in self.sections
+            if section.key in found and not _same(found[section.key], self._values.get(section.key, ""))
+        ]
+        said = [section.written(found[section.key]) or _no_longer(section.title) for section in changed]
+        said += [_no_longer(self._titles.get(key, key)) for key in gone if self._values[key].strip()]
+        for key in gone:
+            del self._values[key]
+        self._values |= {section.key: found[section.key] for section in changed}
+        self._titles = {section.key: section.title for section in self.sections}
+        if not said:
+            return None
+        text = "\n\n".join((CHANGED, *said))
+        self._texts.append(text)
+        return PromptUpdate((*(section.key for section in changed), *gone), text)
+
+    def _written(self) -> str:
+        """What all sections say, as a baseline."""
+        parts = [section.written(self._values.get(section.key, "")) for section in self.sections]
+        return "\n\n".join(part for part in parts if part)
+
+    async def _load(self) -> dict[str, str]:
+        """What the sections say now, without those that cannot be loaded; these are in ``problems``."""
+        found: dict[str, str] = {}
+        problems: dict[str, str] = {}
+        threads = CapacityLimiter(len(self.sections))
+        async with anyio.create_task_group() as tasks:
+            for section in self.sections:
+                tasks.start_soon(self._load_one, section, found, problems, threads)
+        self.problems = {section.key: problems[section.key] for section in self.sections if section.key in problems}
+        return found
+
+    async def _load_one(
+        self, section: PromptSection, found: dict[str, str], problems: dict[str, str], threads: CapacityLimiter
+    ) -> None:
+        problems[section.key] = "did not answer in time"
+        try:
+            with anyio.move_on_after(self.deadline):
+                value = await answer_of(section.load, threads=threads)
+                if isinstance(value, str):
+                    found[section.key] = value
+                    del problems[section.key]
+                else:
+                    problems[section.key] = f"returned {type(value).__name__} instead of text"
+        except self.on as error:
+            problems[section.key] = redact_secrets(f"{type(error).__name__}: {error}", "error.log")
+
+    def _check_started(self) -> None:
+        if not self._texts:
+            msg = "StablePrompt: await start() or reconcile() before the first build()"
+            raise ConfigError(msg)
+
+
+def _no_longer(title: str) -> str:
+    return f"{title}: no longer applies."
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two values say the same: JSON does, however it is spaced, and so does text with other ends."""
+    one, other = one.strip(), other.strip()
+    if one == other:
+        return True
+    if one[:1] not in _OPENS_JSON or other[:1] not in _OPENS_JSON:
+        return False
+    try:
+        return json.dumps(json.loads(one)) == json.dumps(json.loads(other))
+    except (ValueError, RecursionError):
+        return False
