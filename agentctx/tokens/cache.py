@@ -23,7 +23,7 @@ class TextCache:
         max_text: Longer texts are not kept, in bytes of memory.
     """
 
-    max_bytes: int = 64 * 2**20
+    max_bytes: int = 16 * 2**20
     max_text: int = 2**20
     _young: dict[str, int] = field(factory=dict, init=False, repr=False)
     _old: dict[str, int] = field(factory=dict, init=False, repr=False)
