@@ -12,8 +12,8 @@ from typing import Any
 from attrs import frozen
 
 from agentctx.core.violation import Violation
-from agentctx.wire.anthropic.request import THINKING, Block, Request, refused
-from agentctx.wire.anthropic.rules_thinking import seal, thoughts
+from agentctx.wire.anthropic.request import THINKING, Block, Entry, Request, refused
+from agentctx.wire.anthropic.rules_thinking import open_round, seal, thoughts
 from agentctx.wire.native import mapping_or_none
 
 _SIGNED_KEYS = frozenset({"encrypted_content", "encrypted_index", "encrypted_stdout"})
@@ -47,6 +47,17 @@ def latest_whole(request: Request, before: Request) -> Iterator[Violation]:
         yield _modified(kept[0])
 
 
+def manual_whole(request: Request, before: Request) -> Iterator[Violation]:
+    """With manual thinking, the steps of the open tool round keep the reasoning that the model took them with."""
+    if request.option("thinking").get("type") != "enabled":
+        return
+    led = {call: entry for entry in before.entries for call in _calls(entry) if _thinks(entry)}
+    answering = [entry for turn in open_round(request) for entry in turn.entries if entry.role == "assistant"]
+    for entry in answering[1:]:  # the first one has a rule of its own
+        if not _thinks(entry) and any(call in led for call in _calls(entry)):
+            yield _modified(entry.blocks[0])
+
+
 def bound(request: Request, before: Request) -> Iterator[Violation]:
     """On models that bind reasoning, all that the model had read before each kept block is still there, unchanged."""
     if not request.model.bound_thinking or _server_drops(request):
@@ -75,7 +86,7 @@ def encrypted(request: Request, before: Request) -> Iterator[Violation]:
             yield refused("encrypted_modified", block, text)
 
 
-RULES = (sealed, latest_whole, bound, encrypted)
+RULES = (sealed, latest_whole, manual_whole, bound, encrypted)
 
 
 @frozen
@@ -149,6 +160,14 @@ def _equal(one: object, other: object) -> bool:
         return one == other
     except RecursionError:  # nested deeper than any request that the provider reads
         return False
+
+
+def _calls(entry: Entry) -> list[str]:
+    return [call for block in entry.blocks if block.kind == "tool_use" and (call := block.string("id")) is not None]
+
+
+def _thinks(entry: Entry) -> bool:
+    return any(block.kind in THINKING for block in entry.blocks)
 
 
 def _latest_message(request: Request) -> int | None:

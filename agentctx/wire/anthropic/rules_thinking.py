@@ -17,7 +17,7 @@ def leads_round(request: Request) -> Iterator[Violation]:
     """With manual thinking the open tool round starts with its reasoning."""
     if request.option("thinking").get("type") != "enabled":
         return
-    for turn in _open_round(request):
+    for turn in open_round(request):
         if turn.role != "assistant" or not any(block.kind == "tool_use" for block in turn.blocks):
             continue
         first = next((block for block in turn.blocks if block.kind not in _UNSEEN), None)
@@ -72,7 +72,7 @@ def compaction_alone(request: Request) -> Iterator[Violation]:
 RULES = (leads_round, signatures, compaction_text, compaction_place, compaction_alone)
 
 
-def _open_round(request: Request) -> tuple[Turn, ...]:
+def open_round(request: Request) -> tuple[Turn, ...]:
     """The turns after the last user turn that is not only tool results."""
     turns = request.turns
     start = next((n for n in range(len(turns), 0, -1) if _speaks(turns[n - 1])), 0)

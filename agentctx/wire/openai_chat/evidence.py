@@ -11,6 +11,8 @@ IMPOSSIBLE, POSSIBLE, LIKELY, CERTAIN = 0, 1, 5, 10
 
 _ROLES = {"tool": CERTAIN, "function": CERTAIN, "developer": CERTAIN, "system": LIKELY}
 _CALL_KEYS = frozenset({"tool_calls", "function_call", "tool_call_id"})
+# What an answer of this format has beside its content, if only as null; no other format has it there.
+_ANSWER_KEYS = frozenset({"refusal", "audio", "annotations", *_CALL_KEYS})
 _BLOCKS = frozenset({"image_url", "input_audio", "file", "refusal", "video_url"})
 _FOREIGN = frozenset(
     {"tool_use", "tool_result", "server_tool_use", "thinking", "redacted_thinking", "image", "document"}
@@ -55,7 +57,8 @@ def _message(message: object) -> int:
         return IMPOSSIBLE  # Messages of Responses and of Anthropic's answers have a type, these have none.
     content = native.get("content")
     said = _blocks(content) if isinstance(content, list | tuple) else POSSIBLE
-    if said == IMPOSSIBLE or any(native.get(key) is not None for key in _CALL_KEYS):
+    own = role == "assistant" and not _ANSWER_KEYS.isdisjoint(native)
+    if said == IMPOSSIBLE or own or any(native.get(key) is not None for key in _CALL_KEYS):
         return said and CERTAIN
     return said if role in ("user", "assistant") else _ROLES.get(role, IMPOSSIBLE)
 
