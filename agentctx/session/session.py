@@ -7,7 +7,6 @@ from copy import deepcopy
 from time import perf_counter
 from typing import Any, Self
 
-import anyio
 from attrs import define, field
 
 from agentctx.core.budget import Budget
@@ -21,6 +20,7 @@ from agentctx.protocols import Listener
 from agentctx.reading import Reader, as_list, reader
 from agentctx.session.allowance import Allowance
 from agentctx.session.current import enter, leave
+from agentctx.session.flight import Flight
 from agentctx.session.pressure import press
 from agentctx.session.record import Record, first_place, rebased, rewound
 from agentctx.session.snapshot import begins_with, shared_length, snapshot
@@ -35,7 +35,7 @@ from agentctx.wire.registry import format_named
 class Session:
     """One conversation. It decides once about each message and sticks to it.
 
-    Safe to share between tasks: one step at a time. A step that fails or is cancelled leaves it as it was.
+    Safe to share between tasks and threads: one step at a time. A step that fails or is cancelled leaves it as it was.
 
     Args:
         plan: The pipeline.
@@ -56,7 +56,7 @@ class Session:
     steps: int = field(default=0, init=False)
     billed_tokens: int | None = field(default=None, init=False)
     allowance: Allowance = field(init=False)
-    _lock: anyio.Lock = field(init=False, factory=lambda: anyio.Lock(fast_acquire=True), repr=False)
+    _flight: Flight = field(init=False, factory=Flight, repr=False)
     _record: Record = field(init=False, factory=Record, repr=False)
     _around: Surroundings | None = field(init=False, default=None, repr=False)
     _fixed_seen: Any = field(init=False, default=None, repr=False)
@@ -110,7 +110,7 @@ class Session:
             StageError: If a stage broke a promise.
         """
         as_list(messages)
-        async with self._lock:
+        async with self._flight:
             self._retried = False
             report, view = await self._step(messages, system, tools)
             number = self.steps - 1
@@ -128,7 +128,7 @@ class Session:
             error: What the client raised; no SDK is imported to read it.
         """
         overflow = classify_error(error)
-        async with self._lock:
+        async with self._flight:
             if overflow is None or self._retried or self._last is None:
                 return None
             self._retried, refused = True, self._sent_tokens

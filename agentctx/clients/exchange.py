@@ -1,0 +1,137 @@
+"""Prepare, send, and send something smaller once when the provider says that it was too large.
+
+Written once for both kinds of client: for a sync client nothing in here waits, since ``Ways.wait`` blocks instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from attrs import define, frozen
+
+from agentctx.clients.portal import blocking
+from agentctx.clients.sessions import Sessions
+from agentctx.clients.shape import Body, Shape
+from agentctx.clients.turn import Turn, begin
+from agentctx.economics.overflow import classify_error
+
+T = TypeVar("T")
+Send = Callable[[dict[str, Any]], Awaitable[Any]]
+"""Sends a request with this body and returns the SDK's answer."""
+
+
+class Refused(Exception):
+    """An answer that tells of an error which its SDK does not raise.
+
+    Args:
+        body: The error as the provider wrote it.
+    """
+
+    def __init__(self, body: Any) -> None:  # noqa: ANN401 - a dict or any SDK's object
+        super().__init__(str(body)[:500])
+        self.body = body
+
+
+class Wait(Protocol):
+    """Runs an async function to its end, by waiting for it or by blocking."""
+
+    def __call__(self, function: Callable[..., Awaitable[T]], *args: Any) -> Coroutine[Any, Any, T]:  # noqa: ANN401
+        """The function's result."""
+        ...
+
+
+async def waiting(function: Callable[..., Awaitable[T]], *args: Any) -> T:  # noqa: ANN401 - the function's own
+    """Wait for it: for async clients."""
+    return await function(*args)
+
+
+async def blocked(function: Callable[..., Awaitable[T]], *args: Any) -> T:  # noqa: ANN401 - the function's own
+    """Block until it is done: for sync clients."""
+    return blocking(function, *args)
+
+
+@define
+class Answer:
+    """What came back from one request.
+
+    Args:
+        value: What the SDK returned.
+        error: What it raised instead.
+        refusal: The error that was found in what it returned, or read ahead in its stream.
+        close: Lets go of a stream that nobody will read.
+    """
+
+    value: Any = None
+    error: Exception | None = None
+    refusal: Exception | None = None
+    close: Callable[[], Awaitable[object]] | None = None
+
+    @property
+    def too_large(self) -> Exception | None:
+        """The error, when it says that the request was too large."""
+        said = self.error or self.refusal
+        return said if said is not None and classify_error(said) is not None else None
+
+    def given(self) -> Any:  # noqa: ANN401 - whatever the SDK returned
+        """What the SDK returned; what it raised is raised."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class Open(Protocol):
+    """Looks into what an SDK returned: a stream is read ahead up to its first content, usage is recorded."""
+
+    def __call__(self, value: Any, turn: Turn, /) -> Awaitable[Answer]:  # noqa: ANN401 - whatever the SDK returns
+        """The answer."""
+        ...
+
+
+@frozen
+class Ways:
+    """How one SDK's client answers.
+
+    Args:
+        errors: What it raises when a provider refuses.
+        open: Looks into what it returned.
+        wait: Runs what waits.
+    """
+
+    errors: tuple[type[Exception], ...]
+    open: Open
+    wait: Wait
+
+
+async def exchange(sessions: Sessions, shape: Shape, body: Body, send: Send, ways: Ways) -> Any:  # noqa: ANN401
+    """The answer to a request: prepared, sent, and sent once more when it was too large and can be made smaller.
+
+    A second overflow in a row gives what the first gave. No request is sent again after its answer's first content.
+
+    Args:
+        sessions: Finds the conversation that it belongs to.
+        shape: How the API lays out what is sent.
+        body: The request as the client was about to send it.
+        send: Sends a request.
+        ways: How the client answers.
+
+    Raises:
+        AgentctxError: As ``prepare`` does; nothing was sent then.
+    """
+    turn = await ways.wait(begin, sessions, shape, body)
+    first = await _attempt(turn, send, ways)
+    if first.too_large is None or not await ways.wait(turn.shrink, first.too_large):
+        return first.given()
+    second = await _attempt(turn, send, ways)
+    kept, lost = (first, second) if second.too_large is not None else (second, first)
+    if lost.close is not None:
+        await lost.close()
+    return kept.given()
+
+
+async def _attempt(turn: Turn, send: Send, ways: Ways) -> Answer:
+    try:
+        value = await send(turn.written())
+    except ways.errors as error:
+        return Answer(error=error)
+    return await ways.open(value, turn)

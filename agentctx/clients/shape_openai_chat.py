@@ -1,0 +1,52 @@
+"""OpenAI's Chat Completions, as its SDK and LiteLLM send and answer them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+from agentctx.clients.shape import Body, Request, get, name_of_model, with_view
+from agentctx.view import View
+
+
+@frozen
+class ChatCompletions:
+    """``POST /chat/completions`` (``shape.Shape``).
+
+    Args:
+        format: The wire format.
+    """
+
+    format: str = "openai-chat"
+
+    def read(self, body: Body, /) -> Request:
+        """Messages, tools and model."""
+        return Request(body.get("messages") or [], None, body.get("tools"), name_of_model(body))
+
+    def write(self, body: Body, request: Request, view: View, /) -> dict[str, Any]:
+        """The request with the view's messages and tools."""
+        return with_view(body, request, view, "messages")
+
+    def usage(self, said: Any, /) -> Any:  # noqa: ANN401 - a dict or any SDK's object
+        """The ``usage`` of an answer or of a stream's last chunk."""
+        return get(said, "usage")
+
+    def begins(self, event: Any, /) -> bool:  # noqa: ANN401 - a dict or any SDK's object
+        """Whether a chunk says more than the role of the speaker."""
+        return any(_says(choice) for choice in get(event, "choices") or ())
+
+    def failure(self, said: Any, /) -> Any:  # noqa: ANN401 - a dict or any SDK's object
+        """The ``error`` that some gateways answer with status 200."""
+        return get(said, "error") if not get(said, "choices") else None
+
+
+def _says(choice: Any) -> bool:  # noqa: ANN401 - a dict or any SDK's object
+    if get(choice, "finish_reason"):
+        return True
+    delta = get(choice, "delta")
+    if delta is None:
+        return False
+    fields = delta if isinstance(delta, Mapping) else {**vars(delta), **(get(delta, "model_extra") or {})}
+    return any(value for name, value in fields.items() if name != "role")

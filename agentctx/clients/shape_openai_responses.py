@@ -1,0 +1,60 @@
+"""OpenAI's Responses, as its SDK sends and answers them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from agentctx.clients.shape import Body, Request, get, name_of_model, with_view
+from agentctx.view import View
+from agentctx.wire.openai_responses import OpenAIResponses
+
+_BEFORE_CONTENT = frozenset(
+    {"response.created", "response.queued", "response.in_progress", "response.content_part.added", "keepalive"}
+)
+
+
+@frozen
+class Responses:
+    """``POST /responses`` (``shape.Shape``).
+
+    Args:
+        format: The wire format.
+    """
+
+    format: str = "openai-responses"
+
+    def read(self, body: Body, /) -> Request:
+        """Items, instructions, tools and model.
+
+        Raises:
+            InvalidInput: If the request goes on from what the provider keeps: that can be neither counted nor cut.
+        """
+        items = OpenAIResponses().read_request(body)
+        return Request(items, body.get("instructions"), body.get("tools"), name_of_model(body))
+
+    def write(self, body: Body, request: Request, view: View, /) -> dict[str, Any]:
+        """The request with the view's items and tools; an input that was a string stays one."""
+        written = with_view(body, request, view, "input")
+        if isinstance(body.get("input"), str) and view.messages == list(request.messages):
+            written["input"] = body["input"]
+        return written
+
+    def usage(self, said: Any, /) -> Any:  # noqa: ANN401 - a dict or any SDK's object
+        """The ``usage`` of a response, or of the response within an event."""
+        return get(said, "usage") or get(said, "response", "usage")
+
+    def begins(self, event: Any, /) -> bool:  # noqa: ANN401 - a dict or any SDK's object
+        """Whether an event is of something that the model made."""
+        kind = get(event, "type")
+        if kind == "response.output_item.added":
+            return bool(get(event, "item", "type") != "message")
+        return kind not in _BEFORE_CONTENT
+
+    def failure(self, said: Any, /) -> Any:  # noqa: ANN401 - a dict or any SDK's object
+        """The error of a failed response, which the SDK hands over like any other."""
+        if get(said, "type") == "error":
+            return said
+        failed = get(said, "response") if get(said, "type") == "response.failed" else said
+        return get(failed, "error") if get(failed, "status") == "failed" else None

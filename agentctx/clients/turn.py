@@ -1,0 +1,114 @@
+"""One model call: what is sent, what is sent instead when it was too large, and what is learned from the answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from attrs import define
+
+from agentctx.clients.sessions import Sessions
+from agentctx.clients.shape import Body, Request, Shape
+from agentctx.errors import ContextOverflow, InvalidInput
+from agentctx.pipeline import Pipeline
+from agentctx.session import Session
+from agentctx.session.current import nobody
+from agentctx.session.flight import Flight
+from agentctx.view import View
+
+_FLIGHTS: WeakKeyDictionary[Session, Flight] = WeakKeyDictionary()
+_GUARD = Lock()
+
+
+@define
+class Turn:
+    """One model call of a wrapped client.
+
+    Args:
+        pipeline: Prepares the requests that belong to no conversation.
+        shape: How the API lays out what is sent.
+        body: The request as the client was about to send it; it stays as it is.
+        request: What was read of it.
+        session: The conversation that it belongs to, if any.
+        view: What to send.
+    """
+
+    pipeline: Pipeline
+    shape: Shape
+    body: Body
+    request: Request
+    session: Session | None
+    view: View
+
+    def written(self) -> dict[str, Any]:
+        """The request to send."""
+        return self.shape.write(self.body, self.request, self.view)
+
+    async def shrink(self, error: BaseException) -> bool:
+        """After an overflow: prepare a strictly smaller request; False when there is none.
+
+        A call that belongs to no conversation gets a session for this moment, which is told of the error.
+
+        Args:
+            error: What the client raised.
+        """
+        given, sent = self.request, self.view.report.tokens_after
+        session = self.session or self.pipeline.session(given.model, self.shape.format)
+        async with _flight(session):
+            try:
+                # The session may have gone on with another call of the same conversation: back to this one.
+                await session.prepare(given.messages, given.system, given.tools)
+            except ContextOverflow:
+                return False
+            smaller = await session.recover(error)
+        if smaller is None or smaller.report.tokens_after >= sent:
+            return False
+        self.view = smaller
+        return True
+
+    def learn(self, usage: Any) -> None:  # noqa: ANN401 - a dict or any SDK's usage object
+        """Record what was billed; a usage without a prompt's size is passed over."""
+        if self.session is None or usage is None:
+            return
+        try:
+            self.session.record(usage)
+        except InvalidInput:
+            return
+
+
+async def begin(sessions: Sessions, shape: Shape, body: Body) -> Turn:
+    """Prepare a request.
+
+    Args:
+        sessions: Finds the conversation that it belongs to.
+        shape: How the API lays out what is sent.
+        body: The request as the client was about to send it.
+
+    Raises:
+        InvalidInput: If something cannot be read; names the message and the field.
+        ContextOverflow: If what must stay is larger than the budget.
+        StageError: If a stage broke a promise.
+    """
+    request = shape.read(body)
+    session = sessions.of(body, request, shape.format)
+    given = (request.messages, request.system, request.tools)
+    if session is None:
+        with nobody():
+            view = await sessions.pipeline.prepare(*given, format=shape.format, model=request.model)
+    else:
+        async with _flight(session):
+            view = await session.prepare(*given)
+    return Turn(sessions.pipeline, shape, body, request, session, view)
+
+
+@asynccontextmanager
+async def _flight(session: Session) -> AsyncIterator[None]:
+    """Alone with a session: between going back to a call and recovering it, no other call of it is prepared."""
+    with _GUARD:
+        flight = _FLIGHTS.setdefault(session, Flight())
+    async with flight:
+        with nobody():
+            yield

@@ -1,0 +1,67 @@
+"""``agentctx.wrap``: finds the file for a client by the name of its class, without importing any SDK."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TypeVar
+
+from agentctx.clients.sessions import Key, Sessions
+from agentctx.errors import ConfigError
+from agentctx.pipeline import Pipeline
+from agentctx.session import Session
+
+T = TypeVar("T")
+
+_FILES = {
+    "openai": "agentctx.clients.openai",
+    "anthropic": "agentctx.clients.anthropic",
+    "google.genai": "agentctx.clients.google_genai",
+    "litellm": "agentctx.clients.litellm",
+    "botocore": "agentctx.clients.bedrock",
+    "aiobotocore": "agentctx.clients.bedrock",
+}
+"""The file for each SDK, by the package that a client's class comes from."""
+
+
+def wrap(client: T, pipeline: Pipeline, *, session: Session | None = None, key: Key | None = None) -> T:
+    """A client of the same type whose requests are prepared before each model call. The given one is not changed.
+
+    A call belongs to the conversation of ``session``; else to that of the ``with session:`` block that it is made in;
+    else to the one that ``key`` names. A call that belongs to none is prepared by itself, remembering nothing.
+
+    When the provider says that the context was too large, a strictly smaller request is sent, once; a stream is
+    restarted like that up to its first content. What is billed is recorded in the session.
+
+    Args:
+        client: ``AsyncOpenAI``, ``OpenAI`` (and their Azure kinds), ``AsyncAnthropic``, ``Anthropic`` (and their
+            Bedrock, Vertex and Foundry kinds), ``google.genai.Client``, the ``litellm`` module, its ``completion`` or
+            ``acompletion`` or a ``litellm.Router``, a ``bedrock-runtime`` client of boto3 or aioboto3.
+        pipeline: Prepares the requests.
+        session: The one conversation that this client speaks in.
+        key: Names the conversation of a request, given its body; None means none. The 1,024 used last are kept.
+
+    Raises:
+        ConfigError: If no file knows this client.
+    """
+    name = _file_for(client)
+    if name is None:
+        kind = client if isinstance(client, type) else type(client)
+        msg = f"wrap: {kind.__module__}.{kind.__qualname__} is no client that can be wrapped; known are {_known()}"
+        raise ConfigError(msg)
+    wrapped: T = import_module(name).wrap(client, Sessions(pipeline, session, key))
+    return wrapped
+
+
+def _file_for(client: object) -> str | None:
+    origins = [kind.__module__ for kind in type(client).__mro__]
+    if type(client).__module__ == "builtins":  # a module or a function
+        origins = [str(getattr(client, "__module__", None) or getattr(client, "__name__", ""))]
+    for origin in origins:
+        for package, name in _FILES.items():
+            if origin == package or origin.startswith(f"{package}."):
+                return name
+    return None
+
+
+def _known() -> str:
+    return ", ".join(sorted(_FILES))

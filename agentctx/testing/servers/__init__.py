@@ -1,0 +1,17 @@
+"""Local servers that speak each provider's protocol, to test a client with its real SDK and without a network.
+
+They validate each request by the provider's rules, count it, refuse what is larger than their window in the provider's
+own words, and answer with what the test says. They need the extra ``testing``.
+"""
+
+from agentctx.testing.servers.desk import Desk, Said
+from agentctx.testing.servers.openai import chat_completions, responses
+from agentctx.testing.servers.serving import serving
+
+__all__ = [
+    "Desk",
+    "Said",
+    "chat_completions",
+    "responses",
+    "serving",
+]

@@ -1,0 +1,59 @@
+"""Wrapped clients are tested with the real SDKs over HTTP, to servers on this machine and nowhere else."""
+
+from pathlib import Path
+
+import pytest
+import pytest_socket
+from both_kinds import now
+
+from agentctx.testing.servers import Desk, serving
+
+DROPPED = (
+    "Exception ignored in. <async_generator object (AsyncStream|SSEDecoder).:pytest.PytestUnraisableExceptionWarning"
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Overlook what OpenAI's SDK does by itself on trio: at the end of a stream it drops a generator unfinished."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.filterwarnings(f"ignore:{DROPPED}"))
+
+
+@pytest.fixture(autouse=True)
+def only_this_machine():
+    """Let these tests open connections, to this machine alone."""
+    pytest_socket.enable_socket()
+    pytest_socket.socket_allow_hosts(["127.0.0.1"], allow_unix_socket=True)
+    yield
+    pytest_socket._remove_restrictions()
+
+
+@pytest.fixture
+def serve():
+    """Serve a provider's application behind a desk until the test ends; gives the desk and the server's address."""
+    running = []
+
+    def start(app, **behaviour):
+        desk = Desk(**behaviour)
+        server = serving(app(desk))
+        running.append(server)
+        return desk, server.__enter__()
+
+    yield start
+    for server in running:
+        server.__exit__(None, None, None)
+
+
+@pytest.fixture
+async def closing(anyio_backend):
+    """Close the clients of either kind that a test hands over when it ends; gives each back as it came."""
+    kept = []
+
+    def keep(client):
+        kept.append(client)
+        return client
+
+    yield keep
+    for client in kept:
+        await now(client.close())
