@@ -95,8 +95,9 @@ def _around_the_edge(shop: _Shop, order: Sequence[int], room: int, known: Sequen
     bar = shop.value(known)[0] - sum(shop.worths[item] for item in sure)
     best = _best(shop, core, rest[:1], left, bar)
     picked = [item for place, item in enumerate(core) if best >> place & 1]
+    passed = [item for place, item in enumerate(core) if not best >> place & 1]
     left -= sum(shop.sizes[item] for item in picked)
-    return [*sure, *picked, *shop.filled(rest, left)]
+    return [*sure, *picked, *shop.filled([*passed, *rest], left)]
 
 
 def _edge(shop: _Shop, order: Sequence[int], room: int) -> int:

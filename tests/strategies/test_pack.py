@@ -1,0 +1,169 @@
+"""Packing: relevance by words and by meaning, compression, questions and answers, sessions."""
+
+import subprocess
+import sys
+
+import pytest
+
+from agentctx import Budget, ConfigError, FixedCounter, Pipeline
+from agentctx.strategies.pack import Pack
+from agentctx.strategies.packing.bm25 import Bm25
+from agentctx.strategies.packing.choose import choose
+from agentctx.strategies.packing.relevance import Embedded
+from agentctx.strategies.packing.scoring import Weights
+from agentctx.testing import assistant, call, result, system, transcript, user
+
+pytestmark = pytest.mark.anyio
+
+
+def agent(rounds, outputs=None, last="and now?"):
+    """A task, rounds that read, and a last question; in fixed tokens each message costs ten."""
+    turns = [system("be brief"), user("the task")]
+    for number in range(rounds):
+        text = (outputs or {}).get(number, f"found {number}")
+        turns += [assistant(call(f"c{number}", "read", {"n": number})), result(f"c{number}", text)]
+    return transcript("openai-chat", *turns, *([user(last)] if last else []))
+
+
+def answered(view):
+    """The ids of the results that are sent."""
+    return [message["tool_call_id"] for message in view.messages if message["role"] == "tool"]
+
+
+async def packed(stage, messages, tokens, **options):
+    """The view in so many tokens, ten a message unless another counter is given."""
+    pipeline = Pipeline(stage, budget=tokens, **{"counter": FixedCounter(10), **options})
+    return await pipeline.prepare(messages, format="openai-chat")
+
+
+async def test_bm25_reads_code():
+    """Identifiers are found by their parts, and words of scripts without spaces by their characters."""
+    scores = await Bm25()(
+        "read the configuration file", ["read_file(path)", "ReadConfiguration()", "Überblick", "x = 1"]
+    )
+    assert scores[0] > 0
+    assert scores[1] > 0
+    assert scores[2] == scores[3] == 0
+    japanese = await Bm25()("データベース", ["データベースの設定", "天気予報"])
+    assert japanese[0] > 0 == japanese[1]
+
+
+async def test_bm25_of_nothing():
+    """Empty tasks, texts and lists are relevant to nothing, and no error."""
+    assert list(await Bm25()("", ["a", "b"])) == [0, 0]
+    assert list(await Bm25()("a", ["", "?"])) == [0, 0]
+    assert list(await Bm25()("a", [])) == []
+
+
+async def embed(texts):
+    """Two numbers for each text: how often it speaks of cats, and of dogs."""
+    return [(text.count("cat"), text.count("dog")) for text in texts]
+
+
+async def test_relevance_by_embeddings():
+    """With an embedding model, relevance is by meaning."""
+    outputs = {2: "a cat", 5: "a dog and a dog", 6: "dog dog cat"}
+    view = await packed(Pack("relevance", task="dogs", relevance=Embedded(embed), keep_last=0), agent(9, outputs), 70)
+    assert answered(view) == ["c5", "c6"]
+
+
+async def infinite(_task, texts):
+    """No number."""
+    return [float("nan")] * len(texts)
+
+
+@pytest.mark.parametrize(
+    "relevance",
+    [
+        Embedded(lambda texts: embed(texts[1:])),
+        lambda _task, texts: embed(texts[:0]),
+        infinite,
+    ],
+)
+async def test_relevance_that_is_wrong_is_named(relevance):
+    """Too few vectors, too few numbers and numbers that are none are errors."""
+    with pytest.raises(ConfigError, match=r"vectors|numbers|finite"):
+        await packed(Pack("relevance", task="x", relevance=relevance), agent(9), 70)
+
+
+async def test_compression_keeps_more():
+    """Compression cuts old results short, so that more rounds stay than without; the newest stay whole."""
+    messages = agent(40, {number: f"line {number} of a long output\n" * 100 for number in range(40)})
+    plain, short = [await Pipeline(Pack(each), budget=12_000).prepare(messages) for each in ("recent", "compression")]
+    assert len(answered(short)) > 2 * len(answered(plain))
+    assert short.report.tokens_after <= 12_000
+    assert short.messages[-2] is messages[-2]
+    assert any("characters omitted" in str(message["content"]) for message in short.messages)
+
+
+async def test_compression_restores_what_fits():
+    """What need not be cut is not: room that is left goes back to the newest of the shortened."""
+    messages = agent(40, {number: f"line {number} of a long output\n" * 100 for number in range(40)})
+    view = await Pipeline(Pack("compression"), budget=12_000).prepare(messages)
+    assert 12_000 - view.report.tokens_after < 700
+
+
+async def test_questions_go_before_their_answers():
+    """Where only one of the two fits, the question stays and not the answer."""
+    chat = [each for number in range(9) for each in (user(f"q{number}"), assistant(f"a{number}"))]
+    messages = transcript("openai-chat", *chat, user("last"))
+    view = await packed(Pack("recent", keep_last=0), messages, 50)
+    assert [message["content"] for message in view.messages] == ["q0", "q7", "q8", "a8", "last"]
+
+
+async def test_a_session_packs_down_to_its_target_and_keeps_the_bytes():
+    """Past the trigger a session goes down to the target; until the next time the prefix stays as it is."""
+    session = Pipeline(Pack(), budget=Budget(400, trigger=300, target=150), counter=FixedCounter(10)).session()
+    messages = agent(20)
+    first = await session.prepare(messages)
+    assert 130 < first.report.tokens_after <= 150
+    later = await session.prepare([*messages, *agent(2)[2:]])
+    assert later.messages[: len(first.messages)] == first.messages
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Pack("newest"),
+        lambda: Pack(keep_last=-1),
+        lambda: Pack(keep_last=1.5),
+        lambda: Pack(max_tokens=0),
+        lambda: Weights(recency=0),
+        lambda: Weights(recency=-1),
+        lambda: choose([1], [1, 2], 5),
+        lambda: choose([-1], [1], 5),
+        lambda: choose([1], [-1], 5),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make):
+    """Options are checked when the stage is built."""
+    with pytest.raises(ConfigError):
+        make()
+
+
+async def test_needs_a_budget():
+    """Without any limit the stage says which one to pass."""
+    with pytest.raises(ConfigError, match=r"pass Pack\(max_tokens"):
+        await Pipeline(Pack()).prepare(agent(2))
+
+
+def test_says_how_to_get_bm25():
+    """Without the library for BM25 the error says how to get it; strategies that do without it still work."""
+    code = """
+import sys
+sys.modules["bm25s"] = None
+import importlib.util
+from agentctx.strategies.pack import Pack
+Pack("recent")
+try:
+    Pack("hybrid")
+except ValueError as error:
+    print(error)
+"""
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "pip install 'agentctx[relevance]'" in printed
+
+
+def test_greed_alone_is_not_enough():
+    """Two that fill the room are better than the one with the most for its size."""
+    assert choose([60, 50, 50], [10, 9, 9], 18) == (1, 2)
