@@ -1,0 +1,244 @@
+"""Take a conversation to another provider or model in the middle of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from time import perf_counter
+from typing import Any
+
+from attrs import define, field, frozen
+
+from agentctx.core.compare import Change, Outcome, match
+from agentctx.core.ledger import Ledger
+from agentctx.core.message import SYSTEM_ROLES, Context, Message, Tool
+from agentctx.core.report import Report, StageReport
+from agentctx.errors import InvalidInput
+from agentctx.protocols import Call, TokenCounter
+from agentctx.reading import Reader, as_list, known_profile, reader
+from agentctx.strategies.repair_history import repair
+from agentctx.wire.translate.ids import Respelling
+from agentctx.wire.translate.parts import FOREIGN_REASONING, Translator
+from agentctx.wire.translate.reasoning import shares_reasoning, without_reasoning
+from agentctx.wire.translate.system import native_system
+from agentctx.wire.translate.target import Target, target_of
+from agentctx.wire.translate.tools import placeholder, translated
+from agentctx.wire.translate.turns import Turn, grouped
+
+_STAGE = "convert"
+
+
+@frozen
+class Converted:
+    """A conversation in another provider's shape.
+
+    Args:
+        messages: The messages (Gemini's ``contents``, Responses' ``input`` items).
+        system: The system prompt where the format keeps it apart from the messages (``system``, ``instructions``,
+            ``system_instruction``), else None.
+        tools: The tool definitions, or None when there are none.
+        report: What could not stay as it was; its indexes are those of the messages passed in.
+    """
+
+    messages: list[Any]
+    system: Any
+    tools: list[Any] | None
+    report: Report
+
+
+def convert(
+    messages: Sequence[Any],
+    to: str,
+    *,
+    format: str | None = None,  # noqa: A002 - the contract's name
+    model: str | None = None,
+    from_model: str | None = None,
+    system: Any = None,  # noqa: ANN401 - any provider's system prompt
+    tools: Any = None,  # noqa: ANN401 - any provider's tools
+    counter: TokenCounter | None = None,
+) -> Converted:
+    """Take a conversation to another provider or model: legal there, and as whole as it can be.
+
+    Reasoning stays with the model that made it. Ids and names of calls get the spelling that the provider takes, the
+    same for the same every time, so that a growing conversation may be converted again at each step. Media that it
+    does not take are named in a text. What only its own provider understands (server-side tools, compaction) becomes
+    text where it can be read, else it goes. Cache markers are not taken along. A broken history is repaired. Within
+    one format only the reasoning goes, unless both models are named and share it.
+
+    Args:
+        messages: The transcript in its provider's own shape; neither it nor anything in it is changed.
+        to: The format to convert to, for example ``"anthropic"``.
+        format: The format of ``messages``; found out when not given.
+        model: The model that will be called: some take less than their format does.
+        from_model: The model that was called until now; helps to find out the format.
+        system: The system prompt, where the format keeps it apart.
+        tools: The tool definitions.
+        counter: Counts text for the report, instead of the models' encodings.
+
+    Raises:
+        InvalidInput: If something cannot be read, or a format is unknown.
+        AmbiguousFormat: If the messages fit several formats and none is named.
+    """
+    started = perf_counter()
+    as_list(messages)
+    source = reader(messages, system=system, tools=tools, format=format, model=from_model, counter=counter)
+    goal = reader(messages, format=to, model=model, counter=counter)
+    given = Context(tuple(source.messages(messages)), *source.fixed_part(system, tools))
+    log = _Log(source, goal)
+    if source.wire.name.partition("/")[0] == goal.wire.name.partition("/")[0]:
+        converted = _within(given, log, keep=_may_keep(model, from_model)), system, None if tools is None else [*tools]
+    else:
+        converted = _across(given, log, target_of(goal.wire.name, model))
+    after = Context(tuple(goal.messages(converted[0])), *goal.fixed_part(*converted[1:]))
+    if not after.messages:
+        where = "messages"
+        raise InvalidInput(where, "nothing is left to send: no message says anything that can be taken along")
+    return Converted(*converted, log.report(given, after, perf_counter() - started))
+
+
+@define
+class _Log:
+    """What has to be said about the messages passed in.
+
+    Args:
+        source: How they were read.
+        goal: How they will be read.
+        why: The reasons, by index, of those that could not stay as they were.
+        outcomes: What became of them, where that is not "edited".
+        remarks: What else there is to say.
+    """
+
+    source: Reader
+    goal: Reader
+    why: dict[int, list[str]] = field(factory=dict)
+    outcomes: dict[int, Outcome] = field(factory=dict)
+    remarks: list[str] = field(factory=list)
+
+    def say(self, indexes: Sequence[int | None], *reasons: str, outcome: Outcome | None = None) -> None:
+        """Say something about messages passed in; a message that was made on the way has no index."""
+        for index in indexes:
+            if index is not None and reasons:
+                self.why.setdefault(index, []).extend(reasons)
+                if outcome is not None:
+                    self.outcomes[index] = outcome
+
+    def dropped(self, indexes: Iterable[int]) -> None:
+        """Say that nothing is left of messages passed in."""
+        for index in indexes:
+            self.outcomes[index] = Outcome.DROPPED
+            self.why.setdefault(index, ["nothing in it could be sent"])
+
+    def report(self, given: Context, after: Context, seconds: float) -> Report:
+        """The report as of one stage."""
+        meter = self.source.meter
+        changes = tuple(self._change(index, given.messages[index]) for index in sorted(self.why))
+        before, size = meter.size(given), self.goal.meter.size(after)
+        stage = StageReport(_STAGE, changes, before, size, seconds, tuple(dict.fromkeys(self.remarks)))
+        return Report(
+            (stage,) if stage.acted else (),
+            Ledger(changes),
+            len(given.messages),
+            len(after.messages),
+            before,
+            size,
+            meter.bytes(given),
+            self.goal.meter.bytes(after),
+            seconds=seconds,
+        )
+
+    def _change(self, index: int, message: Message) -> Change:
+        outcome = self.outcomes.get(index, Outcome.EDITED)
+        reason = "; ".join(dict.fromkeys(self.why[index]))
+        tokens = self.source.meter.message(message)
+        return Change(index, message.role, outcome, _STAGE, reason, tokens, 0 if outcome is Outcome.DROPPED else tokens)
+
+
+def _may_keep(model: str | None, from_model: str | None) -> bool:
+    """Whether reasoning may stay: nothing says that another model is called, or both models share it."""
+    if model is None:
+        return True
+    profiles = known_profile(model), known_profile(from_model)
+    return from_model is not None and shares_reasoning(model, from_model, profiles)
+
+
+def _within(given: Context, log: _Log, *, keep: bool) -> list[Any]:
+    """The messages in the format that they are in: legal for where they go, and without reasoning that is not."""
+    wire = log.goal.wire
+    bare: list[Message] = []
+    places: list[tuple[int, ...]] = []
+    for index, message in enumerate(given.messages):
+        kept = message if keep else without_reasoning(message, wire.name)
+        if kept is not message:
+            log.say((index,), FOREIGN_REASONING, outcome=Outcome.DROPPED if kept is None else None)
+        if kept is not None:
+            bare.append(kept)
+            places.append((index,))
+    return [wire.write_message(message) for message in _legal(bare, places, log.goal, log)]
+
+
+def _legal(
+    messages: Sequence[Message], places: Sequence[tuple[int, ...]], reading: Reader, log: _Log
+) -> Sequence[Message]:
+    """The messages made legal for their format; what was done is said of where they come from."""
+    call = Call(reading.meter, reading.wire.name, wire=reading.wire)
+    whole = repair(messages, call, reading.wire)
+    log.remarks += call.notes.remarks
+    for place, message in zip(places, messages, strict=True):
+        if said := call.notes.why(message).why:
+            log.say(place, said)
+    return messages if whole is None else whole
+
+
+def _across(given: Context, log: _Log, target: Target) -> tuple[list[Any], Any, list[Any] | None]:
+    """Messages, system prompt and tools in the other format."""
+    wire = log.goal.wire
+    turns, translator = _turns(given, log, target)
+    lead = next((n for n, turn in enumerate(turns) if turn.role not in SYSTEM_ROLES), len(turns))
+    system = None
+    if wire.system_apart:
+        system = native_system((part for turn in turns[:lead] for part in turn.parts), wire.name)
+        for turn in turns[:lead]:
+            log.say(turn.origins, "the system prompt stands apart from the messages", outcome=Outcome.MOVED)
+        turns = turns[lead:]
+    made = _settled(turns, target, log)
+    tools = _tools(given.tools, made, translator, log)
+    return [wire.write_message(message) for message in made], system, tools
+
+
+def _turns(given: Context, log: _Log, target: Target) -> tuple[list[Turn], Translator]:
+    """What was said, in plain values; the system prompt first."""
+    places = [(index,) for index in range(len(given.messages))]
+    messages = _legal(given.messages, places, log.source, log)
+    origins = match(given.messages, messages).origins
+    translator = Translator.to(target)
+    turns = [] if given.system is None else [Turn("system", tuple(translator.message(given.system).parts))]
+    for origin, message in zip(origins, messages, strict=True):
+        spoken, place = translator.message(message), () if origin is None else (origin,)
+        log.say(place, *spoken.why, outcome=None if spoken.parts else Outcome.DROPPED)
+        turns.append(Turn(message.role, tuple(spoken.parts), place))
+        turns.append(Turn("user", tuple(spoken.shown), place))
+    log.dropped(set(range(len(given.messages))) - {origin for origin in origins if origin is not None})
+    return [turn for turn in turns if turn.parts], translator
+
+
+def _settled(turns: Sequence[Turn], target: Target, log: _Log) -> list[Message]:
+    """The turns as messages that the format takes: grouped, and repaired where that broke a rule."""
+    found = grouped(turns, target)
+    messages = [Message(turn.role, turn.parts) for turn in found]
+    legal = _legal(messages, [turn.origins for turn in found], log.goal, log)
+    if legal is messages:
+        return messages
+    again = grouped((Turn(each.role, each.parts) for each in legal), target)
+    return [Message(turn.role, turn.parts) for turn in again]
+
+
+def _tools(tools: Sequence[Tool], messages: Sequence[Message], translator: Translator, log: _Log) -> list[Any] | None:
+    """The tool definitions; where a provider wants each tool that was called, also those that are gone."""
+    made, lost = translated(tools, log.goal.wire.name, translator.names)
+    if lost:
+        log.remarks.append(f"tools without a counterpart went: {', '.join(lost)}")
+    if not made and log.goal.wire.name == "bedrock":
+        called = dict.fromkeys(call.name for message in messages for call in message.calls)
+        made, _ = translated(map(placeholder, called), "bedrock", Respelling(translator.target.names))
+        if called:
+            log.remarks.append(f"Converse wants the tools that were called: placeholders for {', '.join(called)}")
+    return made or None

@@ -1,0 +1,61 @@
+"""Which media a provider takes where, and what stands there instead."""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from mimetypes import guess_type
+
+from attrs import evolve
+
+from agentctx.core.parts import Media, Text
+from agentctx.wire.translate.target import Media as Takes
+from agentctx.wire.translate.target import Target
+
+_USUAL = {"image": "image/png", "document": "application/pdf"}
+_SAME = {"image/jpg": "image/jpeg", "audio/x-wav": "audio/wav", "audio/mpeg": "audio/mp3"}
+_DETAILS = frozenset({"low", "high", "auto"})
+
+
+def placed(part: Media, takes: Takes, target: Target) -> Media | None:
+    """The media as they may stand where ``takes`` says what may; None when they may not.
+
+    Args:
+        part: The media.
+        takes: The MIME types, by kind, that may stand there inline.
+        target: What the provider's format can say.
+    """
+    if part.kind not in takes:
+        return None
+    bare = Media(part.kind, part.media_type, part.data, part.url, part.detail if part.detail in _DETAILS else None)
+    if part.data is None:
+        return _by_url(bare, target)
+    media_type = _SAME.get(part.media_type or "", part.media_type) or _USUAL.get(part.kind)
+    allowed = {_SAME.get(one, one) for one in takes[part.kind]}
+    if media_type not in allowed:
+        return None
+    return evolve(bare, media_type=part.media_type or media_type, url=None)
+
+
+def _by_url(part: Media, target: Target) -> Media | None:
+    """Media by a web address; what a provider keeps under a name of its own, no other provider has."""
+    if part.kind not in target.by_url or part.url is None or not part.url.startswith(("https://", "http://")):
+        return None
+    return evolve(part, media_type=part.media_type or guess_type(part.url.partition("?")[0])[0])
+
+
+def spelled_out(part: Media) -> str | None:
+    """The characters of a document that is plain text; None for any other."""
+    if part.kind != "document" or part.data is None or not (part.media_type or "").startswith("text/"):
+        return None
+    try:
+        return b64decode(part.data, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+def left_out(part: Media) -> Text:
+    """What stands for media that cannot be sent."""
+    kind = part.media_type or part.kind
+    place = f": {part.url}" if part.url is not None and part.data is None else ""
+    return Text(f"[{kind} left out{place}]")

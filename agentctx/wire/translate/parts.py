@@ -1,0 +1,152 @@
+"""Parts that one provider's model and tools made, as parts that any other provider takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from attrs import define, field
+
+from agentctx.core.message import Message
+from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.wire.native import fields_or_none, json_object
+from agentctx.wire.translate.ids import Respelling
+from agentctx.wire.translate.media import left_out, placed, spelled_out
+from agentctx.wire.translate.readable import is_marker, readable
+from agentctx.wire.translate.target import Media as Takes
+from agentctx.wire.translate.target import Target
+
+FOREIGN_REASONING = "reasoning stays with the model that made it"
+NEW_ID = "ids and names of calls are spelled as the provider takes them"
+_FREE_TEXT = frozenset({"custom", "custom_tool_call"})
+
+
+@define
+class Spoken:
+    """A message in plain values.
+
+    Args:
+        parts: What it says.
+        shown: Media that a tool returned and that only a user may show.
+        why: What could not stay as it was.
+    """
+
+    parts: list[Part] = field(factory=list)
+    shown: list[Part] = field(factory=list)
+    why: list[str] = field(factory=list)
+
+
+@define
+class Translator:
+    """Turns the messages of one conversation into plain values, one after the other.
+
+    Args:
+        target: What the provider's format can say.
+        ids: The ids of calls.
+        names: The names of tools.
+    """
+
+    target: Target
+    ids: Respelling
+    names: Respelling
+    _called: dict[str, str] = field(factory=dict, init=False)
+
+    @classmethod
+    def to(cls, target: Target) -> Translator:
+        """A translator for a conversation that begins."""
+        return cls(target, Respelling(target.ids, target.unique_ids), Respelling(target.names))
+
+    def message(self, message: Message) -> Spoken:
+        """What a message says, without anything that belongs to its provider."""
+        spoken = Spoken()
+        takes = self.target.in_user if message.role in {"user", "tool"} else {}
+        for part in message.parts:
+            spoken.parts.extend(self._part(part, takes, spoken))
+        return spoken
+
+    def _part(self, part: Part, takes: Takes, spoken: Spoken) -> Iterator[Part]:
+        match part:
+            case Text(text):
+                yield Text(text)
+            case Media():
+                yield self._media(part, takes, spoken)
+            case ToolCall():
+                yield self._call(part, spoken)
+            case ToolResult():
+                yield self._result(part, spoken)
+            case Thinking():
+                spoken.why.append(FOREIGN_REASONING)
+            case Opaque():
+                yield from _read(part, spoken)
+
+    def _media(self, part: Media, takes: Takes, spoken: Spoken) -> Part:
+        if (found := placed(part, takes, self.target)) is not None:
+            return found
+        if (text := spelled_out(part)) is not None:
+            spoken.why.append("a document of plain text became text")
+            return Text(text)
+        spoken.why.append(f"this {part.kind} cannot be sent here")
+        return left_out(part)
+
+    def _call(self, part: ToolCall, spoken: Spoken) -> ToolCall:
+        call_id, name = self.ids.of_call(part.id), self.names.of(part.name)
+        if call_id != part.id or name != part.name:
+            spoken.why.append(NEW_ID)
+        if part.signature is not None:
+            spoken.why.append(FOREIGN_REASONING)
+        self._called[call_id] = name
+        return ToolCall(call_id, name, self._arguments(part))
+
+    def _arguments(self, part: ToolCall) -> str:
+        """The arguments as JSON; the free text of a custom tool is wrapped, as its definition then says."""
+        source = fields_or_none(part.source) or {}
+        if source.get("type") in _FREE_TEXT:
+            return json.dumps({"input": part.arguments}, ensure_ascii=False)
+        if self.target.arguments_object and not part.arguments.startswith("{"):
+            return json.dumps(json_object(part.arguments), ensure_ascii=False)
+        return part.arguments
+
+    def _result(self, part: ToolResult, spoken: Spoken) -> ToolResult:
+        call_id = self.ids.of_result(part.call_id)
+        content: list[Part] = []
+        for each in part.content:
+            content.extend(self._output(each, call_id, spoken))
+        return ToolResult(call_id, tuple(content), self._called.get(call_id, part.name), part.is_error)
+
+    def _output(self, part: Part, call_id: str, spoken: Spoken) -> Iterator[Part]:
+        if not isinstance(part, Media):
+            yield from self._part(part, {}, spoken)
+        elif (found := placed(part, self.target.in_results, self.target)) is not None:
+            yield found
+        elif (found := placed(part, self.target.in_user, self.target)) is not None:
+            spoken.why.append(f"the user shows the {part.kind} that a tool returned")
+            spoken.shown += [Text(f"[{part.kind} returned by the tool call {call_id}]"), found]
+            yield Text(f"[{part.kind}: see the next user message]")
+        else:
+            yield self._media(part, {}, spoken)
+
+
+def _read(part: Opaque, spoken: Spoken) -> Iterator[Text]:
+    if is_marker(part):
+        return
+    if (text := readable(part)) is None:
+        spoken.why.append(f"a block that only its provider understands went: {part.kind}")
+        return
+    if part.kind != "refusal":
+        spoken.why.append(f"what can be read of a block became text: {part.kind}")
+    yield Text(text)
+
+
+def in_one_text(parts: Sequence[Part]) -> list[Part]:
+    """The parts with all texts joined where the first one stood, each on lines of its own."""
+    texts = [part.text for part in parts if isinstance(part, Text) and part.text]
+    if len(texts) < 2:
+        return list(parts)
+    joined: list[Part] = []
+    for part in parts:
+        if not isinstance(part, Text):
+            joined.append(part)
+        elif texts:
+            joined.append(Text("\n".join(texts)))
+            texts = []
+    return joined

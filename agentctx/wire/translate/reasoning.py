@@ -1,0 +1,84 @@
+"""Whether a model takes the reasoning of another, and a conversation without it in the format that it is in."""
+
+from __future__ import annotations
+
+import re
+
+from attrs import evolve
+
+from agentctx.core.message import Message
+from agentctx.core.parts import Part, Text, Thinking, ToolCall
+from agentctx.core.profile import ModelProfile
+from agentctx.wire.native import fields_or_none
+
+UNSIGNED = "skip_thought_signature_validator"
+"""What stands for the thought signature of a call that another model made; Gemini lets it pass."""
+
+_SIGNATURES = frozenset({"thoughtSignature", "thought_signature"})
+_FAMILY = re.compile(r"(?P<name>gpt|gemini)-(?P<version>\d+(?:\.\d+)?)|(?P<other>.*?)(?:-\d{4}[-\d]*)?\Z")
+
+
+def shares_reasoning(one: str, other: str, profiles: tuple[ModelProfile | None, ModelProfile | None]) -> bool:
+    """Whether a model reads the reasoning that another one signed.
+
+    Claude models read each other's, unless it is bound to one model (since the 5.1 and 5.5 generations). GPT and Gemini
+    models read that of their own version (5.6 that of 5.6, not of 5.5). Of others nothing is known.
+
+    Args:
+        one: A model's name.
+        other: Another's.
+        profiles: Their profiles, where they are known.
+    """
+    first, second = _plain(one), _plain(other)
+    if first.startswith("claude") and second.startswith("claude"):
+        return first == second or not any(profile is None or profile.bound_thinking for profile in profiles)
+    return _family(first) == _family(second)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"^(?:[a-z]{2,6}\.)?(?:anthropic\.)?", "", name.lower().rpartition("/")[2])
+
+
+def _family(name: str) -> str:
+    found = _FAMILY.match(name)
+    if found is None or found["other"] is not None:
+        return name if found is None else found["other"]
+    return f"{found['name']}-{found['version']}"
+
+
+def without_reasoning(message: Message, format_name: str) -> Message | None:
+    """The message without its model's reasoning and signatures; itself when it has none, None when nothing is left.
+
+    Args:
+        message: A message as it was read.
+        format_name: Name of the format that it is in.
+    """
+    kept: tuple[Part, ...] = tuple(part for part in message.parts if not isinstance(part, Thinking))
+    if not kept and message.parts:
+        return None
+    if format_name == "openai-responses":
+        return _without_id(message) if message.role == "assistant" else message
+    if format_name == "gemini":
+        kept = tuple(map(_unsigned, kept))
+    unchanged = len(kept) == len(message.parts) and all(a is b for a, b in zip(kept, message.parts, strict=True))
+    return message if unchanged else message.with_parts(kept)
+
+
+def _without_id(message: Message) -> Message:
+    """An item of the model's own without the id that ties it to its reasoning."""
+    native = fields_or_none(message.source) or {}
+    if "id" not in native:
+        return message
+    bare = {key: value for key, value in native.items() if key != "id"}
+    return Message(message.role, message.parts, source=bare, read_as=(message.role, message.parts))
+
+
+def _unsigned(part: Part) -> Part:
+    """A part of Gemini's without its signature; a call gets the one that stands for none."""
+    native = fields_or_none(part.source)
+    if native is None or _SIGNATURES.isdisjoint(native):
+        return part
+    bare = {key: value for key, value in native.items() if key not in _SIGNATURES}
+    if isinstance(part, ToolCall):
+        return evolve(part, signature=UNSIGNED, source={**bare, "thoughtSignature": UNSIGNED})
+    return Text(part.text, source=bare) if isinstance(part, Text) else evolve(part, source=bare)
