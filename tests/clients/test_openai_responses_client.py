@@ -1,0 +1,117 @@
+"""OpenAI's SDK, responses: the real client, over HTTP, to a local server."""
+
+import openai
+import pytest
+from both_kinds import inside, listed, now
+from client_histories import items
+from openai import AsyncOpenAI, OpenAI
+
+import agentctx
+from agentctx.clients import wrap
+from agentctx.testing.servers import Said, responses
+
+MODEL = "gpt-5.4"
+WINDOW = 1_000
+LONG = items(20)
+KINDS = pytest.mark.parametrize("kind", [AsyncOpenAI, OpenAI])
+
+
+def pipeline(**options):
+    return agentctx.Pipeline(agentctx.FitContextWindow(), **{"budget": agentctx.Budget(100_000), **options})
+
+
+@pytest.fixture
+def made(closing):
+    def make(kind, url):
+        return closing(kind(base_url=f"{url}/v1", api_key="none", max_retries=0))
+
+    return make
+
+
+def text(events):
+    return "".join(event.delta for event in events if event.type == "response.output_text.delta")
+
+
+@KINDS
+@pytest.mark.anyio
+async def test_items_that_fit_are_sent_as_they_are(serve, made, kind):
+    """Items, instructions and a plain string of input reach the provider as they were when they fit."""
+    desk, url = serve(responses)
+    client = wrap(made(kind, url), pipeline())
+    for given in (items(1), "Hello."):
+        answer = await now(client.responses.create(model=MODEL, input=given, instructions="Be brief."))
+        assert answer.output_text == "Done."
+        assert desk.requests[-1] == {"model": MODEL, "input": given, "instructions": "Be brief."}
+
+
+@KINDS
+@pytest.mark.parametrize("refuses", ["status", "stream"])
+@pytest.mark.anyio
+async def test_an_overflow_of_items_is_sent_again_smaller(serve, made, kind, refuses):
+    """An overflow by status, and one that a stream tells in ``response.failed``, is answered by a smaller request."""
+    desk, url = serve(responses, window=WINDOW, refuses=refuses, answer=lambda _: Said("one two three"))
+    client = wrap(made(kind, url), pipeline())
+    whole = await now(client.responses.create(model=MODEL, input=LONG))
+    assert whole.output_text == "one two three"
+    events = await listed(await now(client.responses.create(model=MODEL, input=LONG, stream=True)))
+    assert text(events) == "one two three"
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert [len(body["input"]) < len(LONG) for body in desk.requests] == [False, True, False, True]
+
+
+@KINDS
+@pytest.mark.anyio
+async def test_a_responses_stream_never_restarts_after_content(serve, made, kind):
+    """A failure after the first content is handed over as it came."""
+    desk, url = serve(responses, window=WINDOW, refuses="late", answer=lambda _: Said("one two three"))
+    client = wrap(made(kind, url), pipeline())
+    events = await listed(await now(client.responses.create(model=MODEL, input=LONG, stream=True)))
+    assert text(events) == "one"
+    assert events[-1].type == "response.failed"
+    assert len(desk.requests) == 1
+
+
+@KINDS
+@pytest.mark.anyio
+async def test_a_failure_that_stays_is_handed_over(serve, made, kind):
+    """Two overflows in a row within streams: the caller reads the first one's events."""
+    desk, url = serve(responses, overflows=2, refuses="stream")
+    events = await listed(
+        await now(wrap(made(kind, url), pipeline()).responses.create(model=MODEL, input=LONG, stream=True))
+    )
+    assert [event.type for event in events] == ["response.created", "response.in_progress", "response.failed"]
+    assert len(desk.requests) == 2
+
+
+@KINDS
+@pytest.mark.anyio
+async def test_the_stream_helper_and_usage(serve, made, kind):
+    """The ``stream`` helper is prepared, and what was billed is recorded at its end."""
+    desk, url = serve(responses, window=WINDOW, refuses="stream")
+    session = pipeline().session(model=MODEL)
+    client = wrap(made(kind, url), session.plan)
+    with session:
+        helper = client.responses.stream(model=MODEL, input=LONG)
+        final = await inside(helper, lambda stream: stream.get_final_response())
+    assert final.output_text == "Done."
+    assert session.billed_tokens == final.usage.input_tokens < WINDOW
+    assert len(desk.requests) == 2
+
+
+@KINDS
+@pytest.mark.anyio
+async def test_what_the_provider_keeps_cannot_be_prepared(serve, made, kind):
+    """A request that goes on from a stored response is refused with what to do instead, before anything is sent."""
+    desk, url = serve(responses)
+    client = wrap(made(kind, url), pipeline())
+    with pytest.raises(agentctx.InvalidInput, match="store=False"):
+        await now(client.responses.create(model=MODEL, input="Go on.", previous_response_id="resp_1"))
+    assert not desk.requests
+
+
+@pytest.mark.anyio
+async def test_other_calls_are_left_alone(serve, made):
+    """What is no model call goes through as it is, and fails in the SDK's own way."""
+    _, url = serve(responses)
+    with pytest.raises(openai.NotFoundError):
+        await wrap(made(AsyncOpenAI, url), pipeline()).responses.retrieve("resp_1")
