@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from anyio import CapacityLimiter
 from attrs import field, frozen
@@ -24,7 +25,7 @@ def _check_key(_instance: object, _attribute: object, key: str) -> None:
         raise ConfigError(msg)
 
 
-def _check_load(_instance: object, _attribute: object, load: Load) -> None:
+def _check_load(_instance: object, _attribute: object, load: Any) -> None:  # noqa: ANN401 - checked here
     if not callable(load):
         msg = f"PromptSection: load: expected a function that returns the section's text, got {load!r}"
         raise ConfigError(msg)

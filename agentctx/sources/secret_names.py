@@ -49,17 +49,31 @@ _EXAMPLES = ("dist", "example", "sample", "template")
 @lru_cache(maxsize=4_096)
 def is_secret_name(name: str) -> bool:
     """Whether a variable, key or header of this name holds a secret."""
-    words = [word.lower() for word in _WORD.findall(name)]
+    words = _words(name)
     if not words or _ABOUT.fullmatch(words[-1]):
         return False
-    if any(word.endswith(_SECRET_ENDINGS) for word in words) or "secrets" in words or words[-1] in _SECRET:
-        return True
-    if words[-1].endswith("token") or (words[-1] == "pass" and len(words) > 1):
+    return (
+        names_only_secrets(name)
+        or words[-1] in _SECRET
+        or words[-1].endswith("token")
+        or (words[-1] == "pass" and len(words) > 1)
+    )
+
+
+@lru_cache(maxsize=4_096)
+def names_only_secrets(name: str) -> bool:
+    """Whether nothing but a secret has such a name; a ``token`` may also be a word, and ``auth`` a method."""
+    words = _words(name)
+    if any(word.endswith(_SECRET_ENDINGS) for word in words) or "secrets" in words:
         return True
     pairs = set(pairwise(words))
     return ("connection", "string") in pairs or any(
         second == "key" and _KEYS.fullmatch(first) for first, second in pairs
     )
+
+
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(name)]
 
 
 def is_environment_file(name: str) -> bool:

@@ -16,7 +16,12 @@ import re
 from collections.abc import Callable
 from pathlib import PurePath
 
-from agentctx.sources.secret_names import is_credential_file, is_environment_file, is_secret_name
+from agentctx.sources.secret_names import (
+    is_credential_file,
+    is_environment_file,
+    is_secret_name,
+    names_only_secrets,
+)
 from agentctx.sources.secret_values import REDACTED, redact_values
 
 __all__ = ["REDACTED", "Redactor", "redact_secrets"]
@@ -32,29 +37,32 @@ _CODE = re.compile(
     r"\.(?:c|cc|cjs|cpp|cs|cxx|dart|ex|exs|go|groovy|h|hpp|hs|java|jl|js|jsx|kt|kts|lua|m|mjs|php|pl|py|pyi|r|"
     r"rb|rs|scala|sql|svelte|swift|ts|tsx|vue|zig)"
 )
-_NAME = r"(?<![\w.-])[.-]{0,2}(?P<name>[A-Za-z_][\w.-]{0,100}+)"
+_HEAD = re.compile(r"(?<![\w.-])[.-]{0,2}(?P<name>[A-Za-z_][\w.-]{0,100}+)(?:\\?[\"'])?\]?\s{0,8}(?::=|=>|==|!=|[:=])")
+"""A name and what says that something is given to it. The value is looked at apart: it may hold names itself."""
 _QUOTED = re.compile(
-    _NAME
-    + r"(?P<is>(?:\\?[\"'])?\]?(?:\s{0,4}:\s{0,4}[\w.|\[\] ]{1,60}?)?\s{0,8}(?::=|=>|==|!=|[:=])\s{0,8}[bfru]{0,2})"
-    + r"(?P<quote>\\?[\"'`])(?P<value>(?:(?!(?P=quote))[^\n\\]|\\.){1,4096}?)(?P=quote)"
+    r"\s{0,8}(?:[\w.|\[\] ]{1,60}=\s{0,8})?[bfru]{0,2}"  # what a value is, in code, may stand before it
+    r"(?P<quote>\\?[\"'`])(?P<value>(?:(?!(?P=quote))[^\n\\]|\\.){1,4096}?)(?P=quote)"
 )
-_BARE = re.compile(
-    _NAME + r"(?P<is>(?:\\?[\"'])?[ \t]{0,8}(?::=|=>|[:=])[ \t]{0,8})(?P<value>[^\s\"'`,;&\\][^\s\"'`,;&]*)"
-)
-_LINE = re.compile(
-    r"(?m)^(?P<before>[ \t]*(?:-[ \t]+)?(?:export[ \t]+|set[ \t]+)?)(?P<name>[A-Za-z_][\w.-]{0,100})"
-    r"(?P<is>[ \t]*[:=][ \t]*)(?P<value>[^\s\"'|>&][^\n]*)$"
-)
-_FLAG = re.compile(r"(?<!\S)--?(?P<name>[A-Za-z][\w-]{2,60})(?P<is>[ \t]+)(?P<value>[^\s\"'`-][^\s\"'`]*)")
-_TAG = re.compile(r"<(?P<name>[A-Za-z_][\w.-]{0,100})>(?P<value>[^<\n]{1,4096})(?=</(?P=name)>)")
-_FOLDED = re.compile(
-    r"(?m)^(?P<indent>[ \t]*)(?P<name>[\w.-]+)(?P<is>:[ \t]*[|>][+-]?\d?[ \t]*\n)"
-    r"(?P<value>(?:(?P=indent)[ \t]+[^\n]*(?:\n|\Z)|[ \t]*\n)+)"
-)
+_BARE = re.compile(r"[ \t]{0,8}(?P<value>\$?\{\{[^\n]{0,200}?\}\}|[^\s\"'`,;&\\][^\s\"'`,;&]*)")
+_LINE = re.compile(r"(?m)^[ \t]*(?:-[ \t]+)?(?:export[ \t]+|set[ \t]+)?(?P<name>[A-Za-z_][\w.-]{0,100})[ \t]*[:=]")
+_REST = re.compile(r"[ \t]*(?P<value>[^\s\"'|>&][^\n]*)")
+_FLAG = re.compile(r"(?<!\S)--?(?P<name>[A-Za-z][\w-]{2,60})[ \t]")
+_WORD = re.compile(r"[ \t]*(?P<value>[^\s\"'`-][^\s\"'`]*)")
+_TAG = re.compile(r"<(?P<name>[A-Za-z_][\w.-]{0,100})>")
+_INSIDE = re.compile(r"(?P<value>[^<\n]{1,4096})</")
+_FOLDED = re.compile(r"(?m)^(?P<indent>[ \t]*)(?:-[ \t]+)?(?P<name>[\w.-]+):[ \t]*[|>][+-]?\d?[ \t]*\n")
 _VARIABLE = re.compile(r"(?P<is>\s*(?:#\s*)?(?:export\s+|set\s+)?[A-Za-z_][\w.-]*\s*[=:]\s*)\S.*")
 _REFERENCE = re.compile(
     r"\$\{?[A-Z_][A-Z0-9_]*\}?|\$\(.*\)|\$?\{\{.*\}\}|<[\w .-]+>|true|false|null|none|\[redacted\]", re.IGNORECASE
 )
+
+
+Goes = Callable[[str, str], bool]
+"""Whether a value that is given to the name of a secret is one, by name and value."""
+
+
+def _always(_name: str, _value: str) -> bool:
+    return True
 
 
 def redact_secrets(text: str, name: str = "") -> str:
@@ -71,10 +79,60 @@ def redact_secrets(text: str, name: str = "") -> str:
         return "\n".join(map(_without_value, text.split("\n")))
     suffix = PurePath(name.lower()).suffix
     if _CODE.fullmatch(suffix):
-        return _QUOTED.sub(_quoted_in_code, text)
+        return _without(text, _HEAD, _QUOTED, _written_in)
     if _SETTINGS.fullmatch(suffix):
         return _settings(text)
-    return _BARE.sub(_random, _TAG.sub(_tag, _QUOTED.sub(_quoted, text)))
+    text = _without(_without(text, _HEAD, _QUOTED), _TAG, _INSIDE)
+    return _without(text, _HEAD, _BARE, _made_up)
+
+
+def _settings(text: str) -> str:
+    """Every value that is given to the name of a secret goes, quoted or not, on one line or on many."""
+    text = _without_blocks(text)
+    for head, value in ((_HEAD, _QUOTED), (_TAG, _INSIDE), (_LINE, _REST), (_HEAD, _BARE), (_FLAG, _WORD)):
+        text = _without(text, head, value)
+    return text
+
+
+def _without(text: str, head: re.Pattern[str], value: re.Pattern[str], goes: Goes = _always) -> str:
+    """The text without the values that stand behind the names of secrets, of those values that ``goes`` says go."""
+    pieces: list[str] = []
+    done = 0
+    for found in head.finditer(text):
+        if found.start() < done or not is_secret_name(found["name"]):
+            continue
+        given = value.match(text, found.end())
+        if given is None or _REFERENCE.fullmatch(given["value"].rstrip()) or not goes(found["name"], given["value"]):
+            continue
+        pieces += (text[done : given.start("value")], REDACTED)
+        done = given.end("value")
+    return "".join((*pieces, text[done:]))
+
+
+def _without_blocks(text: str) -> str:
+    """The text without the indented lines under the names of secrets (YAML's ``|`` and ``>``)."""
+    pieces: list[str] = []
+    done = 0
+    for found in _FOLDED.finditer(text):
+        if found.start() < done or not is_secret_name(found["name"]):
+            continue
+        block = re.compile(rf"(?:{found['indent']}[ \t]+[^\n]*(?:\n|\Z)|[ \t]*\n)+").match(text, found.end())
+        if block is not None:
+            pieces += (text[done : block.start()], f"{found['indent']}  {REDACTED}\n")
+            done = block.end()
+    return "".join((*pieces, text[done:]))
+
+
+def _written_in(name: str, value: str) -> bool:
+    """In code a short value, or one with spaces or gaps to fill, is a name, a label or a template."""
+    if len(value) < 4 or re.search(r"[\s{}%]", value):
+        return False
+    return names_only_secrets(name) or _made_up(name, value)
+
+
+def _made_up(_name: str, value: str) -> bool:
+    """Prose after a colon is no secret; what has letters and digits, and is long, may be."""
+    return len(value) >= 8 and re.search(r"\d", value) is not None and re.search(r"[A-Za-z]", value) is not None
 
 
 def _without_value(line: str) -> str:
@@ -83,57 +141,3 @@ def _without_value(line: str) -> str:
     if found is not None:
         return found["is"] + REDACTED
     return line if not line.strip() or line.lstrip().startswith("#") else REDACTED
-
-
-def _settings(text: str) -> str:
-    """Every value that is given to the name of a secret goes, quoted or not, on one line or on many."""
-    for pattern, replace in (
-        (_FOLDED, _folded),
-        (_QUOTED, _quoted),
-        (_TAG, _tag),
-        (_LINE, _bare),
-        (_BARE, _bare),
-        (_FLAG, _bare),
-    ):
-        text = pattern.sub(replace, text)
-    return text
-
-
-def _quoted(found: re.Match[str]) -> str:
-    if not is_secret_name(found["name"]) or _REFERENCE.fullmatch(found["value"]):
-        return found[0]
-    start, end = (place - found.start() for place in found.span("value"))
-    return found[0][:start] + REDACTED + found[0][end:]
-
-
-def _quoted_in_code(found: re.Match[str]) -> str:
-    """In code a short value, or one with spaces or gaps to fill, is a name, a label or a template."""
-    value = found["value"]
-    if len(value) < 4 or re.search(r"[\s{}%]", value):
-        return found[0]
-    return _quoted(found)
-
-
-def _bare(found: re.Match[str]) -> str:
-    """The match without its value, which stands at its end."""
-    if not is_secret_name(found["name"]) or _REFERENCE.fullmatch(found["value"].rstrip()):
-        return found[0]
-    return found[0][: -len(found["value"])] + REDACTED
-
-
-def _random(found: re.Match[str]) -> str:
-    """Prose after a colon is no secret; what has letters and digits, and is long, may be."""
-    value = found["value"]
-    looks_made_up = len(value) >= 8 and re.search(r"\d", value) and re.search(r"[A-Za-z]", value)
-    return _bare(found) if looks_made_up else found[0]
-
-
-def _tag(found: re.Match[str]) -> str:
-    return f"<{found['name']}>{REDACTED}" if is_secret_name(found["name"]) else found[0]
-
-
-def _folded(found: re.Match[str]) -> str:
-    """A block of lines under a name (YAML's ``|`` and ``>``)."""
-    if not is_secret_name(found["name"]):
-        return found[0]
-    return f"{found['indent']}{found['name']}{found['is']}{found['indent']}  {REDACTED}\n"

@@ -1,0 +1,143 @@
+"""Secrets: what is one goes, what is none stays."""
+
+from time import process_time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentctx.sources.secret_names import is_secret_name
+from agentctx.sources.secrets import redact_secrets
+
+PLAIN = "q7Xk29LmPz04RtVb"
+PEM = f"-----BEGIN RSA PRIVATE KEY-----\n{PLAIN}\n{PLAIN}\n-----END RSA PRIVATE KEY-----"
+
+
+def join(*pieces):
+    """A made-up key of a service; in pieces, so that no scanner takes this file for a leak."""
+    return "".join(pieces)
+
+
+KEYS = [
+    join("AKIA", "ABCDEFGHIJKLMNOP"),
+    join("gh", "p_", "a1B2" * 9),
+    join("github", "_pat_", "a1B2c3" * 10),
+    join("gl", "pat-", "a1B2c3d4" * 3),
+    join("xox", "b-1234567890-", PLAIN),
+    join("sk", "_live_", PLAIN),
+    join("sk", "-proj-", PLAIN, "_", PLAIN),
+    join("sk", "-ant-api03-", PLAIN, "-", PLAIN),
+    join("AIza", "a" * 35),
+    join("hf", "_", "a1" * 17),
+    join("npm", "_", "a1B2" * 9),
+    join("SG.", PLAIN, ".", PLAIN, PLAIN),
+    join("eyJ", "hbGciOiJIUzI1NiJ9", ".eyJ", "zdWIiOiIxMjM0NTY3ODkwIn0", ".", PLAIN),
+    PEM,
+]
+
+
+@pytest.mark.parametrize("name", ["", "notes.md", "main.py", "settings.yaml", "build.log"])
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key[:7])
+def test_what_looks_like_a_key_goes_from_any_file(key, name):
+    """A key of a known shape goes, wherever it stands and whatever it is called."""
+    assert redact_secrets(f"see {key} there", name) == "see [redacted] there"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "expected"),
+    [
+        ("DB_PASSWORD=hunter2", "a.ini", "DB_PASSWORD=[redacted]"),
+        ("db_password: my pass phrase", "a.yaml", "db_password: [redacted]"),
+        ('{"apiKey":"x", "user":"y"}', "a.json", '{"apiKey":"[redacted]", "user":"y"}'),
+        ('{"cfg": "{\\"password\\":\\"x y\\"}"}', "a.log", '{"cfg": "{\\"password\\":\\"[redacted]\\"}"}'),
+        ("client-secret = 'a b'", "a.toml", "client-secret = '[redacted]'"),
+        ("<password>abc</password>", "a.xml", "<password>[redacted]</password>"),
+        ("run --password hunter2 --user bob", "a.log", "run --password [redacted] --user bob"),
+        ("run --api-key=hunter2 --user bob", "a.log", "run --api-key=[redacted] --user bob"),
+        ("failed: password=hunter2", "a.log", "failed: password=[redacted]"),
+        ("secret_key: |\n  abc\n  def\nport: 1\n", "a.yml", "secret_key: [redacted]\n  [redacted]\nport: 1\n"),
+        ("postgres://joe:pw@db/x", "a.md", "postgres://joe:[redacted]@db/x"),
+        ("Authorization: Bearer abc", "a.md", "Authorization: [redacted]"),
+        ("?a=1&sig=abc%3D&b=2", "", "?a=1&sig=[redacted]&b=2"),
+        ("API_KEY = 'k9d8f7'", "a.py", "API_KEY = '[redacted]'"),
+        ("password: str = 'hunter2'", "a.py", "password: str = '[redacted]'"),
+        ("os.environ['DB_PASSWORD'] = 'hunter2'", "a.py", "os.environ['DB_PASSWORD'] = '[redacted]'"),
+        (f"self.token = '{PLAIN}'", "a.py", "self.token = '[redacted]'"),
+        (f"the token: {PLAIN}", "", "the token: [redacted]"),
+        ("A=1\nexport B='x\ny'\n# why\n# C=z\n", ".env", "A=[redacted]\nexport B=[redacted]\n[redacted]\n# why\n# C=[redacted]\n"),
+        ("machine x login y password z", "/home/dev/.netrc", "[redacted]: a file of credentials\n"),
+        (PLAIN, "deploy.key", "[redacted]: a file of credentials\n"),
+        (f"{PLAIN}\n-----END PRIVATE KEY-----\nrest", "a.log", "[redacted]\nrest"),
+        (f"head\n-----BEGIN PRIVATE KEY-----\n{PLAIN}", "a.log", "head\n[redacted]"),
+    ],
+)  # fmt: skip
+def test_what_is_a_secret_goes(text, name, expected):
+    """A secret's value goes, and nothing else does."""
+    assert redact_secrets(text, name) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("token = tokens[0]\nwhile token == 'plus': pass", "a.py"),
+        ("password = getpass('Enter your password')", "a.py"),
+        ("max_tokens = 'many'\nsecret_name: 'x-key'", "a.py"),
+        ("password: ${DB_PASSWORD}\ntoken: {{ token }}\nsecret: null", "a.yaml"),
+        ("max_tokens: 4096\ntokenizer: fast\nkeyboard: qwerty\npassword_file: /run/x", "a.yaml"),
+        ("Fix token: handle resets of the password: they failed", ""),
+        ("task-aaaaaaaaaaaaaaaaaaaaaaaaaaa and risk-bbbbbbbbbbbbbbbbbbbbbbbb", ""),
+        ("sha512-" + PLAIN * 4, "package-lock.json"),
+        ("https://example.org/a:b@c", ""),
+        ("# API_KEY=your key here\n", ".env.example.md"),
+        ("", ".env"),
+        ("", "id_rsa"),
+    ],
+)
+def test_what_is_no_secret_stays(text, name):
+    """Code, prose, references and counts are left as they are."""
+    assert redact_secrets(text, name) == text
+
+
+@pytest.mark.parametrize("name", ["password", "DB_PASSWORD", "apiKey", "API-KEY", "aws_secret_access_key", "authToken"])
+def test_names_of_secrets(name):
+    """Names are split at case, dashes and underscores."""
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "tokenizer", "primary_key", "author", "password_file", "monkey", "_"])
+def test_names_of_other_things(name):
+    """What only sounds like a secret is none."""
+    assert not is_secret_name(name)
+
+
+LINES = st.lists(
+    st.sampled_from(["password", "token", "a", ": ", "=", "'", '"', " ", "\n", "|", "\\", "://", "@", *KEYS, PLAIN, "[", "]", "-"]),
+    max_size=30,
+).map("".join)  # fmt: skip
+
+
+@given(LINES | st.text(), st.sampled_from(["", "a.py", "a.yaml", ".env", "a.log", "id_rsa"]))
+def test_redacting_twice_changes_nothing_more(text, name):
+    """What was redacted once stays as it is."""
+    once = redact_secrets(text, name)
+    assert redact_secrets(once, name) == once
+
+
+@given(st.text(alphabet="ab \n", max_size=30), st.sampled_from(KEYS), st.text(alphabet="ab \n", max_size=30))
+def test_no_key_survives_among_other_words(before, key, after):
+    """Wherever a key stands between words, nothing of its secret half is left."""
+    assert key[10:] not in redact_secrets(f"{before} {key} {after}", "a.log")
+
+
+@pytest.mark.parametrize(
+    "text", ["a-", "a.b=", "password='a", "a: |\n  x\n", "eyJaaaaaaaa.", "\"'`=", "http://a", "p : a "]
+)
+@pytest.mark.parametrize("name", ["a.py", "a.log", ""])
+def test_no_text_takes_long(text, name):
+    """Time grows with the text, for whatever it says: twice of it does not take many times as long."""
+    took = []
+    for times in (20_000, 80_000):
+        began = process_time()
+        redact_secrets(text * times, name)
+        took.append(process_time() - began)
+    assert took[1] < 12 * took[0] + 0.05
