@@ -194,8 +194,8 @@ def _threads() -> anyio.CapacityLimiter:
 
 
 def _hidden(part: Thinking) -> int:
-    """Estimate of reasoning that cannot be read: it is held encrypted, in base64, at about four bytes a token."""
-    return len(part.encrypted or "") * 3 // 16
+    """Estimate of reasoning that cannot be read: held encrypted, in base64, at about four bytes a token; never zero."""
+    return -(-len(part.encrypted or "") * 3 // 16)
 
 
 def _name_of(message: Message) -> str | None:
