@@ -8,6 +8,7 @@ import typer
 
 from agentctx import __version__
 from agentctx.cli.compact import compact
+from agentctx.cli.convert import convert
 from agentctx.cli.count import count
 from agentctx.cli.replay import replay
 from agentctx.cli.validate import validate
@@ -21,7 +22,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_EXITS,
 )
-for command in (replay, compact, count, validate):
+for command in (replay, compact, convert, count, validate):
     app.command(no_args_is_help=True, epilog=_EXITS)(command)
 
 
@@ -38,4 +39,4 @@ def agentctx(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
     ] = False,
 ) -> None:
-    """See what an LLM agent sees: replay, compact, count and check recorded agent sessions."""
+    """See what an LLM agent sees: replay, compact, convert, count and check recorded agent sessions."""

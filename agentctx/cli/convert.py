@@ -1,0 +1,149 @@
+"""``agentctx convert``: a recorded session, a request or messages in another provider's shape."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import IO, Annotated, Any
+
+import typer
+
+from agentctx.cli import options
+from agentctx.cli.compact import Out
+from agentctx.cli.console import err, to_json
+from agentctx.cli.failing import at, in_one_line
+from agentctx.cli.files import written
+from agentctx.cli.transcripts import Entry, Layout, chosen
+from agentctx.convert import Converted
+from agentctx.convert import convert as converted
+from agentctx.core.report import Report
+from agentctx.replay import request_of
+from agentctx.show.printable import printable
+from agentctx.show.report import report_text
+from agentctx.wire.registry import FORMATS, format_named
+
+To = Annotated[
+    str, typer.Option("--to", metavar="FORMAT", show_default=False, help=f"The format to write: {', '.join(FORMATS)}.")
+]
+ToModel = Annotated[
+    str | None,
+    typer.Option("--model", metavar="NAME", show_default=False, help="The model to go to: some take less than others."),
+]
+FromModel = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", show_default="the recorded one", help="The model that was called until now."),
+]
+
+_MOST_CHANGES = 5
+_KNOWN = frozenset(
+    {"messages", "input", "contents", "system", "instructions", "system_instruction", "systemInstruction"}
+    | {"tools", "toolConfig", "model", "modelId", "id", "format", "meta"}
+)
+
+
+@in_one_line
+def convert(
+    file: options.Source,
+    *,
+    to: To,
+    model: ToModel = None,
+    from_model: FromModel = None,
+    format: options.Format = None,  # noqa: A002 - the option's name
+    id: options.Id = None,  # noqa: A002 - the option's name
+    out: Out = None,
+    json: Annotated[bool, typer.Option("--json", help="The report on stderr as JSON, one document a line.")] = False,
+) -> None:
+    """Write a conversation as another provider takes it: a session in, a session out; a request in, a request out.
+
+    A list of messages stays a list, unless there is a system prompt or a tool that has to stand beside it.
+
+    [bold]Examples[/bold]
+
+      agentctx convert session.jsonl --to anthropic --out claude.jsonl
+
+      cat messages.json | agentctx convert - --to gemini --model gemini-3.1-pro
+    """
+    format_named(to)
+    reports: list[tuple[str, Report]] = []
+    with written(out) as stream:
+        for entry in chosen(file, id):
+            with at(entry.place):
+                done = _converted(entry, to, model, from_model, format)
+            _write(stream, entry, done, to, model)
+            reports.append((entry.recording.id or entry.place, done.report))
+            if not json:
+                _tell_left_out(entry)
+    _tell(reports, json=json)
+
+
+def _converted(
+    entry: Entry,
+    to: str,
+    model: str | None,
+    from_model: str | None,
+    format: str | None,  # noqa: A002 - the option's name
+) -> Converted:
+    recording = entry.recording
+    return converted(
+        recording.messages,
+        to,
+        format=format or recording.format,
+        model=model,
+        from_model=from_model or recording.model,
+        system=recording.system,
+        tools=recording.tools or _nested_tools(entry),
+    )
+
+
+def _nested_tools(entry: Entry) -> Any:  # noqa: ANN401 - any JSON value
+    """The tools of a Converse request, which stand one level deeper."""
+    config = entry.document.get("toolConfig") if entry.key is not None else None
+    return config.get("tools") if isinstance(config, Mapping) else None
+
+
+def _write(stream: IO[bytes], entry: Entry, done: Converted, to: str, model: str | None) -> None:
+    document = _plain(_document(entry, done, to, model))
+    if entry.layout is Layout.MESSAGE_LINES and isinstance(document, list):
+        stream.writelines(to_json(message) + b"\n" for message in document)
+    else:
+        indent = 2 if entry.layout is Layout.PRETTY else None
+        stream.write(to_json(document, indent=indent) + b"\n")
+
+
+def _document(entry: Entry, done: Converted, to: str, model: str | None) -> Any:  # noqa: ANN401 - any JSON value
+    """The conversation in the kind of document that it came in."""
+    if entry.recorded:
+        kept = {key: value for key, value in entry.document.items() if key != entry.key}
+        return {**kept, "format": to, "system": done.system, "tools": done.tools, "messages": done.messages}
+    if entry.key is None and done.system is None and done.tools is None:
+        return done.messages
+    request = request_of(format_named(to), done.messages, done.system, done.tools)
+    if to == "bedrock" and "tools" in request:
+        request["toolConfig"] = {"tools": request.pop("tools")}
+    named = {} if model is None else {"modelId" if to == "bedrock" else "model": model}
+    return {**named, **request}
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - any JSON value, with bytes in it
+    """The value as JSON has it: bytes, which AWS's own client encodes itself, as base64."""
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return b64encode(value).decode() if isinstance(value, (bytes, bytearray)) else value
+
+
+def _tell_left_out(entry: Entry) -> None:
+    """Name the settings of a request that were not taken along: each provider has its own."""
+    if entry.key is None or entry.recorded:
+        return
+    if left := [key for key in entry.document if key not in _KNOWN]:
+        err().print(printable(f"{entry.place}: set these anew for the provider: {', '.join(left)}"))
+
+
+def _tell(reports: list[tuple[str, Report]], *, json: bool) -> None:
+    if json:
+        typer.echo(b"\n".join(to_json({"id": name, **made.to_dict()}) for name, made in reports), err=True)
+        return
+    for name, made in reports:
+        err().print(printable(f"{name}: {report_text(made, most=_MOST_CHANGES)}"))
