@@ -31,7 +31,7 @@ def write(path, content):
         ("\n\n" + json.dumps({"messages": HELLO}, indent=1) + "\n", Layout.PRETTY),
         (json.dumps(HELLO[0]) + "\n", Layout.MESSAGE_LINES),
         ("\ufeff" + json.dumps(HELLO), Layout.DOCUMENT),
-        (gzip.compress(json.dumps(HELLO).encode()), Layout.DOCUMENT),
+        (gzip.compress(json.dumps(HELLO).encode(), mtime=0), Layout.DOCUMENT),
     ],
     ids=["list", "indented list", "request", "indented request", "message lines", "byte order mark", "gzip"],
 )
@@ -87,7 +87,7 @@ def test_the_messages_are_put_back_where_they_were(tmp_path):
         (b"\x89PNG\r\n\x1a\n\x00\xff\xfe", "line 1: not UTF-8"),
         ("[" * 100_000, "line 1: nested too deep"),
         ("[" + "9" * 5000 + "]", "line 1: not JSON"),
-        (gzip.compress(b"[]")[:-6], "damaged gzip"),
+        (gzip.compress(b"[]", mtime=0)[:-6], "damaged gzip"),
         (b"\x1f\x8bnot gzip at all", "damaged gzip"),
     ],
 )
@@ -127,7 +127,7 @@ def test_one_recording_is_chosen_by_its_id(tmp_path):
 
 def test_stdin_is_read_and_left_open(monkeypatch):
     """A dash is stdin, compressed or not, and stdin is not closed."""
-    for content in (json.dumps(HELLO).encode(), gzip.compress(json.dumps(HELLO).encode())):
+    for content in (json.dumps(HELLO).encode(), gzip.compress(json.dumps(HELLO).encode(), mtime=0)):
         stdin = io.TextIOWrapper(io.BytesIO(content))
         monkeypatch.setattr("sys.stdin", stdin)
         (entry,) = entries("-")
