@@ -4,6 +4,7 @@ They validate each request by the provider's rules, count it, refuse what is lar
 own words, and answer with what the test says. They need the extra ``testing``.
 """
 
+from agentctx.testing.servers.anthropic import messages
 from agentctx.testing.servers.desk import Desk, Said
 from agentctx.testing.servers.openai import chat_completions, responses
 from agentctx.testing.servers.serving import serving
@@ -12,6 +13,7 @@ __all__ = [
     "Desk",
     "Said",
     "chat_completions",
+    "messages",
     "responses",
     "serving",
 ]

@@ -1,0 +1,145 @@
+"""Anthropic's SDK: messages (create, parse, stream, and the beta ones with the tool runner), sync and async.
+
+The SDK has a seam for this, its middleware: it sees each attempt of each request, with the body that is about to be
+sent, and the response before any error is raised. See https://github.com/anthropics/anthropic-sdk-python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from typing import Any, TypeVar
+
+import anthropic
+from anthropic import APIRequest, AsyncCallNext, AsyncStream, CallNext, Middleware, Stream
+from attrs import field, frozen
+
+from agentctx.clients.exchange import Answer, Ways, blocked, exchange, waiting
+from agentctx.clients.portal import drive
+from agentctx.clients.sessions import Sessions
+from agentctx.clients.shape_anthropic import Messages
+from agentctx.clients.streams import hold_async, hold_sync
+from agentctx.clients.turn import Turn
+from agentctx.errors import ConfigError
+
+T = TypeVar("T")
+
+_SHAPE = Messages()
+_PATH = "/v1/messages"
+_ERRORS = (anthropic.APIError,)
+
+
+class RequestRefused(Exception):
+    """A response whose status tells of an error, before the SDK raises its own.
+
+    Args:
+        status_code: The HTTP status.
+        body: What the provider said.
+    """
+
+    def __init__(self, status_code: int, body: str) -> None:
+        super().__init__(body)
+        self.status_code = status_code
+        self.body = body
+
+
+def wrap(client: T, sessions: Sessions) -> T:
+    """The client with one more middleware, the innermost, as the SDK derives it.
+
+    Raises:
+        ConfigError: If it is no client, or one of an SDK without middleware.
+    """
+    derive = getattr(client, "with_middleware", None)
+    if derive is None:
+        msg = f"wrap: {type(client).__qualname__} of anthropic has no with_middleware(); pass a client of anthropic 2"
+        raise ConfigError(msg)
+    wrapped: T = derive(Preparing(sessions))
+    return wrapped
+
+
+@frozen(eq=False)
+class Preparing(Middleware):
+    """The middleware that prepares each model call.
+
+    Args:
+        sessions: Finds the conversation of a request.
+    """
+
+    sessions: Sessions = field(repr=False)
+
+    def handle(self, request: APIRequest, call_next: CallNext) -> Any:  # noqa: ANN401 - the SDK's response
+        """Prepare a sync client's request."""
+        body = _body_of(request)
+        if body is None:
+            return call_next(request)
+
+        async def send(prepared: dict[str, Any]) -> Any:  # noqa: ANN401 - the SDK's own
+            return call_next(_with_body(request, prepared))
+
+        return drive(exchange(self.sessions, _SHAPE, body, send, _SYNC))
+
+    async def handle_async(self, request: APIRequest, call_next: AsyncCallNext) -> Any:  # noqa: ANN401 - as above
+        """Prepare an async client's request."""
+        body = _body_of(request)
+        if body is None:
+            return await call_next(request)
+
+        async def send(prepared: dict[str, Any]) -> Any:  # noqa: ANN401 - the SDK's own
+            return await call_next(_with_body(request, prepared))
+
+        return await exchange(self.sessions, _SHAPE, body, send, _ASYNC)
+
+
+def _body_of(request: APIRequest) -> Mapping[str, Any] | None:
+    """The body of a model call; None for every other request."""
+    if request.method.lower() != "post" or request.url.partition("?")[0] != _PATH:
+        return None
+    return request.json if isinstance(request.json, Mapping) else None
+
+
+def _with_body(request: APIRequest, body: dict[str, Any]) -> APIRequest:
+    """The same request with another body."""
+    other = copy(request)  # its own ``copy`` would copy the whole transcript first
+    other.options = request.options.model_copy(update={"json_data": body})
+    return other
+
+
+async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever the SDK returns
+    http = getattr(value, "http_response", None)
+    if http is None or _is_the_callers(http):
+        return Answer(value)
+    if not http.is_success:
+        await http.aread()
+        return Answer(value, refusal=RequestRefused(http.status_code, http.text))
+    inner = await value.parse()
+    if not isinstance(inner, AsyncStream):
+        turn.learn(turn.shape.usage(inner))
+        return Answer(value)
+    answer = await hold_async(inner, turn, _ERRORS)
+    answer.value = value
+    return answer
+
+
+async def _open(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever the SDK returns
+    http = getattr(value, "http_response", None)
+    if http is None or _is_the_callers(http):
+        return Answer(value)
+    if not http.is_success:
+        http.read()
+        return Answer(value, refusal=RequestRefused(http.status_code, http.text))
+    inner = value.parse()
+    if not isinstance(inner, Stream):
+        turn.learn(turn.shape.usage(inner))
+        return Answer(value)
+    answer = await hold_sync(inner, turn, _ERRORS)
+    answer.value = value
+    return answer
+
+
+def _is_the_callers(http: Any) -> bool:  # noqa: ANN401 - the SDK's own
+    """Whether only the caller may read the body: it asked for it with ``with_streaming_response``."""
+    return bool(http.is_success and http.request.headers.get("X-Stainless-Raw-Response") == "stream")
+
+
+_ASYNC = Ways(_ERRORS, _open_async, waiting)
+_SYNC = Ways(_ERRORS, _open, blocked)

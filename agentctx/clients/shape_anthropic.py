@@ -1,0 +1,48 @@
+"""Anthropic's Messages, as its SDK sends and answers them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from agentctx.clients.shape import Body, Request, get, name_of_model, with_view
+from agentctx.view import View
+
+_BEFORE_CONTENT = frozenset({"message_start", "ping"})
+_EMPTY_AT_FIRST = frozenset({"text", "thinking", "tool_use", "server_tool_use", "mcp_tool_use"})
+
+
+@frozen
+class Messages:
+    """``POST /v1/messages`` (``shape.Shape``).
+
+    Args:
+        format: The wire format.
+    """
+
+    format: str = "anthropic"
+
+    def read(self, body: Body, /) -> Request:
+        """Messages, system prompt, tools and model."""
+        return Request(body.get("messages") or [], body.get("system"), body.get("tools"), name_of_model(body))
+
+    def write(self, body: Body, request: Request, view: View, /) -> dict[str, Any]:
+        """The request with the view's messages and tools."""
+        return with_view(body, request, view, "messages")
+
+    def usage(self, said: Any, /) -> Any:  # noqa: ANN401 - a dict or any SDK's object
+        """The ``usage`` of a message; of a stream that at its start, or at its end when the prompt is in it."""
+        usage = get(said, "message", "usage") or get(said, "usage")
+        return usage if get(usage, "input_tokens") is not None else None
+
+    def begins(self, event: Any, /) -> bool:  # noqa: ANN401 - a dict or any SDK's object
+        """Whether an event carries something that the model said; most blocks are empty when they start."""
+        kind = get(event, "type")
+        if kind == "content_block_start":
+            return get(event, "content_block", "type") not in _EMPTY_AT_FIRST
+        return kind not in _BEFORE_CONTENT
+
+    def failure(self, _said: Any, /) -> Any:  # noqa: ANN401 - a dict or any SDK's object
+        """None: the SDK raises every error."""
+        return None
