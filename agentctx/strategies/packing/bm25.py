@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import anyio.to_thread
 import bm25s  # type: ignore[import-untyped]  # it ships no types
-from attrs import frozen
+from attrs import define, field, frozen
 
-from agentctx.strategies.packing.words import words
+from agentctx.strategies.packing.words import forms, raw_words
 
 
 @frozen
@@ -31,16 +31,42 @@ class Bm25:
         return await anyio.to_thread.run_sync(self._scores, task, texts, abandon_on_cancel=True)
 
     def _scores(self, task: str, texts: Sequence[str]) -> list[float]:
-        asked = {word: number for number, word in enumerate(dict.fromkeys(words(task)))}
-        counted = [_numbers(words(text), asked) for text in texts]
-        if not asked or not any(min(numbers, default=len(asked)) < len(asked) for numbers in counted):
+        asked = _Asked.of(task)
+        counted = [asked.numbers(text) for text in texts]
+        if not any(min(numbers, default=asked.other) < asked.other for numbers in counted):
             return [0.0] * len(texts)
         index = bm25s.BM25(k1=self.k1, b=self.b, method="lucene", dtype="float64", auto_compile=False)
-        index.index((counted, {**asked, "": len(asked)}), show_progress=False)
-        return [float(score) for score in index.get_scores(list(asked))]
+        index.index((counted, {**asked.number_of, "": asked.other}), show_progress=False)
+        return [float(score) for score in index.get_scores(list(asked.number_of))]
 
 
-def _numbers(found: Iterable[str], asked: Mapping[str, int]) -> list[int]:
-    """The words of a text as numbers; all that nobody asked for are one, since they only make the text longer."""
-    other = len(asked)
-    return [asked.get(word, other) for word in found]
+@define
+class _Asked:
+    """The words of the task, numbered, and how words of texts are read by them.
+
+    All words that nobody asked for are one, since they only make a text longer.
+    """
+
+    number_of: Mapping[str, int]
+    other: int
+    _seen: dict[str, tuple[int, ...]] = field(factory=dict)
+
+    @classmethod
+    def of(cls, task: str) -> _Asked:
+        """The words of a task."""
+        distinct = dict.fromkeys(form for word in raw_words(task) for form in forms(word))
+        return cls({form: number for number, form in enumerate(distinct)}, len(distinct))
+
+    def numbers(self, text: str) -> list[int]:
+        """The words of a text, each by the numbers of its forms; each written word is taken apart once."""
+        found: list[int] = []
+        for word in raw_words(text):
+            numbers = self._seen.get(word)
+            if numbers is None:
+                numbers = self._seen[word] = self._of(word)
+            found += numbers
+        return found
+
+    def _of(self, word: str) -> tuple[int, ...]:
+        """The numbers of a word's forms that were asked for, else the one of all others."""
+        return tuple([self.number_of[form] for form in forms(word) if form in self.number_of]) or (self.other,)
