@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from agentctx.core.budget import Budget, MediaLimits
     from agentctx.core.compare import Change, Outcome
     from agentctx.core.event import Compaction
+    from agentctx.core.forecast import Forecast
     from agentctx.core.message import Context, Message, Tool
     from agentctx.core.parts import Media, Opaque, Text, Thinking, ToolCall, ToolResult
     from agentctx.core.profile import ImageRule, ModelProfile
     from agentctx.core.report import Report, StageReport
     from agentctx.core.units import Unit, segments, units
     from agentctx.core.violation import Violation
+    from agentctx.economics.cache import CacheSimulator
+    from agentctx.economics.conditions import cache_cold, pays_back
     from agentctx.economics.overflow import Overflow, classify_error
+    from agentctx.economics.truncation import suspect_truncation
     from agentctx.errors import (
         AgentctxError,
         AmbiguousFormat,
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
         VocabularyError,
     )
     from agentctx.pipeline import Pipeline
+    from agentctx.presets import coding_agent, late_and_large
     from agentctx.protocols import (
         Call,
         ContextStrategy,
@@ -88,6 +93,7 @@ __all__ = [
     "Budget",
     "BuildReport",
     "ByTools",
+    "CacheSimulator",
     "Call",
     "Change",
     "ClearToolResults",
@@ -105,6 +111,7 @@ __all__ = [
     "Facts",
     "FitContextWindow",
     "FixedCounter",
+    "Forecast",
     "HeuristicCounter",
     "ImageRule",
     "InvalidInput",
@@ -156,12 +163,17 @@ __all__ = [
     "XmlTags",
     "__version__",
     "allocate",
+    "cache_cold",
     "classify_error",
+    "coding_agent",
     "count",
     "first_of",
+    "late_and_large",
     "over",
+    "pays_back",
     "register_model",
     "segments",
+    "suspect_truncation",
     "units",
     "validate",
     "warmup",
@@ -186,6 +198,7 @@ _HOMES = {
         "Outcome",
     ),
     "agentctx.core.event": ("Compaction",),
+    "agentctx.core.forecast": ("Forecast",),
     "agentctx.core.message": (
         "Context",
         "Message",
@@ -213,10 +226,16 @@ _HOMES = {
         "units",
     ),
     "agentctx.core.violation": ("Violation",),
+    "agentctx.economics.cache": ("CacheSimulator",),
+    "agentctx.economics.conditions": (
+        "cache_cold",
+        "pays_back",
+    ),
     "agentctx.economics.overflow": (
         "Overflow",
         "classify_error",
     ),
+    "agentctx.economics.truncation": ("suspect_truncation",),
     "agentctx.errors": (
         "AgentctxError",
         "AmbiguousFormat",
@@ -230,6 +249,10 @@ _HOMES = {
         "VocabularyError",
     ),
     "agentctx.pipeline": ("Pipeline",),
+    "agentctx.presets": (
+        "coding_agent",
+        "late_and_large",
+    ),
     "agentctx.protocols": (
         "Call",
         "ContextStrategy",

@@ -18,6 +18,7 @@ from agentctx.protocols import Call, ContextStrategy, Listener, Store, Summarize
 from agentctx.reading import as_list, reader
 from agentctx.runner import Trail, run_stage
 from agentctx.session import Session
+from agentctx.session.cost import bill
 from agentctx.strategies.naming import Naming, name_of
 from agentctx.strategies.protect import bind
 from agentctx.strategies.repair_history import RepairHistory
@@ -154,4 +155,5 @@ def _report(given: Context, trail: Trail, call: Call, size: int, started: float)
         limit=None if call.budget is None else call.budget.limit,
         first_changed=match(given.messages, after.messages).first_changed,
         seconds=since(started),
+        bill=bill(call.profile, sent=size, arrived=0, prefix=0, size=trail.tokens, warmth=0.0),
     )

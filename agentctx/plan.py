@@ -104,6 +104,7 @@ class Plan:
         limit: int | None,
         given: int,
         message_at: Callable[[int], Message | None],
+        warmth: float = 0.0,
     ) -> Call:
         """What the stages of one step are told.
 
@@ -113,6 +114,7 @@ class Plan:
             limit: The tokens to come down to.
             given: How many messages were passed in.
             message_at: The message at an index of what was passed in; None when it is gone.
+            warmth: The believed share of the last request that the provider's cache still holds.
         """
         return Call(
             meter=source.meter,
@@ -121,6 +123,7 @@ class Plan:
             limit=limit,
             profile=source.profile,
             protect=bind(self.protect, given, message_at),
+            warmth=warmth,
             store=self.originals,
             summarizer=self.summarizer,
             wire=source.wire,

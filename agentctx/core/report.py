@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from attrs import asdict, field, frozen
 
 from agentctx.core.compare import Change, Outcome
+from agentctx.core.forecast import Forecast
 from agentctx.core.ledger import Ledger
 
 
@@ -55,6 +57,7 @@ class Report:
         prefix_tokens: Tokens at the start of the request that equal the previous view's, in a session.
         rebilled_tokens: Tokens of the previous view that must be billed again because the prefix moved.
         seconds: How long all of it took.
+        bill: Works out what this call costs with and without what was done at this step; None without prices.
     """
 
     stages: tuple[StageReport, ...]
@@ -70,6 +73,15 @@ class Report:
     prefix_tokens: int = 0
     rebilled_tokens: int = 0
     seconds: float = 0.0
+    bill: Callable[[], Forecast] | None = field(default=None, eq=False, repr=False)
+
+    @property
+    def forecast(self) -> Forecast | None:
+        """What this call costs with and without what was done at this step, and when that has paid for itself.
+
+        None when no model was named, or its prices are not known.
+        """
+        return None if self.bill is None else self.bill()
 
     @property
     def in_force(self) -> tuple[Change, ...]:
@@ -97,5 +109,9 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain JSON values."""
-        plain = asdict(self, filter=lambda attribute, _: attribute.name != "ledger")
-        return plain | {"in_force": [asdict(change) for change in self.ledger]}
+        plain = asdict(self, filter=lambda attribute, _: attribute.name not in ("ledger", "bill"))
+        forecast = self.forecast
+        return plain | {
+            "in_force": [asdict(change) for change in self.ledger],
+            "forecast": None if forecast is None else asdict(forecast),
+        }

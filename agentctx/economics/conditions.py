@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from agentctx.condition import Condition
+from agentctx.core.forecast import Forecast
 from agentctx.core.message import Context
 from agentctx.core.protection import first_task, system_messages
-from agentctx.economics.payback import Cut, Forecast, forecast
+from agentctx.economics.payback import Cut, forecast
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call
 

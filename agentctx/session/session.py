@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any, Self
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from agentctx.core.budget import Budget
+from agentctx.core.forecast import Forecast
 from agentctx.core.ledger import Ledger
 from agentctx.core.message import Context
 from agentctx.core.report import Report
+from agentctx.economics.conditions import expected_forecast
 from agentctx.economics.overflow import classify_error
 from agentctx.errors import ContextOverflow
 from agentctx.plan import Plan, since
 from agentctx.protocols import Listener
 from agentctx.reading import Reader, as_list, reader
 from agentctx.session.allowance import Allowance
+from agentctx.session.cost import bill, warmth_after
 from agentctx.session.current import enter, leave
 from agentctx.session.flight import Flight
 from agentctx.session.pressure import press
@@ -43,6 +46,7 @@ class Session:
         format: The wire format, if named.
         id: The session's name in events.
         on_compact: Told of this session's compactions.
+        clock: Tells the seconds by which the provider's cache is believed to age.
         steps: How many steps were prepared.
         billed_tokens: The size of the last prompt by the provider's own count; None before the first ``record``.
         allowance: The budget, and what was learned about it.
@@ -53,6 +57,7 @@ class Session:
     format: str | None = None
     id: str | None = None
     on_compact: Listener | None = field(default=None, repr=False)
+    clock: Callable[[], float] = field(default=monotonic, repr=False)
     steps: int = field(default=0, init=False)
     billed_tokens: int | None = field(default=None, init=False)
     allowance: Allowance = field(init=False)
@@ -64,6 +69,7 @@ class Session:
     _retried: bool = field(init=False, default=False, repr=False)
     _sent_tokens: int = field(init=False, default=0, repr=False)
     _sent_length: int = field(init=False, default=0, repr=False)
+    _sent_at: float | None = field(init=False, default=None, repr=False)
     _children: int = field(init=False, default=0, repr=False)
     _ledger: Ledger = field(init=False, factory=Ledger, repr=False)
 
@@ -154,6 +160,19 @@ class Session:
         if is_one_prompt(usage):
             self.allowance.learn(self._sent_tokens, self.billed_tokens)
 
+    def forecast(self) -> Forecast | None:
+        """What cutting the last view down to the budget's target now would do to the bill.
+
+        None when there is nothing to cut, no budget, or no model whose prices are known.
+        """
+        around, budget = self._around, self.budget
+        profile = None if around is None else around.source.profile
+        if around is None or budget is None or profile is None or profile.prices.input is None:
+            return None
+        idle = None if self._sent_at is None else self.clock() - self._sent_at
+        call = evolve(around.bare_call, limit=budget.target_tokens, warmth=warmth_after(profile, idle))
+        return expected_forecast(around.context(self._record.view), call)
+
     def child(self, budget: Budget | int, id: str | None = None) -> Session:  # noqa: A002 - the contract's name
         """A session of a sub-agent: the same pipeline and model, an own conversation and an own budget.
 
@@ -226,6 +245,8 @@ class Session:
         around = self._surroundings(messages, system, tools)
         record, standing = self._recognised(messages, around)
         step = await take_in(around, record, messages)
+        now = self.clock()
+        step.idle = None if self._sent_at is None else now - self._sent_at
         arrived = before_pressing(step)
         try:
             await press(step)
@@ -233,7 +254,7 @@ class Session:
             self._keep_arrivals(arrived, (system, tools))
             raise
         report = self._commit(step, standing, (system, tools), started)
-        self._last = (messages, system, tools)
+        self._last, self._sent_at = (messages, system, tools), now
         return report, _view(step, system, tools, report)
 
     def _surroundings(self, messages: Sequence[Any], system: Any, tools: Any) -> Surroundings:  # noqa: ANN401
@@ -365,4 +386,12 @@ def _report(step: Step, ledger: Ledger, first_changed: int | None, prefix: int, 
         prefix_tokens=prefix,
         rebilled_tokens=max(0, sent - prefix),
         seconds=since(started),
+        bill=bill(
+            around.source.profile,
+            sent=sent,
+            arrived=sum(price.tokens for price in step.arrived),
+            prefix=prefix,
+            size=step.tokens,
+            warmth=step.warmth,
+        ),
     )

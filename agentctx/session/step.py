@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from agentctx.plan import Plan, something_left
 from agentctx.protocols import Call, WireFormat
 from agentctx.reading import Reader
 from agentctx.runner import Trail, run_stage
+from agentctx.session.cost import warmth_after
 from agentctx.session.record import Record, call_ids
 from agentctx.session.snapshot import snapshot
 from agentctx.strategies.repair_history import has_server_calls, repair
@@ -77,6 +79,7 @@ class Step:
         open_from: Index in the history from which the last round is unfinished; None when it is finished.
         ids: The call ids that repair has seen in this step.
         quiet_until: See ``Record``.
+        idle: Seconds since the last request was prepared; None when there was none.
     """
 
     around: Surroundings
@@ -90,13 +93,19 @@ class Step:
     open_from: int | None = None
     ids: set[str] = field(factory=set)
     quiet_until: int = 0
+    idle: float | None = None
 
     def call(self, limit: int | None = None) -> Call:
         """What the stages are told, with the tokens to come down to."""
         around = self.around
         if limit is None and not around.plan.protect:
             return around.bare_call
-        return around.plan.call(around.source, around.budget, limit, len(self.natives), self.message_at)
+        return around.plan.call(around.source, around.budget, limit, len(self.natives), self.message_at, self.warmth)
+
+    @property
+    def warmth(self) -> float:
+        """The believed share of the last request that the provider's cache still holds."""
+        return warmth_after(self.around.source.profile, self.idle)
 
     def message_at(self, index: int) -> Message | None:
         """The message that was read from the history at ``index``; None when it is gone."""
@@ -248,9 +257,9 @@ def _settle(step: Step) -> None:
     settled = len(record.view)
     record.tail, record.tail_origin = [], []
     if step.open_from is not None:
-        place = step.raw_origin.index(step.open_from)
+        settled, open_from = _unfinished(record.origins, step.start, step.open_from)
+        place = bisect_left(step.raw_origin, open_from)
         record.tail, record.tail_origin = step.raw[place:], step.raw_origin[place:]
-        settled = _first_at_or_after(record.origins, step.open_from)
     if step.start == 0:
         prices = around.prices(record.view[:settled])
         record.view_tokens = sum(price.tokens for price in prices)
@@ -265,10 +274,27 @@ def _settle(step: Step) -> None:
     record.settled = settled
 
 
-def _first_at_or_after(origins: Sequence[int | None], index: int) -> int:
-    """The place of the first message that was read at ``index`` of the history or later."""
-    for place in range(len(origins) - 1, -1, -1):
-        origin = origins[place]
-        if origin is not None and origin < index:
-            return place + 1
-    return 0
+def _unfinished(origins: Sequence[int | None], start: int, index: int) -> tuple[int, int]:
+    """Where the unfinished part of the view begins, and from which index of the history on it was read.
+
+    It holds all that was read from ``index`` on, and nothing older: where repair has moved an older message behind a
+    newer one, both are read again.
+
+    Args:
+        origins: For each message of the view, its index in the history.
+        start: A place of the view before which everything is final.
+        index: The index in the history at which the unfinished round begins.
+    """
+    place = start
+    while place < len(origins) and not _is_from(origins[place], index):
+        place += 1
+    oldest = min((origin for origin in origins[place:] if origin is not None), default=index)
+    if oldest < index:
+        return _unfinished(origins, start, oldest)
+    while place > start and origins[place - 1] is None:
+        place -= 1
+    return place, index
+
+
+def _is_from(origin: int | None, index: int) -> bool:
+    return origin is not None and origin >= index

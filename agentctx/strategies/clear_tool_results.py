@@ -21,6 +21,8 @@ class ClearToolResults:
     The calls stay, so the model still sees what it did ("observation masking", Lindenbauer et al. 2025,
     "The Complexity Trap": as good as summaries for coding agents, at half the cost).
 
+    The results of the open round stay in any case: the model has not read them yet.
+
     Args:
         keep_last: How many results, counted from the end, stay as they are; 0 clears all.
         exclude: Names of tools whose results are never cleared.
@@ -69,10 +71,11 @@ class ClearToolResults:
                 elif isinstance(part, ToolResult):
                     found.append((index, part, part.name or names.get(part.call_id, "")))
         old = found[: max(0, len(found) - self.keep_last)]
+        unread = _unread_from(messages)
         return {
             id(part): (index, part)
             for index, part, name in old
-            if index not in frozen_places and name not in self.exclude
+            if index < unread and index not in frozen_places and name not in self.exclude
         }
 
     def _cleared(self, result: ToolResult, clear: dict[int, tuple[int, ToolResult]]) -> ToolResult:
@@ -81,3 +84,9 @@ class ClearToolResults:
             return result
         content: tuple[Part, ...] = (Text(self.placeholder),)
         return with_content(result, content)
+
+
+def _unread_from(messages: Sequence[Message]) -> int:
+    """The index from which on the model has not read anything: the end of its last turn."""
+    turns = (index for index in range(len(messages) - 1, -1, -1) if messages[index].role == "assistant")
+    return next(turns, -1) + 1

@@ -72,6 +72,17 @@ async def test_clearing_keeps_the_last_results_and_the_calls():
     assert ["[gone]", "[gone]", "last " * 50] == contents
 
 
+async def test_clearing_spares_what_the_model_has_not_read():
+    """The results of the open round stay although fewer were to be kept; once answered, they are old like others."""
+    asks = [call(f"p{number}", "read") for number in range(3)]
+    answers = [result(f"p{number}", "unread " * 50) for number in range(3)]
+    messages = transcript("openai-chat", user("task"), assistant(*asks), *answers)
+    assert not (await Pipeline(ClearToolResults(1)).prepare(messages)).report.acted
+    later = [*messages, *transcript("openai-chat", assistant("I see"), user("go on"))]
+    view = await Pipeline(ClearToolResults(1)).prepare(later)
+    assert [change.index for change in view.report.changes] == [2, 3]
+
+
 async def test_clearing_spares_excluded_tools():
     """Results of excluded tools are never cleared."""
     view = await Pipeline(ClearToolResults(0, exclude=["read"])).prepare(agent(2, c0="long " * 50))
