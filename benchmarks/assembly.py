@@ -1,4 +1,4 @@
-"""What it takes to build a request of blocks, and how well it fills the budget, as one table.
+"""What it takes to build a request of blocks or to pack one, and how well it fills the budget, as one table.
 
 Growth and shares hold on a slow machine and on a busy one; seconds do not, so they stand there without a bar. The
 exit code is 1 when a bar is missed. Run it with the ``bench`` extra installed::
@@ -23,6 +23,7 @@ from typing import Any
 import anyio
 import ours
 from attrs import asdict, frozen
+from packing import packing_rows
 from rich.console import Console
 from rich.table import Table
 from rows import Row
@@ -155,7 +156,7 @@ async def allocation_rows(repeats: int) -> list[Row]:
     ]
 
 
-SECTIONS: tuple[Callable[[int], Awaitable[list[Row]]], ...] = (block_rows, size_rows, allocation_rows)
+SECTIONS: tuple[Callable[[int], Awaitable[list[Row]]], ...] = (block_rows, size_rows, allocation_rows, packing_rows)
 """What is measured, in order; each function is told how often to repeat."""
 
 
@@ -167,7 +168,7 @@ async def measure(repeats: int) -> list[Row]:
 
 def table(rows: Sequence[Row]) -> Table:
     """The rows for people."""
-    drawn = Table("what", "measured", "bar", "", "how", title="Building requests of blocks")
+    drawn = Table("what", "measured", "bar", "", "how", title="Building and packing requests")
     for row in rows:
         drawn.add_row(row.what, row.result, row.wanted, row.verdict, row.how)
     return drawn

@@ -1,0 +1,195 @@
+"""How well packing fills its room, what that is worth beside greed and beside the best there is, and what it takes.
+
+Shown by ``assembly.py``. Everything is counted with tiktoken; growth is between sizes that are measured in one run.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from itertools import count as count_from
+from statistics import mean
+from time import perf_counter
+from typing import Any, cast
+
+import ours
+from attrs import frozen
+from rows import Row
+from transcript import transcript
+
+from agentctx import Call, Context, Pipeline, TiktokenCounter
+from agentctx.strategies.pack import STRATEGIES, Pack, Strategy
+from agentctx.strategies.packing.load import Load, load
+from agentctx.strategies.packing.rank import ranked
+from agentctx.tokens.meter import MessageMeter
+
+COUNTS = (100, 1_000, 10_000)
+"""Units of a transcript; 10,000 have about 10 MB."""
+
+GROWTH = 20
+"""The most that ten times the units may cost."""
+
+SMALL = 30
+"""Units of a case that is small enough for its best solution to be known."""
+
+SEEDS = count_from(100_000)
+"""A seed for each transcript, so that no text was counted before."""
+
+TASK = "why does the query of the session table wait for the lock"
+
+
+@frozen
+class Packing:
+    """One packing of a transcript into half of its room.
+
+    Args:
+        seconds: What the stage took; everything was counted before.
+        tokenize: What tokenizing the texts takes.
+        filled: The part of the budget that is used.
+    """
+
+    seconds: float
+    tokenize: float
+    filled: float
+
+
+@frozen
+class Case:
+    """Units with what their tokens are worth, and the room that there is."""
+
+    load: Load
+    scores: Sequence[int]
+
+    @property
+    def worths(self) -> list[int]:
+        """What each unit is worth."""
+        return [score * size for score, size in zip(self.scores, self.load.sizes, strict=True)]
+
+    def per_token(self, index: int) -> float:
+        """The rank of a packer that takes a unit's score as what the whole unit is worth."""
+        return self.scores[index] / self.load.sizes[index]
+
+    def worth(self, chosen: Sequence[int]) -> int:
+        """What the chosen are worth together."""
+        return sum(self.scores[index] * self.load.sizes[index] for index in chosen)
+
+
+def units_of(count: int, seed: int) -> list[dict[str, Any]]:
+    """A transcript of about so many units: of forty messages, twenty-one are the start of one."""
+    return transcript(2 + (count - 2) * 40 // 21, seed)
+
+
+async def read(count: int, seed: int) -> tuple[Context, Call]:
+    """A transcript as a stage gets it, all of it counted, and what the stage is told."""
+    view = await Pipeline().prepare(units_of(count, seed), format="openai-chat")
+    told = Call(MessageMeter(TiktokenCounter()))
+    told.size(view.context)
+    return view.context, told
+
+
+async def packing(strategy: Strategy, count: int, seed: int) -> Packing:
+    """Pack a transcript once, into half of what it takes."""
+    natives = units_of(count, seed)
+    start = perf_counter()
+    ours.tokenize(natives)
+    tokenize = perf_counter() - start
+    context, told = await read(count, seed)
+    limit = told.size(context) // 2
+    gc.collect()
+    start = perf_counter()
+    after = await Pack(strategy, task=TASK, max_tokens=limit)(context, told)
+    return Packing(perf_counter() - start, tokenize, told.size(after) / limit)
+
+
+async def fastest(strategy: Strategy, count: int, repeats: int) -> Packing:
+    """The fastest of some packings, each of a transcript of its own; the worst fill of them."""
+    runs = [await packing(strategy, count, next(SEEDS)) for _ in range(repeats)]
+    quickest = min(runs, key=lambda run: run.seconds / run.tokenize)
+    return Packing(quickest.seconds, quickest.tokenize, min(run.filled for run in runs))
+
+
+async def case(count: int, seed: int) -> Case:
+    """The units of a transcript with their worths, and half of the room that they take."""
+    context, told = await read(count, seed)
+    laid_out = load(context, told, told.size(context) // 2, 0)
+    return Case(laid_out, await ranked(context, laid_out, STRATEGIES["hybrid"], TASK, None))
+
+
+def greedy(case: Case, rank: Callable[[int], float]) -> list[int]:
+    """What a packer chooses that takes each unit by rank for which there is still room."""
+    room, chosen = case.load.room, []
+    for index in sorted(range(len(case.scores)), key=rank, reverse=True):
+        if case.load.sizes[index] <= room:
+            room -= case.load.sizes[index]
+            chosen.append(index)
+    return chosen
+
+
+def best(case: Case) -> int:
+    """The most that any choice is worth, by the textbook's table."""
+    table = [0] * (case.load.room + 1)
+    for worth, size in zip(case.worths, case.load.sizes, strict=True):
+        for room in range(case.load.room, size - 1, -1):
+            table[room] = max(table[room], table[room - size] + worth)
+    return table[-1]
+
+
+async def time_rows(repeats: int) -> list[Row]:
+    """Packing of 100, 1,000 and 10,000 units: what it takes, how it grows, and how much of the room is filled."""
+    runs = {count: await fastest("hybrid", count, repeats) for count in COUNTS}
+    rows = []
+    for count, run in runs.items():
+        how = f"hybrid, best of {repeats}"
+        rows.append(Row(f"packing of {count:,} units", 1_000 * run.seconds, None, how=how, unit="ms"))
+        rows.append(Row(f"packing of {count:,} units / tokenizing them", run.seconds / run.tokenize, 3, how=how))
+        rows.append(Row(f"budget filled, {count:,} units", 100 * run.filled, 99, at_least=True, how=how, unit="%"))
+    grown = runs[10_000].seconds / runs[1_000].seconds
+    rows.append(Row("growth of packing, 1,000 to 10,000 units", grown, GROWTH, how="ten times the units"))
+    for strategy in STRATEGIES:
+        run = await fastest(cast("Strategy", strategy), 1_000, 1)
+        filled = Row(f"budget filled, {strategy}", 100 * run.filled, 99, at_least=True, how="1,000 units", unit="%")
+        rows.append(filled)
+    return rows
+
+
+async def greed_rows(repeats: int) -> list[Row]:
+    """Beside packers that are greedy: by worth for size, and by score for size, as ctxmgr does it."""
+    cases = [await case(100, next(SEEDS)) for _ in range(4 * repeats)]
+    how = f"100 units, {len(cases)} cases"
+    rows = []
+    for name, chosen in (
+        ("packing", [each.load.pick(each.scores, each.load.room) for each in cases]),
+        ("greedy by score", [greedy(each, each.scores.__getitem__) for each in cases]),
+        ("greedy by score / size", [greedy(each, each.per_token) for each in cases]),
+    ):
+        filled = mean(each.load.tokens(kept) / each.load.room for each, kept in zip(cases, chosen, strict=True))
+        bar = 99 if name == "packing" else None
+        rows.append(Row(f"room filled on average: {name}", 100 * filled, bar, at_least=True, how=how, unit="%"))
+        worth = min(
+            each.worth(each.load.pick(each.scores, each.load.room)) / each.worth(kept)
+            for each, kept in zip(cases, chosen, strict=True)
+        )
+        if name != "packing":
+            rows.append(Row(f"worth, packing / {name}, worst case", worth, 1, at_least=True, how=how))
+    return rows
+
+
+async def best_rows(repeats: int) -> list[Row]:
+    """Beside the best there is, where that can be worked out."""
+    cases = [await case(SMALL, next(SEEDS)) for _ in range(4 * repeats)]
+    tops = [best(each) for each in cases]
+    picks = [each.worth(each.load.pick(each.scores, each.load.room)) for each in cases]
+    greeds = [each.worth(greedy(each, each.scores.__getitem__)) for each in cases]
+    how = f"{SMALL} units, worst of {len(cases)} cases"
+    ours_of = 100 * min(pick / top for pick, top in zip(picks, tops, strict=True))
+    greed_of = 100 * min(greed / top for greed, top in zip(greeds, tops, strict=True))
+    return [
+        Row("worth of the best possible: packing", ours_of, 100, at_least=True, how=how, unit="%"),
+        Row("worth of the best possible: greedy by score", greed_of, None, how=how, unit="%"),
+    ]
+
+
+async def packing_rows(repeats: int) -> list[Row]:
+    """All rows of packing; what is loaded once is loaded before."""
+    await case(SMALL, next(SEEDS))
+    return [*await time_rows(repeats), *await greed_rows(repeats), *await best_rows(repeats)]
