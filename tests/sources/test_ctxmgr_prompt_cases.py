@@ -1,0 +1,380 @@
+"""ctxmgr's tests of its incremental context, case by case; where we differ on purpose, the test says why."""
+
+import json
+import threading
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentctx.assembly.builder import ContextBuilder
+from agentctx.core.item import ContextItem
+from agentctx.core.message import Message
+from agentctx.core.parts import Text
+from agentctx.errors import ConfigError, InvalidInput, SourceError
+from agentctx.sources.prompt_section import PromptSection, section_from
+from agentctx.sources.stable_prompt import CHANGED, StablePrompt
+from agentctx.tiers.block import Block
+from agentctx.tokens.default import TiktokenCounter
+
+pytestmark = pytest.mark.anyio
+
+COUNTER = TiktokenCounter()
+
+
+class Values:
+    """What sections say; an exception is raised instead."""
+
+    def __init__(self, **values):
+        self.now = values
+
+    def section(self, key, header=None):
+        """A section that says what is here under its key."""
+
+        def load():
+            value = self.now[key]
+            if isinstance(value, Exception):
+                raise value
+            return value
+
+        return PromptSection(key, load, f"# {key}" if header is None else header)
+
+    def prompt(self, **options):
+        """A prompt of all sections."""
+        return StablePrompt([self.section(key) for key in self.now], **options)
+
+
+async def test_ctxmgr_baseline_has_header_and_value():
+    """The baseline is each section's header and value, in the caller's order: ctxmgr sorts by key."""
+    prompt = Values(b="two", a="one").prompt()
+    await prompt.start()
+    assert prompt.baseline == "# b\ntwo\n\n# a\none"
+
+
+async def test_ctxmgr_unchanged_is_none():
+    """When nothing changed there is no update, and what is sent is the same to the byte."""
+    prompt = Values(a="one").prompt()
+    await prompt.start()
+    before = prompt.build()
+    assert await prompt.reconcile() is None
+    assert prompt.build() == before
+
+
+async def test_ctxmgr_only_what_changed():
+    """An update has the changed sections only; the baseline still says what it said."""
+    values = Values(a="one", b="two")
+    prompt = values.prompt()
+    await prompt.start()
+    values.now["b"] = "three"
+    update = await prompt.reconcile()
+    assert update.keys == ("b",)
+    assert update.text == f"{CHANGED}\n\n# b\nthree"
+    assert update.message == Message("user", (Text(update.text),))
+    assert prompt.baseline == "# a\none\n\n# b\ntwo"
+    assert prompt.build().text == f"{prompt.baseline}\n\n{update.text}"
+    assert await prompt.reconcile() is None
+
+
+async def test_ctxmgr_snapshot_round_trip():
+    """What goes on where a dump was made sees no change."""
+    values = Values(a="one", b="two")
+    prompt, other = values.prompt(), values.prompt()
+    await prompt.start()
+    other.restore(json.loads(json.dumps(prompt.dump())))
+    assert await other.reconcile() is None
+    assert other.build() == prompt.build()
+
+
+async def test_ctxmgr_snapshot_keeps_the_prefix():
+    """After a restart the prefix is what was sent; ctxmgr writes it anew from the latest values."""
+    values = Values(a="one", b="two")
+    prompt, other = values.prompt(), values.prompt()
+    await prompt.start()
+    values.now["a"] = "changed"
+    await prompt.reconcile()
+    other.restore(json.loads(json.dumps(prompt.dump())))
+    assert other.baseline == "# a\none\n\n# b\ntwo"
+    assert other.build().text == prompt.build().text
+
+
+async def test_ctxmgr_change_after_restore():
+    """What changed while nobody was there is told."""
+    values = Values(a="one")
+    prompt, other = values.prompt(), values.prompt()
+    await prompt.start()
+    other.restore(prompt.dump())
+    values.now["a"] = "changed"
+    assert (await other.reconcile()).keys == ("a",)
+
+
+@pytest.mark.parametrize("dump", [{}, {"version": 99}, {"version": 1, "texts": "a", "values": {}, "titles": {}}])
+async def test_what_is_no_dump(dump):
+    """What cannot be a dump of this version is refused."""
+    with pytest.raises(InvalidInput):
+        Values(a="one").prompt().restore(dump)
+
+
+async def test_ctxmgr_no_section():
+    """A prompt without sections is refused."""
+    with pytest.raises(ConfigError):
+        StablePrompt([])
+
+
+async def test_ctxmgr_empty_value_and_header():
+    """A section that says nothing is left out, header and all; without a header the value stands alone."""
+    values = Values(a="", b=" \n", c="three")
+    prompt = StablePrompt([values.section("a"), values.section("b"), values.section("c", header="")])
+    await prompt.start()
+    assert prompt.baseline == "three"
+
+
+async def test_ctxmgr_duplicates():
+    """Two sections of one key are refused; ctxmgr panics."""
+    values = Values(a="one")
+    with pytest.raises(ConfigError, match="each key once"):
+        StablePrompt([values.section("a"), values.section("a")])
+
+
+@pytest.mark.parametrize("key", ["", " ", "a b", "/a", "a\n", 7])
+async def test_ctxmgr_invalid_keys(key):
+    """A key that is no name is refused; ctxmgr panics."""
+    with pytest.raises(ConfigError):
+        PromptSection(key, str)
+
+
+async def test_ctxmgr_section_without_load():
+    """Ctxmgr's ready-made sections have nothing to load, and say nothing; here there is no such section."""
+    with pytest.raises(ConfigError):
+        PromptSection("environment", None)
+
+
+async def test_ctxmgr_unavailable_retains():
+    """A section that cannot be loaded keeps what it said, and the problem is told without its secrets."""
+    values = Values(a="one", b="two")
+    prompt = values.prompt()
+    await prompt.start()
+    values.now["a"] = OSError("password=hunter2")
+    values.now["b"] = "three"
+    assert (await prompt.reconcile()).keys == ("b",)
+    assert prompt.problems == {"a": "OSError: password=[redacted]"}
+    assert prompt.values["a"] == "one"
+    values.now["a"] = "one"
+    assert await prompt.reconcile() is None
+    assert prompt.problems == {}
+
+
+async def test_ctxmgr_initialisation_blocks():
+    """A conversation does not begin with half a prompt."""
+    prompt = Values(a="one", b=OSError("gone")).prompt()
+    with pytest.raises(SourceError, match="section b: unavailable at the start: OSError: gone"):
+        await prompt.start()
+    with pytest.raises(ConfigError):
+        prompt.build()
+
+
+async def test_ctxmgr_removed_section():
+    """A section that is gone is told once, and the prefix stays; ctxmgr replaces the prompt, or fails for ever."""
+    values = Values(a="one", b="two")
+    prompt = values.prompt()
+    await prompt.start()
+    baseline = prompt.baseline
+    prompt.use([values.section("a")])
+    assert (await prompt.reconcile()).text == f"{CHANGED}\n\nb: no longer applies."
+    assert await prompt.reconcile() is None
+    assert prompt.build().text.startswith(baseline)
+
+
+async def test_ctxmgr_removed_section_after_restore():
+    """The same after a restart with fewer sections."""
+    values = Values(a="one", b="two")
+    prompt = values.prompt()
+    await prompt.start()
+    other = StablePrompt([values.section("a")])
+    other.restore(prompt.dump())
+    assert (await other.reconcile()).keys == ("b",)
+    assert await other.reconcile() is None
+
+
+async def test_ctxmgr_value_that_becomes_empty():
+    """The model is told that a section says nothing any more; ctxmgr tells it an empty text."""
+    values = Values(a="one")
+    prompt = values.prompt()
+    await prompt.start()
+    values.now["a"] = ""
+    assert (await prompt.reconcile()).text == f"{CHANGED}\n\na: no longer applies."
+
+
+async def test_a_new_section_is_told():
+    """A section that comes later is an update."""
+    values = Values(a="one", b="two")
+    prompt = StablePrompt([values.section("a")])
+    await prompt.start()
+    prompt.use([values.section("b"), values.section("a")])
+    assert (await prompt.reconcile()).text == f"{CHANGED}\n\n# b\ntwo"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ('{"a": [1, 2]}', '{ "a":[1,2] }\n', True),
+        ("text", " text\n", True),
+        ('{"a": 1}', '{"a": true}', False),
+        ('{"a": 1}', '{"a": 2}', False),
+        ("[" * 100_000, "[" * 100_001, False),
+        ("a  b", "a b", False),
+    ],
+    ids=range(6),
+)
+async def test_ctxmgr_json_is_compared_without_spaces(before, after, same):
+    """JSON that is only spaced differently has not changed."""
+    values = Values(a=before)
+    prompt = values.prompt()
+    await prompt.start()
+    values.now["a"] = after
+    assert (await prompt.reconcile() is None) is same
+
+
+async def test_a_section_that_hangs_costs_only_itself():
+    """A section that does not load in time keeps what it said, whether it waits or blocks its thread."""
+    release = threading.Event()
+    hang = []
+
+    async def waits():
+        if hang:
+            await anyio.sleep_forever()
+        return "waits"
+
+    def blocks():
+        if hang:
+            release.wait(5)
+        return "blocks"
+
+    values = Values(a="one")
+    prompt = StablePrompt([PromptSection("w", waits), PromptSection("b", blocks), values.section("a")], deadline=0.2)
+    await prompt.start()
+    hang.append(True)
+    values.now["a"] = "two"
+    try:
+        with anyio.fail_after(3):
+            update = await prompt.reconcile()
+    finally:
+        release.set()
+    assert update.keys == ("a",)
+    assert set(prompt.problems) == {"w", "b"}
+
+
+async def test_a_section_that_returns_no_text():
+    """A section that returns something else than text is a problem, not a prompt."""
+    prompt = StablePrompt([PromptSection("a", lambda: 7)])
+    with pytest.raises(SourceError, match="returned int"):
+        await prompt.start()
+
+
+async def test_two_tasks_tell_a_change_once():
+    """Tasks that reconcile at the same time see a change in one of them only."""
+    values = Values(a="one")
+    prompt = values.prompt()
+    await prompt.start()
+    values.now["a"] = "two"
+    told = []
+
+    async def ask():
+        told.append(await prompt.reconcile())
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(ask)
+    assert [update is None for update in told].count(False) == 1
+
+
+async def test_rebasing_says_everything_once():
+    """A new baseline says what the sections say now, and saves what was superseded."""
+    values = Values(a="one " * 50, b="two")
+    prompt = values.prompt()
+    await prompt.start()
+    assert prompt.build().superseded == 0
+    values.now["a"] = "three"
+    await prompt.reconcile()
+    before = prompt.build()
+    prompt.rebase()
+    assert prompt.build().text == "# a\nthree\n\n# b\ntwo"
+    assert before.tokens - before.superseded == prompt.build().tokens
+
+
+async def test_a_source_can_be_a_section():
+    """What a source finds can be a section, whether the source waits or not."""
+
+    def found(query):
+        assert query == ""
+        return [ContextItem("branch", "main")]
+
+    prompt = StablePrompt([section_from(found, "git", "# Git")])
+    await prompt.start()
+    assert prompt.baseline == "# Git\nbranch:\nmain"
+
+
+LONG = "word " * 2_000
+
+
+@pytest.mark.parametrize(
+    ("baseline", "updates", "points"),
+    [
+        ("short", [], []),
+        (LONG, [], [0]),
+        (LONG, ["short"], [0]),
+        (LONG, ["more " * 2_000], [0, 1]),
+        (LONG, ["word " * 600, "word " * 601], [0, 2]),
+        ("short", [LONG], [1]),
+        ("short", ["short", "shorter"], []),
+    ],
+)
+async def test_cache_points_stand_where_they_pay(baseline, updates, points):
+    """Behind the baseline and behind the last update, where more than the provider's least stands before them."""
+    values = Values(a=baseline)
+    prompt = values.prompt(min_cache=1_024)
+    await prompt.start()
+    for update in updates:
+        values.now["a"] = update
+        await prompt.reconcile()
+    pieces = prompt.build().pieces
+    assert [place for place, piece in enumerate(pieces) if piece.cache] == points
+    assert [piece.tokens for piece in pieces] == [COUNTER.count(piece.text) for piece in pieces]
+
+
+async def test_the_cache_points_are_written():
+    """Built for Anthropic, the baseline is a block with its mark, and stays it when a section changes."""
+    values = Values(a=LONG, b="two")
+    prompt = values.prompt()
+    await prompt.start()
+
+    async def system():
+        user = Block("task", [{"role": "user", "content": "Hello."}])
+        return (await ContextBuilder(50_000, format="anthropic").add(*prompt.build().blocks, user).build()).system
+
+    (first,) = await system()
+    values.now["b"] = "three"
+    await prompt.reconcile()
+    baseline, update = await system()
+    assert baseline == first == {"type": "text", "text": prompt.baseline, "cache_control": {"type": "ephemeral"}}
+    assert update == {"type": "text", "text": f"{CHANGED}\n\n# b\nthree"}
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abc"), st.sampled_from(["", "x", "y y", "z\nz"])), max_size=6))
+def test_nothing_ever_moves(both_loops, changes):
+    """Whatever changes, what was sent before is the beginning of what is sent next."""
+
+    async def run():
+        values = Values(a="one", b="two", c="")
+        prompt = values.prompt()
+        await prompt.start()
+        sent = prompt.build().text
+        for change in changes:
+            values.now |= change
+            update = await prompt.reconcile()
+            text = prompt.build().text
+            assert text.startswith(sent)
+            assert (update is None) == (text == sent)
+            sent = text
+
+    both_loops(run)
