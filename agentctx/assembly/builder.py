@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -134,12 +135,11 @@ class ContextBuilder:
             AmbiguousFormat: If several formats fit, none was named, and it makes a difference.
         """
         build = Build(self._options, self._facts)
+        built: Assembled | None = None
         try:
             built = await build.run(self._blocks, self._reader)
-        except BaseException as error:
-            self._report = build.report(error)
-            raise
-        self._report = built.report
+        finally:
+            self._report = build.report(sys.exception()) if built is None else built.report
         return built
 
     def _place(self, name: str) -> int:

@@ -41,10 +41,9 @@ def written(target: str | None) -> Iterator[IO[bytes]]:
         with os.fdopen(handle, "wb") as stream:
             yield stream
             _take_place(stream, temporary, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
+    finally:
+        with suppress(FileNotFoundError):  # it has taken its place, unless something went wrong
             Path(temporary).unlink()
-        raise
 
 
 def _to_stdout(stream: IO[bytes]) -> None:

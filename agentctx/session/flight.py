@@ -52,12 +52,13 @@ class Flight:
                 return
             waiter = _Waiter(anyio.Event(), _running_loop())
             self._waiting.append(waiter)
+        its_turn = False
         try:
             await waiter.event.wait()
-        except BaseException:
-            if not self._gave_up(waiter):
+            its_turn = True
+        finally:
+            if not its_turn and not self._gave_up(waiter):
                 self._next()
-            raise
 
     async def __aexit__(self, *_error: object) -> None:
         """Let the next one in."""

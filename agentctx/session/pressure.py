@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from itertools import chain
 
 from agentctx.core.budget import Budget
+from agentctx.core.message import Context
+from agentctx.core.protection import speaks
+from agentctx.core.reasoning import signed
 from agentctx.core.report import StageReport
 from agentctx.plan import guarantee
 from agentctx.protocols import ContextStrategy
@@ -31,6 +35,9 @@ async def press(step: Step) -> None:
         await _run(step, plan.under_pressure, None)
     elif not _too_large(step, budget):
         await _run(step, plan.at_every_step, budget.limit)
+    elif step.tokens <= budget.limit and waits(step):
+        _say_that_it_waits(step)
+        await _run(step, plan.at_every_step, budget.limit)
     else:
         await _compact(step, budget)
 
@@ -54,10 +61,22 @@ async def _compact(step: Step, budget: Budget) -> None:
         step.trail.reports.append(_floor_report(step, budget))
 
 
-async def _run(step: Step, stages: Iterable[ContextStrategy], limit: int | None) -> None:
+async def _run(step: Step, stages: Sequence[ContextStrategy], limit: int | None) -> None:
+    """Run stages and the guarantee; without the stages where the reasoning of the open round asks to wait for it."""
+    budget, arrived = step.around.budget, before_pressing(step)
+    await _run_now(step, stages, limit)
+    fits = budget is None or arrived.tokens <= budget.limit
+    if stages and step.trail.lost_open and fits and waits(arrived):
+        step.trail, step.start = arrived.trail, arrived.start
+        _say_that_it_waits(step)
+        await _run_now(step, (), limit)
+
+
+async def _run_now(step: Step, stages: Sequence[ContextStrategy], limit: int | None) -> None:
     budget, record = step.around.budget, step.record
     limited = budget is not None and (budget.request_bytes is not None or budget.media.images is not None)
-    if stages or limited or (budget is not None and step.tokens > budget.limit):
+    loose = step.bound_to is not None or step.trail.unbound_from is not None or _leaves_reasoning(step)
+    if stages or limited or loose or (budget is not None and step.tokens > budget.limit):
         widen(step)
     elif not step.trail.reports:
         return
@@ -65,7 +84,37 @@ async def _run(step: Step, stages: Iterable[ContextStrategy], limit: int | None)
     for stage in stages:
         await run_stage(stage, step.trail, call)
     before = (*record.view[: record.settled], *step.raw) if step.start == 0 else tuple(step.raw)
-    await guarantee(step.trail, call, budget, before)
+    said, known = step.bound_to or (step.trail.context.system, step.around.tools)
+    await guarantee(step.trail, call, budget, Context(before, said, known))
+
+
+def _leaves_reasoning(step: Step) -> bool:
+    """Whether an edit of this step may leave reasoning to the provider: then places are those of the whole view."""
+    call = step.around.bare_call
+    bound = call.profile is not None and call.profile.bound_thinking
+    return bound and call.thinking == "drop_block" and bool(step.trail.reports)
+
+
+def waits(step: Step) -> bool:
+    """Whether an edit has to wait: the open tool round holds reasoning that it would part from its prefix."""
+    call, record = step.around.bare_call, step.record
+    bound = call.profile is not None and call.profile.bound_thinking
+    if call.thinking != "postpone" or not bound or step.bound_to is not None:
+        return False
+    for message in chain(reversed(step.trail.context.messages), reversed(record.view[: step.start])):
+        if speaks(message):
+            return False
+        if signed(message):
+            return True
+    return False
+
+
+def _say_that_it_waits(step: Step) -> None:
+    """Say it once: the steps until the end of the round wait for the same reason."""
+    if not step.record.waiting:
+        note = "postponed to the end of the open tool round, whose reasoning is bound to what stands before it"
+        step.trail.reports.append(StageReport("Session", (), step.tokens, step.tokens, 0.0, (note,)))
+    step.waiting = True
 
 
 def _floor_report(step: Step, budget: Budget) -> StageReport:

@@ -42,6 +42,9 @@ class Record:
         view_tokens: Tokens of the settled view.
         view_bytes: Bytes of the settled view.
         quiet_until: After a compaction that did not reach the trigger: act again above this size only, in tokens.
+        unbound_from: The first place of the view whose reasoning is left to the provider to drop; None when there is
+            none.
+        waiting: Whether a compaction waits for the end of the open tool round.
     """
 
     seen: list[Any] = field(factory=list)
@@ -62,6 +65,8 @@ class Record:
     view_tokens: int = 0
     view_bytes: int = 0
     quiet_until: int = 0
+    unbound_from: int | None = None
+    waiting: bool = False
 
     def __len__(self) -> int:
         """How many messages of the history are known."""

@@ -9,10 +9,11 @@ from typing import Any, Self
 
 from attrs import define, evolve, field
 
+from agentctx.binding import options_of
 from agentctx.core.budget import Budget
 from agentctx.core.forecast import Forecast
 from agentctx.core.ledger import Ledger
-from agentctx.core.message import Context
+from agentctx.core.message import Context, Message, Tool
 from agentctx.core.report import Report
 from agentctx.economics.conditions import expected_forecast
 from agentctx.economics.overflow import classify_error
@@ -247,6 +248,7 @@ class Session:
         step = await take_in(around, record, messages)
         now = self.clock()
         step.idle = None if self._sent_at is None else now - self._sent_at
+        step.bound_to = self._bound_to(around)
         arrived = before_pressing(step)
         try:
             await press(step)
@@ -256,6 +258,13 @@ class Session:
         report = self._commit(step, standing, (system, tools), started)
         self._last, self._sent_at = (messages, system, tools), now
         return report, _view(step, system, tools, report)
+
+    def _bound_to(self, around: Surroundings) -> tuple[Message | None, tuple[Tool, ...]] | None:
+        """System prompt and tools of the last request where they were others than now; else None."""
+        last = self._around
+        if last is None or (around.system is last.system and around.tools is last.tools):
+            return None
+        return last.system, last.tools
 
     def _surroundings(self, messages: Sequence[Any], system: Any, tools: Any) -> Surroundings:  # noqa: ANN401
         """Reader, system prompt and tools; those of the step before when nothing changed."""
@@ -365,7 +374,8 @@ def _view(step: Step, system: Any, tools: Any, report: Report) -> View:  # noqa:
     record, chosen = step.record, step.trail.context.tools
     if chosen is not step.around.tools:
         tools = [tool.source for tool in chosen]
-    return View(list(record.out), system, tools, report, step.around.context(record.view))
+    options = options_of(step.trail, step.around.bare_call)
+    return View(list(record.out), system, tools, report, step.around.context(record.view), options)
 
 
 def _report(step: Step, ledger: Ledger, first_changed: int | None, prefix: int, sent: int, started: float) -> Report:

@@ -77,6 +77,7 @@ def dump_record(record: Record) -> dict[str, Any]:
         "changes": [asdict(change) for change in record.ledger()],
         "ids": sorted(record.ids),
         "quiet_until": record.quiet_until,
+        "unbound_from": record.unbound_from,
     }
 
 
@@ -132,6 +133,7 @@ def _load(state: Mapping[str, Any], wire: WireFormat) -> Record:
         view_tokens=int(state["view_tokens"]),
         view_bytes=int(state["view_bytes"]),
         quiet_until=int(state["quiet_until"]),
+        unbound_from=None if (unbound := state.get("unbound_from")) is None else int(unbound),
     )
 
 

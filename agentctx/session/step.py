@@ -79,6 +79,8 @@ class Step:
         open_from: Index in the history from which the last round is unfinished; None when it is finished.
         ids: The call ids that repair has seen in this step.
         quiet_until: See ``Record``.
+        waiting: See ``Record``.
+        bound_to: System prompt and tools that the reasoning so far was made with; None when they are those of now.
         idle: Seconds since the last request was prepared; None when there was none.
     """
 
@@ -93,6 +95,8 @@ class Step:
     open_from: int | None = None
     ids: set[str] = field(factory=set)
     quiet_until: int = 0
+    waiting: bool = False
+    bound_to: tuple[Message | None, tuple[Tool, ...]] | None = None
     idle: float | None = None
 
     def call(self, limit: int | None = None) -> Call:
@@ -133,7 +137,7 @@ async def take_in(around: Surroundings, record: Record, natives: Sequence[Any]) 
     raw = [*record.tail, *fresh]
     raw_origin = [*record.tail_origin, *range(known, known + len(fresh))]
     size = around.fixed + record.view_tokens + sum(map(meter.message, raw))
-    trail = Trail(around.context(raw), list(raw_origin), size)
+    trail = Trail(around.context(raw), list(raw_origin), size, unbound_from=record.unbound_from)
     step = Step(around, record, natives, trail, arrived, record.settled, raw, raw_origin)
     if raw:
         await _treat(step)
@@ -190,7 +194,7 @@ def _with_view_protection(step: Step, call: Call) -> Call:
 def before_pressing(step: Step) -> Step:
     """The step as it is now, to be committed if pressing fails: what arrived was read and treated in any case."""
     trail = step.trail
-    return evolve(step, trail=Trail(trail.context, list(trail.origins), trail.tokens, list(trail.reports)))
+    return evolve(step, trail=evolve(trail, origins=list(trail.origins), reports=list(trail.reports)))
 
 
 def widen(step: Step) -> None:
@@ -220,7 +224,8 @@ def commit(step: Step) -> None:
     record.origins[step.start :] = trail.origins
     record.forget_dropped(step.natives, _dropped(trail.reports))
     _settle(step)
-    record.quiet_until = step.quiet_until
+    record.quiet_until, record.waiting = step.quiet_until, step.waiting
+    record.unbound_from = trail.unbound_from
 
 
 def _shown(record: Record, message: Message, native: Any, origin: int | None) -> Any:  # noqa: ANN401 - native
