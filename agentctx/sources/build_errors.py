@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from heapq import nsmallest
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
@@ -43,12 +43,15 @@ class BuildErrors:
     def __call__(self, query: str, /) -> Sequence[ContextItem]:
         """An item for each log that says anything, the newest first; it is cut at its beginning."""
         del query
-        items = []
-        for _, name in nsmallest(self.limit, self._logs()):
+        return list(islice(self._said(), self.limit))
+
+    def _said(self) -> Iterator[ContextItem]:
+        """An item for each log that says anything; a log is read when it is asked for."""
+        for _, name in sorted(self._logs()):
             said = _end(Path(self.folder or "") / name)
             content = said if self.redact is None else self.redact(said, f"{name}.log")
-            items.append(ContextItem(name, content, 0.85, keep="tail"))
-        return [item for item in items if item.content.strip()]
+            if content.strip():
+                yield ContextItem(name, content, 0.85, keep="tail")
 
     def _logs(self) -> Iterator[tuple[int, str]]:
         """Negative time of change and name of each log. Links are not followed: they may lead anywhere."""

@@ -137,6 +137,9 @@ class ReadOnlyFiles:
         """Whether a file must not be changed, by whatever name it goes: relative, absolute, a link, another case.
 
         A file that a pattern fits is read-only even before it exists.
+
+        Raises:
+            SourceError: If no file can have this name.
         """
         key = self._key(path)
         if self._shelf.get(key) is not None:
@@ -277,7 +280,10 @@ class ReadOnlyFiles:
         return ReadOnlyFile(name, Path(key), shown, tokens, stamp, pinned, refresh)
 
     def _key(self, path: str | Path) -> str:
-        return os.path.normcase(os.path.realpath(self.root / path))
+        try:
+            return os.path.normcase(os.path.realpath(self.root / path))
+        except ValueError as error:
+            raise SourceError(repr(str(path)), "cannot read it: no file can have this name") from error
 
     def _name(self, key: str) -> str:
         path = Path(key)
