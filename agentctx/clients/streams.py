@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import aclosing, closing
 from functools import cache, partial
 from typing import Any, TypeVar
 
@@ -145,6 +146,43 @@ async def hold_sync(stream: Any, turn: Turn, errors: tuple[type[Exception], ...]
             closing()
 
     return Answer(stream, refusal=refusal, close=close)
+
+
+async def ahead_async(stream: AsyncGenerator[Any], turn: Turn, errors: tuple[type[Exception], ...]) -> Answer:
+    """Read an async generator ahead; the answer is another one, which hands out what was read first."""
+    held = Held(turn)
+    refusal = await held.read_ahead(stream.__anext__, errors)
+
+    async def rest() -> AsyncGenerator[Any]:
+        async with aclosing(stream):
+            while True:
+                try:
+                    event = await held.next(stream.__anext__)
+                except StopAsyncIteration:
+                    return
+                yield event
+
+    return Answer(rest(), refusal=refusal, close=stream.aclose)
+
+
+async def ahead_sync(stream: Generator[Any], turn: Turn, errors: tuple[type[Exception], ...]) -> Answer:
+    """Read a generator ahead, without waiting for an event loop; as ``ahead_async``."""
+    held, pull = Held(turn), pulling(stream.__next__)
+    refusal = await held.read_ahead(pull, errors)
+
+    def rest() -> Generator[Any]:
+        with closing(stream):
+            while True:
+                try:
+                    event = drive(held.next(pull))
+                except StopAsyncIteration:
+                    return
+                yield event
+
+    async def close() -> None:
+        stream.close()
+
+    return Answer(rest(), refusal=refusal, close=close)
 
 
 def _put_in_front(stream: Any, held: Held, ahead: Callable[[type], type]) -> None:  # noqa: ANN401 - an SDK's stream

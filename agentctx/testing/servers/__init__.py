@@ -6,6 +6,7 @@ own words, and answer with what the test says. They need the extra ``testing``.
 
 from agentctx.testing.servers.anthropic import messages
 from agentctx.testing.servers.desk import Desk, Said
+from agentctx.testing.servers.gemini import generate_content
 from agentctx.testing.servers.openai import chat_completions, responses
 from agentctx.testing.servers.serving import serving
 
@@ -13,6 +14,7 @@ __all__ = [
     "Desk",
     "Said",
     "chat_completions",
+    "generate_content",
     "messages",
     "responses",
     "serving",

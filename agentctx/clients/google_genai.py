@@ -1,0 +1,141 @@
+"""Google's SDK: generate_content and generate_content_stream, sync and async, and the chats built on them.
+
+Both go through the SDK's API client, in JSON as the API takes it; that is where requests are prepared: once for each
+model call, also within automatic function calling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from copy import copy
+from typing import Any, TypeVar
+
+from attrs import frozen
+from google.genai import Client, errors
+from google.genai.client import AsyncClient
+
+from agentctx.clients.exchange import Answer, Ways, blocked, exchange, waiting
+from agentctx.clients.portal import drive
+from agentctx.clients.sessions import Sessions
+from agentctx.clients.shape_gemini import GenerateContent
+from agentctx.clients.streams import ahead_async, ahead_sync
+from agentctx.clients.turn import Turn
+from agentctx.clients.twin import derived
+from agentctx.errors import ConfigError
+
+T = TypeVar("T")
+
+_WHOLE, _STREAMED = ":generateContent", ":streamGenerateContent"
+_ERRORS = (errors.APIError,)
+
+
+def wrap(client: T, sessions: Sessions) -> T:
+    """The client's twin whose model calls are prepared.
+
+    Raises:
+        ConfigError: If it is something else of this SDK.
+    """
+    given: Any = client
+    if not isinstance(given, Client | AsyncClient):
+        msg = f"wrap: {type(client).__qualname__} of google.genai is no client; pass a Client or its aio"
+        raise ConfigError(msg)
+    wrapped: T = _over(given, _api(given._api_client, sessions))  # noqa: SLF001 - the SDK has no other seam
+    return wrapped
+
+
+def _over(client: Any, api: Any) -> Any:  # noqa: ANN401 - the SDK's own
+    """A client of the same state that calls models through ``api``; it keeps the given one alive, and so open."""
+    other: Any = object.__new__(derived(type(client), {"__del__": _nothing}))
+    other.__dict__.update(vars(client), _api_client=api, _agentctx_of=client, _models=copy(client._models))  # noqa: SLF001
+    other._models._api_client = api  # noqa: SLF001 - the SDK has no other seam
+    if isinstance(client, Client):
+        other._aio = _over(client.aio, api)  # noqa: SLF001 - as above
+    return other
+
+
+def _api(api: Any, sessions: Sessions) -> Any:  # noqa: ANN401 - the SDK's own
+    """A twin of the SDK's API client with the same state: both share connections and credentials."""
+
+    def request(_twin: object, *args: Any, **more: Any) -> Any:  # noqa: ANN401 - the SDK's own
+        call = _Call(api.request, args, more)
+        return drive(call.prepared(sessions, _SYNC, _now)) if call.asks(_WHOLE) else call.plainly()
+
+    def request_streamed(_twin: object, *args: Any, **more: Any) -> Iterator[Any]:  # noqa: ANN401 - as above
+        call = _Call(api.request_streamed, args, more)
+        yield from drive(call.prepared(sessions, _STREAM, _now)) if call.asks(_STREAMED) else call.plainly()
+
+    async def async_request(_twin: object, *args: Any, **more: Any) -> Any:  # noqa: ANN401 - as above
+        call = _Call(api.async_request, args, more)
+        return await (call.prepared(sessions, _ASYNC, _later) if call.asks(_WHOLE) else call.plainly())
+
+    async def async_request_streamed(_twin: object, *args: Any, **more: Any) -> Any:  # noqa: ANN401 - as above
+        call = _Call(api.async_request_streamed, args, more)
+        return await (call.prepared(sessions, _ASYNC_STREAM, _later) if call.asks(_STREAMED) else call.plainly())
+
+    methods = (request, request_streamed, async_request, async_request_streamed)
+    named: dict[str, Callable[..., Any]] = {method.__name__: method for method in methods}
+    twin: Any = object.__new__(derived(type(api), {**named, "__del__": _nothing}))
+    twin.__dict__ = vars(api)
+    return twin
+
+
+@frozen
+class _Call:
+    """One call of the SDK's API client.
+
+    Args:
+        method: The client's own method.
+        args: What it was called with: HTTP method, path, body and options.
+        more: What of that was named.
+    """
+
+    method: Callable[..., Any]
+    args: tuple[Any, ...]
+    more: Mapping[str, Any]
+
+    def asks(self, operation: str) -> bool:
+        """Whether the path is that of a model call."""
+        return operation in self.args[1]
+
+    def plainly(self) -> Any:  # noqa: ANN401 - the SDK's own
+        """What the client itself makes of the call."""
+        return self.method(*self.args, **self.more)
+
+    async def prepared(self, sessions: Sessions, ways: Ways, answered: Callable[[Any], Awaitable[Any]]) -> Any:  # noqa: ANN401
+        """The answer to the prepared request."""
+        http_method, path, body, *options = self.args
+
+        async def send(prepared: dict[str, Any]) -> Any:  # noqa: ANN401 - the SDK's own
+            return await answered(self.method(http_method, path, prepared, *options, **self.more))
+
+        model = path.partition(":")[0].rpartition("/")[2]
+        return await exchange(sessions, GenerateContent(model), body, send, ways)
+
+
+async def _now(answer: Any) -> Any:  # noqa: ANN401 - the SDK's own
+    return answer
+
+
+async def _later(answer: Awaitable[Any]) -> Any:  # noqa: ANN401 - the SDK's own
+    return await answer
+
+
+async def _open(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever the SDK returns
+    turn.learn(turn.shape.usage(value))
+    return Answer(value)
+
+
+async def _open_async_stream(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever the SDK returns
+    return await ahead_async(value, turn, _ERRORS)
+
+
+async def _open_stream(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever the SDK returns
+    return await ahead_sync(value, turn, _ERRORS)
+
+
+def _nothing(_object: object) -> None:
+    """In place of a destructor that closes what another object still uses."""
+
+
+_ASYNC, _ASYNC_STREAM = Ways(_ERRORS, _open, waiting), Ways(_ERRORS, _open_async_stream, waiting)
+_SYNC, _STREAM = Ways(_ERRORS, _open, blocked), Ways(_ERRORS, _open_stream, blocked)

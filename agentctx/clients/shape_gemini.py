@@ -1,0 +1,52 @@
+"""Gemini's generateContent, as Google's SDK sends and answers it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+from agentctx.clients.shape import Body, Request, get, with_view
+from agentctx.view import View
+
+
+@frozen
+class GenerateContent:
+    """``POST /models/…:generateContent`` and ``:streamGenerateContent`` (``shape.Shape``).
+
+    Args:
+        model: The model's name, which stands in the path.
+        format: The wire format.
+    """
+
+    model: str
+    format: str = "gemini"
+
+    def read(self, body: Body, /) -> Request:
+        """Contents, system instruction and tools."""
+        return Request(body.get("contents") or [], body.get("systemInstruction"), body.get("tools"), self.model)
+
+    def write(self, body: Body, request: Request, view: View, /) -> dict[str, Any]:
+        """The request with the view's contents and tools."""
+        return with_view(body, request, view, "contents")
+
+    def usage(self, said: Any, /) -> Any:  # noqa: ANN401 - the SDK's response in JSON
+        """The ``usageMetadata`` of an answer or a chunk."""
+        return get(_payload(said), "usageMetadata")
+
+    def begins(self, event: Any, /) -> bool:  # noqa: ANN401 - the SDK's response in JSON
+        """Whether a chunk has parts, or ends."""
+        candidates = get(_payload(event), "candidates") or ()
+        return any(get(each, "content", "parts") or get(each, "finishReason") for each in candidates)
+
+    def failure(self, _said: Any, /) -> Any:  # noqa: ANN401 - the SDK's response in JSON
+        """None: the SDK raises every error."""
+        return None
+
+
+def _payload(said: Any) -> Mapping[str, Any]:  # noqa: ANN401 - the SDK's response in JSON
+    body = get(said, "body")
+    payload = json.loads(body) if isinstance(body, str) and body else None
+    return payload if isinstance(payload, Mapping) else {}
