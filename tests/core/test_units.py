@@ -97,7 +97,9 @@ PARTS = st.one_of(
     st.builds(Opaque, st.just("server"), st.just({}), st.sampled_from(["s", None]), st.sampled_from(["s", None])),
 )
 MESSAGES = st.lists(
-    st.builds(Message, st.sampled_from(["user", "assistant", "tool", "system"]), st.lists(PARTS, max_size=3).map(tuple)),
+    st.builds(
+        Message, st.sampled_from(["user", "assistant", "tool", "system"]), st.lists(PARTS, max_size=3).map(tuple)
+    ),
     max_size=12,
 )
 
