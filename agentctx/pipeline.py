@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 from time import perf_counter
 from typing import Any
 
+from agentctx.binding import options_of
 from agentctx.core.budget import Budget
 from agentctx.core.compare import match
 from agentctx.core.ledger import Ledger
 from agentctx.core.message import Context
 from agentctx.core.protection import ProtectRule
+from agentctx.core.reasoning import POLICIES, ThinkingPolicy
 from agentctx.core.report import Report
 from agentctx.errors import ConfigError
 from agentctx.plan import Plan, guarantee, since, something_left, view_of
@@ -40,9 +42,13 @@ class Pipeline(Plan):
         protect: What must survive byte for byte, beside system prompt, first task and latest user message.
         on_compact: Told of each compaction; plain or async.
         summarizer: Puts messages into fewer words, for stages that ask for it.
+        thinking: What to do on models that bind their reasoning to all that stands before it, where an edit would
+            part the two in an open tool round: ``"postpone"`` the edit to the end of the round while the request
+            fits, in a session; ``"drop"`` the reasoning; or have the provider do so, with ``"drop_block"``: then the
+            view has ``options`` to be sent along.
 
     Raises:
-        ConfigError: If something that is no stage is passed as one.
+        ConfigError: If something that is no stage is passed as one, or ``thinking`` is none of the three.
     """
 
     __slots__ = ()
@@ -56,14 +62,18 @@ class Pipeline(Plan):
         protect: Iterable[ProtectRule] = (),
         on_compact: Listener | None = None,
         summarizer: Summarizer | None = None,
+        thinking: ThinkingPolicy = "postpone",
     ) -> None:
         """Check the stages and remember the options."""
         for place, stage in enumerate(stages):
             if not callable(stage) or isinstance(stage, type):
                 msg = f"Pipeline: stages[{place}] is {stage!r}; a stage is called with (context, call)"
                 raise ConfigError(msg)
+        if thinking not in POLICIES:
+            msg = f"Pipeline: thinking is {thinking!r}; it is one of {', '.join(POLICIES)}"
+            raise ConfigError(msg)
         room = Budget(budget) if isinstance(budget, int) else budget
-        super().__init__(stages, room, counter, store, tuple(protect), on_compact, summarizer)
+        super().__init__(stages, room, counter, store, tuple(protect), on_compact, summarizer, thinking)
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Run the stages on a context, as a stage of another pipeline; its own budget holds when it has one."""
@@ -115,10 +125,10 @@ class Pipeline(Plan):
         something_left(trail)
         for stage in self.stages:
             await run_stage(stage, trail, call)
-        await guarantee(trail, call, budget, given.messages)
+        await guarantee(trail, call, budget, given)
         report = _report(given, trail, call, size, started)
         await self.tell(report)
-        return view_of(trail.context, source, given.tools, system, tools, report)
+        return view_of(trail.context, source, given.tools, system, tools, report, options_of(trail, call))
 
     def session(
         self,

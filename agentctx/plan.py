@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from time import perf_counter
 from typing import Any
 
 from attrs import field, frozen
 
+from agentctx.binding import settle_reasoning
 from agentctx.core.budget import Budget
 from agentctx.core.event import Compaction
 from agentctx.core.message import Context, Message
 from agentctx.core.protection import ProtectRule
+from agentctx.core.reasoning import ThinkingPolicy
 from agentctx.core.report import Report
 from agentctx.errors import InvalidInput
 from agentctx.listeners import tell
 from agentctx.protocols import Call, ContextStrategy, Listener, Scope, Store, Summarizer, TokenCounter
 from agentctx.reading import Reader
 from agentctx.runner import Trail, run_stage
-from agentctx.strategies.drop_bound_thinking import DropBoundThinking
 from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.fit_guarantee import FitGuarantee
 from agentctx.strategies.fit_request_bytes import FitRequestBytes
@@ -40,6 +41,7 @@ class Plan:
         protect: The caller's own rules of what must survive.
         on_compact: Told of each compaction.
         summarizer: Puts messages into fewer words.
+        thinking: What to do where an edit would part reasoning from the prefix that it is bound to.
     """
 
     stages: tuple[ContextStrategy, ...]
@@ -49,6 +51,7 @@ class Plan:
     protect: tuple[ProtectRule, ...] = ()
     on_compact: Listener | None = field(default=None, repr=False)
     summarizer: Summarizer | None = None
+    thinking: ThinkingPolicy = "postpone"
 
     def budget_for(self, model: str | None) -> Budget | None:
         """The budget in force: the plan's, else one that a stage carries, else the model's when a stage needs one.
@@ -127,6 +130,7 @@ class Plan:
             store=self.originals,
             summarizer=self.summarizer,
             wire=source.wire,
+            thinking=self.thinking,
         )
 
     async def tell(
@@ -174,14 +178,14 @@ def something_left(trail: Trail) -> None:
         raise InvalidInput(where, "nothing is left to send: every message was empty, or a tool result without a call")
 
 
-async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: tuple[Message, ...]) -> None:
+async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Context) -> None:
     """Make sure that the request fits the budget, and that its reasoning is still taken.
 
     Args:
         trail: Where the step stands; brought up to date.
         call: What the stages are told.
         budget: The budget in force.
-        before: The messages as they were when the model's reasoning was made.
+        before: The request as it was when the model's reasoning was made.
 
     Raises:
         ContextOverflow: If it cannot be made to fit.
@@ -193,8 +197,7 @@ async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: tup
             await run_stage(FitGuarantee(budget.limit), trail, call)
         if budget.request_bytes is not None:
             await run_stage(FitRequestBytes(budget.request_bytes), trail, call)
-    if call.profile is not None and call.profile.bound_thinking and trail.reports:
-        await run_stage(DropBoundThinking(before), trail, call, trusted=True)
+    await settle_reasoning(trail, call, before)
 
 
 def view_of(
@@ -204,12 +207,13 @@ def view_of(
     system: Any,  # noqa: ANN401 - handed back as it came
     tools: Any,  # noqa: ANN401 - handed back as it came
     report: Report,
+    options: Mapping[str, Any],
 ) -> View:
     """The context in the caller's own format."""
     natives = [source.wire.write_message(message) for message in context.messages]
     if context.tools is not tools_given:
         tools = [tool.source for tool in context.tools]
-    return View(natives, system, tools, report, context)
+    return View(natives, system, tools, report, context, options)
 
 
 def since(started: float) -> float:

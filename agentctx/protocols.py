@@ -17,7 +17,11 @@ from agentctx.core.message import Context, Message, Price, Tool
 from agentctx.core.parts import Part, ToolCall
 from agentctx.core.profile import ModelProfile
 from agentctx.core.protection import ProtectRule, always
+from agentctx.core.reasoning import ThinkingPolicy, leading_thought
 from agentctx.core.violation import Violation
+
+MANUAL_THINKING = frozenset({"anthropic", "bedrock"})
+"""Formats in which a request can tell the model to think, and then wants the reasoning of the open round back."""
 
 
 class Scope(Enum):
@@ -301,6 +305,7 @@ class Call:
         store: Where originals are kept; None means that they are not.
         summarizer: Puts messages into fewer words; None when the caller gave none.
         wire: The caller's own format; None when the context was built by hand.
+        thinking: What to do where an edit would part reasoning from the prefix that it is bound to.
         notes: Where stages leave their reasons; read by the pipeline.
     """
 
@@ -314,6 +319,7 @@ class Call:
     store: Store | None = None
     summarizer: Summarizer | None = None
     wire: WireFormat | None = None
+    thinking: ThinkingPolicy = "postpone"
     notes: Notes = field(factory=Notes, eq=False, repr=False)
 
     @property
@@ -331,7 +337,13 @@ class Call:
 
     def protected(self, context: Context) -> frozenset[int]:
         """Indexes of the messages that must not be dropped: the rules that always hold, and the caller's."""
-        return always(context.messages) | self.frozen(context)
+        return always(context.messages) | self._leading(context) | self.frozen(context)
+
+    def _leading(self, context: Context) -> frozenset[int]:
+        """What the open tool round begins with on models that think when they are told to, and must not be without."""
+        if self.format not in MANUAL_THINKING or (self.profile is not None and self.profile.adaptive_thinking):
+            return frozenset()
+        return leading_thought(context.messages)
 
     def frozen(self, context: Context) -> frozenset[int]:
         """Indexes of the messages that the caller's rules protect: not even their tool results may change."""

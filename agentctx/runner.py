@@ -17,6 +17,7 @@ from agentctx.core.parts import Thinking
 from agentctx.core.protection import always, words
 from agentctx.core.report import StageReport
 from agentctx.errors import StageError
+from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy
 from agentctx.strategies.naming import Naming, name_of
 
@@ -30,12 +31,17 @@ class Trail:
         origins: For each message of ``context``, its index in what the caller passed in; None when a stage made it.
         tokens: Size of ``context``, in tokens.
         reports: What each stage did.
+        unbound_from: The first message whose reasoning has lost its prefix and is left to the provider to drop; None
+            when there is none.
+        lost_open: Whether reasoning of the open tool round was dropped.
     """
 
     context: Context
     origins: list[int | None]
     tokens: int
     reports: list[StageReport] = field(factory=list)
+    unbound_from: int | None = None
+    lost_open: bool = False
 
 
 async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted: bool = False) -> StageReport | None:
@@ -60,7 +66,7 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
         call.notes.clear()
         return None
     if not trusted:
-        check(name, before, after, call)
+        await offload(lambda: check(name, before, after, call), len(before.messages))
     report = await _write_down(name, before, after, call, trail, started)
     call.notes.clear()
     if report.acted:
@@ -110,7 +116,7 @@ def _sealed(message: Message) -> set[Thinking]:
 async def _write_down(
     name: str, before: Context, after: Context, call: Call, trail: Trail, started: float
 ) -> StageReport:
-    found = match(before.messages, after.messages)
+    found = await offload(lambda: match(before.messages, after.messages), len(before.messages))
     await call.meter.settle(after.messages)
     changes = await _changes(name, before, after, found, call, trail)
     grown = sum(change.tokens_after - change.tokens_before for change in changes)

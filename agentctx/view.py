@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from attrs import field, frozen
@@ -20,6 +21,8 @@ class View:
         tools: The tool definitions as they were passed in; None when there were none.
         report: What was done, by whom and why.
         context: The same as values.
+        options: What else must be put into the request for the provider to take it; mostly nothing. Each is to be
+            merged into the option of that name.
     """
 
     messages: list[Any]
@@ -27,3 +30,4 @@ class View:
     tools: Any
     report: Report
     context: Context = field(repr=False)
+    options: Mapping[str, Any] = field(factory=dict)

@@ -65,7 +65,7 @@ async def _run(step: Step, stages: Sequence[ContextStrategy], limit: int | None)
     """Run stages and the guarantee; without the stages where the reasoning of the open round asks to wait for it."""
     budget, arrived = step.around.budget, before_pressing(step)
     await _run_now(step, stages, limit)
-    fits = budget is None or arrived.tokens <= budget.limit
+    fits = budget is not None and arrived.tokens <= budget.limit  # without a limit it would wait for ever
     if stages and step.trail.lost_open and fits and waits(arrived):
         step.trail, step.start = arrived.trail, arrived.start
         _say_that_it_waits(step)

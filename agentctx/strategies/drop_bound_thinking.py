@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import field, frozen
+from attrs import frozen
 
 from agentctx.core.compare import match
 from agentctx.core.message import Context, Message
@@ -20,26 +20,31 @@ WHY = "the reasoning was bound to a prefix that changed"
 
 @frozen
 class DropBoundThinking:
-    """Drop every thinking block behind the first position that differs from ``before``.
+    """Drop every signed thinking block from one message on.
 
     Args:
-        before: The messages that the reasoning was made with.
+        first: The index of the first message whose reasoning has lost its prefix.
+        stop: The index of the first message whose reasoning is left to the provider to drop; None when there is none.
+        remark: What to say about the step as a whole.
     """
 
-    before: tuple[Message, ...] = field(repr=False)
+    first: int
+    stop: int | None = None
+    remark: str = ""
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context without reasoning that its provider would refuse."""
-        first = first_unbound(self.before, context.messages)
-        if first is None:
-            return context
-        kept: list[Message] = list(context.messages[:first])
-        for message in context.messages[first:]:
+        if self.remark:
+            call.remark(self.remark)
+        stop = len(context.messages) if self.stop is None else max(self.first, self.stop)
+        kept: list[Message] = list(context.messages[: self.first])
+        for message in context.messages[self.first : stop]:
             bare = without_thinking(message)
             if bare is not message:
                 call.note(message, WHY)
             if bare is not None:
                 kept.append(bare)
+        kept += context.messages[stop:]
         if len(kept) == len(context.messages) and all(a is b for a, b in zip(kept, context.messages, strict=True)):
             return context
         return context.with_messages(tuple(kept))

@@ -96,6 +96,7 @@ class Trial:
             protect=own.protect,
             on_compact=on_compact,
             summarizer=own.summarizer,
+            thinking=own.thinking,
         )
 
     @property
