@@ -1,5 +1,6 @@
 """Wrapped clients are tested with the real SDKs over HTTP, to servers on this machine and nowhere else."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from both_kinds import now
 
 from agentctx.testing.servers import Desk, serving
 
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # read when litellm is imported: nothing is fetched
 DROPPED = (
     "Exception ignored in. <async_generator object (AsyncStream|SSEDecoder).:pytest.PytestUnraisableExceptionWarning"
 )

@@ -5,6 +5,7 @@ own words, and answer with what the test says. They need the extra ``testing``.
 """
 
 from agentctx.testing.servers.anthropic import messages
+from agentctx.testing.servers.bedrock import converse
 from agentctx.testing.servers.desk import Desk, Said
 from agentctx.testing.servers.gemini import generate_content
 from agentctx.testing.servers.openai import chat_completions, responses
@@ -14,6 +15,7 @@ __all__ = [
     "Desk",
     "Said",
     "chat_completions",
+    "converse",
     "generate_content",
     "messages",
     "responses",

@@ -1,0 +1,107 @@
+"""Bedrock's Converse: the ``bedrock-runtime`` clients of boto3 and aioboto3, ``converse`` and ``converse_stream``.
+
+Every operation of such a client goes through its ``_make_api_call``; that is where requests are prepared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from inspect import iscoroutinefunction
+from typing import Any, TypeVar
+
+from botocore.client import BaseClient  # type: ignore[import-untyped]  # botocore carries no types
+from botocore.exceptions import ClientError  # type: ignore[import-untyped]  # as above
+
+from agentctx.clients.exchange import Answer, Ways, blocked, exchange, waiting
+from agentctx.clients.portal import drive
+from agentctx.clients.sessions import Sessions
+from agentctx.clients.shape_bedrock import Converse
+from agentctx.clients.streams import ahead_async, ahead_sync
+from agentctx.clients.turn import Turn
+from agentctx.clients.twin import derived, twin
+from agentctx.errors import ConfigError
+
+T = TypeVar("T")
+
+_SHAPE = Converse()
+_OPERATIONS = frozenset({"Converse", "ConverseStream"})
+_ERRORS = (ClientError,)
+
+
+def wrap(client: T, sessions: Sessions) -> T:
+    """The client's twin whose model calls are prepared.
+
+    Raises:
+        ConfigError: If it is no client of ``bedrock-runtime``.
+    """
+    service = client.meta.service_model.service_name if isinstance(client, BaseClient) else type(client).__qualname__
+    if service != "bedrock-runtime":
+        msg = f"wrap: {service} has no model calls; pass a client of bedrock-runtime"
+        raise ConfigError(msg)
+    kind: Any = type(client)
+    make = _async_call if iscoroutinefunction(kind._make_api_call) else _call  # noqa: SLF001 - botocore has no other seam
+    return twin(client, {"_make_api_call": make(kind, sessions)})
+
+
+def _async_call(kind: Any, sessions: Sessions) -> Callable[..., Any]:  # noqa: ANN401 - the client's own class
+    async def call(client: Any, operation: str, params: dict[str, Any]) -> Any:  # noqa: ANN401 - botocore's own
+        async def send(body: dict[str, Any]) -> Any:  # noqa: ANN401 - botocore's own
+            return await kind._make_api_call(client, operation, body)  # noqa: SLF001 - as above
+
+        if operation not in _OPERATIONS:
+            return await send(params)
+        return await exchange(sessions, _SHAPE, params, send, _ASYNC)
+
+    return call
+
+
+def _call(kind: Any, sessions: Sessions) -> Callable[..., Any]:  # noqa: ANN401 - the client's own class
+    def call(client: Any, operation: str, params: dict[str, Any]) -> Any:  # noqa: ANN401 - botocore's own
+        async def send(body: dict[str, Any]) -> Any:  # noqa: ANN401 - botocore's own
+            return kind._make_api_call(client, operation, body)  # noqa: SLF001 - as above
+
+        if operation not in _OPERATIONS:
+            return drive(send(params))
+        return drive(exchange(sessions, _SHAPE, params, send, _SYNC))
+
+    return call
+
+
+async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - botocore's own
+    stream = value.get("stream")
+    if stream is None:
+        turn.learn(turn.shape.usage(value))
+        return Answer(value)
+    answer = await ahead_async(aiter(stream), turn, _ERRORS)
+    return _behind(value, stream, answer, "__aiter__")
+
+
+async def _open(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - botocore's own
+    stream = value.get("stream")
+    if stream is None:
+        turn.learn(turn.shape.usage(value))
+        return Answer(value)
+    answer = await ahead_sync(iter(stream), turn, _ERRORS)
+    return _behind(value, stream, answer, "__iter__")
+
+
+def _behind(value: Any, stream: Any, answer: Answer, iterate: str) -> Answer:  # noqa: ANN401 - botocore's own
+    """Let the response's stream, which belongs to this call alone, hand out what the answer reads."""
+    stream._agentctx_rest = answer.value  # noqa: SLF001 - our own attribute
+    kind: type = type(stream)
+    stream.__class__ = _reading(kind, iterate)
+    answer.value = value
+    return answer
+
+
+@cache
+def _reading(kind: type, iterate: str) -> type:
+    return derived(kind, {iterate: _rest})
+
+
+def _rest(stream: Any) -> Any:  # noqa: ANN401 - botocore's own
+    return stream._agentctx_rest  # noqa: SLF001 - our own attribute
+
+
+_ASYNC, _SYNC = Ways(_ERRORS, _open_async, waiting), Ways(_ERRORS, _open, blocked)

@@ -1,0 +1,51 @@
+"""Bedrock's Converse, as botocore sends and answers it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from agentctx.clients.shape import Body, Request, get
+from agentctx.view import View
+
+_BEFORE_CONTENT = frozenset({"messageStart", "contentBlockStart"})
+
+
+@frozen
+class Converse:
+    """``Converse`` and ``ConverseStream`` (``shape.Shape``).
+
+    Args:
+        format: The wire format.
+    """
+
+    format: str = "bedrock"
+
+    def read(self, body: Body, /) -> Request:
+        """Messages, system prompt, tools and model."""
+        model = body.get("modelId")
+        tools = get(body.get("toolConfig"), "tools")
+        return Request(body.get("messages") or [], body.get("system"), tools, model if isinstance(model, str) else None)
+
+    def write(self, body: Body, request: Request, view: View, /) -> dict[str, Any]:
+        """The request with the view's messages and tools."""
+        written = {**body, "messages": view.messages}
+        if view.tools is not request.tools:
+            if view.tools:
+                written["toolConfig"] = {**(body.get("toolConfig") or {}), "tools": view.tools}
+            else:
+                written.pop("toolConfig", None)
+        return written
+
+    def usage(self, said: Any, /) -> Any:  # noqa: ANN401 - botocore's dict
+        """The ``usage`` of an answer, or of a stream's ``metadata`` event."""
+        return get(said, "usage") or get(said, "metadata", "usage")
+
+    def begins(self, event: Any, /) -> bool:  # noqa: ANN401 - botocore's dict
+        """Whether an event carries something that the model said."""
+        return not _BEFORE_CONTENT.issuperset(event)
+
+    def failure(self, _said: Any, /) -> Any:  # noqa: ANN401 - botocore's dict
+        """None: botocore raises every error, also those within a stream."""
+        return None
