@@ -63,7 +63,8 @@ class Pack:
         relevance: How much texts have to do with the task; without it BM25, which takes
             ``pip install 'agentctx[relevance]'``. For an embedding model: ``Embedded(embed)``.
         keep_last: Units with one of so many last messages in them come first.
-        note: Whether a user message says in one line what was left out; the report says it anyway.
+        note: Whether a user message says in one line what was left out, where that costs no more than as many tokens
+            of the best unit are worth; the report says it anyway.
         max_tokens: The most tokens of the request; without it the pipeline's budget holds.
 
     Raises:
@@ -128,16 +129,18 @@ class Pack:
     def _chosen(
         self, context: Context, small: Load, scores: Sequence[int], call: Call
     ) -> tuple[tuple[int, ...], Message | None]:
-        """The units to keep, and the note if it is wanted and has room."""
+        """The units to keep, and the note if it is wanted, has room, and is worth what goes for it."""
         chosen = best = small.pick(scores, small.room)
         for _ in range(TRIES if self.note else 0):
             gone = left_out(context, small, chosen)
             if not gone:
                 break
             note = note_of(gone)
-            if small.tokens(chosen) + call.count(note) <= small.room:
-                return chosen, note
-            chosen = small.pick(scores, small.room - call.count(note))
+            cost = call.count(note)
+            if small.tokens(chosen) + cost <= small.room:
+                lost = small.worth(scores, best) - small.worth(scores, chosen)
+                return (chosen, note) if lost <= cost * max(scores) else (best, None)
+            chosen = small.pick(scores, small.room - cost)
         return best, None
 
 

@@ -184,7 +184,7 @@ async def test_ctxmgr_report():
     view = await packed(Pack("recent"), agent(20), 200)
     [stage] = [stage for stage in view.report.stages if stage.stage == "Pack"]
     kept, dropped = stage.notes
-    assert kept == "kept 11 of 23 units, 3 of which had to stay and 2 are recent; 190 of 200 tokens, 95.0%; recent"
+    assert kept == "kept 11 of 23 units (3 had to stay, 2 recent); 190 of 200 tokens, 95.0%; recent"
     assert dropped.startswith("Earlier: 24 messages dropped; 12 tool calls")
 
 

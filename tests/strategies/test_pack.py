@@ -103,6 +103,15 @@ async def test_compression_restores_what_fits():
     assert 12_000 - view.report.tokens_after < 700
 
 
+async def test_a_note_is_not_bought_with_a_unit():
+    """Where the note would cost a whole unit there is none; where it costs a few tokens there is."""
+    messages = agent(9, dict.fromkeys(range(9), "word " * 400))
+    for tokens, notes in ((1_305, 0), (1_400, 1)):
+        view = await Pipeline(Pack("recent", note=True), budget=tokens).prepare(messages)
+        assert len(answered(view)) == 3
+        assert sum(str(message["content"]).startswith("[Earlier: ") for message in view.messages) == notes
+
+
 async def test_questions_go_before_their_answers():
     """Where only one of the two fits, the question stays and not the answer."""
     chat = [each for number in range(9) for each in (user(f"q{number}"), assistant(f"a{number}"))]

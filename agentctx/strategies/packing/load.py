@@ -56,6 +56,10 @@ class Load:
         """Tokens of the chosen units."""
         return sum(self.sizes[index] for index in chosen)
 
+    def worth(self, scores: Sequence[int], chosen: Sequence[int]) -> int:
+        """What the chosen units are worth."""
+        return sum(scores[index] * self.sizes[index] for index in chosen)
+
     def pick(self, scores: Sequence[int], room: int) -> tuple[int, ...]:
         """The units to keep in ``room`` tokens, as rising indexes: the recent as far as they fit, then the best.
 

@@ -10,7 +10,7 @@ from agentctx.core.message import Context, Message
 from agentctx.core.protection import first_task
 from agentctx.core.units import units
 from agentctx.protocols import Call
-from agentctx.strategies.packing.dropped import dropped_line
+from agentctx.strategies.packing.dropped import dropped_line, is_note
 from agentctx.strategies.packing.load import Load
 
 
@@ -37,10 +37,10 @@ class Packed:
 
 
 def left_out(context: Context, load: Load, chosen: Sequence[int]) -> list[Message]:
-    """The messages of the units that were not chosen."""
+    """The messages of the units that were not chosen, but for notes of what was left out before."""
     kept = frozenset(chosen)
     gone = (unit for index, unit in enumerate(load.units) if index not in kept)
-    return [message for unit in gone for message in unit.of(context.messages)]
+    return [message for unit in gone for message in unit.of(context.messages) if not is_note(message)]
 
 
 def unload(context: Context, packed: Packed, call: Call, why: str) -> Context:
@@ -84,8 +84,8 @@ def told(context: Context, packed: Packed, strategy: str, tokens: int) -> list[s
     load = packed.load
     kept, free = len(packed.chosen), len(load.units)
     stayed = load.total - free
-    stay = f"{stayed:,} of which had to stay and {len(load.recent):,} are recent"
+    stay = f"({stayed:,} had to stay, {len(load.recent):,} recent)"
     filled = f"{tokens:,} of {load.aim:,} tokens, {100 * tokens / load.aim:.1f}%"
-    lines = [f"kept {stayed + kept:,} of {load.total:,} units, {stay}; {filled}; {strategy}"]
+    lines = [f"kept {stayed + kept:,} of {load.total:,} units {stay}; {filled}; {strategy}"]
     line = dropped_line(left_out(context, load, packed.chosen))
     return [*lines, line] if line else lines
