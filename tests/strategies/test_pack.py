@@ -2,16 +2,19 @@
 
 import subprocess
 import sys
+from collections import Counter
+from time import perf_counter
 
 import pytest
 
-from agentctx import Budget, ConfigError, FixedCounter, Pipeline
+from agentctx import Budget, Call, ConfigError, FixedCounter, HeuristicCounter, Pipeline
 from agentctx.strategies.pack import Pack
 from agentctx.strategies.packing.bm25 import Bm25
 from agentctx.strategies.packing.choose import choose
 from agentctx.strategies.packing.relevance import Embedded
 from agentctx.strategies.packing.scoring import Weights
-from agentctx.testing import assistant, call, result, system, transcript, user
+from agentctx.testing import CountingCounter, assistant, call, result, system, transcript, user
+from agentctx.tokens.meter import MessageMeter
 
 pytestmark = pytest.mark.anyio
 
@@ -176,3 +179,40 @@ except ValueError as error:
 def test_greed_alone_is_not_enough():
     """Two that fill the room are better than the one with the most for its size."""
     assert choose([60, 50, 50], [10, 9, 9], 18) == (1, 2)
+
+
+async def test_each_text_is_counted_once():
+    """Packing again and again in a session counts no text twice."""
+    counter = CountingCounter()
+    budget = Budget(4_000, trigger=3_000, target=1_500)
+    session = Pipeline(Pack(), budget=budget, counter=counter).session(format="openai-chat")
+    messages, cuts = transcript("openai-chat", user("the task at hand")), 0
+    for number in range(60):
+        asks = assistant(f"this is what I do in step {number}", call(f"c{number}", "read", {"n": number}))
+        messages += transcript(
+            "openai-chat", asks, result(f"c{number}", f"these are the words of file {number}\n" * 20)
+        )
+        cuts += (await session.prepare(messages)).report.first_changed is not None
+    assert 2 <= cuts <= 20
+    assert [text for text, times in Counter(counter.texts).items() if times > 1 and len(text) > 30] == []
+
+
+async def seconds(rounds):
+    """What packing of so many rounds takes at best, all of them counted before."""
+    outputs = {number: f"words of output {number} " * (1 + number * 7_919 % 30) for number in range(rounds)}
+    context = (await Pipeline(counter=HeuristicCounter()).prepare(agent(rounds, outputs))).context
+    told = Call(MessageMeter(HeuristicCounter()))
+    stage = Pack(task="output 77", max_tokens=told.size(context) // 2)
+    taken = []
+    for _ in range(3):
+        start = perf_counter()
+        await stage(context, told)
+        taken.append(perf_counter() - start)
+    return min(taken)
+
+
+async def test_time_grows_with_the_number_of_units():
+    """Ten times the units take about ten times the time, 5,000 of them a second or two."""
+    few, many = await seconds(500), await seconds(5_000)
+    assert many < 25 * few
+    assert many < 15
