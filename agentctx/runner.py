@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Mapping
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -118,7 +119,8 @@ async def _write_down(
 ) -> StageReport:
     found = await offload(lambda: match(before.messages, after.messages), len(before.messages))
     await call.meter.settle(after.messages)
-    changes = await _changes(name, before, after, found, call, trail)
+    compared = partial(_changes, name, before, after, found, call, trail)
+    changes = await _with_handles(await offload(compared, len(before.messages)), call)
     grown = sum(change.tokens_after - change.tokens_before for change in changes)
     grown += _grown_unseen(before, after, found, call, trail)
     if after.tools is not before.tools:
@@ -139,40 +141,45 @@ def _grown_unseen(before: Context, after: Context, found: Matched, call: Call, t
     return gained - sum(call.count(before.messages[origin]) for origin in lost)
 
 
-async def _changes(
+def _changes(
     name: str, before: Context, after: Context, found: Matched, call: Call, trail: Trail
-) -> tuple[Change, ...]:
+) -> list[tuple[Change, Message]]:
+    """What the stage did, each with the message that it did it to."""
     edited: Mapping[int, int] = dict((*found.edited, *found.moved))
-    changes: list[Change] = []
+    changes: list[tuple[Change, Message]] = []
     for origin in sorted((*edited, *found.dropped)):
         old = before.messages[origin]
         new = after.messages[edited[origin]] if origin in edited else None
         index = trail.origins[origin]
         if index is not None:
-            changes.append(await _change(name, index, old, new, call))
+            changes.append((_change(name, index, old, new, call), old))
     for position in found.added:
         made = after.messages[position]
-        said = call.notes.why(made)
-        tokens = call.count(made)
-        changes.append(Change(position, made.role, Outcome.ADDED, name, said.why, 0, tokens))
-    return tuple(changes)
+        change = Change(position, made.role, Outcome.ADDED, name, call.notes.why(made).why, 0, call.count(made))
+        changes.append((change, made))
+    return changes
 
 
-async def _change(name: str, index: int, old: Message, new: Message | None, call: Call) -> Change:
+def _change(name: str, index: int, old: Message, new: Message | None, call: Call) -> Change:
     said = call.notes.why(old)
     usual = Outcome.DROPPED if new is None else Outcome.MOVED if new == old else Outcome.EDITED
-    outcome = said.outcome or usual
-    handle = None if outcome is Outcome.MOVED else await _keep(old, call)
     size = 0 if new is None else call.count(new)
-    return Change(index, old.role, outcome, name, said.why, call.count(old), size, handle)
+    return Change(index, old.role, said.outcome or usual, name, said.why, call.count(old), size)
 
 
-async def _keep(message: Message, call: Call) -> str | None:
-    """Put the original into the store, when there is one, and return its handle."""
-    if call.store is None or call.wire is None:
-        return None
-    native = message.source if message.source is not None else call.wire.write_message(message)
-    return await call.store.put(original_bytes(native))
+async def _with_handles(changes: list[tuple[Change, Message]], call: Call) -> tuple[Change, ...]:
+    """The changes, the originals put into the store when there is one."""
+    store, wire = call.store, call.wire
+    if store is None or wire is None:
+        return tuple(change for change, _ in changes)
+    kept: list[Change] = []
+    for change, old in changes:
+        if change.outcome in (Outcome.MOVED, Outcome.ADDED):
+            kept.append(change)
+            continue
+        native = old.source if old.source is not None else wire.write_message(old)
+        kept.append(change.with_handle(await store.put(original_bytes(native))))
+    return tuple(kept)
 
 
 def original_bytes(native: Any) -> bytes:  # noqa: ANN401 - a native message may be a dict or an SDK object

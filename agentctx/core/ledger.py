@@ -92,7 +92,7 @@ class Book:
         self.changes = [each for each in self.changes if each.outcome is Outcome.ADDED or each.index not in left]
         handles = {index: change.handle for index, change in left.items() if change.handle}
         self.handles |= handles | earlier
-        self.spans = _joined([*self.spans, *(_span(change) for change in gone)])
+        self.spans = _joined(self.spans, gone)
 
     def before(self, index: int) -> Book:
         """The book as far as it tells of messages before ``index``."""
@@ -105,24 +105,18 @@ class Book:
         return Ledger(tuple(self.changes), tuple(self.spans), sizes, roles, dict(self.handles))
 
 
-def _span(change: Change) -> Span:
-    return Span(change.index, change.index + 1, change.outcome, change.stage, change.reason)
-
-
-def _joined(spans: Iterable[Span]) -> list[Span]:
-    """The spans in order, neighbours that say the same as one."""
-    out: list[Span] = []
-    for span in sorted(spans, key=lambda each: each.start):
-        last = out[-1] if out else None
-        if last is not None and last.stop >= span.start and _alike(last, span):
-            out[-1] = evolve(last, stop=max(last.stop, span.stop))
+def _joined(spans: Iterable[Span], gone: Iterable[Change]) -> list[Span]:
+    """The spans and the messages that are gone, in order, neighbours that say the same as one."""
+    lines = [(span.start, span.stop, (span.outcome, span.stage, span.reason)) for span in spans]
+    lines += [(each.index, each.index + 1, (each.outcome, each.stage, each.reason)) for each in gone]
+    lines.sort(key=lambda line: line[0])
+    joined: list[tuple[int, int, tuple[Outcome, str, str]]] = []
+    for start, stop, said in lines:
+        if joined and joined[-1][1] >= start and joined[-1][2] == said:
+            joined[-1] = joined[-1][0], max(stop, joined[-1][1]), said
         else:
-            out.append(span)
-    return out
-
-
-def _alike(one: Span, other: Span) -> bool:
-    return (one.outcome, one.stage, one.reason) == (other.outcome, other.stage, other.reason)
+            joined.append((start, stop, said))
+    return [Span(start, stop, *said) for start, stop, said in joined]
 
 
 def numbers(values: Iterable[int] = ()) -> array[int]:

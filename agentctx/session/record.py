@@ -81,10 +81,10 @@ class Record:
         origin = self.origins[place]
         return origin is not None and self.shown[place] is self.seen[origin]
 
-    def remember(self, natives: Iterable[Any], arrived: Iterable[Message], prices: Iterable[Price]) -> None:
-        """Add what arrived to the history."""
+    def remember(self, seen: Iterable[Any], arrived: Iterable[Message], prices: Iterable[Price]) -> None:
+        """Add what arrived to the history: what it looked like, what it says, and what it weighs."""
         self.roles.extend(ROLES.index(message.role) for message in arrived)
-        self.seen += [snapshot(native) for native in natives]
+        self.seen.extend(seen)
         for price in prices:
             self.sizes.append(price.tokens)
             self.weights.append(price.bytes)
@@ -140,7 +140,7 @@ def rebased(record: Record, natives: Sequence[Any], prices: Sequence[Price]) -> 
     """The record after the caller has replaced its own history by the view (its first ``len(prices)`` messages)."""
     length = len(prices)
     new = Record(view=record.view[:length], out=record.out[:length], origins=list(range(length)))
-    new.remember(natives[:length], new.view, prices)
+    new.remember([snapshot(native) for native in natives[:length]], new.view, prices)
     new.shown = list(new.seen)
     _settle(new, prices)
     return new

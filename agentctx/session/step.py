@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from attrs import define, evolve, field, frozen
@@ -14,6 +15,7 @@ from agentctx.core.message import Context, Message, Price, Tool
 from agentctx.core.pairing import broken_pair, open_at_end
 from agentctx.core.report import StageReport
 from agentctx.core.units import units
+from agentctx.offload import offload
 from agentctx.plan import Plan, something_left
 from agentctx.protocols import Call, WireFormat
 from agentctx.reading import Reader
@@ -71,6 +73,7 @@ class Step:
         around: What the step knows beside the messages.
         record: What is known of the conversation.
         natives: Everything the caller passed.
+        seen: What the messages that are new look like.
         trail: The part of the view that the step works on, and what the stages did.
         arrived: Prices of the messages that are new.
         start: From this place of the record's view on, the trail's messages replace it.
@@ -87,6 +90,7 @@ class Step:
     around: Surroundings
     record: Record
     natives: Sequence[Any]
+    seen: list[Any]
     trail: Trail
     arrived: list[Price]
     start: int
@@ -130,18 +134,23 @@ class Step:
 async def take_in(around: Surroundings, record: Record, natives: Sequence[Any]) -> Step:
     """Read, repair and treat what is new, with the unfinished round before it."""
     known = len(record)
-    fresh = around.source.messages(natives[known:], known, record.tail)
-    meter = around.source.meter
+    new, meter = natives[known:], around.source.meter
+    fresh, seen = await offload(lambda: _read(around, record, new), len(new))
     await meter.settle(fresh)
     arrived = around.prices(fresh)
     raw = [*record.tail, *fresh]
     raw_origin = [*record.tail_origin, *range(known, known + len(fresh))]
     size = around.fixed + record.view_tokens + sum(map(meter.message, raw))
     trail = Trail(around.context(raw), list(raw_origin), size, unbound_from=record.unbound_from)
-    step = Step(around, record, natives, trail, arrived, record.settled, raw, raw_origin)
+    step = Step(around, record, natives, seen, trail, arrived, record.settled, raw, raw_origin)
     if raw:
         await _treat(step)
     return step
+
+
+def _read(around: Surroundings, record: Record, new: Sequence[Any]) -> tuple[list[Message], list[Any]]:
+    """New native messages as values, and what they look like."""
+    return around.source.messages(new, len(record), record.tail), [snapshot(native) for native in new]
 
 
 def _open_from(raw: Sequence[Message], origins: Sequence[int], wire: WireFormat) -> int | None:
@@ -160,7 +169,9 @@ async def _treat(step: Step) -> None:
     wire = around.source.wire
 
     last = step.record.view[step.start - 1] if step.start else None
-    legal = repair(step.raw, call, wire, seen=step.ids, earlier=step.record.ids, after=last)
+    earlier = step.record.ids
+    work = partial(repair, step.raw, call, wire, seen=step.ids, earlier=earlier, after=last)
+    legal = await offload(work, len(step.raw))
     if legal is not None or has_server_calls(step.raw):
         step.open_from = _open_from(step.raw, step.raw_origin, wire)
     if legal is not None:
@@ -210,8 +221,7 @@ def widen(step: Step) -> None:
 def commit(step: Step) -> None:
     """Make what the step worked out the state of the conversation. Nothing in it waits."""
     record, trail = step.record, step.trail
-    fresh = len(step.natives) - len(record)
-    record.remember(step.natives[len(record) :], step.raw[len(step.raw) - fresh :], step.arrived)
+    record.remember(step.seen, step.raw[len(step.raw) - len(step.seen) :], step.arrived)
     _write_down(step)
     messages = trail.context.messages
     written = _written(step, messages)

@@ -10,6 +10,7 @@ from attrs import field, frozen
 from agentctx.core.message import Context, Message
 from agentctx.core.parts import Part, Text, ToolCall, ToolResult
 from agentctx.errors import ConfigError
+from agentctx.offload import offload
 from agentctx.protocols import Call, Scope
 from agentctx.strategies.edit_results import edit_results, with_content
 
@@ -48,6 +49,9 @@ class ClearToolResults:
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context with old tool results cleared."""
+        return await offload(lambda: self._masked(context, call), len(context.messages))
+
+    def _masked(self, context: Context, call: Call) -> Context:
         clear = self._old(context.messages, call.frozen(context))
         if not clear:
             return context

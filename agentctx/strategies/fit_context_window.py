@@ -9,6 +9,7 @@ from attrs import field, frozen
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context
 from agentctx.errors import ConfigError
+from agentctx.offload import offload
 from agentctx.protocols import Call, Scope
 from agentctx.strategies.drop_oldest import drop_oldest
 from agentctx.strategies.room import lay_out
@@ -64,6 +65,9 @@ class FitContextWindow:
         limit, aim = self._limits(call)
         if call.size(context) <= aim:
             return context
+        return await offload(lambda: self._fitted(context, limit, aim, call), len(context.messages))
+
+    def _fitted(self, context: Context, limit: int, aim: int, call: Call) -> Context:
         return drop_oldest(shrink_open_round(context, limit, call), aim, call, f"over {aim:,} tokens: oldest first")
 
     def _limits(self, call: Call) -> tuple[int, int]:

@@ -6,6 +6,7 @@ from attrs import frozen
 
 from agentctx.core.message import Context
 from agentctx.errors import BigItem, ContextOverflow
+from agentctx.offload import offload
 from agentctx.protocols import Call
 from agentctx.strategies.drop_oldest import drop_oldest
 from agentctx.strategies.fit_context_window import shrink_open_round
@@ -38,6 +39,9 @@ class FitGuarantee:
         """
         if call.size(context) <= self.limit:
             return context
+        return await offload(lambda: self._fitted(context, call), len(context.messages))
+
+    def _fitted(self, context: Context, call: Call) -> Context:
         context = shrink_open_round(context, self.limit, call)
         context = drop_oldest(context, self.limit, call, f"over {self.limit:,} tokens: oldest first")
         why = f"over {self.limit:,} tokens"

@@ -9,6 +9,7 @@ from attrs import field, frozen
 from agentctx.core.message import Context
 from agentctx.core.units import segments, units
 from agentctx.errors import ConfigError
+from agentctx.offload import offload
 from agentctx.protocols import Call, Scope
 from agentctx.strategies.drop_units import droppable, without
 
@@ -37,6 +38,9 @@ class TrimRounds:
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context with the older rounds dropped."""
+        return await offload(lambda: self._trimmed(context, call), len(context.messages))
+
+    def _trimmed(self, context: Context, call: Call) -> Context:
         bundles = segments(context.messages, groups := units(context.messages))
         rounds = [index for index, bundle in enumerate(bundles) if bundle[-1].is_round]
         if len(rounds) <= self.max_rounds:

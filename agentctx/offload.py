@@ -1,0 +1,40 @@
+"""Work that would hold up the event loop is done in a worker thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+from anyio.lowlevel import RunVar
+
+T = TypeVar("T")
+
+MUCH = 400
+"""Messages; looking at so many takes a millisecond or two, which is what handing over to a thread may cost."""
+
+_limiter: RunVar[anyio.CapacityLimiter] = RunVar("agentctx.offload.limiter")
+
+
+async def offload(work: Callable[[], T], messages: int) -> T:
+    """Do ``work`` here when it is about few messages, else in a worker thread.
+
+    Pure Python holds the interpreter, but not for longer than its switch interval (5 ms): the event loop goes on.
+
+    Args:
+        work: Plain work that nobody else depends on; it may go on for a moment after a cancellation.
+        messages: How many messages it looks at.
+    """
+    if messages < MUCH:
+        return work()
+    return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=_threads())
+
+
+def _threads() -> anyio.CapacityLimiter:
+    """One at a time in each event loop: threads that run Python do not run faster side by side."""
+    try:
+        return _limiter.get()
+    except LookupError:
+        _limiter.set(limiter := anyio.CapacityLimiter(1))
+        return limiter
