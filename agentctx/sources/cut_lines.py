@@ -23,12 +23,12 @@ def cut_lines(text: str, max_tokens: int, counter: TokenCounter, keep: Literal["
         return ""
     if fits(text, max_tokens, counter):
         return text
-    room = max_tokens - counter.count(_marked("", text.count("\n") + 1, keep))
+    room = max_tokens - counter.count(_marked("", _lines(text), keep))
     for _ in range(_SLACK):
         piece = _whole_lines(_end_of(text, room, counter, keep), text, keep) if room > 0 else ""
         if not piece.strip():
             return ""
-        result = _marked(piece, text.count("\n") + 1 - piece.count("\n"), keep)
+        result = _marked(piece, max(1, _lines(text) - _lines(piece)), keep)
         excess = counter.count(result) - max_tokens
         if excess <= 0:
             return result
@@ -40,6 +40,10 @@ def fits(text: str, tokens: int, counter: TokenCounter) -> bool:
     """Whether the text has at most so many tokens; no more of it is counted than must be."""
     cutter = as_cutter(counter)
     return counter.count(text) <= tokens if cutter is None else not cutter.exceeds(text, tokens)
+
+
+def _lines(text: str) -> int:
+    return text.count("\n") + (not text.endswith("\n"))
 
 
 def _end_of(text: str, tokens: int, counter: TokenCounter, keep: Literal["head", "tail"]) -> str:

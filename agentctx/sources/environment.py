@@ -16,6 +16,7 @@ from anyio import to_thread
 from attrs import field, frozen
 
 from agentctx.core.item import ContextItem
+from agentctx.sources.fence import one_line
 from agentctx.sources.secrets import Redactor, redact_secrets
 
 _versions: dict[tuple[str, int], str] = {}
@@ -69,7 +70,7 @@ class Environment:
     def _variables(self) -> list[str]:
         environ = os.environ if self.environ is None else self.environ
         names = sorted(name for name in environ if any(fnmatchcase(name, each) for each in self.variables))
-        return [f"{name}={' '.join(environ[name].split())}" for name in names]
+        return [f"{one_line(name)}={one_line(environ[name])}" for name in names]
 
     async def _tools(self) -> list[str]:
         found: dict[str, str] = dict.fromkeys(self.tools, "")

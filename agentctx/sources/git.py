@@ -9,6 +9,7 @@ from subprocess import DEVNULL
 from typing import ClassVar
 
 import anyio
+from anyio import to_thread
 from attrs import field, frozen
 
 from agentctx.core.item import ContextItem
@@ -17,6 +18,10 @@ from agentctx.sources.secrets import Redactor, redact_secrets
 
 _SAFE = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false", "--no-pager")
 """A repository's own settings must not run programs here."""
+
+
+_LONGEST = 256 * 1024
+"""How much of an answer is looked at, in characters."""
 
 
 @frozen
@@ -64,8 +69,13 @@ class GitSource:
 
     async def _answer(self, answers: list[str], place: int, arguments: tuple[str, ...]) -> None:
         """What git says; nothing where there is nothing yet: no commit, no branch."""
-        said = (await run_git(self.root, *arguments, check=False)).rstrip()
-        answers[place] = said if self.redact is None else self.redact(said, "")
+        said = beginning((await run_git(self.root, *arguments, check=False)).rstrip())
+        answers[place] = said if self.redact is None else await to_thread.run_sync(self.redact, said, "")
+
+
+def beginning(text: str) -> str:
+    """The first lines of what may be very long; whole, so that no secret is cut in two and missed."""
+    return text if len(text) <= _LONGEST else text[: text.rfind("\n", 0, _LONGEST) + 1]
 
 
 async def run_git(root: Path, *arguments: str, check: bool = True) -> str:

@@ -12,6 +12,7 @@ from attrs import field, frozen
 from agentctx.errors import ConfigError
 from agentctx.protocols import ContextProvider
 from agentctx.sources.ask import answer_of, checked
+from agentctx.sources.fence import section
 
 Load = Callable[[], Awaitable[str] | str]
 """Says what a section says now; empty when it says nothing. May be async; one that is not runs in a thread."""
@@ -60,10 +61,10 @@ class PromptSection:
 
 
 def section_from(provider: ContextProvider, key: str, header: str = "") -> PromptSection:
-    """A section that says what a source finds: its items under their titles, in the order in which it finds them."""
+    """A section that says what a source finds: its items under their titles, in fences, in its own order."""
 
     async def load() -> str:
         items = checked(key, await answer_of(provider, "", threads=CapacityLimiter(1)))
-        return "\n\n".join(f"{item.title}:\n{item.content}" for item in items)
+        return "".join(section(item.title, item.content) for item in items)
 
     return PromptSection(key, load, header)

@@ -11,6 +11,7 @@ from typing import ClassVar
 from attrs import field, frozen
 
 from agentctx.core.item import ContextItem
+from agentctx.sources.fence import one_line
 from agentctx.sources.walk import SKIPPED, walk
 
 EXTENSIONS = frozenset(
@@ -51,7 +52,10 @@ class RecentFiles:
         """
         del query
         newest = nsmallest(self.limit, self._files())
-        lines = [f"{path} (modified {datetime.fromtimestamp(-age / 1e9, UTC):%Y-%m-%d %H:%M})" for age, path in newest]
+        lines = [
+            f"{one_line(path)} (modified {datetime.fromtimestamp(-age / 1e9, UTC):%Y-%m-%d %H:%M})"
+            for age, path in newest
+        ]
         return [ContextItem("recently modified files", "\n".join(lines), 0.6)] if lines else []
 
     def _files(self) -> Iterator[tuple[int, str]]:

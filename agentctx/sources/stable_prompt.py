@@ -168,6 +168,8 @@ class StablePrompt:
         texts, values, titles = dumped.get("texts"), dumped.get("values"), dumped.get("titles")
         if not isinstance(texts, list) or not isinstance(values, Mapping) or not isinstance(titles, Mapping):
             raise InvalidInput("dump", "expected the lists and objects that dump() makes")
+        if not all(isinstance(each, str) for each in (*texts, *values, *values.values(), *titles, *titles.values())):
+            raise InvalidInput("dump", "expected texts")
         self._texts, self._values, self._titles = list(texts), dict(values), dict(titles)
 
     async def _start(self) -> None:

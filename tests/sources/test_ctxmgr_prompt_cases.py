@@ -311,7 +311,7 @@ async def test_a_source_can_be_a_section():
 
     prompt = StablePrompt([section_from(found, "git", "# Git")])
     await prompt.start()
-    assert prompt.baseline == "# Git\nbranch:\nmain"
+    assert prompt.baseline == "# Git\n### branch\n```\nmain\n```"
 
 
 LONG = "word " * 2_000

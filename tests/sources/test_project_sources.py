@@ -317,3 +317,24 @@ async def test_all_of_them_together(git, tmp_path):
     answered = await gather(sources, "main", max_tokens=2_000, deadline=30)
     assert {each.outcome for each in answered.sources} == {Fared.FINE}
     assert {item.source for item in answered.items} == {"git", "files", "environment"}
+
+
+def test_names_that_are_no_text(tmp_path):
+    """A file whose name is no Unicode, or has a line break, is told on one line that can be counted and sent."""
+    for name in (b"caf\xe9.py", b"a\nb.py"):
+        (tmp_path / os.fsdecode(name)).write_text("x", encoding="utf-8")
+    (found,) = RecentFiles(tmp_path)("")
+    assert len(found.content.splitlines()) == 2
+    found.content.encode("utf-8")
+
+
+async def test_a_very_long_change_is_looked_at_in_part(git, tmp_path):
+    """Of a change of megabytes the beginning is told, in whole lines."""
+    path = tmp_path / "data"
+    path.write_text("x\n", encoding="utf-8")
+    git("add", ".")
+    git("commit", "-m", "First")
+    path.write_text("\n".join(f"line {n}" for n in range(200_000)), encoding="utf-8")
+    told = (await contents(GitSource(tmp_path, diff=True)))["changes"]
+    assert 200_000 < len(told) <= 256 * 1024
+    assert told.endswith("\n")

@@ -137,7 +137,7 @@ def test_no_key_survives_among_other_words(before, key, after):
 def test_no_text_takes_long(text, name):
     """Time grows with the text, for whatever it says: twice of it does not take many times as long."""
     took = []
-    for times in (20_000, 80_000):
+    for times in (5_000, 20_000):
         began = process_time()
         redact_secrets(text * times, name)
         took.append(process_time() - began)
