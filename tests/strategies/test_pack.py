@@ -6,6 +6,7 @@ from collections import Counter
 from time import perf_counter
 
 import pytest
+from packed import agent, answered, packed
 
 from agentctx import Budget, Call, ConfigError, FixedCounter, HeuristicCounter, Pipeline
 from agentctx.strategies.pack import Pack
@@ -13,30 +14,10 @@ from agentctx.strategies.packing.bm25 import Bm25
 from agentctx.strategies.packing.choose import choose
 from agentctx.strategies.packing.relevance import Embedded
 from agentctx.strategies.packing.scoring import Weights
-from agentctx.testing import CountingCounter, assistant, call, result, system, transcript, user
+from agentctx.testing import CountingCounter, assistant, call, result, transcript, user
 from agentctx.tokens.meter import MessageMeter
 
 pytestmark = pytest.mark.anyio
-
-
-def agent(rounds, outputs=None, last="and now?"):
-    """A task, rounds that read, and a last question; in fixed tokens each message costs ten."""
-    turns = [system("be brief"), user("the task")]
-    for number in range(rounds):
-        text = (outputs or {}).get(number, f"found {number}")
-        turns += [assistant(call(f"c{number}", "read", {"n": number})), result(f"c{number}", text)]
-    return transcript("openai-chat", *turns, *([user(last)] if last else []))
-
-
-def answered(view):
-    """The ids of the results that are sent."""
-    return [message["tool_call_id"] for message in view.messages if message["role"] == "tool"]
-
-
-async def packed(stage, messages, tokens, **options):
-    """The view in so many tokens, ten a message unless another counter is given."""
-    pipeline = Pipeline(stage, budget=tokens, **{"counter": FixedCounter(10), **options})
-    return await pipeline.prepare(messages, format="openai-chat")
 
 
 async def test_bm25_reads_code():
