@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from functools import partial
 
 import anyio
@@ -338,3 +339,14 @@ async def test_a_very_long_change_is_looked_at_in_part(git, tmp_path):
     told = (await contents(GitSource(tmp_path, diff=True)))["changes"]
     assert 200_000 < len(told) <= 256 * 1024
     assert told.endswith("\n")
+
+
+def test_without_the_extra_the_error_says_what_to_install(tmp_path, monkeypatch):
+    """Without pathspec, what needs patterns says how to get it, and the rest works."""
+    monkeypatch.setitem(sys.modules, "pathspec", None)
+    (tmp_path / "a.py").write_text("x", encoding="utf-8")
+    assert len(RecentFiles(tmp_path)("")) == 1
+    (tmp_path / ".gitignore").write_text("*.log\n", encoding="utf-8")
+    with pytest.raises(SourceError, match=r"pip install 'agentctx\[sources\]'"):
+        RecentFiles(tmp_path)("")
+    assert len(RecentFiles(tmp_path, gitignore=False)("")) == 1
