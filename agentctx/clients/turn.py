@@ -12,6 +12,7 @@ from attrs import define
 
 from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape import Body, Request, Shape
+from agentctx.economics.overflow import classify_error
 from agentctx.errors import ContextOverflow, InvalidInput
 from agentctx.pipeline import Pipeline
 from agentctx.session import Session
@@ -60,10 +61,11 @@ class Turn:
         async with _flight(session):
             try:
                 # The session may have gone on with another call of the same conversation: back to this one.
-                await session.prepare(given.messages, given.system, given.tools)
+                smaller: View | None = await session.prepare(given.messages, given.system, given.tools)
             except ContextOverflow:
                 return False
-            smaller = await session.recover(error)
+            if not _mends(smaller, error, sent):  # else it has learned the limit meanwhile, from that other call
+                smaller = await session.recover(error)
         if smaller is None or smaller.report.tokens_after >= sent:
             return False
         self.view = smaller
@@ -77,6 +79,15 @@ class Turn:
             self.session.record(usage)
         except InvalidInput:
             return
+
+
+def _mends(view: View | None, error: BaseException, sent: int) -> bool:
+    """Whether a view is small enough by itself to be sent after an overflow of a request of ``sent`` tokens."""
+    overflow = classify_error(error)
+    if view is None or overflow is None or view.report.tokens_after >= sent:
+        return False
+    counts_tokens = overflow.kind in {"window", "rate"}
+    return counts_tokens and (overflow.limit is None or view.report.tokens_after <= overflow.limit)
 
 
 async def begin(sessions: Sessions, shape: Shape, body: Body) -> Turn:
