@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -12,12 +13,12 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
 from agentctx.core.message import Context, Message, Price, Tool
-from agentctx.core.pairing import broken_pair, open_at_end
+from agentctx.core.pairing import open_at_end
 from agentctx.core.report import StageReport
 from agentctx.core.units import units
 from agentctx.offload import offload
 from agentctx.plan import Plan, something_left
-from agentctx.protocols import Call, WireFormat
+from agentctx.protocols import Call
 from agentctx.reading import Reader
 from agentctx.runner import Trail, run_stage
 from agentctx.session.cost import warmth_after
@@ -153,14 +154,20 @@ def _read(around: Surroundings, record: Record, new: Sequence[Any]) -> tuple[lis
     return around.source.messages(new, len(record), record.tail), [snapshot(native) for native in new]
 
 
-def _open_from(raw: Sequence[Message], origins: Sequence[int], wire: WireFormat) -> int | None:
+def _open_from(raw: Sequence[Message], origins: Sequence[int]) -> int | None:
     """The index in the history where an unfinished last round begins; None when nothing is unfinished."""
     last = units(raw)[-1]
     messages = last.of(raw)
-    unfinished = broken_pair(messages, results_anywhere=wire.results_anywhere) is not None or open_at_end(messages)
-    if last.is_round and unfinished:
+    if last.is_round and (_waits(messages) or open_at_end(messages)):
         return origins[last.start]
     return None
+
+
+def _waits(messages: Sequence[Message]) -> bool:
+    """Whether a call has no result; one that stands in a wrong place is one."""
+    waiting = Counter(call.id for message in messages for call in message.calls)
+    waiting.subtract(result.call_id for message in messages for result in message.results)
+    return any(count > 0 for count in waiting.values())
 
 
 async def _treat(step: Step) -> None:
@@ -173,7 +180,7 @@ async def _treat(step: Step) -> None:
     work = partial(repair, step.raw, call, wire, seen=step.ids, earlier=earlier, after=last)
     legal = await offload(work, len(step.raw))
     if legal is not None or has_server_calls(step.raw):
-        step.open_from = _open_from(step.raw, step.raw_origin, wire)
+        step.open_from = _open_from(step.raw, step.raw_origin)
     if legal is not None:
 
         async def repaired(context: Context, _call: Call) -> Context:
@@ -271,7 +278,7 @@ def _settle(step: Step) -> None:
     record, around = step.record, step.around
     settled = len(record.view)
     record.tail, record.tail_origin = [], []
-    if step.open_from is not None:
+    if step.open_from is not None and _stands(step, step.open_from):
         settled, open_from = _unfinished(record.origins, step.start, step.open_from)
         place = bisect_left(step.raw_origin, open_from)
         record.tail, record.tail_origin = step.raw[place:], step.raw_origin[place:]
@@ -289,11 +296,20 @@ def _settle(step: Step) -> None:
     record.settled = settled
 
 
+def _stands(step: Step, open_from: int) -> bool:
+    """Whether the calls of the unfinished round are still in the view: what was left out once is not read again."""
+    place = step.raw_origin.index(open_from)
+    calling = {
+        origin for origin, message in zip(step.raw_origin[place:], step.raw[place:], strict=True) if message.calls
+    }
+    return calling <= set(step.record.origins[step.start :])
+
+
 def _unfinished(origins: Sequence[int | None], start: int, index: int) -> tuple[int, int]:
     """Where the unfinished part of the view begins, and from which index of the history on it was read.
 
     It holds all that was read from ``index`` on, and nothing older: where repair has moved an older message behind a
-    newer one, both are read again.
+    newer one, both are read again. A made message before it is final: it may be the result of an older call.
 
     Args:
         origins: For each message of the view, its index in the history.
@@ -306,8 +322,6 @@ def _unfinished(origins: Sequence[int | None], start: int, index: int) -> tuple[
     oldest = min((origin for origin in origins[place:] if origin is not None), default=index)
     if oldest < index:
         return _unfinished(origins, start, oldest)
-    while place > start and origins[place - 1] is None:
-        place -= 1
     return place, index
 
 
