@@ -1,0 +1,88 @@
+"""Say once what tools said several times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from attrs import field, frozen
+
+from agentctx.core.message import Context, Message
+from agentctx.core.parts import Part, Text, ToolCall, ToolResult
+from agentctx.errors import ConfigError
+from agentctx.protocols import Call, Scope
+from agentctx.strategies.edit_results import edit_results, with_content
+
+Said = tuple[str, bool, tuple[Part, ...]]
+"""The tool, whether it failed, and what it said."""
+
+
+@frozen
+class CollapseRepeats:
+    """Of results of one tool that say exactly the same, keep the last and put a line in place of the others.
+
+    Every call keeps its result, so that all pairs stay whole; only what is longer than the line goes. Results that
+    merely begin alike are not the same. A repeated error is told to be one.
+
+    Args:
+        marker: What stands instead; ``{tool}`` becomes the tool's name, ``{what}`` "output" or "error".
+
+    Raises:
+        ConfigError: If the marker is blank.
+    """
+
+    marker: str = field(default="[the same {what} of {tool} stands further down]", kw_only=True)
+    scope: ClassVar[Scope] = Scope.PRESSURE
+
+    @marker.validator
+    def _check(self, _attribute: object, marker: str) -> None:
+        if not marker.strip():
+            msg = "CollapseRepeats: the marker must say something: a provider may refuse an empty result"
+            raise ConfigError(msg)
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context with repeated results replaced by the marker."""
+        frozen_places = call.frozen(context)
+        repeated = _repeated(context.messages)
+        messages = list(context.messages)
+        for index in sorted({index for index, _ in repeated} - frozen_places):
+            shorter = self._collapsed(messages[index], index, repeated, call)
+            if shorter is not messages[index]:
+                call.note(messages[index], "the same result stands further down")
+                messages[index] = shorter
+        changed = any(new is not old for new, old in zip(messages, context.messages, strict=True))
+        return context.with_messages(tuple(messages)) if changed else context
+
+    def _collapsed(self, message: Message, index: int, repeated: dict[tuple[int, int], str], call: Call) -> Message:
+        numbers = iter(range(len(message.results)))
+
+        def collapse(result: ToolResult) -> ToolResult:
+            tool = repeated.get((index, next(numbers)))
+            if tool is None:
+                return result
+            text = self.marker.replace("{tool}", tool).replace("{what}", "error" if result.is_error else "output")
+            shorter = with_content(result, (Text(text),))
+            return shorter if call.meter.parts((shorter,)) < call.meter.parts((result,)) else result
+
+        return edit_results(message, collapse)
+
+
+def _repeated(messages: Sequence[Message]) -> dict[tuple[int, int], str]:
+    """The tool of each result that a later one repeats, by the message's index and the result's number in it."""
+    found: dict[tuple[int, int], str] = {}
+    last: dict[Said, tuple[int, int]] = {}
+    for place, tool, result in _results(messages):
+        said = (tool, result.is_error, result.content)
+        if said in last:
+            found[last[said]] = tool
+        last[said] = place
+    return found
+
+
+def _results(messages: Sequence[Message]) -> Iterator[tuple[tuple[int, int], str, ToolResult]]:
+    """All results in order, with their places and the tools that they are of."""
+    tools: dict[str, str] = {}
+    for index, message in enumerate(messages):
+        tools.update((part.id, part.name) for part in message.parts if isinstance(part, ToolCall))
+        for number, result in enumerate(message.results):
+            yield (index, number), tools.get(result.call_id) or result.name or "the tool", result
