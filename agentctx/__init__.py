@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agentctx.core.compare import Change, Outcome
     from agentctx.core.event import Compaction
     from agentctx.core.forecast import Forecast
+    from agentctx.core.item import ContextItem
     from agentctx.core.message import Context, Message, Tool
     from agentctx.core.parts import Media, Opaque, Text, Thinking, ToolCall, ToolResult
     from agentctx.core.profile import ImageRule, ModelProfile
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         ConfigError,
         ContextOverflow,
         InvalidInput,
+        SourceError,
         StageError,
         StoreError,
         UnknownModel,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from agentctx.presets import coding_agent, late_and_large
     from agentctx.protocols import (
         Call,
+        ContextProvider,
         ContextStrategy,
         Listener,
         Meter,
@@ -53,6 +56,19 @@ if TYPE_CHECKING:
         WireFormat,
     )
     from agentctx.session import Session
+    from agentctx.sources.build_errors import BuildErrors
+    from agentctx.sources.decay import Decay
+    from agentctx.sources.dependencies import Dependencies
+    from agentctx.sources.environment import Environment
+    from agentctx.sources.gather import gather
+    from agentctx.sources.gathered import Gathered, SourceReport
+    from agentctx.sources.git import GitSource
+    from agentctx.sources.prioritise import prioritise
+    from agentctx.sources.prompt_section import PromptSection
+    from agentctx.sources.read_only import ReadOnlyFiles
+    from agentctx.sources.recent_files import RecentFiles
+    from agentctx.sources.secrets import redact_secrets
+    from agentctx.sources.stable_prompt import StablePrompt
     from agentctx.stores.memory import MemoryStore
     from agentctx.strategies.clear_tool_results import ClearToolResults
     from agentctx.strategies.fit_context_window import FitContextWindow
@@ -91,6 +107,7 @@ __all__ = [
     "Block",
     "BlockReport",
     "Budget",
+    "BuildErrors",
     "BuildReport",
     "ByTools",
     "CacheSimulator",
@@ -102,16 +119,23 @@ __all__ = [
     "ConfigError",
     "Context",
     "ContextBuilder",
+    "ContextItem",
     "ContextOverflow",
+    "ContextProvider",
     "ContextStrategy",
+    "Decay",
+    "Dependencies",
     "Drop",
     "DropTail",
+    "Environment",
     "Eviction",
     "FactExtractor",
     "Facts",
     "FitContextWindow",
     "FixedCounter",
     "Forecast",
+    "Gathered",
+    "GitSource",
     "HeuristicCounter",
     "ImageRule",
     "InvalidInput",
@@ -128,11 +152,17 @@ __all__ = [
     "Outcome",
     "Overflow",
     "Pipeline",
+    "PromptSection",
     "Protect",
+    "ReadOnlyFiles",
+    "RecentFiles",
     "RepairHistory",
     "Report",
     "Scope",
     "Session",
+    "SourceError",
+    "SourceReport",
+    "StablePrompt",
     "StageError",
     "StageReport",
     "Store",
@@ -168,9 +198,12 @@ __all__ = [
     "coding_agent",
     "count",
     "first_of",
+    "gather",
     "late_and_large",
     "over",
     "pays_back",
+    "prioritise",
+    "redact_secrets",
     "register_model",
     "segments",
     "suspect_truncation",
@@ -199,6 +232,7 @@ _HOMES = {
     ),
     "agentctx.core.event": ("Compaction",),
     "agentctx.core.forecast": ("Forecast",),
+    "agentctx.core.item": ("ContextItem",),
     "agentctx.core.message": (
         "Context",
         "Message",
@@ -243,6 +277,7 @@ _HOMES = {
         "ConfigError",
         "ContextOverflow",
         "InvalidInput",
+        "SourceError",
         "StageError",
         "StoreError",
         "UnknownModel",
@@ -255,6 +290,7 @@ _HOMES = {
     ),
     "agentctx.protocols": (
         "Call",
+        "ContextProvider",
         "ContextStrategy",
         "Listener",
         "Meter",
@@ -266,6 +302,22 @@ _HOMES = {
         "WireFormat",
     ),
     "agentctx.session": ("Session",),
+    "agentctx.sources.build_errors": ("BuildErrors",),
+    "agentctx.sources.decay": ("Decay",),
+    "agentctx.sources.dependencies": ("Dependencies",),
+    "agentctx.sources.environment": ("Environment",),
+    "agentctx.sources.gather": ("gather",),
+    "agentctx.sources.gathered": (
+        "Gathered",
+        "SourceReport",
+    ),
+    "agentctx.sources.git": ("GitSource",),
+    "agentctx.sources.prioritise": ("prioritise",),
+    "agentctx.sources.prompt_section": ("PromptSection",),
+    "agentctx.sources.read_only": ("ReadOnlyFiles",),
+    "agentctx.sources.recent_files": ("RecentFiles",),
+    "agentctx.sources.secrets": ("redact_secrets",),
+    "agentctx.sources.stable_prompt": ("StablePrompt",),
     "agentctx.stores.memory": ("MemoryStore",),
     "agentctx.strategies.clear_tool_results": ("ClearToolResults",),
     "agentctx.strategies.fit_context_window": ("FitContextWindow",),
