@@ -61,7 +61,7 @@ def validate(
         raise InvalidInput("request", f"expected an object with messages, got {type(request).__name__}")
     name = model if model is not None else request.get("model")
     known = name if isinstance(name, str) else None
-    wire = format_named(format) if format is not None else detect(request, known)
+    wire = format_named(format, known) if format is not None else detect(request, known)
     return wire.validate(request, known_profile(known), before)
 
 

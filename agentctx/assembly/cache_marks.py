@@ -91,6 +91,7 @@ def mark(native: Any, point: CachePoint, format_name: str) -> Any:  # noqa: ANN4
     Anthropic and Bedrock have marks of their own. In the Chat format only a mark given in full is written (as
     ``cache_control``, which OpenRouter and LiteLLM take): OpenAI finds the longest prefix without one.
     """
+    format_name = format_name.partition("/")[0]  # a dialect is named after its format
     if format_name not in ("anthropic", "bedrock", "openai-chat"):
         return native
     if format_name == "openai-chat" and not isinstance(point.cache, Mapping):

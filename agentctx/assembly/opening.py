@@ -30,7 +30,7 @@ def legal(messages: Sequence[Message], given: Sequence[Message], meter: Meter, w
     whole = repair(messages, Call(meter, wire.name, wire=wire), wire)
     made = tuple(messages if whole is None else whole)
     place = _first(made)
-    if wire.name in _ANY_ORDER or place is None or made[place].role != "assistant":
+    if wire.name.partition("/")[0] in _ANY_ORDER or place is None or made[place].role != "assistant":
         return made
     began = _first(given)
     if began is None or given[began].role == "assistant":

@@ -9,6 +9,8 @@ from typing import Any
 
 from agentctx.errors import AmbiguousFormat, InvalidInput
 from agentctx.protocols import WireFormat
+from agentctx.wire.dialects import DIALECTS, Dialect, dialect_of
+from agentctx.wire.dialects import FORMAT as DIALECTS_OF
 
 # Where each format lives. A format is imported when it is first asked for: most programs use one.
 _HOMES: Mapping[str, tuple[str, str]] = {
@@ -54,20 +56,46 @@ _CALLED_IN: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
 )
 
 
-def format_named(name: str) -> WireFormat:
-    """The wire format of this name.
+def format_named(name: str, model: str | None = None) -> WireFormat:
+    """The wire format of this name, in the dialect of the model that is called.
+
+    Args:
+        name: The format's name, or a dialect's after that of its format: ``openai-chat/mistral``.
+        model: The model's name, as its provider writes it.
 
     Raises:
         InvalidInput: If there is none; the message lists the names.
     """
-    if (found := FORMATS.get(name)) is None:
+    base, _, dialect = name.partition("/")
+    found = FORMATS.get(base)
+    spoken = found if found is None or not dialect else _dialect_named(base, dialect, model)
+    if spoken is None:
+        names = [*FORMATS, *(each.full_name for each in DIALECTS.values())]
         where = "format"
-        raise InvalidInput(where, f"no wire format is called {name!r}; there are {_listed(list(FORMATS))}")
-    return found
+        raise InvalidInput(where, f"no wire format is called {name!r}; there are {_listed(names)}")
+    return spoken if dialect else _as_called(spoken, model)
+
+
+def _dialect_named(base: str, name: str, model: str | None) -> WireFormat | None:
+    if base != DIALECTS_OF or name not in DIALECTS:
+        return None
+    return _in_dialect(DIALECTS[name].of_model(model))
+
+
+def _as_called(wire: WireFormat, model: str | None) -> WireFormat:
+    """The format in the dialect in which a model is called; the format itself where it is called in none."""
+    if model is None or wire.name != DIALECTS_OF or (dialect := dialect_of(model)) is None:
+        return wire
+    return _in_dialect(dialect)
+
+
+def _in_dialect(dialect: Dialect) -> WireFormat:
+    made: WireFormat = import_module("agentctx.wire.dialects_chat").in_dialect(dialect)
+    return made
 
 
 def detect(request: Mapping[str, Any], model: str | None = None) -> WireFormat:
-    """The wire format that a request is in.
+    """The wire format that a request is in, in the dialect of the model that is called.
 
     Where the request fits several formats equally, the model's name decides: that of ``model``, else the request's.
 
@@ -86,11 +114,12 @@ def detect(request: Mapping[str, Any], model: str | None = None) -> WireFormat:
         raise InvalidInput(where, f"they are in none of the wire formats {_listed(list(FORMATS))}")
     fitting = [name for name, score in scores.items() if score == best]
     named = model if model is not None else request.get("model")
-    if len(fitting) > 1 and isinstance(named, str):
+    named = named if isinstance(named, str) else None
+    if len(fitting) > 1 and named is not None:
         fitting = _usual(named, fitting)
     if len(fitting) > 1:
         raise AmbiguousFormat(where, f"they could be {_listed(fitting)}: pass format=")
-    return FORMATS[fitting[0]]
+    return _as_called(FORMATS[fitting[0]], named)
 
 
 def _usual(model: str, fitting: list[str]) -> list[str]:

@@ -54,7 +54,7 @@ def test_a_request_is_recognised_by_what_it_holds(request_, expected):
         ("openrouter/anthropic/claude-sonnet-4-6", "anthropic"),
         ("gpt-5.4", "openai-chat"),
         ("o3", "openai-chat"),
-        ("DeepSeek-V4", "openai-chat"),
+        ("DeepSeek-V4", "openai-chat/deepseek"),
         ("gemini-2.5-flash", "openai-chat"),
     ],
 )

@@ -13,6 +13,7 @@ from typing import Literal
 
 from attrs import evolve, field, frozen
 
+from agentctx.wire.dialects import DIALECTS, Dialect
 from agentctx.wire.translate.reasoning import UNSIGNED
 
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -153,10 +154,29 @@ def target_of(format_name: str, model: str | None = None) -> Target:
     """What a format can say to a model.
 
     Args:
-        format_name: Name of the format.
+        format_name: Name of the format, with its dialect if it has one.
         model: The model's name, if known.
     """
-    target = TARGETS[format_name.partition("/")[0]]
+    format_name, _, dialect = format_name.partition("/")
+    target = TARGETS[format_name]
+    if dialect:
+        return _in_dialect(target, DIALECTS[dialect])
     if format_name == "bedrock" and model is not None and REFUSES_MIXED.search(model.lower()):
         return evolve(target, grouping="all results", user_after_results=False)
     return target
+
+
+def _in_dialect(target: Target, dialect: Dialect) -> Target:
+    return evolve(
+        target,
+        ids=spelling_of(dialect),
+        unique_ids=dialect.unique_ids,
+        user_after_results=dialect.user_after_tool,
+    )
+
+
+def spelling_of(dialect: Dialect) -> Spelling:
+    """How the ids of calls are spelled in a dialect of Chat Completions."""
+    if dialect.id_regex is None:
+        return Spelling("a-zA-Z0-9_-", dialect.id_max)
+    return Spelling("a-zA-Z0-9", dialect.id_max, dialect.id_max)
