@@ -71,7 +71,12 @@ if TYPE_CHECKING:
     from agentctx.sources.stable_prompt import StablePrompt
     from agentctx.stores.memory import MemoryStore
     from agentctx.strategies.clear_tool_results import ClearToolResults
+    from agentctx.strategies.collapse_repeats import CollapseRepeats
     from agentctx.strategies.fit_context_window import FitContextWindow
+    from agentctx.strategies.pack import Pack
+    from agentctx.strategies.packing.bm25 import Bm25
+    from agentctx.strategies.packing.relevance import Embedded, Relevance
+    from agentctx.strategies.packing.scoring import Weights
     from agentctx.strategies.protect import Protect
     from agentctx.strategies.repair_history import RepairHistory
     from agentctx.strategies.tiered import ByTools, Tiered
@@ -81,6 +86,9 @@ if TYPE_CHECKING:
     from agentctx.tiers.allocate import allocate
     from agentctx.tiers.block import Block
     from agentctx.tiers.build_report import BlockReport, BuildReport
+    from agentctx.tiers.categories import CategoryBudget
+    from agentctx.tiers.category import Category
+    from agentctx.tiers.division import Division
     from agentctx.tiers.drop import Drop
     from agentctx.tiers.drop_tail import DropTail
     from agentctx.tiers.eviction import Eviction
@@ -106,14 +114,18 @@ __all__ = [
     "BigItem",
     "Block",
     "BlockReport",
+    "Bm25",
     "Budget",
     "BuildErrors",
     "BuildReport",
     "ByTools",
     "CacheSimulator",
     "Call",
+    "Category",
+    "CategoryBudget",
     "Change",
     "ClearToolResults",
+    "CollapseRepeats",
     "Compaction",
     "Condition",
     "ConfigError",
@@ -125,8 +137,10 @@ __all__ = [
     "ContextStrategy",
     "Decay",
     "Dependencies",
+    "Division",
     "Drop",
     "DropTail",
+    "Embedded",
     "Environment",
     "Eviction",
     "FactExtractor",
@@ -151,11 +165,13 @@ __all__ = [
     "Opaque",
     "Outcome",
     "Overflow",
+    "Pack",
     "Pipeline",
     "PromptSection",
     "Protect",
     "ReadOnlyFiles",
     "RecentFiles",
+    "Relevance",
     "RepairHistory",
     "Report",
     "Scope",
@@ -189,6 +205,7 @@ __all__ = [
     "View",
     "Violation",
     "VocabularyError",
+    "Weights",
     "WireFormat",
     "XmlTags",
     "__version__",
@@ -320,7 +337,15 @@ _HOMES = {
     "agentctx.sources.stable_prompt": ("StablePrompt",),
     "agentctx.stores.memory": ("MemoryStore",),
     "agentctx.strategies.clear_tool_results": ("ClearToolResults",),
+    "agentctx.strategies.collapse_repeats": ("CollapseRepeats",),
     "agentctx.strategies.fit_context_window": ("FitContextWindow",),
+    "agentctx.strategies.pack": ("Pack",),
+    "agentctx.strategies.packing.bm25": ("Bm25",),
+    "agentctx.strategies.packing.relevance": (
+        "Embedded",
+        "Relevance",
+    ),
+    "agentctx.strategies.packing.scoring": ("Weights",),
     "agentctx.strategies.protect": ("Protect",),
     "agentctx.strategies.repair_history": ("RepairHistory",),
     "agentctx.strategies.tiered": (
@@ -340,6 +365,9 @@ _HOMES = {
         "BlockReport",
         "BuildReport",
     ),
+    "agentctx.tiers.categories": ("CategoryBudget",),
+    "agentctx.tiers.category": ("Category",),
+    "agentctx.tiers.division": ("Division",),
     "agentctx.tiers.drop": ("Drop",),
     "agentctx.tiers.drop_tail": ("DropTail",),
     "agentctx.tiers.eviction": ("Eviction",),
