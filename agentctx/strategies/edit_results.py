@@ -26,8 +26,13 @@ def with_content(result: ToolResult, content: tuple[Part, ...]) -> ToolResult:
 
 
 def with_text(result: ToolResult, text: str) -> ToolResult:
-    """The same result with its texts replaced by one; what is not text stays."""
+    """The same result with its texts replaced by one; what is not text stays.
+
+    A text in which there is nothing to see is left out: as a block, providers refuse it.
+    """
     texts = [part for part in result.content if isinstance(part, Text)]
     others = tuple(part for part in result.content if not isinstance(part, Text))
+    if not text.strip():
+        return with_content(result, others)
     source = texts[0].source if texts else None
     return with_content(result, (Text(text, source=source), *others))
