@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from inspect import iscoroutinefunction
+from inspect import isawaitable, iscoroutinefunction
 from typing import Any, TypeVar
 
 from botocore.client import BaseClient  # type: ignore[import-untyped]  # botocore carries no types
@@ -92,6 +92,13 @@ def _behind(value: Any, stream: Any, answer: Answer, iterate: str) -> Answer:  #
     kind: type = type(stream)
     stream.__class__ = _reading(kind, iterate)
     answer.value = value
+
+    async def close() -> None:
+        closed = stream.close()
+        if isawaitable(closed):
+            await closed
+
+    answer.close = close
     return answer
 
 

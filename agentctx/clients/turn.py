@@ -35,6 +35,7 @@ class Turn:
         request: What was read of it.
         session: The conversation that it belongs to, if any.
         view: What to send.
+        step: The number of steps of the session when the view was made: one more means that another call followed.
     """
 
     pipeline: Pipeline
@@ -43,6 +44,7 @@ class Turn:
     request: Request
     session: Session | None
     view: View
+    step: int = 0
 
     def written(self) -> dict[str, Any]:
         """The request to send."""
@@ -66,14 +68,18 @@ class Turn:
                 return False
             if not _mends(smaller, error, sent):  # else it has learned the limit meanwhile, from that other call
                 smaller = await session.recover(error)
+            self.step = session.steps
         if smaller is None or smaller.report.tokens_after >= sent:
             return False
         self.view = smaller
         return True
 
     def learn(self, usage: Any) -> None:  # noqa: ANN401 - a dict or any SDK's usage object
-        """Record what was billed; a usage without a prompt's size is passed over."""
-        if self.session is None or usage is None:
+        """Record what was billed; a usage without a prompt's size is passed over.
+
+        So is that of a call which another call of the conversation has overtaken: a session records its last view's.
+        """
+        if self.session is None or usage is None or self.session.steps != self.step:
             return
         try:
             self.session.record(usage)
@@ -109,10 +115,10 @@ async def begin(sessions: Sessions, shape: Shape, body: Body) -> Turn:
     if session is None:
         with nobody():
             view = await sessions.pipeline.prepare(*given, format=shape.format, model=request.model)
-    else:
-        async with _flight(session):
-            view = await session.prepare(*given)
-    return Turn(sessions.pipeline, shape, body, request, session, view)
+        return Turn(sessions.pipeline, shape, body, request, None, view)
+    async with _flight(session):
+        view = await session.prepare(*given)
+        return Turn(sessions.pipeline, shape, body, request, session, view, session.steps)
 
 
 @asynccontextmanager

@@ -10,13 +10,11 @@ from both_kinds import now
 from agentctx.testing.servers import Desk, serving
 
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # read when litellm is imported: nothing is fetched
-DROPPED = (
-    "Exception ignored in. <async_generator object (AsyncStream|SSEDecoder).:pytest.PytestUnraisableExceptionWarning"
-)
+DROPPED = "Exception ignored in. <async_generator object:pytest.PytestUnraisableExceptionWarning"
 
 
 def pytest_collection_modifyitems(items):
-    """Overlook what OpenAI's SDK does by itself on trio: at the end of a stream it drops a generator unfinished."""
+    """Overlook what OpenAI's SDK does by itself on trio: at the end of a stream it drops generators unfinished."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.filterwarnings(f"ignore:{DROPPED}"))

@@ -87,6 +87,7 @@ def test_converses_stream_never_restarts_after_content(serve, client):
     seen = []
     with pytest.raises(ClientError, match="prompt is too long"):
         seen.extend(stream)
+    stream.close()
     assert text(seen) == "one"
     assert len(desk.requests) == 1
 
