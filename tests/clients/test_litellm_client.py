@@ -1,5 +1,8 @@
 """LiteLLM, completion and acompletion: the real library, over HTTP, to local servers of two providers."""
 
+import gc
+from inspect import iscoroutinefunction
+
 import litellm
 import pytest
 from both_kinds import listed, now
@@ -21,6 +24,23 @@ MODELS = pytest.mark.parametrize("model", PROVIDERS)
 def anyio_backend():
     """LiteLLM runs on asyncio alone."""
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+async def no_clients_left(anyio_backend):
+    """Close the clients that LiteLLM keeps, before their event loop ends."""
+    yield
+    kept = [*litellm.in_memory_llm_clients_cache.cache_dict.values()]
+    await litellm.close_litellm_async_clients()
+    litellm.in_memory_llm_clients_cache.flush_cache()
+    for each in kept:
+        if not is_async(each):
+            each.close()
+    gc.collect()
+
+
+def is_async(client):
+    return hasattr(client, "aclose") or iscoroutinefunction(getattr(client, "close", None))
 
 
 def pipeline(**options):
