@@ -35,6 +35,8 @@ class Trail:
         unbound_from: The first message whose reasoning has lost its prefix and is left to the provider to drop; None
             when there is none.
         lost_open: Whether reasoning of the open tool round was dropped.
+        offset: How many messages of the request stand before ``context``, out of the stages' sight.
+        made: The messages that stages made, by identity, each with what is said of it.
     """
 
     context: Context
@@ -43,6 +45,8 @@ class Trail:
     reports: list[StageReport] = field(factory=list)
     unbound_from: int | None = None
     lost_open: bool = False
+    offset: int = 0
+    made: dict[int, tuple[Message, Change]] = field(factory=dict)
 
 
 async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted: bool = False) -> StageReport | None:
@@ -120,7 +124,8 @@ async def _write_down(
     found = await offload(lambda: match(before.messages, after.messages), len(before.messages))
     await call.meter.settle(after.messages)
     compared = partial(_changes, name, before, after, found, call, trail)
-    changes = await _with_handles(await offload(compared, len(before.messages)), call)
+    told = await offload(compared, len(before.messages))
+    changes = await _with_handles(told, call)
     grown = sum(change.tokens_after - change.tokens_before for change in changes)
     grown += _grown_unseen(before, after, found, call, trail)
     if after.tools is not before.tools:
@@ -128,6 +133,7 @@ async def _write_down(
     report = StageReport(
         name, changes, trail.tokens, trail.tokens + grown, perf_counter() - started, tuple(call.notes.remarks)
     )
+    trail.made |= {id(made): (made, change) for change, made in told if change.outcome is Outcome.ADDED}
     trail.origins = [None if origin is None else trail.origins[origin] for origin in found.origins]
     trail.context, trail.tokens = after, trail.tokens + grown
     return report
@@ -155,8 +161,8 @@ def _changes(
             changes.append((_change(name, index, old, new, call), old))
     for position in found.added:
         made = after.messages[position]
-        change = Change(position, made.role, Outcome.ADDED, name, call.notes.why(made).why, 0, call.count(made))
-        changes.append((change, made))
+        place, why = trail.offset + position, call.notes.why(made).why
+        changes.append((Change(place, made.role, Outcome.ADDED, name, why, 0, call.count(made)), made))
     return changes
 
 

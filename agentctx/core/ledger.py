@@ -68,7 +68,7 @@ class Book:
     """The changes of a session, written down step by step.
 
     Args:
-        changes: Those of messages that are still there, and of added ones.
+        changes: Those of messages that are still there.
         spans: Those of messages that are gone, by their first index.
         handles: Where originals of messages that are gone are kept.
     """
@@ -78,10 +78,12 @@ class Book:
     handles: dict[int, str] = field(factory=dict)
 
     def write(self, new: Iterable[Change]) -> None:
-        """Write down what a step did. A message that is gone has no other line."""
+        """Write down what a step did to messages of the history. A message that is gone has no other line."""
         gone = []
         for change in new:
-            if change.tokens_after or change.outcome is Outcome.ADDED:
+            if change.outcome is Outcome.ADDED:
+                continue
+            if change.tokens_after:
                 self.changes.append(change)
             else:
                 gone.append(change)
@@ -89,7 +91,7 @@ class Book:
             return
         left = {change.index: change for change in gone}
         earlier = {change.index: change.handle for change in self.changes if change.index in left and change.handle}
-        self.changes = [each for each in self.changes if each.outcome is Outcome.ADDED or each.index not in left]
+        self.changes = [each for each in self.changes if each.index not in left]
         handles = {index: change.handle for index, change in left.items() if change.handle}
         self.handles |= handles | earlier
         self.spans = _joined(self.spans, gone)
@@ -100,9 +102,15 @@ class Book:
         kept = {place: handle for place, handle in self.handles.items() if place < index}
         return Book([change for change in self.changes if change.index < index], spans, kept)
 
-    def snapshot(self, sizes: Sequence[int], roles: Sequence[int]) -> Ledger:
-        """The changes in force now; ``sizes`` and ``roles`` may grow, but must not change."""
-        return Ledger(tuple(self.changes), tuple(self.spans), sizes, roles, dict(self.handles))
+    def snapshot(self, sizes: Sequence[int], roles: Sequence[int], added: Iterable[Change] = ()) -> Ledger:
+        """The changes in force now; ``sizes`` and ``roles`` may grow, but must not change.
+
+        Args:
+            sizes: Tokens of each message of the history.
+            roles: The role of each message of the history, as its place in ``ROLES``.
+            added: The messages that are there and were made by a stage.
+        """
+        return Ledger((*self.changes, *added), tuple(self.spans), sizes, roles, dict(self.handles))
 
 
 def _joined(spans: Iterable[Span], gone: Iterable[Change]) -> list[Span]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from agentctx.core.message import Message
@@ -61,6 +62,13 @@ def _take_results(message: Message, index: int, waiting: dict[str, int], *, anyw
 def _unanswered(waiting: dict[str, int]) -> str:
     call_id, index = next(iter(waiting.items()))
     return f"messages[{index}]: the tool call {call_id!r} has no tool result after it"
+
+
+def waits(messages: Sequence[Message]) -> bool:
+    """Whether a call has no result; one that stands in a wrong place is one."""
+    waiting = Counter(call.id for message in messages for call in message.calls)
+    waiting.subtract(result.call_id for message in messages for result in message.results)
+    return any(count > 0 for count in waiting.values())
 
 
 def open_at_end(messages: Sequence[Message]) -> frozenset[str]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from attrs import define, field
+from attrs import define, evolve, field
 
+from agentctx.core.compare import Change
 from agentctx.core.ledger import ROLES, Book, Ledger, numbers
 from agentctx.core.message import Message, Price
-from agentctx.core.pairing import broken_pair
+from agentctx.core.pairing import open_at_end, waits
 from agentctx.core.units import units
 from agentctx.session.snapshot import snapshot
 
@@ -35,6 +36,7 @@ class Record:
         tail: The messages of the unfinished round as they were read, before any repair.
         tail_origin: The index in the history of each message of ``tail``.
         book: Every change in force.
+        made: The messages of the view that stages made, by identity, each with what is said of it.
         roles: The role of each message of the history, as its place in ``ledger.ROLES``.
         ids: The call ids of the settled messages.
         given_tokens: Sum of ``sizes``.
@@ -58,6 +60,7 @@ class Record:
     tail: list[Message] = field(factory=list)
     tail_origin: list[int] = field(factory=list)
     book: Book = field(factory=Book)
+    made: dict[int, tuple[Message, Change]] = field(factory=dict)
     roles: bytearray = field(factory=bytearray)
     ids: set[str] = field(factory=set)
     given_tokens: int = 0
@@ -74,7 +77,18 @@ class Record:
 
     def ledger(self) -> Ledger:
         """The changes in force now."""
-        return self.book.snapshot(self.sizes, self.roles)
+        return self.book.snapshot(self.sizes, self.roles, self._added() if self.made else ())
+
+    def _added(self) -> Iterator[Change]:
+        """What is said of made messages, each with its place in the view."""
+        for place, message in enumerate(self.view):
+            if id(message) in self.made:
+                yield evolve(self.made[id(message)][1], index=place)
+
+    def forget_made(self) -> None:
+        """Forget what was said of made messages that are not in the view any more."""
+        if known := self.made:
+            self.made = {id(each): known[id(each)] for each in self.view if id(each) in known}
 
     def as_given(self, place: int) -> bool:
         """Whether the message at this place of the view goes out as it came in."""
@@ -105,14 +119,14 @@ def call_ids(messages: Iterable[Message]) -> set[str]:
 def rewound(record: Record, length: int, prices: Sequence[Price]) -> Record:
     """The record as it was when only the first ``length`` messages of the history were known.
 
-    What was decided about them stays decided.
+    What was decided about them stays decided, but for an unfinished last round: it is not known any more.
 
     Args:
         record: The record; it is not changed.
         length: How many messages of the history still stand.
         prices: The price of each message of the record's view.
     """
-    cut = first_place(record, length)
+    cut, length = _cut(record, length)
     new = Record(
         seen=record.seen[:length],
         sizes=record.sizes[:length],
@@ -123,40 +137,48 @@ def rewound(record: Record, length: int, prices: Sequence[Price]) -> Record:
         origins=record.origins[:cut],
         roles=record.roles[:length],
         book=record.book.before(length),
+        made=dict(record.made),
         given_tokens=sum(record.sizes[:length]),
         given_bytes=sum(record.weights[:length]),
     )
+    new.forget_made()
     _settle(new, prices[:cut])
     return new
 
 
-def first_place(record: Record, index: int) -> int:
-    """The first place of the view that was read from the history at ``index`` or later; its length when none was."""
-    places = (place for place, origin in enumerate(record.origins) if origin is not None and origin >= index)
-    return next(places, len(record.view))
+def _cut(record: Record, length: int) -> tuple[int, int]:
+    """Where to cut the view, and the history, so that what stays is whole and nothing of it stands behind the cut."""
+    places = (place for place, origin in enumerate(record.origins) if origin is not None and origin >= length)
+    cut = next(places, len(record.view))
+    behind = (origin for origin in record.origins[cut:] if origin is not None)
+    earliest = min(length, *behind, _whole_until(record.view[:cut], record.origins[:cut], length))
+    return (cut, length) if earliest == length else _cut(record, earliest)
+
+
+def _whole_until(view: Sequence[Message], origins: Sequence[int | None], length: int) -> int:
+    """The index in the history at which an unfinished last round begins; ``length`` when there is none."""
+    known = [(message, origin) for message, origin in zip(view, origins, strict=True) if origin is not None]
+    messages = [message for message, _ in known]
+    groups = units(messages)
+    if not groups or not groups[-1].is_round:
+        return length
+    last = groups[-1].of(messages)
+    return known[groups[-1].start][1] if waits(last) or open_at_end(last) else length
 
 
 def rebased(record: Record, natives: Sequence[Any], prices: Sequence[Price]) -> Record:
     """The record after the caller has replaced its own history by the view (its first ``len(prices)`` messages)."""
-    length = len(prices)
+    length = _whole_until(record.view[: len(prices)], range(len(prices)), len(prices))
     new = Record(view=record.view[:length], out=record.out[:length], origins=list(range(length)))
-    new.remember([snapshot(native) for native in natives[:length]], new.view, prices)
+    new.remember([snapshot(native) for native in natives[:length]], new.view, prices[:length])
     new.shown = list(new.seen)
-    _settle(new, prices)
+    _settle(new, prices[:length])
     return new
 
 
 def _settle(record: Record, prices: Sequence[Price]) -> None:
-    """Find out which messages of the view are final: all but an unfinished last round."""
-    groups = units(record.view)
+    """All of the view is final."""
     record.settled = len(record.view)
-    if groups and groups[-1].is_round and broken_pair(record.view[groups[-1].start :]) is not None:
-        record.settled = groups[-1].start
-    open_round = zip(record.view[record.settled :], record.origins[record.settled :], strict=True)
-    for message, origin in open_round:
-        if origin is not None:
-            record.tail.append(message)
-            record.tail_origin.append(origin)
-    record.ids = call_ids(record.view[: record.settled])
-    record.view_tokens = sum(price.tokens for price in prices[: record.settled])
-    record.view_bytes = sum(price.bytes for price in prices[: record.settled])
+    record.ids = call_ids(record.view)
+    record.view_tokens = sum(price.tokens for price in prices)
+    record.view_bytes = sum(price.bytes for price in prices)

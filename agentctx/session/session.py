@@ -26,10 +26,10 @@ from agentctx.session.cost import bill, warmth_after
 from agentctx.session.current import enter, leave
 from agentctx.session.flight import Flight
 from agentctx.session.pressure import press
-from agentctx.session.record import Record, first_place, rebased, rewound
+from agentctx.session.record import Record, rebased, rewound
 from agentctx.session.snapshot import begins_with, shared_length, snapshot
 from agentctx.session.state import VERSION, Digest, check_version, digest, dump_record, load_record
-from agentctx.session.step import Step, Surroundings, before_pressing, commit, take_in
+from agentctx.session.step import Step, Surroundings, before_pressing, commit, stand_still, take_in
 from agentctx.session.usage import is_one_prompt, prompt_tokens
 from agentctx.view import View
 from agentctx.wire.registry import format_named
@@ -70,6 +70,7 @@ class Session:
     _retried: bool = field(init=False, default=False, repr=False)
     _sent_tokens: int = field(init=False, default=0, repr=False)
     _sent_length: int = field(init=False, default=0, repr=False)
+    _sent_intact: int = field(init=False, default=0, repr=False)
     _sent_at: float | None = field(init=False, default=None, repr=False)
     _children: int = field(init=False, default=0, repr=False)
     _ledger: Ledger = field(init=False, factory=Ledger, repr=False)
@@ -204,6 +205,7 @@ class Session:
             "billed_tokens": self.billed_tokens,
             "sent_tokens": self._sent_tokens,
             "sent_length": self._sent_length,
+            "sent_intact": self._sent_intact,
             "learned": self.allowance.learned,
             "anchor": self.allowance.calibration.anchor,
             "reports": self.allowance.calibration.reports,
@@ -238,14 +240,16 @@ class Session:
             session._record = load_record(known.get("record", {}), format_named(session.format))
             session._ledger = session._record.ledger()
             session._sent_length = int(known.get("sent_length", 0))
+            session._sent_intact = int(known.get("sent_intact", session._sent_length))
             session._fixed_seen = Digest(known.get("fixed", ""))
         return session
 
     async def _step(self, messages: Sequence[Any], system: Any, tools: Any) -> tuple[Report, View]:  # noqa: ANN401
         started = perf_counter()
         around = self._surroundings(messages, system, tools)
-        record, standing = self._recognised(messages, around)
-        step = await take_in(around, record, messages)
+        record = self._recognised(messages, around)
+        again = record is self._record and 0 < len(messages) == len(record)
+        step = stand_still(around, record, messages) if again else await take_in(around, record, messages)
         now = self.clock()
         step.idle = None if self._sent_at is None else now - self._sent_at
         step.bound_to = self._bound_to(around)
@@ -255,7 +259,7 @@ class Session:
         except ContextOverflow:
             self._keep_arrivals(arrived, (system, tools))
             raise
-        report = self._commit(step, standing, (system, tools), started)
+        report = self._commit(step, (system, tools), started)
         self._last, self._sent_at = (messages, system, tools), now
         return report, _view(step, system, tools, report)
 
@@ -283,38 +287,42 @@ class Session:
             messages, system=system, tools=tools, format=self.format, model=self.model, counter=self.plan.counter
         )
 
-    def _recognised(self, messages: Sequence[Any], around: Surroundings) -> tuple[Record, int]:
-        """The record to go on from, and how many messages of its last view still stand.
-
-        It is ours, or a new one when the caller has changed, shortened or replaced its history.
-        """
+    def _recognised(self, messages: Sequence[Any], around: Surroundings) -> Record:
+        """The record to go on from: ours, or a new one when the caller has changed or replaced its history."""
         record = self._record
-        if begins_with(messages, record.seen):
-            _refresh(record, messages)
-            return record, len(record.out)
+        if not begins_with(messages, record.seen):
+            record = self._changed(messages, around)
+        _refresh(record, messages)
+        return record
+
+    def _changed(self, messages: Sequence[Any], around: Surroundings) -> Record:
+        """The record of what still stands of the conversation."""
+        record = self._record
         prices = around.prices(record.view)
         in_view, in_history = shared_length(messages, record.shown), shared_length(messages, record.seen)
         if in_view > in_history:
-            return rebased(record, messages, prices[:in_view]), in_view
-        return rewound(record, in_history, prices), first_place(record, in_history)
+            return rebased(record, messages, prices[:in_view])
+        return rewound(record, in_history, prices)
 
     def _keep_arrivals(self, step: Step, fixed: tuple[Any, Any]) -> None:
         """Remember what arrived although it could not be sent, so that the next step need not look at it again."""
+        before = self._record.shown[: self._sent_length]
         commit(step)
+        self._sent_intact = min(self._sent_intact, _shared(before, step.record.shown))
         self._fixed_seen = snapshot(list(fixed))
         self._record, self._around = step.record, step.around
 
-    def _commit(self, step: Step, standing: int, fixed: tuple[Any, Any], started: float) -> Report:
+    def _commit(self, step: Step, fixed: tuple[Any, Any], started: float) -> Report:
         """Remember the step and report on it; nothing in here waits, so a cancelled step is never half done."""
         record, old = step.record, self._record
         known = self._sent_length
         appended = record is old and step.start >= known
-        before = None if appended else list(old.out[:known])
+        before = None if appended else old.shown[:known]
         commit(step)
         same_fixed = self._same_fixed(step.around, fixed)
         if not same_fixed:
             self._fixed_seen = snapshot(list(fixed))
-        shared = known if before is None else min(standing, _shared(before, record.out))
+        shared = min(self._sent_intact, known if before is None else _shared(before, record.shown))
         prefix = self._prefix(step, shared, known) if same_fixed else 0
         self._record, self._around = record, step.around
         if step.trail.reports or not appended:
@@ -322,7 +330,7 @@ class Session:
         unbroken = self.steps == 0 or (same_fixed and shared == known)
         first_changed = None if unbroken else shared if same_fixed else 0
         report = _report(step, self._ledger, first_changed, prefix, self._sent_tokens, started)
-        self._sent_length = len(record.out)
+        self._sent_length = self._sent_intact = len(record.out)
         self._sent_tokens, self.steps = report.tokens_after, self.steps + 1
         return report
 
@@ -361,6 +369,10 @@ def _refresh(record: Record, messages: Sequence[Any]) -> None:
     for place, origin in enumerate(record.origins):
         if origin is not None and record.as_given(place):
             record.out[place] = messages[origin]
+    record.tail = [
+        evolve(message, source=messages[origin])
+        for message, origin in zip(record.tail, record.tail_origin, strict=True)
+    ]
 
 
 def _current(record: Record, place: int, messages: Sequence[Any]) -> bool:

@@ -112,9 +112,12 @@ def _load(state: Mapping[str, Any], wire: WireFormat) -> Record:
         if "kept" in each:
             shown[each["kept"]] = seen[index]
     tail = [wire.read_message(native, index) for index, native in enumerate(state["tail"])]
+    changes = [_change(change) for change in state["changes"]]
+    added = [change for change in changes if change.outcome is Outcome.ADDED]
     book = Book()
-    book.write(_change(change) for change in state["changes"])
+    book.write(changes)
     return Record(
+        made={id(view[change.index]): (view[change.index], change) for change in added},
         seen=seen,
         sizes=numbers(state["sizes"]),
         weights=numbers(state["weights"]),

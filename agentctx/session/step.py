@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -13,7 +12,7 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
 from agentctx.core.message import Context, Message, Price, Tool
-from agentctx.core.pairing import open_at_end
+from agentctx.core.pairing import open_at_end, waits
 from agentctx.core.report import StageReport
 from agentctx.core.units import units
 from agentctx.offload import offload
@@ -142,11 +141,32 @@ async def take_in(around: Surroundings, record: Record, natives: Sequence[Any]) 
     raw = [*record.tail, *fresh]
     raw_origin = [*record.tail_origin, *range(known, known + len(fresh))]
     size = around.fixed + record.view_tokens + sum(map(meter.message, raw))
-    trail = Trail(around.context(raw), list(raw_origin), size, unbound_from=record.unbound_from)
-    step = Step(around, record, natives, seen, trail, arrived, record.settled, raw, raw_origin)
+    unbound, settled = record.unbound_from, record.settled
+    trail = Trail(around.context(raw), list(raw_origin), size, unbound_from=unbound, offset=settled)
+    step = Step(around, record, natives, seen, trail, arrived, settled, raw, raw_origin)
     if raw:
         await _treat(step)
     return step
+
+
+def stand_still(around: Surroundings, record: Record, natives: Sequence[Any]) -> Step:
+    """The step when nothing is new: all that was decided stays, also about a round that is not finished."""
+    provisional = sum(price.tokens for price in around.prices(record.view[record.settled :]))
+    size = around.fixed + record.view_tokens + provisional
+    trail = Trail(around.context(()), [], size, unbound_from=record.unbound_from)
+    raw, origins = list(record.tail), list(record.tail_origin)
+    return Step(
+        around,
+        record,
+        natives,
+        [],
+        trail,
+        [],
+        len(record.view),
+        raw,
+        origins,
+        open_from=origins[0] if origins else None,
+    )
 
 
 def _read(around: Surroundings, record: Record, new: Sequence[Any]) -> tuple[list[Message], list[Any]]:
@@ -158,16 +178,9 @@ def _open_from(raw: Sequence[Message], origins: Sequence[int]) -> int | None:
     """The index in the history where an unfinished last round begins; None when nothing is unfinished."""
     last = units(raw)[-1]
     messages = last.of(raw)
-    if last.is_round and (_waits(messages) or open_at_end(messages)):
+    if last.is_round and (waits(messages) or open_at_end(messages)):
         return origins[last.start]
     return None
-
-
-def _waits(messages: Sequence[Message]) -> bool:
-    """Whether a call has no result; one that stands in a wrong place is one."""
-    waiting = Counter(call.id for message in messages for call in message.calls)
-    waiting.subtract(result.call_id for message in messages for result in message.results)
-    return any(count > 0 for count in waiting.values())
 
 
 async def _treat(step: Step) -> None:
@@ -212,7 +225,8 @@ def _with_view_protection(step: Step, call: Call) -> Call:
 def before_pressing(step: Step) -> Step:
     """The step as it is now, to be committed if pressing fails: what arrived was read and treated in any case."""
     trail = step.trail
-    return evolve(step, trail=evolve(trail, origins=list(trail.origins), reports=list(trail.reports)))
+    kept = evolve(trail, origins=list(trail.origins), reports=list(trail.reports), made=dict(trail.made))
+    return evolve(step, trail=kept)
 
 
 def widen(step: Step) -> None:
@@ -222,7 +236,7 @@ def widen(step: Step) -> None:
     record, trail = step.record, step.trail
     trail.context = step.around.context((*record.view[: step.start], *trail.context.messages))
     trail.origins = [*record.origins[: step.start], *trail.origins]
-    step.start = 0
+    step.start = trail.offset = 0
 
 
 def commit(step: Step) -> None:
@@ -238,6 +252,9 @@ def commit(step: Step) -> None:
     ]
     record.out[step.start :] = written
     record.view[step.start :] = messages
+    record.made |= trail.made
+    if step.start == 0:
+        record.forget_made()
     record.origins[step.start :] = trail.origins
     record.forget_dropped(step.natives, _dropped(trail.reports))
     _settle(step)
@@ -267,7 +284,7 @@ def _written(step: Step, messages: Sequence[Message]) -> list[Any]:
 def _write_down(step: Step) -> None:
     """What this step did, instead of what was done before to the round that was treated again."""
     record, reports = step.record, step.trail.reports
-    if record.tail_origin:
+    if record.tail_origin and step.seen:
         record.book = record.book.before(record.tail_origin[0])
     if reports:
         record.book.write(change for report in reports for change in report.changes)
@@ -279,7 +296,7 @@ def _settle(step: Step) -> None:
     settled = len(record.view)
     record.tail, record.tail_origin = [], []
     if step.open_from is not None and _stands(step, step.open_from):
-        settled, open_from = _unfinished(record.origins, step.start, step.open_from)
+        settled, open_from = _unfinished(record.origins, min(step.start, record.settled), step.open_from)
         place = bisect_left(step.raw_origin, open_from)
         record.tail, record.tail_origin = step.raw[place:], step.raw_origin[place:]
     if step.start == 0:
@@ -302,7 +319,7 @@ def _stands(step: Step, open_from: int) -> bool:
     calling = {
         origin for origin, message in zip(step.raw_origin[place:], step.raw[place:], strict=True) if message.calls
     }
-    return calling <= set(step.record.origins[step.start :])
+    return calling <= set(step.record.origins[min(step.start, step.record.settled) :])
 
 
 def _unfinished(origins: Sequence[int | None], start: int, index: int) -> tuple[int, int]:
