@@ -128,7 +128,7 @@ class Pipeline(Plan):
         await guarantee(trail, call, budget, given)
         report = _report(given, trail, call, size, started)
         await self.tell(report)
-        return view_of(trail.context, source, given.tools, system, tools, report, options_of(trail, call))
+        return view_of(trail.context, source, given, system, tools, report, options_of(trail, call))
 
     def session(
         self,

@@ -18,12 +18,13 @@ from agentctx.core.reasoning import ThinkingPolicy
 from agentctx.core.report import Report
 from agentctx.errors import InvalidInput
 from agentctx.listeners import tell
-from agentctx.protocols import Call, ContextStrategy, Listener, Scope, Store, Summarizer, TokenCounter
+from agentctx.protocols import Call, ContextStrategy, Listener, Scope, Store, Summarizer, TokenCounter, WireFormat
 from agentctx.reading import Reader
 from agentctx.runner import Trail, run_stage
 from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.fit_guarantee import FitGuarantee
 from agentctx.strategies.fit_request_bytes import FitRequestBytes
+from agentctx.strategies.keep_cache_markers import KeepCacheMarkers
 from agentctx.strategies.limit_images import LimitImages
 from agentctx.strategies.protect import bind
 from agentctx.view import View
@@ -198,12 +199,14 @@ async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Con
         if budget.request_bytes is not None:
             await run_stage(FitRequestBytes(budget.request_bytes), trail, call)
     await settle_reasoning(trail, call, before)
+    if trail.reports:
+        await run_stage(KeepCacheMarkers(before.messages), trail, call, trusted=True)
 
 
 def view_of(
     context: Context,
     source: Reader,
-    tools_given: tuple[object, ...],
+    given: Context,
     system: Any,  # noqa: ANN401 - handed back as it came
     tools: Any,  # noqa: ANN401 - handed back as it came
     report: Report,
@@ -211,9 +214,19 @@ def view_of(
 ) -> View:
     """The context in the caller's own format."""
     natives = [source.wire.write_message(message) for message in context.messages]
-    if context.tools is not tools_given:
+    if context.tools is not given.tools:
         tools = [tool.source for tool in context.tools]
+    if context.system is not given.system:
+        system = native_system(context.system, source.wire)
     return View(natives, system, tools, report, context, options)
+
+
+def native_system(system: Message | None, wire: WireFormat) -> Any:  # noqa: ANN401 - any provider's system prompt
+    """A system prompt that a stage has marked, as its format writes it."""
+    if system is None:
+        return None
+    native = wire.write_message(Message("user", system.parts))
+    return {"parts": native["parts"]} if "parts" in native else native["content"]
 
 
 def since(started: float) -> float:

@@ -13,6 +13,7 @@ from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
 from agentctx.core.event import Compaction
 from agentctx.core.item import ContextItem
+from agentctx.core.marker import CacheMarker, Ttl
 from agentctx.core.message import Context, Message, Price, Tool
 from agentctx.core.parts import Part, ToolCall
 from agentctx.core.profile import ModelProfile
@@ -217,6 +218,47 @@ def reads_places(wire: WireFormat) -> ReadsPlaces | None:
 def _reads_places(kind: type) -> bool:
     """Asked at every step: looking a class up once is far cheaper than checking an instance against a protocol."""
     return all(callable(getattr(kind, name, None)) for name in ("pair", "arrange"))
+
+
+class CacheMarkers(Protocol):
+    """How a format has cache markers written. A format whose provider has them has a property ``cache_markers``."""
+
+    @property
+    def most(self) -> int:
+        """The most markers of one request."""
+        ...
+
+    @property
+    def marks_head(self) -> bool:
+        """Whether tools and a system prompt that is kept apart can carry a marker."""
+        ...
+
+    @property
+    def new(self) -> Callable[[Ttl, ModelProfile | None], Mapping[str, Any] | None]:
+        """Makes a marker that lives so long, for a model; None where its cache needs none."""
+        ...
+
+    def rolls(self, profile: ModelProfile | None, /) -> bool:
+        """Whether the end of each request needs a marker to be found again."""
+        ...
+
+    def of(self, message: Message, /) -> tuple[CacheMarker, ...]:
+        """The markers that a message carries, in order."""
+        ...
+
+    def put(self, message: Message, place: int, mark: Mapping[str, Any], /) -> Message | None:
+        """The message with a marker on the part at ``place``; None when that part cannot carry one."""
+        ...
+
+    def lift(self, message: Message, place: int, /) -> Message:
+        """The message without the markers on the part at ``place``."""
+        ...
+
+
+def cache_markers(wire: WireFormat) -> CacheMarkers | None:
+    """How the format has cache markers written; None when its provider has none."""
+    found: CacheMarkers | None = getattr(wire, "cache_markers", None)
+    return found
 
 
 class Meter(Protocol):

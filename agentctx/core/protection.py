@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from agentctx.core.marker import is_marker
 from agentctx.core.message import SYSTEM_ROLES, Message
 from agentctx.core.parts import Part, ToolResult
 
@@ -13,12 +14,14 @@ ProtectRule = Callable[[Sequence[Message]], Iterable[int]]
 
 def words(message: Message) -> tuple[Part, ...]:
     """What a message says beside tool results."""
-    return tuple(part for part in message.parts if not isinstance(part, ToolResult))
+    return tuple(part for part in message.parts if not isinstance(part, ToolResult) and not is_marker(part))
 
 
 def speaks(message: Message) -> bool:
     """Whether this is a message in which the user says something, and not only tool results."""
-    return message.role == "user" and any(not isinstance(part, ToolResult) for part in message.parts)
+    return message.role == "user" and any(
+        not isinstance(part, ToolResult) and not is_marker(part) for part in message.parts
+    )
 
 
 def system_messages(messages: Sequence[Message]) -> list[int]:

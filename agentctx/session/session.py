@@ -18,7 +18,7 @@ from agentctx.core.report import Report
 from agentctx.economics.conditions import expected_forecast
 from agentctx.economics.overflow import classify_error
 from agentctx.errors import ContextOverflow
-from agentctx.plan import Plan, since
+from agentctx.plan import Plan, native_system, since
 from agentctx.protocols import Listener
 from agentctx.reading import Reader, as_list, reader
 from agentctx.session.allowance import Allowance
@@ -32,6 +32,7 @@ from agentctx.session.state import VERSION, Digest, check_version, digest, dump_
 from agentctx.session.step import Step, Surroundings, before_pressing, commit, stand_still, take_in
 from agentctx.session.usage import is_one_prompt, prompt_tokens
 from agentctx.view import View
+from agentctx.wire.cache_markers import unmarked
 from agentctx.wire.registry import format_named
 
 
@@ -353,10 +354,14 @@ def _nobody(_index: int) -> None:
 
 
 def _shared(before: Sequence[Any], after: Sequence[Any]) -> int:
-    """How many outgoing messages at the start are the same."""
+    """How many outgoing messages at the start are the same; cache markers are no part of a prefix."""
     pairs = zip(before, after, strict=False)
-    differing = (place for place, (old, new) in enumerate(pairs) if old is not new and old != new)
+    differing = (place for place, (old, new) in enumerate(pairs) if old is not new and not _alike(old, new))
     return next(differing, min(len(before), len(after)))
+
+
+def _alike(old: Any, new: Any) -> bool:  # noqa: ANN401 - native messages
+    return bool(old == new) or bool(unmarked(old) == unmarked(new))
 
 
 def _refresh(record: Record, messages: Sequence[Any]) -> None:
@@ -386,6 +391,8 @@ def _view(step: Step, system: Any, tools: Any, report: Report) -> View:  # noqa:
     record, chosen = step.record, step.trail.context.tools
     if chosen is not step.around.tools:
         tools = [tool.source for tool in chosen]
+    if step.trail.context.system is not step.around.system:
+        system = native_system(step.trail.context.system, step.around.source.wire)
     options = options_of(step.trail, step.around.bare_call)
     return View(list(record.out), system, tools, report, step.around.context(record.view), options)
 

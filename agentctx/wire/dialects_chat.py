@@ -12,6 +12,7 @@ from agentctx.core.message import Message, Tool
 from agentctx.core.parts import ToolCall
 from agentctx.core.profile import ModelProfile
 from agentctx.core.violation import Violation
+from agentctx.protocols import CacheMarkers
 from agentctx.wire import dialects_mend, dialects_rules
 from agentctx.wire.dialects import Dialect
 from agentctx.wire.openai_chat import OpenAIChat
@@ -55,6 +56,11 @@ class ChatDialect:
     def unique_ids(self) -> bool:
         """Whether call ids may come again in another round."""
         return self.dialect.unique_ids
+
+    @property
+    def cache_markers(self) -> CacheMarkers:
+        """How cache markers are written."""
+        return self.chat.cache_markers
 
     def recognises(self, request: Mapping[str, Any], /) -> int:
         """How surely the request is in this format: as surely as in any dialect."""

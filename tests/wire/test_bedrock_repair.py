@@ -66,10 +66,18 @@ async def test_blocks_that_cannot_be_sent(blocks, kept):
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("blocks", [[], [{"text": " "}], [POINT], [{"text": ""}, POINT]])
+@pytest.mark.parametrize("blocks", [[], [{"text": " "}]])
 async def test_a_message_that_says_nothing_is_dropped(blocks):
-    """A message without content, or with cache points alone, is left out."""
+    """A message without content is left out."""
     assert await repaired(ASK, {"role": "assistant", "content": blocks}, SAY) == [ASK, SAY]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("blocks", [[POINT], [{"text": ""}, POINT]])
+async def test_a_message_of_cache_points_alone_is_dropped(blocks):
+    """A message with cache points alone is left out; its point stands behind the message before it."""
+    asked = {**ASK, "content": [*ASK["content"], POINT]}
+    assert await repaired(ASK, {"role": "assistant", "content": blocks}, SAY) == [asked, SAY]
 
 
 @pytest.mark.anyio

@@ -15,6 +15,8 @@ from agentctx.core.parts import Text, ToolCall, ToolResult
 from agentctx.core.profile import ModelProfile
 from agentctx.core.violation import Violation
 from agentctx.errors import InvalidInput
+from agentctx.protocols import CacheMarkers
+from agentctx.wire import cache_markers
 from agentctx.wire.anthropic.blocks import read_content, write_content
 from agentctx.wire.anthropic.mend import mend
 from agentctx.wire.anthropic.recognise import recognise
@@ -42,6 +44,11 @@ class Anthropic:
     merges_turns: bool = True
     results_anywhere: bool = False
     unique_ids: bool = True
+
+    @property
+    def cache_markers(self) -> CacheMarkers:
+        """How cache markers are written."""
+        return cache_markers.ANTHROPIC
 
     def recognises(self, request: Mapping[str, Any], /) -> int:
         """How surely this request is in this format: 0 means impossible, higher is surer."""

@@ -15,6 +15,8 @@ from agentctx.core.parts import Part, Text, ToolCall, ToolResult
 from agentctx.core.profile import ModelProfile
 from agentctx.core.violation import Violation
 from agentctx.errors import InvalidInput
+from agentctx.protocols import CacheMarkers
+from agentctx.wire import cache_markers
 from agentctx.wire.bedrock.mend import mend
 from agentctx.wire.bedrock.read import read_content, read_message
 from agentctx.wire.bedrock.recognise import recognise
@@ -40,6 +42,11 @@ class Bedrock:
     merges_turns: bool = True
     results_anywhere: bool = False
     unique_ids: bool = True
+
+    @property
+    def cache_markers(self) -> CacheMarkers:
+        """How cache markers are written."""
+        return cache_markers.BEDROCK
 
     def recognises(self, request: Mapping[str, Any], /) -> int:
         """How surely this request is in this format: 0 means impossible, higher is surer."""

@@ -11,6 +11,8 @@ from agentctx.core.message import Message, Tool
 from agentctx.core.parts import Text, ToolCall, ToolResult
 from agentctx.core.profile import ModelProfile
 from agentctx.core.violation import Violation
+from agentctx.protocols import CacheMarkers
+from agentctx.wire import cache_markers
 from agentctx.wire.openai_chat import mend, read, rules, write
 from agentctx.wire.openai_chat.evidence import evidence
 
@@ -28,6 +30,11 @@ class OpenAIChat:
     merges_turns: ClassVar[bool] = False
     results_anywhere: ClassVar[bool] = False
     unique_ids: ClassVar[bool] = False
+
+    @property
+    def cache_markers(self) -> CacheMarkers:
+        """How cache markers are written."""
+        return cache_markers.CHAT
 
     def recognises(self, request: Mapping[str, Any], /) -> int:
         """How surely the request is in this format: 0 impossible, 1 possible, 5 likely, 10 certain."""

@@ -15,6 +15,8 @@ from agentctx.core.parts import ToolCall
 from agentctx.core.profile import ModelProfile
 from agentctx.core.violation import Violation
 from agentctx.errors import InvalidInput
+from agentctx.protocols import CacheMarkers
+from agentctx.wire import cache_markers
 from agentctx.wire.openai_responses import mend, read, rules, write
 from agentctx.wire.openai_responses.evidence import evidence
 from agentctx.wire.openai_responses.outputs import lost_output
@@ -41,6 +43,11 @@ class OpenAIResponses:
     merges_turns: bool = True
     results_anywhere: bool = True
     unique_ids: bool = True
+
+    @property
+    def cache_markers(self) -> CacheMarkers:
+        """How cache markers are written."""
+        return cache_markers.RESPONSES
 
     def recognises(self, request: Mapping[str, Any], /) -> int:
         """How surely the request is in this format: 0 impossible, 1 possible, 5 likely, 10 certain."""

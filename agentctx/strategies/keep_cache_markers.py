@@ -1,0 +1,136 @@
+"""When a block that carries a cache marker goes, the marker moves to the nearest earlier block that stays.
+
+Source: Anthropic's prompt-caching page: an entry is found from a marker, so that a request which has lost its marker
+pays for its whole prefix again. Markers with the longer lifetime must not stand behind those with the shorter one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from attrs import define, field, frozen
+
+from agentctx.core.compare import match
+from agentctx.core.marker import CacheMarker
+from agentctx.core.message import Context, Message, Tool
+from agentctx.core.parts import Opaque
+from agentctx.protocols import CacheMarkers, Call, cache_markers
+
+Marked = dict[int, tuple[CacheMarker, ...]]
+"""The markers of messages, by the place of the message; without those that have none."""
+
+
+@frozen
+class KeepCacheMarkers:
+    """Put the markers that were lost where they can stand. There are never more than the provider takes.
+
+    A marker that meets one of the same lifetime is one with it; one that meets another lifetime goes, since it would
+    have to stand before it.
+
+    Args:
+        before: The messages as they were when they had all their markers.
+    """
+
+    before: tuple[Message, ...] = field(repr=False)
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context with the markers that had lost their blocks."""
+        markers = None if call.wire is None else cache_markers(call.wire)
+        lost = [] if markers is None else list(_lost(self.before, context.messages, markers))
+        if markers is None or not lost:
+            return context
+        keeping = _Keeping(markers, list(context.messages), on_head(context, markers))
+        moved = sum(keeping.settle(*each) for each in lost)
+        call.remark(
+            f"cache markers whose blocks went: {moved} moved to the nearest earlier block that stays, "
+            f"{len(lost) - moved} left out"
+        )
+        return context.with_messages(tuple(keeping.messages)) if moved else context
+
+
+def on_head(context: Context, markers: CacheMarkers) -> list[CacheMarker]:
+    """The markers on tools and on a system prompt that is kept apart."""
+    on_tools = [marker for tool in context.tools for marker in markers.of(_as_message(tool))]
+    return on_tools + ([] if context.system is None else list(markers.of(context.system)))
+
+
+def marked(messages: Sequence[Message], markers: CacheMarkers) -> Marked:
+    """The markers of messages, by place."""
+    return {place: found for place, message in enumerate(messages) if (found := markers.of(message))}
+
+
+def in_order(head: Sequence[CacheMarker], known: Marked, place: int, marker: CacheMarker) -> bool:
+    """Whether a marker may stand on a message: an hour never stands behind five minutes."""
+    before = [*head, *(each for at, found in known.items() if at < place for each in found)]
+    after = (each for at, found in known.items() if at > place for each in found)
+    if marker.ttl == "1h":
+        return all(each.ttl == "1h" for each in before)
+    return all(each.ttl == "5m" for each in after)
+
+
+def _as_message(tool: Tool) -> Message:
+    """A tool as something that may carry markers."""
+    return Message("user", (Opaque("tool", None, source=tool.source),))
+
+
+def _lost(
+    before: Sequence[Message], after: Sequence[Message], markers: CacheMarkers
+) -> Iterator[tuple[CacheMarker, int, int]]:
+    """Each marker whose block is gone, with the message and the part from which to look backwards."""
+    if not (known := marked(before, markers)):
+        return
+    stays = {origin: place for place, origin in enumerate(match(before, after).origins) if origin is not None}
+    for index, found in known.items():
+        place = stays.get(index)
+        if place is None:
+            earlier = max((stays[origin] for origin in stays if origin < index), default=-1)
+            yield from ((marker, earlier, -1) for marker in found)
+        elif after[place] is not before[index]:
+            there = {id(marker.owner) for marker in markers.of(after[place])}
+            for marker in found:
+                # A part that is there without its marker was relieved of it on purpose.
+                part = before[index].parts[marker.place] if marker.place >= 0 else None
+                if id(marker.owner) not in there and part not in after[place].parts:
+                    yield marker, place, marker.place
+
+
+@define
+class _Keeping:
+    """Finding new places for markers.
+
+    Args:
+        markers: How the format has them written.
+        messages: The messages, as they will be.
+        head: The markers that stand before all messages.
+    """
+
+    markers: CacheMarkers
+    messages: list[Message]
+    head: list[CacheMarker]
+    known: Marked = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Look where markers are."""
+        self.known = marked(self.messages, self.markers)
+
+    def settle(self, marker: CacheMarker, place: int, part: int) -> bool:
+        """Find a marker its new block; whether there was one (or one that says the same already)."""
+        for index in range(place, -1, -1):
+            message = self.messages[index]
+            taken = {each.place: each.ttl for each in self.known.get(index, ())}
+            last = len(message.parts) - 1
+            start = min(part, last) if index == place and part >= 0 else last
+            for at in range(start, -1, -1):
+                if at in taken:
+                    return taken[at] == marker.ttl
+                if (made := self.markers.put(message, at, marker.mark)) is not None:
+                    return self._put(index, made, marker)
+        return False
+
+    def _put(self, index: int, made: Message, marker: CacheMarker) -> bool:
+        total = len(self.head) + sum(map(len, self.known.values()))
+        if total >= self.markers.most or not in_order(self.head, self.known, index, marker):
+            return False
+        self.messages[index] = made
+        self.known[index] = self.markers.of(made)
+        return True

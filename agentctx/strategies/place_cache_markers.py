@@ -1,0 +1,185 @@
+"""Ask the provider's cache to keep what the next request will begin with.
+
+Sources: Anthropic's prompt-caching page (at most four markers; an entry is found from a marker at most twenty blocks
+behind it), AWS's for Converse, OpenAI's for GPT-5.6 and later (an explicit breakpoint keeps the head when the middle of
+a conversation is left out).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from attrs import define, evolve, field, frozen
+
+from agentctx.core.marker import CacheMarker, Ttl
+from agentctx.core.message import SYSTEM_ROLES, Context, Message
+from agentctx.core.protection import first_task
+from agentctx.errors import ConfigError
+from agentctx.protocols import CacheMarkers, Call, Scope, cache_markers
+from agentctx.strategies.keep_cache_markers import Marked, in_order, marked, on_head
+
+_SMALLEST = 1_024
+"""The shortest prefix that is kept where the model's own is not known, in tokens."""
+
+_TTLS = ("5m", "1h", None)
+
+
+def _lifetime(_instance: object, _attribute: object, value: object) -> None:
+    if value not in _TTLS:
+        msg = f"PlaceCacheMarkers: a lifetime is '5m' or '1h', got {value!r}"
+        raise ConfigError(msg)
+
+
+@frozen
+class PlaceCacheMarkers:
+    """Put cache markers where they pay: behind tools and system prompt, and where this and the last request end.
+
+    The places follow from the transcript alone, so that a marker stays where it is until its place among the provider's
+    four is needed for a newer one. Markers that the caller has set count and stay while there is room. Formats and
+    models whose cache needs no markers are left alone, and so are requests that are too short to be kept, and
+    messages that the caller protects.
+
+    Args:
+        ttl: How long the conversation is kept.
+        head_ttl: How long tools and system prompt are kept; None: as long as the conversation.
+
+    Raises:
+        ConfigError: If a lifetime is neither ``"5m"`` nor ``"1h"``.
+    """
+
+    ttl: Ttl = field(default="5m", validator=_lifetime)
+    head_ttl: Ttl | None = field(default=None, validator=_lifetime)
+    scope: ClassVar[Scope] = Scope.ALWAYS
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context with its markers."""
+        markers = None if call.wire is None else cache_markers(call.wire)
+        if markers is None or markers.new(self.ttl, call.profile) is None or call.size(context) < _smallest(call):
+            return context
+        work = _Work(context, markers, call)
+        work.head(self.head_ttl or self.ttl)
+        for place in _ends(context.messages) if markers.rolls(call.profile) else ():
+            work.mark(place, self.ttl)
+        return work.done()
+
+
+def _smallest(call: Call) -> int:
+    known = None if call.profile is None else call.profile.min_cache
+    return _SMALLEST if known is None else known
+
+
+def _ends(messages: Sequence[Message]) -> list[int]:
+    """The messages with which the request before this one and this one end."""
+    stops = range(1, len(messages) + 1)
+    ends = (stop - 1 for stop in reversed(stops) if stop == len(messages) or messages[stop].role == "assistant")
+    found: list[int] = []
+    for place in ends:
+        if messages[place].role != "assistant":
+            found.insert(0, place)
+        if len(found) == 2:
+            break
+    return found
+
+
+def _leading(messages: Sequence[Message]) -> int:
+    """How many system messages the conversation begins with."""
+    return next((n for n, message in enumerate(messages) if message.role not in SYSTEM_ROLES), len(messages))
+
+
+@define
+class _Work:
+    """Placing the markers of one request.
+
+    Args:
+        context: The request, as it will be.
+        markers: How its format has markers written.
+        call: What the stage is told.
+    """
+
+    context: Context
+    markers: CacheMarkers
+    call: Call
+    messages: list[Message] = field(init=False)
+    known: Marked = field(init=False)
+    fixed: list[CacheMarker] = field(init=False)
+    frozen: frozenset[int] = field(init=False)
+    wanted: set[int] = field(init=False, factory=set)
+
+    def __attrs_post_init__(self) -> None:
+        """Look where markers are."""
+        self.messages = list(self.context.messages)
+        self.known = marked(self.messages, self.markers)
+        self.fixed = on_head(self.context, self.markers)
+        self.frozen = self.call.frozen(self.context)
+
+    def head(self, ttl: Ttl) -> None:
+        """Mark what stands before the conversation: the system prompt, which the tools precede, or the tools."""
+        task = first_task(self.messages)
+        if leading := _leading(self.messages):
+            self.mark(leading - 1, ttl)
+        elif not self.fixed and not self._mark_system(ttl) and not self._mark_tools(ttl) and task:
+            self.mark(task[0], ttl)
+        if task and not self.markers.rolls(self.call.profile):
+            self.mark(task[0], ttl)
+
+    def mark(self, place: int, ttl: Ttl) -> None:
+        """Mark the last part of a message that can carry a marker, unless the message has one."""
+        self.wanted.add(place)
+        message = self.messages[place]
+        if place in self.known or place in self.frozen:
+            return
+        for wish in dict.fromkeys((ttl, "5m", "1h")):
+            if (made := self._marked(message, wish)) is None:
+                return
+            if in_order(self.fixed, self.known, place, self.markers.of(made)[-1]):
+                self.messages[place] = made
+                self.known[place] = self.markers.of(made)
+                return
+
+    def _marked(self, message: Message, ttl: Ttl) -> Message | None:
+        mark = self.markers.new(ttl, self.call.profile)
+        places = range(len(message.parts) - 1, -1, -1)
+        made = (self.markers.put(message, place, mark) for place in places if mark is not None)
+        return next((each for each in made if each is not None), None)
+
+    def _mark_system(self, ttl: Ttl) -> bool:
+        system = self.context.system
+        made = None if system is None or not self.markers.marks_head else self._marked(system, self._head_ttl(ttl))
+        if made is None:
+            return False
+        self.context = evolve(self.context, system=made)
+        return True
+
+    def _mark_tools(self, ttl: Ttl) -> bool:
+        """Mark the last tool that is loaded at once."""
+        mark = self.markers.new(self._head_ttl(ttl), self.call.profile)
+        tools = list(self.context.tools)
+        for place in range(len(tools) - 1, -1, -1) if mark is not None and self.markers.marks_head else ():
+            source = tools[place].source
+            if isinstance(source, dict) and source.get("defer_loading") is not True:
+                tools[place] = evolve(tools[place], source={**source, **(mark or {})})
+                self.context = evolve(self.context, tools=tuple(tools))
+                return True
+        return False
+
+    def _head_ttl(self, ttl: Ttl) -> Ttl:
+        """An hour when a marker behind it lives so long."""
+        return "1h" if any(each.ttl == "1h" for found in self.known.values() for each in found) else ttl
+
+    def done(self) -> Context:
+        """The request with no more markers than there may be: the oldest that are not wanted go first."""
+        over = len(on_head(self.context, self.markers)) + sum(map(len, self.known.values())) - self.markers.most
+        for wanted in (False, True):
+            for place in sorted(self.known):
+                if over > 0 and (place in self.wanted) is wanted and place not in self.frozen:
+                    over -= len(self.known[place])
+                    self._lift(place)
+        messages = self.context.messages
+        if all(a is b for a, b in zip(self.messages, messages, strict=True)):
+            return self.context
+        return self.context.with_messages(tuple(self.messages))
+
+    def _lift(self, place: int) -> None:
+        for at in sorted({marker.place for marker in self.known.pop(place)}, reverse=True):
+            self.messages[place] = self.markers.lift(self.messages[place], at)

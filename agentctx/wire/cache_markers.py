@@ -1,0 +1,229 @@
+"""The two ways in which providers have cache markers written: as a key of a block, and as a block of its own.
+
+Sources: Anthropic's and OpenAI's prompt-caching pages (2026-07/08), AWS's prompt-caching page for Converse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from agentctx.core.marker import CacheMarker, Ttl, is_marker
+from agentctx.core.message import Message
+from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.profile import ModelProfile
+from agentctx.wire.native import mapping_or_none
+
+MOST = 4
+"""The most markers of one request, on every provider that has them."""
+
+CONTROL, BREAKPOINT = "cache_control", "prompt_cache_breakpoint"
+
+_KEYS = frozenset({CONTROL, BREAKPOINT})
+_TEXTS = frozenset({"text", "input_text", "output_text"})
+_BREAKPOINTS = re.compile(r"gpt-(?:5\.[6-9]|[6-9]|\d\d)")
+_POINTS = re.compile(r"claude|nova")
+
+
+def unmarked(native: Any) -> Any:  # noqa: ANN401 - any JSON value or SDK object
+    """A native message without cache markers, to be compared with another one.
+
+    Content that is one plain text is the text, since a text becomes a block when it is marked.
+    """
+    if isinstance(native, (list, tuple)):
+        blocks = [unmarked(each) for each in native if not _is_point(each)]
+        return _only_text(blocks) if len(blocks) == 1 else blocks
+    if isinstance(native, str) or (fields := mapping_or_none(native)) is None:
+        return native
+    return {key: unmarked(value) for key, value in fields.items() if key not in _KEYS}
+
+
+def _is_point(native: Any) -> bool:  # noqa: ANN401 - as unmarked
+    return isinstance(native, Mapping) and set(native) == {"cachePoint"}
+
+
+def _only_text(blocks: list[Any]) -> Any:  # noqa: ANN401 - as unmarked
+    block = blocks[0]
+    plain = isinstance(block, dict) and set(block) == {"type", "text"} and block["type"] in _TEXTS
+    return block["text"] if plain else blocks
+
+
+NewMark = Callable[[Ttl, ModelProfile | None], "Mapping[str, Any] | None"]
+
+
+def _ttl(value: object) -> Ttl:
+    return "1h" if (mapping_or_none(value) or {}).get("ttl") == "1h" else "5m"
+
+
+def control(ttl: Ttl, _profile: ModelProfile | None) -> Mapping[str, Any]:
+    """Anthropic's marker."""
+    return {CONTROL: {"type": "ephemeral"} if ttl == "5m" else {"type": "ephemeral", "ttl": ttl}}
+
+
+def breakpoint_of(_ttl: Ttl, profile: ModelProfile | None) -> Mapping[str, Any] | None:
+    """OpenAI's marker, which models take since GPT-5.6; those before find the longest prefix by themselves."""
+    new = profile is not None and _BREAKPOINTS.match(profile.name)
+    return {BREAKPOINT: {"mode": "explicit"}} if new else None
+
+
+def chat_mark(ttl: Ttl, profile: ModelProfile | None) -> Mapping[str, Any] | None:
+    """The marker in the Chat format: Claude, through a gateway, has Anthropic's."""
+    if profile is not None and profile.name.startswith("claude"):
+        return control(ttl, profile)
+    return breakpoint_of(ttl, profile)
+
+
+def point(ttl: Ttl, profile: ModelProfile | None) -> Mapping[str, Any] | None:
+    """Bedrock's marker, which other models than Claude and Nova refuse."""
+    if profile is None or not _POINTS.search(profile.name):
+        return None
+    return {"cachePoint": {"type": "default"} if ttl == "5m" else {"type": "default", "ttl": ttl}}
+
+
+@frozen
+class KeyMarkers:
+    """Markers that are a key of a content block (``protocols.CacheMarkers``).
+
+    Args:
+        keys: The keys; the first one is the format's own.
+        new: Makes a marker.
+        text_type: The type of a text block.
+        any_block: Whether calls and results can carry one themselves, and not only what is said in them.
+        roles: The roles whose messages can carry one; empty for all.
+        marks_head: Whether tools and a system prompt that is kept apart can carry one.
+        most: The most markers of a request.
+    """
+
+    keys: tuple[str, ...]
+    new: NewMark = field(repr=False)
+    text_type: str = "text"
+    any_block: bool = False
+    roles: frozenset[str] = frozenset()
+    marks_head: bool = False
+    most: int = MOST
+
+    def rolls(self, profile: ModelProfile | None) -> bool:
+        """Whether the end of each request needs a marker; OpenAI finds it by itself."""
+        return CONTROL in (self.new("5m", profile) or {})
+
+    def of(self, message: Message) -> tuple[CacheMarker, ...]:
+        """The markers in a message, in order; one that its whole message carries stands on the last part."""
+        found = tuple(marker for place, part in enumerate(message.parts) for marker in self._of_part(part, place))
+        if found or self.any_block or not message.parts or message.role == "tool":
+            return found
+        return tuple(self._on(message.source, len(message.parts) - 1))
+
+    def put(self, message: Message, place: int, mark: Mapping[str, Any]) -> Message | None:
+        """The message with a marker on one of its parts; None when that part cannot carry one."""
+        if self.roles and message.role not in self.roles:
+            return None
+        if message.role == "assistant" and BREAKPOINT in mark:
+            return None
+        part = message.parts[place]
+        marked = self._put(part, mark)
+        if marked is None:
+            return None
+        return message.with_parts((*message.parts[:place], marked, *message.parts[place + 1 :]))
+
+    def lift(self, message: Message, place: int) -> Message:
+        """The message without the markers on one of its parts."""
+        part = self._lift(message.parts[place])
+        return message.with_parts((*message.parts[:place], part, *message.parts[place + 1 :]))
+
+    def _on(self, native: object, place: int) -> Iterator[CacheMarker]:
+        if isinstance(native, str) or (block := mapping_or_none(native)) is None:
+            return
+        for key in self.keys:
+            if (value := mapping_or_none(block.get(key))) is not None:
+                yield CacheMarker(place, _ttl(value), {key: value}, native)
+
+    def _of_part(self, part: Part, place: int) -> Iterator[CacheMarker]:
+        if isinstance(part, ToolResult):
+            for inner in part.content:
+                yield from self._on(inner.source, place)
+        yield from self._on(part.source, place)
+
+    def _put(self, part: Part, mark: Mapping[str, Any]) -> Part | None:
+        if isinstance(part, Text) and part.text.strip():
+            said = self._block(part.source) or {"type": self.text_type, "text": part.text}
+            return evolve(part, source={**said, **mark})
+        if isinstance(part, ToolResult) and not self.any_block:
+            return self._put_within(part, mark)
+        if isinstance(part, (Thinking, Opaque, Text)):
+            return None
+        if isinstance(part, Media) and (block := self._block(part.source)) is not None:
+            return evolve(part, source={**block, **mark})
+        if not self.any_block:
+            return None
+        kinds = {ToolCall: "tool_use", ToolResult: "tool_result"}
+        kind = part.kind if isinstance(part, Media) else kinds[type(part)]
+        return evolve(part, source={**(self._block(part.source) or {"type": kind}), **mark})
+
+    def _put_within(self, result: ToolResult, mark: Mapping[str, Any]) -> ToolResult | None:
+        last = len(result.content) - 1
+        inner = self._put(result.content[last], mark) if result.content else None
+        return None if inner is None else evolve(result, content=(*result.content[:last], inner))
+
+    def _block(self, native: object) -> Mapping[str, Any] | None:
+        return None if isinstance(native, str) else mapping_or_none(native)
+
+    def _lift(self, part: Part) -> Part:
+        if isinstance(part, ToolResult):
+            part = evolve(part, content=tuple(map(self._lift, part.content)))
+        block = self._block(part.source)
+        if block is None or not any(key in block for key in self.keys):
+            return part
+        return evolve(part, source={key: value for key, value in block.items() if key not in self.keys})
+
+
+@frozen
+class PointMarkers:
+    """Markers that are a block of their own behind what shall be kept (``protocols.CacheMarkers``).
+
+    Args:
+        new: Makes a marker.
+        marks_head: As of ``KeyMarkers``; here the first task is marked, which the system prompt precedes.
+        most: As of ``KeyMarkers``.
+    """
+
+    new: NewMark = field(repr=False)
+    marks_head: bool = False
+    most: int = MOST
+
+    def rolls(self, _profile: ModelProfile | None) -> bool:
+        """The end of each request needs a marker."""
+        return True
+
+    def of(self, message: Message) -> tuple[CacheMarker, ...]:
+        """The markers in a message, in order."""
+        return tuple(self._markers(message))
+
+    def put(self, message: Message, place: int, mark: Mapping[str, Any]) -> Message | None:
+        """The message with a marker behind one of its parts; None when there is nothing to keep in it."""
+        part = message.parts[place]
+        if isinstance(part, Thinking) or is_marker(part):
+            return None
+        made = Opaque("cachePoint", mark, source=mark)
+        return message.with_parts((*message.parts[: place + 1], made, *message.parts[place + 1 :]))
+
+    def lift(self, message: Message, place: int) -> Message:
+        """The message without the marker behind one of its parts."""
+        stop = place + 1
+        while stop < len(message.parts) and is_marker(message.parts[stop]):
+            stop += 1
+        return message.with_parts((*message.parts[: place + 1], *message.parts[stop:]))
+
+    def _markers(self, message: Message) -> Iterator[CacheMarker]:
+        for place, part in enumerate(message.parts):
+            if isinstance(part, Opaque) and is_marker(part):
+                block = mapping_or_none(part.data) or {}
+                yield CacheMarker(place - 1, _ttl(block.get("cachePoint")), block, part.source)
+
+
+ANTHROPIC = KeyMarkers((CONTROL,), control, any_block=True, marks_head=True)
+CHAT = KeyMarkers((BREAKPOINT, CONTROL), chat_mark)
+RESPONSES = KeyMarkers((BREAKPOINT,), breakpoint_of, "input_text", roles=frozenset({"user", "system", "developer"}))
+BEDROCK = PointMarkers(point)

@@ -1,0 +1,266 @@
+"""Cache markers: placed where they pay, kept when their blocks go."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentctx import Budget, ConfigError, FitContextWindow, FixedCounter, Pipeline, Protect, TrimRounds, validate
+from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
+from agentctx.testing.histories import histories
+from agentctx.wire.cache_markers import unmarked
+
+SHORT, LONG = {"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}
+MODELS = {
+    "anthropic": "claude-sonnet-4-5",
+    "bedrock": "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+    "openai-chat": "gpt-5.6-sol",
+    "openai-responses": "gpt-5.6-sol",
+    "gemini": "gemini-2.5-pro",
+}
+
+
+def rounds(count, words=300):
+    """A task, and rounds of one call and one result, with Claude."""
+    messages = [{"role": "user", "content": "Find the fault."}]
+    for number in range(count):
+        ask = {"type": "tool_use", "id": f"t{number}", "name": "read", "input": {}}
+        told = {"type": "tool_result", "tool_use_id": f"t{number}", "content": f"line {number}. " * words}
+        messages += [{"role": "assistant", "content": [ask]}, {"role": "user", "content": [told]}]
+    return messages
+
+
+def marks(value, path=()):
+    """Where markers stand, and what they say."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            if key in {"cache_control", "cachePoint", "prompt_cache_breakpoint"}:
+                yield path, each
+            else:
+                yield from marks(each, (*path, key))
+    elif isinstance(value, list):
+        for place, each in enumerate(value):
+            yield from marks(each, (*path, place))
+
+
+def marked(messages):
+    """The indexes of the messages that carry markers."""
+    return [path[0] for path, _ in marks(messages)]
+
+
+def prepare(messages, *stages, model="claude-sonnet-4-5", format_name="anthropic", budget=None, **more):
+    """The view that a pipeline makes."""
+    return Pipeline(*stages, budget=budget).prepare(messages, format=format_name, model=model, **more)
+
+
+@pytest.mark.anyio
+async def test_markers_stand_behind_the_head_and_where_requests_end():
+    """The system prompt, the end of the request before and the end of this one."""
+    messages = rounds(3)
+    view = await prepare(messages, PlaceCacheMarkers(), system="You mend software.")
+    assert view.system == [{"type": "text", "text": "You mend software.", "cache_control": SHORT}]
+    assert marked(view.messages) == [4, 6]
+    assert view.messages[6]["content"][0] == {**messages[6]["content"][0], "cache_control": SHORT}
+    assert all(view.messages[place] is messages[place] for place in (0, 1, 2, 3, 5))
+    assert not view.report.changes
+
+
+@pytest.mark.anyio
+async def test_tools_are_marked_where_there_is_no_system_prompt():
+    """The last tool that is loaded at once carries the marker."""
+    tools = [{"name": name, "input_schema": {"type": "object"}} for name in ("read", "write")]
+    tools.append({"name": "late", "input_schema": {"type": "object"}, "defer_loading": True})
+    view = await prepare(rounds(2), PlaceCacheMarkers(), tools=tools)
+    assert [tool.get("cache_control") for tool in view.tools] == [None, SHORT, None]
+    assert not validate({"messages": view.messages, "tools": view.tools}, format="anthropic")
+
+
+@pytest.mark.anyio
+async def test_short_requests_and_models_without_markers_are_left_alone():
+    """A prefix that is too short is not kept, and other caches find it by themselves."""
+    short = rounds(1, words=2)
+    assert not marked((await prepare(short, PlaceCacheMarkers())).messages)
+    chat = [{"role": "user", "content": "word " * 5_000}]
+    for model in ("gpt-5.4", "deepseek-v4-pro"):
+        view = await prepare(chat, PlaceCacheMarkers(), model=model, format_name="openai-chat")
+        assert view.messages[0] is chat[0]
+
+
+@pytest.mark.anyio
+async def test_new_gpts_get_a_breakpoint_behind_the_head():
+    """GPT-5.6 finds the end by itself; an explicit marker keeps the head when the middle is left out."""
+    chat = [{"role": "system", "content": "Mend."}, {"role": "user", "content": "word " * 5_000}]
+    chat += [{"role": "assistant", "content": "yes"}, {"role": "user", "content": "on"}]
+    view = await prepare(chat, PlaceCacheMarkers(), model="gpt-5.6-sol", format_name="openai-chat")
+    assert marked(view.messages) == [0, 1]
+    assert view.messages[0]["content"][0]["prompt_cache_breakpoint"] == {"mode": "explicit"}
+
+
+@pytest.mark.anyio
+async def test_bedrock_gets_blocks_of_its_own():
+    """A cache point stands behind what shall be kept; the first task covers the system prompt before it."""
+    messages = [{"role": "user", "content": [{"text": "word " * 5_000}]}]
+    messages += [{"role": "assistant", "content": [{"text": "yes"}]}, {"role": "user", "content": [{"text": "on"}]}]
+    view = await prepare(
+        messages,
+        PlaceCacheMarkers(ttl="1h"),
+        model=MODELS["bedrock"],
+        format_name="bedrock",
+        system=[{"text": "Mend."}],
+    )
+    assert [message["content"][-1] for message in view.messages[::2]] == [
+        {"cachePoint": {"type": "default", "ttl": "1h"}}
+    ] * 2
+    assert view.system == [{"text": "Mend."}]
+
+
+@pytest.mark.anyio
+async def test_the_callers_own_markers_count():
+    """There are never more than four; older ones in messages make room for newer ones, those on tools stay."""
+    messages = rounds(6)
+    for place in (2, 4, 6):
+        messages[place]["content"][0]["cache_control"] = SHORT
+    tools = [{"name": "read", "input_schema": {"type": "object"}, "cache_control": SHORT}]
+    view = await prepare(messages, PlaceCacheMarkers(), tools=tools, system="Mend.")
+    assert marked(view.messages) == [6, 10, 12]
+    assert view.tools == tools
+    assert view.system == "Mend."
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("stage", [PlaceCacheMarkers(ttl="1h"), PlaceCacheMarkers(ttl="1h", head_ttl="5m")])
+async def test_lifetimes_stand_in_order(stage):
+    """An hour never stands behind five minutes, whatever is asked for and whatever is there."""
+    messages = rounds(3)
+    messages[2]["content"][0]["cache_control"] = SHORT
+    view = await prepare(messages, stage, system="Mend.")
+    request = {"messages": view.messages, "system": view.system}
+    assert not validate(request, format="anthropic", model="claude-sonnet-4-5")
+
+
+@pytest.mark.anyio
+async def test_protected_messages_stay_as_they_are():
+    """What the caller protects carries no marker that the caller has not set."""
+    messages = rounds(3)
+    view = await Pipeline(PlaceCacheMarkers(), protect=[Protect.pins(6)]).prepare(messages, format="anthropic")
+    assert view.messages[6] is messages[6]
+
+
+def test_a_lifetime_is_checked():
+    """Providers know five minutes and an hour."""
+    with pytest.raises(ConfigError, match="'2h'"):
+        PlaceCacheMarkers(ttl="2h")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("back", [False, True])
+async def test_a_session_keeps_its_markers(back):
+    """From step to step markers stay until there are too many, and moving one is no change of the prefix."""
+    session = Pipeline(PlaceCacheMarkers()).session(format="anthropic", model="claude-sonnet-4-5")
+    history, last = rounds(2), None
+    for step in range(2, 8):
+        view = await session.prepare(history, system="Mend.")
+        found = marked(view.messages)
+        assert found[-2:] == [2 * step - 2, 2 * step]
+        assert len(found) <= 3
+        assert view.report.rebilled_tokens == 0
+        if last is not None:
+            assert [unmarked(message) for message in view.messages[: len(last)]] == [unmarked(each) for each in last]
+            assert found[-2] in marked(last)
+        last = view.messages
+        history = [*(view.messages if back else history), *rounds(step + 1)[-2:]]
+
+
+@pytest.mark.anyio
+async def test_a_marker_moves_when_its_block_goes():
+    """The marker of a round that is dropped stands on the nearest message before it that stays."""
+    messages = rounds(6)
+    messages[4]["content"][0]["cache_control"] = LONG
+    view = await prepare(messages, TrimRounds(2))
+    assert view.messages[0]["content"] == [{"type": "text", "text": "Find the fault.", "cache_control": LONG}]
+    assert marked(view.messages) == [0]
+    assert "1 moved to the nearest earlier block" in view.report.stages[-1].notes[0]
+
+
+@pytest.mark.anyio
+async def test_markers_that_meet_are_one():
+    """A marker that moves to one of the same lifetime is one with it; before another lifetime it goes."""
+    messages = rounds(6)
+    messages[0]["content"] = [{"type": "text", "text": "Find the fault.", "cache_control": LONG}]
+    for place, mark in ((2, LONG), (4, SHORT)):
+        messages[place]["content"][0]["cache_control"] = mark
+    view = await prepare(messages, TrimRounds(2))
+    assert list(marks(view.messages)) == [((0, "content", 0), LONG)]
+    assert view.messages[0] is messages[0]
+
+
+@pytest.mark.anyio
+async def test_a_marker_within_a_result_survives_an_edit_of_the_result():
+    """When the blocks of a result are cleared, a marker on one of them stands on the result."""
+    messages = rounds(6)
+    inner = [{"type": "text", "text": "line " * 3_000, "cache_control": SHORT}]
+    messages[2]["content"][0]["content"] = inner
+    view = await prepare(messages, FitContextWindow(max_tokens=2_500))
+    assert len(marked(view.messages)) == 1
+    assert not validate({"messages": view.messages}, format="anthropic")
+
+
+@pytest.mark.anyio
+async def test_cache_points_of_bedrock_move_too():
+    """A cache point in a round that is dropped is put behind what stays before it."""
+    messages = [{"role": "user", "content": [{"text": "go"}]}]
+    for number in range(4):
+        ask = {"toolUse": {"toolUseId": f"t{number}", "name": "read", "input": {}}}
+        told = {"toolResult": {"toolUseId": f"t{number}", "content": [{"text": "word " * 500}]}}
+        messages += [{"role": "assistant", "content": [ask]}, {"role": "user", "content": [told]}]
+    messages[2]["content"].append({"cachePoint": {"type": "default"}})
+    view = await prepare(messages, TrimRounds(1), model=MODELS["bedrock"], format_name="bedrock")
+    assert view.messages[0]["content"] == [{"text": "go"}, {"cachePoint": {"type": "default"}}]
+    assert marked(view.messages) == [0]
+
+
+@given(histories(), st.integers(60, 2_000), st.sampled_from(["5m", "1h"]), st.sampled_from(["5m", "1h", None]))
+def test_markers_are_legal_on_every_history(both_loops, history, window, ttl, head):
+    """Placed before or after a compaction, there are at most four, in order, and only where they may stand."""
+    model = MODELS[history.format]
+
+    async def check():
+        for stages in ((PlaceCacheMarkers(ttl, head), TrimRounds(1)), (TrimRounds(1), PlaceCacheMarkers(ttl, head))):
+            pipeline = Pipeline(*stages, counter=FixedCounter(window))
+            view = await pipeline.prepare(
+                history.messages, system=history.system, tools=history.tools, format=history.format, model=model
+            )
+            request = {"messages": view.messages, "system": view.system, "tools": view.tools}
+            request = {key: value for key, value in request.items() if value is not None}
+            refused = [str(found) for found in validate(request, format=history.format, model=model)]
+            assert not [found for found in refused if "cache" in found]
+            assert len(list(marks(request))) <= 4
+            plain = [unmarked(message) for message in view.messages]
+            bare = await Pipeline(TrimRounds(1), counter=FixedCounter(window)).prepare(
+                history.messages, system=history.system, tools=history.tools, format=history.format, model=model
+            )
+            assert json.dumps(plain) == json.dumps([unmarked(message) for message in bare.messages])
+
+    both_loops(check)
+
+
+@given(histories("anthropic"), st.integers(0, 40), st.data())
+def test_a_compaction_never_makes_markers(both_loops, history, budget, data):
+    """Whatever is dropped, there are no more markers than before, and the provider takes them."""
+    places = data.draw(st.lists(st.integers(0, len(history.messages) - 1), max_size=4, unique=True))
+    count = 0
+    for place in places:
+        content = history.messages[place]["content"]
+        fit = [block for block in content if isinstance(content, list) and block["type"] in {"tool_use", "tool_result"}]
+        if fit:
+            fit[-1]["cache_control"] = SHORT
+            count += 1
+
+    async def check():
+        view = await Pipeline(TrimRounds(1), budget=Budget(100_000 + budget)).prepare(
+            history.messages, system=history.system, tools=history.tools, format="anthropic"
+        )
+        assert len(list(marks(view.messages))) <= count
+
+    both_loops(check)
