@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from agentctx.assembly.build import Assembled
     from agentctx.assembly.builder import ContextBuilder
     from agentctx.checking import count, validate, warmup
+    from agentctx.clients.wrap import wrap
     from agentctx.condition import Condition
+    from agentctx.conversion import Converted, convert
     from agentctx.core.budget import Budget, MediaLimits
     from agentctx.core.compare import Change, Outcome
     from agentctx.core.event import Compaction
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     from agentctx.strategies.packing.bm25 import Bm25
     from agentctx.strategies.packing.relevance import Embedded, Relevance
     from agentctx.strategies.packing.scoring import Weights
+    from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
     from agentctx.strategies.protect import Protect
     from agentctx.strategies.repair_history import RepairHistory
     from agentctx.strategies.tiered import ByTools, Tiered
@@ -135,6 +138,7 @@ __all__ = [
     "ContextOverflow",
     "ContextProvider",
     "ContextStrategy",
+    "Converted",
     "Decay",
     "Dependencies",
     "Division",
@@ -167,6 +171,7 @@ __all__ = [
     "Overflow",
     "Pack",
     "Pipeline",
+    "PlaceCacheMarkers",
     "PromptSection",
     "Protect",
     "ReadOnlyFiles",
@@ -213,6 +218,7 @@ __all__ = [
     "cache_cold",
     "classify_error",
     "coding_agent",
+    "convert",
     "count",
     "first_of",
     "gather",
@@ -228,6 +234,7 @@ __all__ = [
     "validate",
     "warmup",
     "when",
+    "wrap",
 ]
 
 _HOMES = {
@@ -238,7 +245,12 @@ _HOMES = {
         "validate",
         "warmup",
     ),
+    "agentctx.clients.wrap": ("wrap",),
     "agentctx.condition": ("Condition",),
+    "agentctx.conversion": (
+        "Converted",
+        "convert",
+    ),
     "agentctx.core.budget": (
         "Budget",
         "MediaLimits",
@@ -346,6 +358,7 @@ _HOMES = {
         "Relevance",
     ),
     "agentctx.strategies.packing.scoring": ("Weights",),
+    "agentctx.strategies.place_cache_markers": ("PlaceCacheMarkers",),
     "agentctx.strategies.protect": ("Protect",),
     "agentctx.strategies.repair_history": ("RepairHistory",),
     "agentctx.strategies.tiered": (

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 # A generated history is a large example: how long one takes says nothing about the code under test.
 SLOW_EXAMPLES = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
-settings.register_profile("ci", max_examples=40, deadline=None, derandomize=True, suppress_health_check=SLOW_EXAMPLES)
+settings.register_profile("ci", max_examples=20, deadline=None, derandomize=True, suppress_health_check=SLOW_EXAMPLES)
 settings.register_profile(
     "nightly", max_examples=10_000, deadline=None, print_blob=True, suppress_health_check=SLOW_EXAMPLES
 )

@@ -14,8 +14,8 @@ from agentctx.cli.console import err, to_json
 from agentctx.cli.failing import at, in_one_line
 from agentctx.cli.files import written
 from agentctx.cli.transcripts import Entry, Layout, chosen
-from agentctx.convert import Converted
-from agentctx.convert import convert as converted
+from agentctx.conversion import Converted
+from agentctx.conversion import convert as converted
 from agentctx.core.report import Report
 from agentctx.replay import request_of
 from agentctx.show.printable import printable

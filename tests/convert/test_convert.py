@@ -5,7 +5,7 @@ import json
 import pytest
 
 from agentctx import InvalidInput, Outcome, count, validate
-from agentctx.convert import convert
+from agentctx.conversion import convert
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 ASKED = {"type": "tool_use", "id": "toolu_01", "name": "read", "input": {"path": "a.py"}}

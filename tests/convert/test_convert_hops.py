@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from agentctx import InvalidInput, validate
-from agentctx.convert import convert
+from agentctx.conversion import convert
 from agentctx.replay import request_of
 from agentctx.testing.histories import broken_histories, histories
 from agentctx.testing.words import BLANK

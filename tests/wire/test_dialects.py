@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx import FixedCounter, InvalidInput, Pipeline, validate
-from agentctx.convert import convert
+from agentctx.conversion import convert
 from agentctx.testing.histories import broken_histories, histories
 from agentctx.wire.dialects import DIALECTS, dialect_of
 from agentctx.wire.registry import detect, format_named
