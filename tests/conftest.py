@@ -1,6 +1,7 @@
 """What every test can ask for: both event loops, the profiles of Hypothesis, no network, the shared recordings."""
 
 import os
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -46,6 +47,28 @@ def both_loops():
             anyio.run(main, *args, backend=backend)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def work():
+    """How much a plain function does: the calls made while it runs; the same on every machine, unlike its time."""
+
+    def calls_of(run):
+        calls = 0
+
+        def see(_frame, event, _argument):
+            nonlocal calls
+            calls += event in {"call", "c_call"}
+
+        before = sys.getprofile()
+        sys.setprofile(see)
+        try:
+            run()
+        finally:
+            sys.setprofile(before)
+        return calls
+
+    return calls_of
 
 
 @pytest.fixture(params=["stateless", "session"])

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentctx import ContextOverflow, InvalidInput, Pipeline, validate
@@ -80,6 +80,7 @@ def test_the_histories_reason(format_name):
     """Most generated histories of these formats have calls in which there is reasoning to lose."""
     verdicts = []
 
+    @settings(max_examples=60)
     @given(histories(format_name))
     def look(history):
         verdicts.append("c2lnbmVk" in str(history.messages))

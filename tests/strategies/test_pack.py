@@ -3,8 +3,8 @@
 import subprocess
 import sys
 from collections import Counter
-from time import perf_counter
 
+import anyio
 import pytest
 from packed import agent, answered, packed
 
@@ -178,22 +178,16 @@ async def test_each_text_is_counted_once():
     assert [text for text, times in Counter(counter.texts).items() if times > 1 and len(text) > 30] == []
 
 
-async def seconds(rounds):
-    """What packing of so many rounds takes at best, all of them counted before."""
+def packed_of(rounds):
+    """Pack so many rounds, all of them counted before."""
     outputs = {number: f"words of output {number} " * (1 + number * 7_919 % 30) for number in range(rounds)}
-    context = (await Pipeline(counter=HeuristicCounter()).prepare(agent(rounds, outputs))).context
+    context = anyio.run(Pipeline(counter=HeuristicCounter()).prepare, agent(rounds, outputs)).context
     told = Call(MessageMeter(HeuristicCounter()))
     stage = Pack(task="output 77", max_tokens=told.size(context) // 2)
-    taken = []
-    for _ in range(3):
-        start = perf_counter()
-        await stage(context, told)
-        taken.append(perf_counter() - start)
-    return min(taken)
+    return lambda: anyio.run(stage, context, told)
 
 
-async def test_time_grows_with_the_number_of_units():
-    """Ten times the units take about ten times the time, 5,000 of them a second or two."""
-    few, many = await seconds(500), await seconds(5_000)
-    assert many < 25 * few
-    assert many < 15
+def test_work_grows_with_the_number_of_units(work):
+    """Ten times the units are about ten times the work."""
+    packed_of(10)()
+    assert work(packed_of(3_000)) < 16 * work(packed_of(300))

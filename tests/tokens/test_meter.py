@@ -223,7 +223,7 @@ async def test_much_is_counted_beside_the_loop():
 
     async def tick():
         while not done.is_set():
-            steps.append(time.perf_counter())
+            steps.append(len(steps))
             await anyio.sleep(0.001)
 
     async with anyio.create_task_group() as group:
