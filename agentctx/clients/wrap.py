@@ -41,8 +41,12 @@ def wrap(client: T, pipeline: Pipeline, *, session: Session | None = None, key: 
         key: Names the conversation of a request, given its body; None means none. The 1,024 used last are kept.
 
     Raises:
-        ConfigError: If no file knows this client.
+        ConfigError: If no file knows this client, or the pipeline leaves reasoning to the provider: that takes a
+            request option and a header, which a wrapped client does not set.
     """
+    if pipeline.thinking == "drop_block":
+        msg = 'wrap: thinking="drop_block" needs request options (view.options): pass "postpone" or "drop" to Pipeline'
+        raise ConfigError(msg)
     name = _file_for(client)
     if name is None:
         kind = client if isinstance(client, type) else type(client)
