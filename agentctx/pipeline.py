@@ -21,9 +21,10 @@ from agentctx.reading import as_list, reader
 from agentctx.runner import Trail, run_stage
 from agentctx.session import Session
 from agentctx.session.cost import bill
-from agentctx.strategies.naming import Naming, name_of
+from agentctx.strategies.options import as_budget, check_parts, check_rules, check_stages
 from agentctx.strategies.protect import bind
 from agentctx.strategies.repair_history import RepairHistory
+from agentctx.strategies.running import run
 from agentctx.view import View
 
 
@@ -65,15 +66,13 @@ class Pipeline(Plan):
         thinking: ThinkingPolicy = "postpone",
     ) -> None:
         """Check the stages and remember the options."""
-        for place, stage in enumerate(stages):
-            if not callable(stage) or isinstance(stage, type):
-                msg = f"Pipeline: stages[{place}] is {stage!r}; a stage is called with (context, call)"
-                raise ConfigError(msg)
+        check_stages("Pipeline", stages)
         if thinking not in POLICIES:
             msg = f"Pipeline: thinking is {thinking!r}; it is one of {', '.join(POLICIES)}"
             raise ConfigError(msg)
-        room = Budget(budget) if isinstance(budget, int) else budget
-        super().__init__(stages, room, counter, store, tuple(protect), on_compact, summarizer, thinking)
+        rules = check_rules(protect)
+        check_parts(counter, store, on_compact)
+        super().__init__(stages, as_budget(budget), counter, store, rules, on_compact, summarizer, thinking)
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Run the stages on a context, as a stage of another pipeline; its own budget holds when it has one."""
@@ -83,8 +82,7 @@ class Pipeline(Plan):
             rules = bind(self.protect, len(context.messages), context.messages.__getitem__)
             call = call.protecting((*call.protect, *rules))
         for stage in self.stages:
-            with Naming(name_of(stage)):
-                context = await stage(context, call)
+            context = await run(stage, context, call)
             await call.meter.settle(context.messages)
         return context
 

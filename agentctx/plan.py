@@ -195,9 +195,9 @@ async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Con
         if budget.media.images is not None:
             await run_stage(LimitImages(budget.media.images), trail, call)
         if trail.tokens > budget.limit:
-            await run_stage(FitGuarantee(budget.limit), trail, call)
+            await run_stage(FitGuarantee(budget.limit, trail.origins), trail, call)
         if budget.request_bytes is not None:
-            await run_stage(FitRequestBytes(budget.request_bytes), trail, call)
+            await run_stage(FitRequestBytes(budget.request_bytes, trail.origins), trail, call)
     await settle_reasoning(trail, call, before)
     if trail.reports:
         await run_stage(KeepCacheMarkers(before.messages), trail, call, trusted=True)

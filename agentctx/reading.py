@@ -71,9 +71,10 @@ def reader(
     Raises:
         AmbiguousFormat: If several formats fit and none was named.
         InvalidInput: If no format fits, or the named one is unknown.
+        ConfigError: If the model is no name.
     """
-    wire = format_named(format, model) if format is not None else detect(_request(messages, system, tools), model)
     profile = known_profile(model)
+    wire = format_named(format, model) if format is not None else detect(_request(messages, system, tools), model)
     counted = default_counter(model) if counter is None else remembering(counter)
     return Reader(wire, MessageMeter(counted, profile, wire.name), profile)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -20,7 +20,8 @@ from agentctx.core.report import StageReport
 from agentctx.errors import StageError
 from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy
-from agentctx.strategies.naming import Naming, name_of
+from agentctx.strategies.naming import name_of
+from agentctx.strategies.running import run
 
 
 @define
@@ -65,28 +66,33 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
         StageError: If it broke a pair or lost something protected.
     """
     name, before, started = name_of(stage), trail.context, perf_counter()
-    with Naming(name):
-        after = await stage(before, call)
-    if after is before and not call.notes.remarks:
+    try:
+        after = await run(stage, before, call)
+        if after is before and not call.notes.remarks:
+            return None
+        if not trusted:
+            await offload(lambda: check(name, before, after, call, trail.origins), len(before.messages))
+        report = await _write_down(name, before, after, call, trail, started)
+    finally:
         call.notes.clear()
-        return None
-    if not trusted:
-        await offload(lambda: check(name, before, after, call), len(before.messages))
-    report = await _write_down(name, before, after, call, trail, started)
-    call.notes.clear()
     if report.acted:
         trail.reports.append(report)
     return report
 
 
-def check(name: str, before: Context, after: Context, call: Call) -> None:
+def check(name: str, before: Context, after: Context, call: Call, origins: Sequence[int | None]) -> None:
     """Hold a stage to its promises.
 
+    Args:
+        name: The stage's name.
+        before: What it was given.
+        after: What it returned.
+        call: What it was told.
+        origins: For each message of ``before``, its index in what the caller passed in, if any.
+
     Raises:
-        StageError: If it returned no context, changed the system prompt, broke a pair, or lost what is protected.
+        StageError: If it changed the system prompt, broke a pair, or lost what is protected; names the caller's index.
     """
-    if not isinstance(after, Context):
-        raise StageError(name, f"returned {type(after).__name__} instead of a Context")
     if after is before:
         return
     if after.system is not before.system and after.system != before.system:
@@ -96,22 +102,25 @@ def check(name: str, before: Context, after: Context, call: Call) -> None:
     problem = broken_pair(after.messages, merges_turns=merges, results_anywhere=anywhere)
     if problem is not None:
         raise StageError(name, f"broke a pair: {problem}")
-    _check_protected(name, before, after, call)
+    _check_protected(name, before, after, call, origins)
 
 
-def _check_protected(name: str, before: Context, after: Context, call: Call) -> None:
+def _check_protected(name: str, before: Context, after: Context, call: Call, origins: Sequence[int | None]) -> None:
+    def place(index: int) -> str:
+        return f"messages[{origins[index]}]"
+
     found = match(before.messages, after.messages)
     survivors = always(before.messages)
     pinned = call.frozen(before)
     for index in found.dropped:
         if index in survivors or index in pinned:
-            raise StageError(name, f"dropped messages[{index}] ({before.messages[index].role}), which is protected")
+            raise StageError(name, f"dropped {place(index)} ({before.messages[index].role}), which is protected")
     for origin, position in found.edited:
         old, new = before.messages[origin], after.messages[position]
         if origin in pinned or (origin in survivors and (words(old) != words(new) or old.role != new.role)):
-            raise StageError(name, f"edited messages[{origin}] ({old.role}), which is protected")
+            raise StageError(name, f"edited {place(origin)} ({old.role}), which is protected")
         if not _sealed(new) <= _sealed(old):
-            raise StageError(name, f"edited signed reasoning in messages[{origin}]; it is kept whole or dropped")
+            raise StageError(name, f"edited signed reasoning in {place(origin)}; it is kept whole or dropped")
 
 
 def _sealed(message: Message) -> set[Thinking]:

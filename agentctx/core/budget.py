@@ -67,8 +67,9 @@ class Budget:
         if self.target_tokens < 1 or self.target_tokens > self.trigger_tokens:
             msg = f"target: {self.target_tokens:,} tokens must lie between 1 and the trigger, {self.trigger_tokens:,}"
             raise ConfigError(msg)
-        if self.request_bytes is not None and self.request_bytes < 1:
-            msg = f"request_bytes: expected a positive number of bytes, got {self.request_bytes}"
+        most = self.request_bytes
+        if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
+            msg = f"request_bytes: expected a positive number of bytes, got {most!r}"
             raise ConfigError(msg)
 
     @classmethod
@@ -123,8 +124,11 @@ class Budget:
         """An amount in tokens: a count as it is, a share of the window rounded down.
 
         Raises:
-            ConfigError: If a share is not above 0 and up to 1.
+            ConfigError: If it is neither, or a share is not above 0 and up to 1.
         """
+        if isinstance(amount, bool) or not isinstance(amount, (int, float)):
+            msg = f"{name}: expected a number of tokens or a share of the window, got {amount!r}"
+            raise ConfigError(msg)
         if isinstance(amount, float):
             if not 0 < amount <= 1:
                 msg = f"{name}: a share of the window must be above 0 and up to 1, got {amount!r}"

@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+from agentctx.errors import InvalidInput
+
+_PLAIN = (str, int, float, type(None))
+
+
+def snapshots(natives: Iterable[Any], first: int) -> list[Any]:
+    """A snapshot of each message.
+
+    Args:
+        natives: The native messages.
+        first: The index of the first one, for the error.
+
+    Raises:
+        InvalidInput: If a message contains itself, or is nested so deep that it cannot be looked at; names it.
+    """
+    seen: list[Any] = []
+    try:
+        for native in natives:
+            seen.append(snapshot(native))  # noqa: PERF401 - its length tells which message failed
+    except RecursionError:
+        where = f"messages[{first + len(seen)}]"
+        raise InvalidInput(where, "it is nested too deep, or contains itself") from None
+    return seen
 
 
 def snapshot(native: Any) -> Any:  # noqa: ANN401 - a native message may be any JSON value or SDK object
     """A copy that equals ``native`` until someone edits it: containers are copied, strings are shared."""
-    if type(native) is dict:
-        return {key: snapshot(value) if isinstance(value, (dict, list)) else value for key, value in native.items()}
-    if type(native) is list:
-        return [snapshot(value) if isinstance(value, (dict, list)) else value for value in native]
+    if isinstance(native, dict):
+        return {key: value if isinstance(value, _PLAIN) else snapshot(value) for key, value in native.items()}
+    if isinstance(native, list):
+        return [value if isinstance(value, _PLAIN) else snapshot(value) for value in native]
+    if isinstance(native, type):
+        return native
     copy = getattr(native, "model_copy", None)
     return native if copy is None else copy(deep=True)
 

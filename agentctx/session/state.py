@@ -47,9 +47,11 @@ def digest(native: object) -> str:
 
 
 def plain(native: object) -> Any:  # noqa: ANN401 - any JSON value
-    """A native message as plain JSON values."""
+    """A native message as plain JSON values, SDK objects within it included."""
     found = mapping_or_none(native)
-    return native if found is None else dict(found)
+    if found is not None:
+        return {key: plain(value) for key, value in found.items()}
+    return [plain(value) for value in native] if isinstance(native, (list, tuple)) else native
 
 
 def _text(value: object) -> str:

@@ -22,7 +22,7 @@ from agentctx.reading import Reader
 from agentctx.runner import Trail, run_stage
 from agentctx.session.cost import warmth_after
 from agentctx.session.record import Record, call_ids
-from agentctx.session.snapshot import snapshot
+from agentctx.session.snapshot import snapshot, snapshots
 from agentctx.strategies.repair_history import has_server_calls, repair
 
 
@@ -171,7 +171,7 @@ def stand_still(around: Surroundings, record: Record, natives: Sequence[Any]) ->
 
 def _read(around: Surroundings, record: Record, new: Sequence[Any]) -> tuple[list[Message], list[Any]]:
     """New native messages as values, and what they look like."""
-    return around.source.messages(new, len(record), record.tail), [snapshot(native) for native in new]
+    return around.source.messages(new, len(record), record.tail), snapshots(new, len(record))
 
 
 def _open_from(raw: Sequence[Message], origins: Sequence[int]) -> int | None:

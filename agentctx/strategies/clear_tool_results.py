@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from attrs import field, frozen
@@ -13,6 +13,14 @@ from agentctx.errors import ConfigError
 from agentctx.offload import offload
 from agentctx.protocols import Call, Scope
 from agentctx.strategies.edit_results import edit_results, with_content
+
+
+def _names(exclude: Iterable[str]) -> frozenset[str]:
+    given: object = exclude
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        msg = f"ClearToolResults: exclude must be a list of tool names, got {given!r}"
+        raise ConfigError(msg)
+    return frozenset(exclude)
 
 
 @frozen
@@ -34,7 +42,7 @@ class ClearToolResults:
     """
 
     keep_last: int
-    exclude: frozenset[str] = field(default=frozenset(), converter=frozenset)
+    exclude: frozenset[str] = field(default=frozenset(), converter=_names)
     placeholder: str = "[old tool result cleared]"
     scope: ClassVar[Scope] = Scope.PRESSURE
 
@@ -43,8 +51,8 @@ class ClearToolResults:
         if isinstance(self.keep_last, bool) or not isinstance(self.keep_last, int) or self.keep_last < 0:
             msg = f"ClearToolResults: keep_last must be a whole number of at least 0, got {self.keep_last!r}"
             raise ConfigError(msg)
-        if not self.placeholder.strip():
-            msg = "ClearToolResults: placeholder must not be blank"
+        if not isinstance(self.placeholder, str) or not self.placeholder.strip():
+            msg = f"ClearToolResults: placeholder must be text that is not blank, got {self.placeholder!r}"
             raise ConfigError(msg)
 
     async def __call__(self, context: Context, call: Call, /) -> Context:

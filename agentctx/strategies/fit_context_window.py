@@ -12,12 +12,9 @@ from agentctx.errors import ConfigError
 from agentctx.offload import offload
 from agentctx.protocols import Call, Scope
 from agentctx.strategies.drop_oldest import drop_oldest
+from agentctx.strategies.options import as_budget
 from agentctx.strategies.room import lay_out
 from agentctx.strategies.shrink_results import shrink_results
-
-
-def _as_budget(value: Budget | int | None) -> Budget | None:
-    return Budget(value) if isinstance(value, int) else value
 
 
 @frozen
@@ -36,7 +33,7 @@ class FitContextWindow:
         ConfigError: If the options contradict each other or make no sense.
     """
 
-    budget: Budget | None = field(default=None, converter=_as_budget)
+    budget: Budget | None = field(default=None, converter=as_budget)
     max_tokens: int | None = field(default=None, kw_only=True)
     reserve_tokens: int = field(default=0, kw_only=True)
     scope: ClassVar[Scope] = Scope.PRESSURE

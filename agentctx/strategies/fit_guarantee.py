@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from collections.abc import Sequence
 
+from attrs import field, frozen
+
+from agentctx.core.compare import match
 from agentctx.core.message import Context
 from agentctx.errors import BigItem, ContextOverflow
 from agentctx.offload import offload
@@ -27,9 +30,12 @@ class FitGuarantee:
 
     Args:
         limit: The most tokens that the request may have.
+        origins: For each message that it is given, the index by which the caller knows it, for the error; None for a
+            message that a stage made. Without it: as they stand.
     """
 
     limit: int
+    origins: Sequence[int | None] | None = field(default=None, eq=False, repr=False)
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context, at most ``limit`` tokens.
@@ -42,6 +48,7 @@ class FitGuarantee:
         return await offload(lambda: self._fitted(context, call), len(context.messages))
 
     def _fitted(self, context: Context, call: Call) -> Context:
+        given = context
         context = shrink_open_round(context, self.limit, call)
         context = drop_oldest(context, self.limit, call, f"over {self.limit:,} tokens: oldest first")
         why = f"over {self.limit:,} tokens"
@@ -50,7 +57,7 @@ class FitGuarantee:
         context = self._shrink_arguments(context, places - call.protected(context), call, why)
         size = call.size(context)
         if size > self.limit:
-            raise ContextOverflow(size, self.limit, biggest(context, call))
+            raise ContextOverflow(size, self.limit, biggest(context, call, known_as(given, context, self.origins)))
         return context
 
     def _shrink_arguments(self, context: Context, places: frozenset[int], call: Call, why: str) -> Context:
@@ -63,13 +70,29 @@ class FitGuarantee:
         return context
 
 
-def biggest(context: Context, call: Call) -> list[BigItem]:
-    """The biggest items of what must stay, largest first, at most ``NAMED``."""
+def known_as(given: Context, context: Context, origins: Sequence[int | None] | None) -> Sequence[int | None]:
+    """For each message of ``context``, the index by which the caller knows it.
+
+    Args:
+        given: What ``context`` was made from.
+        context: The messages.
+        origins: The indexes of the messages of ``given``; None when they are as they stand.
+    """
+    found = match(given.messages, context.messages).origins
+    return found if origins is None else [None if place is None else origins[place] for place in found]
+
+
+def biggest(context: Context, call: Call, origins: Sequence[int | None]) -> list[BigItem]:
+    """The biggest items of what must stay, largest first, at most ``NAMED``, by the caller's indexes."""
     staying = lay_out(context, call).staying
     items = [
-        BigItem((f"messages[{index}]", context.messages[index].role, call.count(context.messages[index])))
+        BigItem((_place(origins[index]), context.messages[index].role, call.count(context.messages[index])))
         for index in staying
     ]
     if fixed := call.meter.fixed(context):
         items.append(BigItem(("system, tools", "fixed", fixed)))
     return sorted(items, key=lambda item: -item.tokens)[:NAMED]
+
+
+def _place(origin: int | None) -> str:
+    return "a message that a stage made" if origin is None else f"messages[{origin}]"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from agentctx.core.message import Context
 from agentctx.errors import ContextOverflow
 from agentctx.protocols import Call
-from agentctx.strategies.fit_guarantee import FitGuarantee, biggest
+from agentctx.strategies.fit_guarantee import FitGuarantee, biggest, known_as
 
 STEP = 0.9
 """Each try aims at this share of the tokens that would fit if all tokens had the same size."""
@@ -22,9 +23,11 @@ class FitRequestBytes:
 
     Args:
         request_bytes: The largest body, in bytes.
+        origins: See ``FitGuarantee``.
     """
 
     request_bytes: int
+    origins: Sequence[int | None] | None = field(default=None, eq=False, repr=False)
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context, small enough.
@@ -32,12 +35,14 @@ class FitRequestBytes:
         Raises:
             ContextOverflow: If what must stay is larger.
         """
+        given = context
         while (size := body_bytes(context, call)) > self.request_bytes:
             tokens = call.size(context)
             aim = min(tokens - 1, int(tokens * self.request_bytes / size * STEP))
+            known = known_as(given, context, self.origins)
             if aim < 1:
-                raise ContextOverflow(tokens, 0, biggest(context, call))
-            context = await FitGuarantee(aim)(context, call)
+                raise ContextOverflow(tokens, 0, biggest(context, call, known))
+            context = await FitGuarantee(aim, known)(context, call)
         return context
 
 

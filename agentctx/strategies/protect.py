@@ -49,18 +49,26 @@ class Protect:
 
     @staticmethod
     def where(predicate: Callable[[Message], bool]) -> ProtectRule:
-        """Every message for which ``predicate`` is true."""
+        """Every message for which ``predicate`` is true.
+
+        Raises:
+            ConfigError: If ``predicate`` cannot be called.
+        """
         return Where(predicate)
 
     @staticmethod
     def pins(*indexes: int) -> ProtectRule:
-        """The messages at these indexes of what is passed to ``prepare``; negative ones count from the end."""
+        """The messages at these indexes of what is passed to ``prepare``; negative ones count from the end.
+
+        Raises:
+            ConfigError: If one is no whole number.
+        """
         return Pins(indexes)
 
 
 def _positive(_rule: object, _attribute: object, value: int) -> None:
-    if value < 1:
-        msg = f"Protect.last_user: expected at least 1, got {value}"
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        msg = f"Protect.last_user: expected a whole number of at least 1, got {value!r}"
         raise ConfigError(msg)
 
 
@@ -106,6 +114,13 @@ class Where:
 
     predicate: Callable[[Message], bool]
 
+    def __attrs_post_init__(self) -> None:
+        """Check that the predicate can be called."""
+        given: object = self.predicate
+        if not callable(given):
+            msg = f"Protect.where: expected a function of one message, got {self.predicate!r}"
+            raise ConfigError(msg)
+
     def __call__(self, messages: Sequence[Message]) -> Iterable[int]:
         """Their indexes."""
         return [index for index, message in enumerate(messages) if self.predicate(message)]
@@ -116,6 +131,13 @@ class Pins:
     """The messages at fixed indexes of what was passed in; bound to these messages when a step begins."""
 
     indexes: tuple[int, ...]
+
+    def __attrs_post_init__(self) -> None:
+        """Check that they are numbers."""
+        for index in self.indexes:
+            if isinstance(index, bool) or not isinstance(index, int):
+                msg = f"Protect.pins: expected whole numbers, got {index!r}"
+                raise ConfigError(msg)
 
     def __call__(self, messages: Sequence[Message]) -> Iterable[int]:
         """Those of the indexes that exist."""

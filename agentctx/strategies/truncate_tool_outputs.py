@@ -48,6 +48,10 @@ class TruncateToolOutputs:
             if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
                 msg = f"TruncateToolOutputs: {name} must be a whole number of at least 1, got {limit!r}"
                 raise ConfigError(msg)
+        marker: object = self.marker
+        if not isinstance(marker, str):
+            msg = f"TruncateToolOutputs: marker must be text, got {self.marker!r}"
+            raise ConfigError(msg)
         if self.keep not in ("head", "tail", "both"):
             msg = f'TruncateToolOutputs: keep must be "head", "tail" or "both", got {self.keep!r}'
             raise ConfigError(msg)

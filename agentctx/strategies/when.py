@@ -9,7 +9,9 @@ from agentctx.core.budget import Amount
 from agentctx.core.message import Context
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, ContextStrategy
-from agentctx.strategies.naming import Naming, name_of
+from agentctx.strategies.naming import name_of
+from agentctx.strategies.options import check_stages
+from agentctx.strategies.running import run
 
 
 def over(amount: Amount) -> Condition:
@@ -18,7 +20,8 @@ def over(amount: Amount) -> Condition:
     Raises:
         ConfigError: If a share is not above 0 and up to 1; at run time, if a share is asked for without a budget.
     """
-    if (isinstance(amount, float) and not 0 < amount <= 1) or amount <= 0:
+    number = isinstance(amount, (int, float)) and not isinstance(amount, bool)
+    if not number or amount <= 0 or (isinstance(amount, float) and not amount <= 1):
         msg = f"over: expected a positive number of tokens or a share above 0 and up to 1, got {amount!r}"
         raise ConfigError(msg)
 
@@ -52,8 +55,7 @@ class When:
             return context
         call = aiming_lower(context, call)
         for stage in self.stages:
-            with Naming(name_of(stage)):
-                context = await stage(context, call)
+            context = await run(stage, context, call)
             await call.meter.settle(context.messages)
         return context
 
@@ -72,8 +74,7 @@ class FirstOf:
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Try the stages in order until one changes something."""
         for stage in self.stages:
-            with Naming(name_of(stage)):
-                result = await stage(context, call)
+            result = await run(stage, context, call)
             if result is not context:
                 return result
         return context
@@ -96,6 +97,11 @@ def when(condition: Test, *stages: ContextStrategy) -> When:
     if not stages:
         msg = "when: pass at least one stage"
         raise ConfigError(msg)
+    asked: object = condition
+    if not callable(asked):
+        msg = f"when: the condition is {condition!r}; it is called with (context, call): see over"
+        raise ConfigError(msg)
+    check_stages("when", stages)
     return When(condition, stages)
 
 
@@ -108,4 +114,5 @@ def first_of(*stages: ContextStrategy) -> FirstOf:
     if not stages:
         msg = "first_of: pass at least one stage"
         raise ConfigError(msg)
+    check_stages("first_of", stages)
     return FirstOf(stages)

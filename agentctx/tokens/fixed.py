@@ -25,7 +25,7 @@ class FixedCounter:
 
     def __attrs_post_init__(self) -> None:
         """Check the option."""
-        if self.tokens < 1:
+        if isinstance(self.tokens, bool) or not isinstance(self.tokens, int) or self.tokens < 1:
             msg = f"tokens: expected a positive number, got {self.tokens!r}"
             raise ConfigError(msg)
 

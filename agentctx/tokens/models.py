@@ -15,7 +15,7 @@ from typing import Any
 
 from agentctx.core.profile import ImageRule, ModelProfile, Prices
 from agentctx.core.profile_table import register_lookup
-from agentctx.errors import UnknownModel
+from agentctx.errors import ConfigError, UnknownModel
 from agentctx.tokens import families
 
 _registered: dict[str, ModelProfile] = {}
@@ -125,6 +125,10 @@ def _row(name: str) -> tuple[str, Mapping[str, Any]]:
 
 def _spellings(name: str) -> Iterator[str]:
     """The ways to look a name up, from as it is to without provider, region, vendor and fine-tuning."""
+    given: object = name
+    if not isinstance(given, str):
+        msg = f"model: expected a name, got {given!r}"
+        raise ConfigError(msg)
     name = name.strip().lower()
     yield name
     while "/" in name:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 
@@ -12,7 +12,30 @@ def serialise(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
     except (TypeError, ValueError, RecursionError):
+        return _as_python(value)
+
+
+def _as_python(value: object) -> str:
+    try:
         return repr(value)
+    except RecursionError:  # nested deeper than Python can go: its strings, and its other values as one sign each
+        return "".join(_leaves(value))
+
+
+def _leaves(value: object) -> Iterator[str]:
+    seen: set[int] = set()
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, (Mapping, list, tuple)):
+            yield "[]"
+            if id(each) not in seen:
+                seen.add(id(each))
+                waiting.extend(_both(each) if isinstance(each, Mapping) else each)
+        else:
+            yield "0"
 
 
 def _plain(value: Any) -> object:  # noqa: ANN401 - whatever JSON cannot hold
@@ -31,8 +54,10 @@ def characters(value: object) -> int:
         if isinstance(each, str):
             total += len(each) + 2
         elif isinstance(each, Mapping):
+            total += 2
             open_values.extend(_both(each))
         elif isinstance(each, (list, tuple)):
+            total += 2  # so that this ends with a value that contains itself, too
             open_values.extend(each)
         else:
             total += 8

@@ -11,6 +11,7 @@ from agentctx.errors import AmbiguousFormat, InvalidInput
 from agentctx.protocols import WireFormat
 from agentctx.wire.dialects import DIALECTS, Dialect, dialect_of
 from agentctx.wire.dialects import FORMAT as DIALECTS_OF
+from agentctx.wire.native import fields_or_none
 
 # Where each format lives. A format is imported when it is first asked for: most programs use one.
 _HOMES: Mapping[str, tuple[str, str]] = {
@@ -44,6 +45,9 @@ class _Formats(Mapping[str, WireFormat]):
 FORMATS: Mapping[str, WireFormat] = _Formats()
 """Every wire format that can be read and written, by name."""
 
+_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function", "model"})
+"""Every role that some format knows."""
+
 # Which formats a family of models is called in, the usual one first; asked only when a request fits several.
 _CALLED_IN: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
     (re.compile(r"claude"), ("anthropic", "bedrock", "openai-chat")),
@@ -66,7 +70,7 @@ def format_named(name: str, model: str | None = None) -> WireFormat:
     Raises:
         InvalidInput: If there is none; the message lists the names.
     """
-    base, _, dialect = name.partition("/")
+    base, _, dialect = name.partition("/") if isinstance(name, str) else ("", "", "")
     found = FORMATS.get(base)
     spoken = found if found is None or not dialect else _dialect_named(base, dialect, model)
     if spoken is None:
@@ -111,7 +115,7 @@ def detect(request: Mapping[str, Any], model: str | None = None) -> WireFormat:
     best = max(scores.values())
     where = "messages"
     if best == 0:
-        raise InvalidInput(where, f"they are in none of the wire formats {_listed(list(FORMATS))}")
+        raise _in_no_format(request)
     fitting = [name for name, score in scores.items() if score == best]
     named = model if model is not None else request.get("model")
     named = named if isinstance(named, str) else None
@@ -120,6 +124,22 @@ def detect(request: Mapping[str, Any], model: str | None = None) -> WireFormat:
     if len(fitting) > 1:
         raise AmbiguousFormat(where, f"they could be {_listed(fitting)}: pass format=")
     return _as_called(FORMATS[fitting[0]], named)
+
+
+def _in_no_format(request: Mapping[str, Any]) -> InvalidInput:
+    """What is wrong with a request that is in no format: names the first message that is in none by itself."""
+    none = f"in none of the wire formats {_listed(list(FORMATS))}"
+    messages = request.get("messages")
+    for index, message in enumerate(messages if isinstance(messages, (list, tuple)) else ()):
+        where = f"messages[{index}]"
+        if (known := fields_or_none(message)) is None:
+            return InvalidInput(where, f"expected an object (a dict or an SDK object), got {type(message).__name__}")
+        if not any(wire.recognises({"messages": [message]}) for wire in FORMATS.values()):
+            role = known.get("role")
+            if "role" in known and (not isinstance(role, str) or role not in _ROLES):
+                return InvalidInput(f"{where}.role", f"no wire format knows the role {role!r}")
+            return InvalidInput(where, f"it is {none}")
+    return InvalidInput("messages", f"they are {none}")
 
 
 def _usual(model: str, fitting: list[str]) -> list[str]:

@@ -218,14 +218,29 @@ def _may_precede_system(entry: Entry) -> bool:
 
 
 def _string_bytes(value: object, enough: int) -> int:
-    """The bytes of all strings in a JSON value: less than its body has. Stops when there are more than enough."""
-    total, waiting = 0, [value]
-    while waiting and total <= enough:
-        item = waiting.pop()
-        if isinstance(item, str):
-            total += len(item) if item.isascii() else len(item.encode("utf-8", "surrogatepass"))
-        elif isinstance(item, (list, tuple)):
-            waiting.extend(item)
-        elif (mapping := mapping_or_none(item)) is not None:
-            waiting.extend(mapping.values())
+    """The bytes of all strings in a JSON value: less than its body has. Stops when there are more than enough.
+
+    A value that contains itself is counted once: what is open is not opened again.
+    """
+    total, opened = 0, [(0, iter((value,)))]
+    open_ids: set[int] = set()
+    while opened and total <= enough:
+        for item in opened[-1][1]:
+            if isinstance(item, str):
+                total += len(item) if item.isascii() else len(item.encode("utf-8", "surrogatepass"))
+            elif id(item) not in open_ids and (held := _held(item)) is not None:
+                open_ids.add(id(item))
+                opened.append((id(item), iter(held)))
+                break
+        else:
+            open_ids.discard(opened.pop()[0])
     return total
+
+
+def _held(item: object) -> Iterable[object] | None:
+    """What a list or an object holds; None for what holds nothing."""
+    if isinstance(item, (list, tuple)):
+        return item
+    if item is None or isinstance(item, (int, float)):
+        return None
+    return None if (mapping := mapping_or_none(item)) is None else mapping.values()

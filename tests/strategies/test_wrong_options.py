@@ -1,0 +1,57 @@
+"""A wrong option is refused where it is given, in a sentence that names it."""
+
+import pytest
+
+from agentctx import (
+    Budget,
+    ClearToolResults,
+    ConfigError,
+    FitContextWindow,
+    FixedCounter,
+    Pipeline,
+    Protect,
+    TrimRounds,
+    TruncateToolOutputs,
+    count,
+    first_of,
+    over,
+    when,
+)
+
+HELLO = [{"role": "user", "content": "hello"}]
+
+WRONG = {
+    "budget": lambda: Pipeline(budget="8k"),
+    "protect must be a list": lambda: Pipeline(protect=Protect.system()),
+    "protect must be a list of": lambda: Pipeline(protect="system"),
+    "protect[0]": lambda: Pipeline(protect=["system"]),
+    "counter": lambda: Pipeline(counter=5),
+    "store": lambda: Pipeline(store={}),
+    "on_compact": lambda: Pipeline(on_compact=5),
+    "output_reserve": lambda: Budget(100, "10"),
+    "trigger": lambda: Budget(100, trigger="x"),
+    "request_bytes": lambda: Budget(100, request_bytes="1MB"),
+    "model: expected a name": lambda: Budget.for_model(None),
+    "marker": lambda: TruncateToolOutputs(5, marker=None),
+    "exclude": lambda: ClearToolResults(1, exclude="bash"),
+    "exclude must be a list": lambda: ClearToolResults(1, exclude=None),
+    "placeholder": lambda: ClearToolResults(1, placeholder=None),
+    "budget: expected a Budget": lambda: FitContextWindow("8k"),
+    "over": lambda: over("80%"),
+    "when: the condition": lambda: when(0.8, TrimRounds(1)),
+    "when: stages[0]": lambda: when(over(1), TrimRounds),
+    "first_of: stages[0]": lambda: first_of(5),
+    "Protect.last_user": lambda: Protect.last_user("2"),
+    "Protect.where": lambda: Protect.where("user"),
+    "Protect.pins": lambda: Protect.pins("0"),
+    "tokens: expected": lambda: FixedCounter("10"),
+    "model": lambda: count(HELLO, model=5, format="openai-chat"),
+}
+
+
+@pytest.mark.parametrize("said", WRONG)
+def test_a_wrong_option_is_refused_at_once(said):
+    """Nothing is built from it, and the option is named."""
+    with pytest.raises(ConfigError) as caught:
+        WRONG[said]()
+    assert said in str(caught.value)
