@@ -1,7 +1,7 @@
 """The rules of the Responses API: one vector a rule, and what must be let through."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentctx.tokens.models import profile
@@ -309,6 +309,7 @@ REQUESTS = st.fixed_dictionaries(
 )
 
 
+@example({"input": [{"type": [], "role": "message", "prompt_cache_breakpoint": "message"}]}, None)
 @given(REQUESTS, st.one_of(st.none(), REQUESTS))
 def test_validating_never_raises(request_, before):
     """Whatever JSON is passed, the answer is a tuple of violations."""

@@ -22,7 +22,7 @@ from agentctx.wire.openai_responses.view import (
 
 ITEMS_MAX = 131_072
 STRING_MAX = 10_485_760
-_CACHEABLE = frozenset({"input_text", "input_image", "input_file"})
+_CACHEABLE = ("input_text", "input_image", "input_file")
 _SPOKEN = frozenset({"output_text", "refusal"})
 
 
