@@ -29,6 +29,7 @@ IDENTITY = {
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", ".hypothesis", "build", "dist")
 VARYING = (
     (re.compile(r"\bin \d+\.\d+s(?: \(\d+:\d\d:\d\d\))?"), "in 1.00s"),
+    (re.compile(r"=+ (.* in 1\.00s) =+"), r"=== \1 ==="),  # pytest pads the line by the length of the time
     (re.compile(r"\b0x[0-9a-f]{6,16}\b"), "0x7f0000000000"),
     (re.compile(r"pytest-of-\w+/pytest-\d+"), "pytest-of-dev/pytest-0"),
 )
