@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Literal
 
 from hypothesis import strategies as st
@@ -11,7 +12,11 @@ from agentctx.core.budget import Budget
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy
 from agentctx.strategies.clear_tool_results import ClearToolResults
+from agentctx.strategies.collapse_repeats import CollapseRepeats
 from agentctx.strategies.fit_context_window import FitContextWindow
+from agentctx.strategies.pack import STRATEGIES, Pack
+from agentctx.strategies.packing.relevance import Embedded
+from agentctx.strategies.packing.scoring import Weights
 from agentctx.strategies.repair_history import RepairHistory
 from agentctx.strategies.trim_rounds import TrimRounds
 from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
@@ -50,8 +55,33 @@ def single_stages() -> st.SearchStrategy[ContextStrategy]:
         st.just(FitContextWindow()),
         st.builds(FitContextWindow, max_tokens=st.integers(50, 5_000), reserve_tokens=st.integers(0, 49)),
         st.builds(FitContextWindow, budget=budgets(5_000)),
+        st.just(CollapseRepeats()),
+        st.builds(CollapseRepeats, marker=st.sampled_from(("-", "{tool}", "as {what} of {tool} said below"))),
+        packs(),
         st.just(RepairHistory()),
     )
+
+
+def packs() -> st.SearchStrategy[Pack]:
+    """Packing by any strategy, with any options; by BM25 where its library is there, else by a made embedding."""
+    weights = st.builds(Weights, recency=st.floats(0.1, 1), relevance=st.floats(0, 1), role=st.floats(0, 1))
+    given = (
+        st.just(Embedded(_by_length)) if find_spec("bm25s") is None else st.sampled_from((None, Embedded(_by_length)))
+    )
+    return st.builds(
+        Pack,
+        st.one_of(st.sampled_from(sorted(STRATEGIES)), weights),
+        task=st.one_of(st.none(), st.sampled_from(("read the file", "error", ""))),
+        relevance=given,
+        keep_last=st.integers(0, 6),
+        note=st.booleans(),
+        max_tokens=st.one_of(st.none(), st.integers(50, 5_000)),
+    )
+
+
+async def _by_length(texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    """Vectors that differ, without an embedding model."""
+    return [(1.0, float(len(text) % 7) - 3) for text in texts]
 
 
 def stages() -> st.SearchStrategy[ContextStrategy]:

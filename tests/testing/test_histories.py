@@ -58,7 +58,16 @@ def test_stages_are_callable(stage):
 
 
 @pytest.mark.parametrize(
-    "name", ["TrimRounds", "TruncateToolOutputs", "ClearToolResults", "FitContextWindow", "RepairHistory"]
+    "name",
+    [
+        "TrimRounds",
+        "TruncateToolOutputs",
+        "ClearToolResults",
+        "CollapseRepeats",
+        "FitContextWindow",
+        "Pack",
+        "RepairHistory",
+    ],
 )
 def test_every_built_in_stage_comes_up(name):
     """The generator leaves no built-in stage out."""
