@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from attrs import evolve, field, frozen
 
 from agentctx.errors import ConfigError
 
 
+def _text(_instance: object, attribute: object, value: Any) -> None:  # noqa: ANN401 - checked here
+    if not isinstance(value, str):
+        msg = f"ContextItem: {getattr(attribute, 'name', 'field')}: expected text, got {value!r:.80}"
+        raise ConfigError(msg)
+
+
 def _share(_instance: object, _attribute: object, value: float) -> None:
-    if not 0 <= value <= 1:
+    if not isinstance(value, (int, float)) or not 0 <= value <= 1:
         msg = f"ContextItem: relevance: expected a number from 0 to 1, got {value!r}"
+        raise ConfigError(msg)
+
+
+def _end(_instance: object, _attribute: object, value: Any) -> None:  # noqa: ANN401 - checked here
+    if value not in ("head", "tail"):
+        msg = f"ContextItem: keep: expected 'head' or 'tail', got {value!r:.80}"
         raise ConfigError(msg)
 
 
@@ -27,14 +39,14 @@ class ContextItem:
         keep: Which end of the content stays when it is cut: the newest lines of a log are its last ones.
 
     Raises:
-        ConfigError: If ``relevance`` is not a number from 0 to 1.
+        ConfigError: If a text is none, or ``relevance`` is not a number from 0 to 1.
     """
 
-    title: str
-    content: str
+    title: str = field(validator=_text)
+    content: str = field(validator=_text)
     relevance: float = field(default=0.5, validator=_share)
-    source: str = ""
-    keep: Literal["head", "tail"] = "head"
+    source: str = field(default="", validator=_text)
+    keep: Literal["head", "tail"] = field(default="head", validator=_end)
 
     def saying(self, content: str) -> ContextItem:
         """The same item with other content."""

@@ -6,13 +6,14 @@ import inspect
 from collections.abc import Callable, Sequence
 
 import anyio
-from anyio import CapacityLimiter, to_thread
+from anyio import CapacityLimiter
 from attrs import define, field
 
 from agentctx.core.item import ContextItem
 from agentctx.errors import SourceError
 from agentctx.protocols import ContextProvider
 from agentctx.sources.gathered import Fared
+from agentctx.sources.left_behind import call_in_thread
 from agentctx.sources.secrets import redact_secrets
 
 
@@ -23,6 +24,8 @@ class Answer:
     Args:
         provider: The provider.
         name: What it is called.
+        description: What it brings, in its own words.
+        max_tokens: How much it may bring, in tokens; None when it does not say.
         items: What it found.
         outcome: How it fared.
         problem: What went wrong.
@@ -31,15 +34,16 @@ class Answer:
 
     provider: ContextProvider
     name: str = field(init=False)
+    description: str = ""
+    max_tokens: int | None = None
     items: tuple[ContextItem, ...] = ()
     outcome: Fared = Fared.LATE
     problem: str = ""
     seconds: float = 0.0
 
     def __attrs_post_init__(self) -> None:
-        """Find out what the provider is called."""
-        name = getattr(self.provider, "name", None) or getattr(self.provider, "__name__", None)
-        self.name = name if isinstance(name, str) else type(self.provider).__name__
+        """Name it after its kind until it is asked."""
+        self.name = type(self.provider).__name__
 
     async def ask(
         self, query: str, deadline: float | None, on: tuple[type[Exception], ...], threads: CapacityLimiter
@@ -47,6 +51,7 @@ class Answer:
         """Ask the provider, for as long as the deadline lets it; its errors are told, not raised."""
         started = anyio.current_time()
         try:
+            self._introduce()
             with anyio.move_on_after(deadline):
                 self.items = checked(self.name, await answer_of(self.provider, query, threads=threads))
                 self.outcome = Fared.FINE
@@ -57,13 +62,27 @@ class Answer:
             self.problem = redact_secrets(f"{type(error).__name__}: {error}", "error.log")
         self.seconds = anyio.current_time() - started
 
+    def _introduce(self) -> None:
+        """Find out what the provider is called, what it brings, and how much.
+
+        Raises:
+            SourceError: If what it says of itself makes no sense.
+        """
+        name = getattr(self.provider, "name", None) or getattr(self.provider, "__name__", None)
+        self.name = name if isinstance(name, str) else self.name
+        self.description = str(getattr(self.provider, "description", ""))
+        room = getattr(self.provider, "max_tokens", None)
+        if room is not None and (isinstance(room, bool) or not isinstance(room, int)):
+            raise SourceError(self.name, f"max_tokens: expected a whole number of tokens, got {room!r:.80}")
+        self.max_tokens = room
+
 
 async def answer_of(function: Callable[..., object], *arguments: str, threads: CapacityLimiter) -> object:
     """What a function returns; one that is not async runs in a thread, which is left behind when it is late."""
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
         found = function(*arguments)
     else:
-        found = await to_thread.run_sync(function, *arguments, abandon_on_cancel=True, limiter=threads)
+        found = await call_in_thread(function, *arguments, threads=threads)
     return await found if inspect.isawaitable(found) else found
 
 

@@ -92,7 +92,7 @@ def _weigh(answers: Sequence[Answer], query: str, max_tokens: int | None, counte
 
 def _hold(answer: Answer, pieces: Sequence[_Piece], counter: TokenCounter) -> None:
     """Keep what a provider found within the room that it asks for, the most relevant of it."""
-    room = getattr(answer.provider, "max_tokens", None)
+    room = answer.max_tokens
     if room is None:
         return
     for piece in sorted(pieces, key=lambda piece: -piece.whole.relevance):
@@ -127,7 +127,7 @@ def _report(answer: Answer, chosen: Sequence[tuple[_Piece, ContextItem]], counte
     mine = [(piece, item) for piece, item in chosen if piece.answer is answer]
     return SourceReport(
         name=answer.name,
-        description=str(getattr(answer.provider, "description", "")),
+        description=answer.description,
         outcome=answer.outcome,
         problem=answer.problem,
         found=len(answer.items),

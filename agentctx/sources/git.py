@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from subprocess import DEVNULL
 from typing import ClassVar
 
 import anyio
@@ -13,15 +11,12 @@ from anyio import to_thread
 from attrs import field, frozen
 
 from agentctx.core.item import ContextItem
-from agentctx.errors import SourceError
+from agentctx.sources.diff_secrets import redact_diff
+from agentctx.sources.run_git import run_git
 from agentctx.sources.secrets import Redactor, redact_secrets
 
-_SAFE = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false", "--no-pager")
-"""A repository's own settings must not run programs here."""
-
-
-_LONGEST = 256 * 1024
-"""How much of an answer is looked at, in characters."""
+_DIFF = ("diff", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", "HEAD")
+"""No programs of the repository's, and names that can be told apart."""
 
 
 @frozen
@@ -58,7 +53,7 @@ class GitSource:
             ("last commits", 0.7, ("log", "--oneline", "--no-decorate", f"-{self.commits}")),
         ]
         if self.diff:
-            questions.append(("changes", 0.85, ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD")))
+            questions.append(("changes", 0.85, _DIFF))
         await run_git(self.root, "rev-parse", "--git-dir")
         answers = [""] * len(questions)
         async with anyio.create_task_group() as tasks:
@@ -69,37 +64,11 @@ class GitSource:
 
     async def _answer(self, answers: list[str], place: int, arguments: tuple[str, ...]) -> None:
         """What git says; nothing where there is nothing yet: no commit, no branch."""
-        said = beginning((await run_git(self.root, *arguments, check=False)).rstrip())
-        answers[place] = said if self.redact is None else await to_thread.run_sync(self.redact, said, "")
+        said = (await run_git(self.root, *arguments, check=False)).rstrip("\n")
+        answers[place] = await to_thread.run_sync(self._told, said, arguments is _DIFF)
 
-
-def beginning(text: str) -> str:
-    """The first lines of what may be very long; whole, so that no secret is cut in two and missed."""
-    return text if len(text) <= _LONGEST else text[: text.rfind("\n", 0, _LONGEST) + 1]
-
-
-async def run_git(root: Path, *arguments: str, check: bool = True) -> str:
-    """What git prints.
-
-    Args:
-        root: The folder that it runs in.
-        arguments: The command and its options.
-        check: Whether failure is an error; else it is the empty text.
-
-    Raises:
-        SourceError: If git is not installed, or failed.
-    """
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # not a hook's tree
-    settings = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"}
-    try:
-        done = await anyio.run_process(
-            ["git", *_SAFE, *arguments], cwd=root, env={**inherited, **settings}, check=False, stdin=DEVNULL
-        )
-    except OSError as error:
-        raise SourceError("git", str(error)) from error
-    if done.returncode == 0:
-        return done.stdout.decode("utf-8", "replace")
-    if not check:
-        return ""
-    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    raise SourceError("git", said[0] if said else f"ended with exit code {done.returncode}")
+    def _told(self, said: str, is_diff: bool) -> str:  # noqa: FBT001 - called by a thread
+        """What git says, without secrets."""
+        if self.redact is None:
+            return said
+        return redact_diff(said, self.redact) if is_diff else self.redact(said, "")

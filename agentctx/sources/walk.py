@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from anyio import from_thread
 from attrs import frozen
 
+from agentctx.sources.left_behind import stop_when_left_behind
 from agentctx.sources.pathspec import Patterns
 
 SKIPPED = frozenset({"__pycache__", "node_modules", "vendor", "venv", "build", "dist", "target"})
@@ -65,7 +65,7 @@ class _Folder:
     @classmethod
     def read(cls, root: Path, inside: str, ignored: tuple[_Ignored, ...], *, gitignore: bool) -> _Folder:
         """List a folder; one that cannot be read is empty."""
-        _stop_when_cancelled()
+        stop_when_left_behind()
         try:
             with os.scandir(root / inside) as entries:
                 found = sorted(entries, key=lambda entry: entry.name)
@@ -93,10 +93,3 @@ def _ignore_file(root: Path, inside: str, found: Sequence[os.DirEntry[str]]) -> 
     except OSError:
         return
     yield _Ignored(inside, Patterns.of(lines, lenient=True))
-
-
-def _stop_when_cancelled() -> None:
-    try:
-        from_thread.check_cancelled()
-    except RuntimeError:
-        return  # not in a worker thread: nobody waits elsewhere

@@ -1,6 +1,9 @@
 """Gathering: what fails, hangs or brings too much costs only itself."""
 
+import subprocess
+import sys
 import threading
+from contextvars import ContextVar
 
 import anyio
 import pytest
@@ -11,6 +14,7 @@ from agentctx.core.item import ContextItem
 from agentctx.errors import ConfigError
 from agentctx.sources.gather import gather
 from agentctx.sources.gathered import Fared
+from agentctx.sources.left_behind import stop_when_left_behind
 from agentctx.sources.prioritise import choose, prioritise, render
 from agentctx.tokens.default import TiktokenCounter
 from agentctx.tokens.fixed import FixedCounter
@@ -58,6 +62,47 @@ async def test_a_thread_that_hangs_is_not_waited_for():
         release.set()
 
 
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_thread_that_hangs_does_not_keep_the_program(backend):
+    """A program ends though a provider never does, and so does the walk of one that looks whether it is wanted."""
+    program = f"""
+import time, anyio
+from agentctx.sources.gather import gather
+
+async def main():
+    print(await gather([lambda _: time.sleep(600)], deadline=0.1) and "gathered")
+
+anyio.run(main, backend={backend!r})
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "gathered\n"
+
+
+async def test_long_work_ends_when_it_is_left_behind():
+    """What looks whether anybody waits for it ends soon after nobody does, and nobody else is told."""
+    ended = threading.Event()
+
+    def working(query):
+        try:
+            while not ended.wait(0.01):
+                stop_when_left_behind()
+        finally:
+            ended.set()
+        return [ContextItem("never", query)]
+
+    answered = await gather([working], deadline=0.1)
+    assert answered.sources[0].outcome is Fared.LATE
+    assert await anyio.to_thread.run_sync(ended.wait, 5)
+
+
+async def test_threads_see_the_context_of_who_asks():
+    """A context variable has the same value in a provider's thread."""
+    seen = ContextVar("seen")
+    seen.set("set here")
+    answered = await gather([lambda _: [ContextItem("t", seen.get())]])
+    assert answered.items[0].content == "set here"
+
+
 async def test_hanging_threads_do_not_starve_the_next_round():
     """Threads that were left behind take no place from providers that are asked later."""
     release = threading.Event()
@@ -86,6 +131,51 @@ async def test_nonsense_is_a_failure(nonsense):
     assert answered.sources[0].outcome is Fared.FAILED
     assert "instead of a list of ContextItem" in answered.sources[0].problem
     assert len(answered.items) == 1
+
+
+@pytest.mark.parametrize("wrong", [{"title": None}, {"content": None}, {"content": b"x"}, {"source": 7}, {"keep": "x"}])
+async def test_an_item_of_the_wrong_kind_costs_only_its_provider(wrong):
+    """An item without text is refused where it is made, so that nobody else has to live with it."""
+
+    def odd(query):
+        del query
+        return [ContextItem(**{"title": "t", "content": "c", **wrong})]
+
+    answered = await gather([odd, fine], "content", max_tokens=100)
+    assert answered.sources[0].problem.startswith(f"ConfigError: ContextItem: {next(iter(wrong))}: expected ")
+    assert [item.title for item in answered.items] == ["here"]
+
+
+@pytest.mark.parametrize("room", ["60", 0.5, True])
+async def test_a_room_that_makes_no_sense_costs_only_its_provider(room):
+    """What a provider says of itself is looked at when it is asked, and not later."""
+
+    class Odd:
+        name, max_tokens = "odd", room
+
+        def __call__(self, query):
+            return [ContextItem("t", query)]
+
+    answered = await gather([Odd(), fine], "content", max_tokens=100)
+    assert answered.problems == (f"odd: SourceError: odd: max_tokens: expected a whole number of tokens, got {room!r}",)
+    assert [item.title for item in answered.items] == ["here"]
+
+
+@pytest.mark.parametrize("attribute", ["name", "description", "max_tokens"])
+async def test_a_provider_that_fails_to_say_what_it_is(attribute):
+    """An attribute that cannot be had is a failure like any other."""
+
+    class Shy:
+        def __call__(self, query):
+            return [ContextItem("t", query)]
+
+    def refuse(_self):
+        raise RuntimeError(attribute)
+
+    setattr(Shy, attribute, property(refuse))
+    answered = await gather([Shy(), fine], max_tokens=100)
+    assert answered.problems == (f"Shy: RuntimeError: {attribute}",)
+    assert [item.title for item in answered.items] == ["here"]
 
 
 async def test_nothing_at_all_is_fine():

@@ -1,0 +1,62 @@
+"""Secrets taken out of a diff: each file's lines by the rules for that file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import groupby
+
+from agentctx.sources.secrets import Redactor
+
+_FILE = re.compile(r"(?m)^(?=diff --(?:git|cc|combined) )")
+_HUNK = re.compile(r"(?m)^@@")
+_NAME = re.compile(r'(?m)^(?:---|\+\+\+) "?[ab]/(?P<name>[^\t\n"]+)')
+_RENAMED = re.compile(r'(?m)^rename (?:from|to) "?(?P<name>[^\n"]+)')
+
+
+def redact_diff(text: str, redact: Redactor) -> str:
+    """A diff, as ``git diff`` prints it with ``a/`` and ``b/``, without the secrets in it.
+
+    The lines that were added, removed or kept are read as text of the file that they are of, without their signs: a
+    diff of ``.env`` is no place to find what ``.env`` itself does not tell.
+
+    Args:
+        text: The diff.
+        redact: Takes secrets out of a text, given the name of its file.
+    """
+    return "".join(_of_file(part, redact) for part in _FILE.split(text))
+
+
+def _of_file(text: str, redact: Redactor) -> str:
+    """What is said of one file; a key that goes over lines of several signs goes first, as a whole."""
+    head = _HUNK.split(text, maxsplit=1)[0]
+    names = dict.fromkeys(found["name"] for pattern in (_NAME, _RENAMED) for found in pattern.finditer(head))
+    head, *hunks = _HUNK.split(redact(text, ""))
+    return "@@".join((head, *(_of_hunk(hunk, tuple(names), redact) for hunk in hunks)))
+
+
+def _of_hunk(text: str, names: tuple[str, ...], redact: Redactor) -> str:
+    """A hunk: its line of numbers, which may end with a line of the file, and the lines that follow."""
+    numbers, end, body = text.partition("\n")
+    places, at, line = numbers.partition("@@")
+    if at and line.strip():
+        numbers = f"{places}@@ {_by_names(line.strip(), names, redact)}"
+    return numbers + end + "\n".join(_runs(body, names, redact))
+
+
+def _runs(body: str, names: tuple[str, ...], redact: Redactor) -> Iterator[str]:
+    """The lines, those of one sign that follow each other read together."""
+    for sign, lines in groupby(body.split("\n"), key=lambda line: line[:1]):
+        if sign not in ("+", "-", " "):
+            yield from lines
+            continue
+        content = "\n".join(line[1:] for line in lines)
+        yield from (sign + line for line in _by_names(content, names, redact).split("\n"))
+
+
+def _by_names(content: str, names: tuple[str, ...], redact: Redactor) -> str:
+    """The content as it may be told of a file with these names: before and after a renaming."""
+    told = content
+    for name in names:
+        told = redact(told, name)
+    return told if content.endswith("\n") else told.removesuffix("\n")  # not a line more than there was
