@@ -49,9 +49,10 @@ class BuildErrors:
         """An item for each log that says anything; a log is read when it is asked for."""
         for _, name in sorted(self._logs()):
             said = _end(Path(self.folder or "") / name)
+            title = name if self.redact is None else self.redact(name, "")
             content = said if self.redact is None else self.redact(said, f"{name}.log")
             if content.strip():
-                yield ContextItem(name, content, 0.85, keep="tail")
+                yield ContextItem(title, content, 0.85, keep="tail")
 
     def _logs(self) -> Iterator[tuple[int, str]]:
         """Negative time of change and name of each log. Links are not followed: they may lead anywhere."""

@@ -55,6 +55,7 @@ class ReadOnlyFiles:
     _shelf: Shelf = field(init=False, repr=False)
     _rules: dict[str, PatternRule] = field(factory=dict, init=False, repr=False)
     _removed: set[str] = field(factory=set, init=False, repr=False)
+    _unreadable: dict[str, Stamp | None] = field(factory=dict, init=False, repr=False)
     _lock: Lock = field(factory=Lock, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -136,7 +137,8 @@ class ReadOnlyFiles:
     def is_read_only(self, path: str | Path) -> bool:
         """Whether a file must not be changed, by whatever name it goes: relative, absolute, a link, another case.
 
-        A file that a pattern fits is read-only even before it exists.
+        A file that a pattern fits is read-only even before it exists, and so is a link that a pattern fits, wherever
+        it leads. Patterns say nothing of files outside of the root.
 
         Raises:
             SourceError: If no file can have this name.
@@ -150,7 +152,8 @@ class ReadOnlyFiles:
         known = (*self._shelf.shown.values(), *self._shelf.hidden.values())
         if stamp is not None and any(file.stamp is not None and file.stamp.file == stamp.file for file in known):
             return True
-        return any(rule.patterns.fits(self._name(key)) for rule in self._rules.values())
+        names = self._names(path, key)
+        return any(rule.patterns.fits(name) for rule in self._rules.values() for name in names)
 
     def content(self, path: str | Path) -> str | None:
         """What is shown of a file, which is thereby used; None when it is not shown."""
@@ -166,7 +169,7 @@ class ReadOnlyFiles:
             changed = await self._reread()
             for rule in [rule for rule in self._rules.values() if rule.refresh]:
                 found = await to_thread.run_sync(self._found_by, rule)
-                fresh = [key for key in found if self._shelf.get(key) is None and key not in self._removed]
+                fresh = await to_thread.run_sync(self._fresh, found)
                 changed = _both(changed, await self._show(fresh, rule))
             back = tuple(self._come_back())
             left_out = tuple(name for name in changed.left_out if name not in back)
@@ -184,7 +187,7 @@ class ReadOnlyFiles:
     def render(self) -> str:
         """The files as text for the model, by name; empty when there are none. Nothing in a file can end its fence."""
         files = self.files
-        return HEADING + "".join(section(file.name, file.content) for file in files) if files else ""
+        return HEADING + "".join(section(file.title, file.content) for file in files) if files else ""
 
     def stats(self) -> ReadOnlyStats:
         """What is shown."""
@@ -204,6 +207,7 @@ class ReadOnlyFiles:
                 file = await to_thread.run_sync(self._read, key, rule.pinned, rule.refresh)
             except SourceError as error:
                 failed.append((self._name(key), error.what))
+                self._unreadable[key] = stamp_of(Path(key))
                 continue
             gone = self._shelf.put(key, file, shown)
             if gone is None:
@@ -263,6 +267,16 @@ class ReadOnlyFiles:
                 self._shelf.put(key, file)
                 yield file.name
 
+    def _fresh(self, keys: Sequence[str]) -> list[str]:
+        """Those of the files that are not known yet; one that could not be read is new when it has changed."""
+        return [
+            key
+            for key in keys
+            if self._shelf.get(key) is None
+            and key not in self._removed
+            and (key not in self._unreadable or self._unreadable[key] != stamp_of(Path(key)))
+        ]
+
     def _found_by(self, rule: PatternRule) -> list[str]:
         parts = PurePath(rule.pattern).parts
         hidden = any(part.startswith(".") for part in parts)
@@ -275,9 +289,9 @@ class ReadOnlyFiles:
             text, stamp = read_text(Path(key), self._shelf.room * _LONGEST_TOKEN)
         except SourceError as error:
             raise SourceError(name, error.what) from error
-        shown = text if self.redact is None else self.redact(text, name)
-        tokens = self.counter.count(section(name, shown))
-        return ReadOnlyFile(name, Path(key), shown, tokens, stamp, pinned, refresh)
+        title, shown = (name, text) if self.redact is None else (self.redact(name, ""), self.redact(text, name))
+        tokens = self.counter.count(section(title, shown))
+        return ReadOnlyFile(name, title, Path(key), shown, tokens, stamp, pinned, refresh)
 
     def _key(self, path: str | Path) -> str:
         try:
@@ -288,6 +302,12 @@ class ReadOnlyFiles:
     def _name(self, key: str) -> str:
         path = Path(key)
         return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else path.as_posix()
+
+    def _names(self, path: str | Path, key: str) -> tuple[str, ...]:
+        """The names of a file below the root, links resolved and as they are written; none when it is elsewhere."""
+        written = os.path.normcase(os.path.abspath(self.root / path))  # noqa: PTH100 - it resolves no links, and is to
+        below = (Path(each) for each in dict.fromkeys((key, written)))
+        return tuple(each.relative_to(self.root).as_posix() for each in below if each.is_relative_to(self.root))
 
     def _too_large(self, file: ReadOnlyFile) -> str:
         pinned = sum(each.tokens for each in self._shelf.shown.values() if each.pinned)

@@ -16,6 +16,7 @@ class ReadOnlyFile:
 
     Args:
         name: Its path, below the root with slashes, else in full.
+        title: The same as the model reads it, secrets taken out.
         path: Where it is, links resolved.
         content: What the model reads, secrets taken out.
         tokens: What it costs where it stands, heading and fence included, in tokens.
@@ -25,6 +26,7 @@ class ReadOnlyFile:
     """
 
     name: str
+    title: str = field(repr=False)
     path: Path = field(repr=False)
     content: str = field(repr=False)
     tokens: int

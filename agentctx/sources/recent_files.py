@@ -12,6 +12,7 @@ from attrs import field, frozen
 
 from agentctx.core.item import ContextItem
 from agentctx.sources.fence import one_line
+from agentctx.sources.secrets import Redactor, redact_secrets
 from agentctx.sources.walk import SKIPPED, walk
 
 EXTENSIONS = frozenset(
@@ -32,6 +33,7 @@ class RecentFiles:
         gitignore: Whether what ``.gitignore`` files take out is left out; needs the extra ``sources``.
         skipped: Names of folders that are not looked into, beside those that begin with a dot.
         max_tokens: The most tokens of it all.
+        redact: Takes secrets out of names; None leaves them in.
     """
 
     name: ClassVar[str] = "files"
@@ -43,6 +45,7 @@ class RecentFiles:
     gitignore: bool = field(default=True, kw_only=True)
     skipped: frozenset[str] = field(default=SKIPPED, converter=frozenset, kw_only=True)
     max_tokens: int | None = field(default=300, kw_only=True)
+    redact: Redactor | None = field(default=redact_secrets, kw_only=True)
 
     def __call__(self, query: str, /) -> Sequence[ContextItem]:
         """One item, or none when there are no such files.
@@ -56,7 +59,8 @@ class RecentFiles:
             f"{one_line(path)} (modified {datetime.fromtimestamp(-age / 1e9, UTC):%Y-%m-%d %H:%M})"
             for age, path in newest
         ]
-        return [ContextItem("recently modified files", "\n".join(lines), 0.6)] if lines else []
+        told = lines if self.redact is None else [self.redact(line, "") for line in lines]
+        return [ContextItem("recently modified files", "\n".join(told), 0.6)] if told else []
 
     def _files(self) -> Iterator[tuple[int, str]]:
         """Negative time of change and path of each file, so that the smallest is the newest."""

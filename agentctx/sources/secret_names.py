@@ -10,7 +10,7 @@ from pathlib import PurePath
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 _SECRET = frozenset(
-    {"auth", "authorization", "bearer", "cookie", "credential", "credentials", "dsn", "pin", "salt", "sig"}
+    {"auth", "authorization", "bearer", "cookie", "credential", "credentials", "creds", "dsn", "pin", "salt", "sig"}
 )
 """Words that make a name that of a secret when they are its last."""
 
@@ -39,6 +39,11 @@ _ABOUT = re.compile(
 )
 """Last words that make a name one about a secret: ``password_file`` holds none."""
 
+_OTHER_KEYS = re.compile(
+    r"cache|cluster|composite|foreign|idempotency|index|order|partition|primary|public|routing|sort|unique"
+)
+"""Words before ``KEY`` that make it none of a secret, also in the name of an environment variable."""
+
 _CREDENTIAL_FILES = re.compile(
     r"\.git\-credentials|\.htpasswd|\.netrc|\.pgpass|_netrc|credentials|id_dsa|id_ecdsa|id_ed25519|id_rsa"
 )
@@ -56,8 +61,14 @@ def is_secret_name(name: str) -> bool:
         names_only_secrets(name)
         or words[-1] in _SECRET
         or words[-1].endswith("token")
-        or (words[-1] == "pass" and len(words) > 1)
+        or (words[-1] in ("pass", "pat") and len(words) > 1)
+        or _is_key_variable(name, words)
     )
+
+
+def _is_key_variable(name: str, words: list[str]) -> bool:
+    """Whether it is named as environment variables with keys of services are: ``AZURE_OPENAI_KEY``."""
+    return name.isupper() and len(words) > 1 and words[-1] == "key" and not _OTHER_KEYS.fullmatch(words[-2])
 
 
 @lru_cache(maxsize=4_096)
@@ -73,7 +84,9 @@ def names_only_secrets(name: str) -> bool:
 
 
 def _words(name: str) -> list[str]:
-    return [word.lower() for word in _WORD.findall(name)]
+    """The words of a name, without a number at its end: ``TOKEN_2`` is another token."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    return words[:-1] if len(words) > 1 and words[-1].isdigit() else words
 
 
 def is_environment_file(name: str) -> bool:

@@ -55,6 +55,7 @@ _VARIABLE = re.compile(r"(?P<is>\s*(?:#\s*)?(?:export\s+|set\s+)?[A-Za-z_][\w.-]
 _REFERENCE = re.compile(
     r"\$\{?[A-Z_][A-Z0-9_]*\}?|\$\(.*\)|\$?\{\{.*\}\}|<[\w .-]+>|true|false|null|none|\[redacted\]", re.IGNORECASE
 )
+_RANDOM = re.compile(r"[A-Za-z0-9+/=-]+")
 
 
 Goes = Callable[[str, str], bool]
@@ -79,11 +80,11 @@ def redact_secrets(text: str, name: str = "") -> str:
         return "\n".join(map(_without_value, text.split("\n")))
     suffix = PurePath(name.lower()).suffix
     if _CODE.fullmatch(suffix):
-        return _without(text, _HEAD, _QUOTED, _written_in)
+        return _without(_without(text, _HEAD, _QUOTED, _written_in), _HEAD, _BARE, _random)
     if _SETTINGS.fullmatch(suffix):
         return _settings(text)
     text = _without(_without(text, _HEAD, _QUOTED), _TAG, _INSIDE)
-    return _without(text, _HEAD, _BARE, _made_up)
+    return _without(_without(text, _HEAD, _BARE, _made_up), _FLAG, _WORD, _made_up)
 
 
 def _settings(text: str) -> str:
@@ -133,6 +134,12 @@ def _written_in(name: str, value: str) -> bool:
 def _made_up(_name: str, value: str) -> bool:
     """Prose after a colon is no secret; what has letters and digits, and is long, may be."""
     return len(value) >= 8 and re.search(r"\d", value) is not None and re.search(r"[A-Za-z]", value) is not None
+
+
+def _random(_name: str, value: str) -> bool:
+    """In code what stands without quotes is a name, unless no one would give such a name: it is within a string."""
+    digits = sum(character.isdigit() for character in value)
+    return len(value) >= 16 and digits >= 3 and _RANDOM.fullmatch(value) is not None and _made_up(_name, value)
 
 
 def _without_value(line: str) -> str:

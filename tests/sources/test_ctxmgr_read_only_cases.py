@@ -401,7 +401,7 @@ def test_the_room_always_holds(files, room):
     for key, tokens, pinned in files:
         before = set(shelf.shown)
         kept = {each for each, file in shelf.shown.items() if file.pinned}
-        gone = shelf.put(key, ReadOnlyFile(key, key, "", tokens, None, pinned))
+        gone = shelf.put(key, ReadOnlyFile(key, key, key, "", tokens, None, pinned))
         assert shelf.used == sum(file.tokens for file in shelf.shown.values()) <= room
         assert kept <= set(shelf.shown)
         assert gone is not None or set(shelf.shown) == before
