@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
@@ -14,19 +15,28 @@ T = TypeVar("T")
 MUCH = 400
 """Messages; looking at so many takes a millisecond or two, which is what handing over to a thread may cost."""
 
+SOME = 100
+"""Messages; before looking at so many the event loop may turn, so that several looks do not add up."""
+
+MUCH_TEXT = 40_000
+"""Tokens; cutting texts of so many together takes a few milliseconds."""
+
 _limiter: RunVar[anyio.CapacityLimiter] = RunVar("agentctx.offload.limiter")
 
 
-async def offload(work: Callable[[], T], messages: int) -> T:
-    """Do ``work`` here when it is about few messages, else in a worker thread.
+async def offload(work: Callable[[], T], messages: int, tokens: int = 0) -> T:
+    """Do ``work`` here when it is about few messages and little text, else in a worker thread.
 
     Pure Python holds the interpreter, but not for longer than its switch interval (5 ms): the event loop goes on.
 
     Args:
         work: Plain work that nobody else depends on; it may go on for a moment after a cancellation.
         messages: How many messages it looks at.
+        tokens: How many tokens of text it may have to cut.
     """
-    if messages < MUCH:
+    if messages < MUCH and tokens < MUCH_TEXT:
+        if messages >= SOME:
+            await anyio.lowlevel.checkpoint()
         return work()
     return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=_threads())
 

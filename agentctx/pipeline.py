@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -15,6 +16,7 @@ from agentctx.core.protection import ProtectRule
 from agentctx.core.reasoning import POLICIES, ThinkingPolicy
 from agentctx.core.report import Report
 from agentctx.errors import ConfigError
+from agentctx.offload import offload
 from agentctx.plan import Plan, guarantee, since, something_left, view_of
 from agentctx.protocols import Call, ContextStrategy, Listener, Store, Summarizer, TokenCounter
 from agentctx.reading import as_list, reader
@@ -111,9 +113,11 @@ class Pipeline(Plan):
         """
         started = perf_counter()
         as_list(messages)
-        source = reader(messages, system=system, tools=tools, format=format, model=model, counter=self.counter)
+        read = partial(reader, messages, system=system, tools=tools, format=format, model=model, counter=self.counter)
+        source = await offload(read, len(messages))
         budget = self.budget_for(model)
-        given = Context(tuple(source.messages(messages)), *source.fixed_part(system, tools))
+        said = await offload(lambda: source.messages(messages), len(messages))
+        given = Context(tuple(said), *source.fixed_part(system, tools))
         await source.meter.settle(given.messages)
         limit = None if budget is None else budget.limit
         call = self.call(source, budget, limit, len(given.messages), given.messages.__getitem__)
@@ -124,7 +128,7 @@ class Pipeline(Plan):
         for stage in self.stages:
             await run_stage(stage, trail, call)
         await guarantee(trail, call, budget, given)
-        report = _report(given, trail, call, size, started)
+        report = await offload(lambda: _report(given, trail, call, size, started), len(messages))
         await self.tell(report)
         return view_of(trail.context, source, given, system, tools, report, options_of(trail, call))
 

@@ -6,9 +6,9 @@ import gc
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any
 
 import anyio
@@ -126,6 +126,17 @@ async def loop(count: int, room: int, seed: int) -> float:
     return perf_counter() - start
 
 
+def few_and_big(seed: int) -> list[dict[str, Any]]:
+    """A million tokens in three tool outputs."""
+    whole, messages = blob(MEGABYTES, seed), transcript(2, seed)
+    for number in range(3):
+        call = {"id": f"call_{number}", "type": "function", "function": {"name": "fetch_page", "arguments": "{}"}}
+        text = whole[number * MEGABYTES // 3 : (number + 1) * MEGABYTES // 3]
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": text})
+    return messages
+
+
 def big_texts(count: int) -> list[str]:
     """Texts of 5 MB that begin and end differently, so that none can be known from another."""
     whole = blob(MEGABYTES + 5_000 * count)
@@ -166,12 +177,29 @@ async def pause(text: str, seed: int) -> float:
     return max(gaps)
 
 
-async def tick(gaps: list[float]) -> None:
+async def stretch(messages: Sequence[dict[str, Any]]) -> float:
+    """The longest piece of work that one ``prepare`` of a new session does on the event loop without letting go.
+
+    In processor time of the loop's thread: other programs and other threads take no part.
+    """
+    gaps: list[float] = []
+    gc.collect()
+    async with anyio.create_task_group() as group:
+        group.start_soon(tick, gaps, thread_time)
+        await anyio.sleep(0.05)
+        gaps.clear()
+        await pipeline(128_000).session().prepare(messages)
+        await anyio.sleep(0.005)
+        group.cancel_scope.cancel()
+    return max(gaps)
+
+
+async def tick(gaps: list[float], clock: Callable[[], float] = perf_counter) -> None:
     """Ask for the event loop every millisecond, and write down how long that took."""
-    before = perf_counter()
+    before = clock()
     while True:
         await anyio.sleep(0.001)
-        now = perf_counter()
+        now = clock()
         gaps.append(now - before)
         before = now
 

@@ -1,8 +1,8 @@
 """What agentctx costs, as one table of ratios that are measured in one run.
 
-Ratios hold on a slow machine and on a busy one; seconds do not, so there are none (but for the import, which has
-nothing to be compared with). Each row has a bar, and the exit code is 1 when one is missed. Run it with the ``bench``
-extra installed::
+Ratios hold on a slow machine and on a busy one; seconds do not, so there are none, but for the import and for what an
+event loop is held at a time, which have nothing to be compared with. Each row has a bar, and the exit code is 1 when
+one is missed. Run it with the ``bench`` extra installed::
 
     python benchmarks/overhead.py               # a few minutes, most of them for the other libraries
     python benchmarks/overhead.py --quick       # fewer repeats, and of the other libraries only those with a bar
@@ -46,6 +46,17 @@ async def big_rows(effort: Effort) -> list[Row]:
     ]
 
 
+async def stretch_rows(effort: Effort) -> list[Row]:
+    """How long the event loop is held at a time while a million tokens arrive: in many messages, and in few."""
+    many = median([await ours.stretch(ours.transcript(6_000, seed)) for seed in range(effort.repeats)])
+    few = median([await ours.stretch(ours.few_and_big(seed)) for seed in range(effort.repeats)])
+    how = "processor time of the loop's thread, median"
+    return [
+        Row("longest hold of the loop while 1M tokens arrive in 6,000 messages", 1_000 * many, 10, how=how, unit="ms"),
+        Row("the same in 3 tool outputs", 1_000 * few, 10, how=how, unit="ms"),
+    ]
+
+
 def import_rows(effort: Effort) -> list[Row]:
     """What agentctx adds to a program that has anyio and attrs: at once, and with the names that a user imports."""
     package, names = (
@@ -62,7 +73,7 @@ def import_rows(effort: Effort) -> list[Row]:
 async def measure(effort: Effort) -> list[Row]:
     """All rows, one after the other."""
     ours.tokens("warm")
-    rows = [*import_rows(effort), *await step_rows(effort), *await big_rows(effort)]
+    rows = [*import_rows(effort), *await step_rows(effort), *await big_rows(effort), *await stretch_rows(effort)]
     if effort.peers:
         from loops import loop_rows  # noqa: PLC0415 - only these rows need other libraries
 

@@ -11,7 +11,7 @@ class Row:
 
     Args:
         what: What is compared with what.
-        measured: The ratio (milliseconds for the import).
+        measured: The ratio, or milliseconds of processor time.
         bar: What it must not miss; None where it is only for comparison.
         at_least: Whether the bar is a lower bound.
         how: How it was measured.

@@ -77,6 +77,10 @@ class Book:
     spans: list[Span] = field(factory=list)
     handles: dict[int, str] = field(factory=dict)
 
+    def copy(self) -> Book:
+        """The same lines, in a book of its own."""
+        return Book(list(self.changes), list(self.spans), dict(self.handles))
+
     def write(self, new: Iterable[Change]) -> None:
         """Write down what a step did to messages of the history. A message that is gone has no other line."""
         gone = []

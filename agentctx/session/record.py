@@ -75,6 +75,23 @@ class Record:
         """How many messages of the history are known."""
         return len(self.seen)
 
+    def copy(self) -> Record:
+        """The same state, in containers of its own."""
+        return evolve(
+            self,
+            seen=list(self.seen),
+            sizes=self.sizes[:],
+            weights=self.weights[:],
+            view=list(self.view),
+            out=list(self.out),
+            shown=list(self.shown),
+            origins=list(self.origins),
+            book=self.book.copy(),
+            made=dict(self.made),
+            roles=self.roles[:],
+            ids=set(self.ids),
+        )
+
     def ledger(self) -> Ledger:
         """The changes in force now."""
         return self.book.snapshot(self.sizes, self.roles, self._added() if self.made else ())

@@ -29,7 +29,7 @@ from agentctx.session.pressure import press
 from agentctx.session.record import Record, rebased, rewound
 from agentctx.session.snapshot import begins_with, shared_length, snapshot
 from agentctx.session.state import VERSION, Digest, check_version, digest, dump_record, load_record
-from agentctx.session.step import Step, Surroundings, before_pressing, commit, stand_still, take_in
+from agentctx.session.step import Step, Surroundings, before_pressing, commit, commit_aside, stand_still, take_in
 from agentctx.session.usage import is_one_prompt, prompt_tokens
 from agentctx.view import View
 from agentctx.wire.cache_markers import unmarked
@@ -260,7 +260,7 @@ class Session:
         except ContextOverflow:
             self._keep_arrivals(arrived, (system, tools))
             raise
-        report = self._commit(step, (system, tools), started)
+        report = await self._commit(step, (system, tools), started)
         self._last, self._sent_at = (messages, system, tools), now
         return report, _view(step, system, tools, report)
 
@@ -313,13 +313,13 @@ class Session:
         self._fixed_seen = snapshot(list(fixed))
         self._record, self._around = step.record, step.around
 
-    def _commit(self, step: Step, fixed: tuple[Any, Any], started: float) -> Report:
-        """Remember the step and report on it; nothing in here waits, so a cancelled step is never half done."""
-        record, old = step.record, self._record
-        known = self._sent_length
-        appended = record is old and step.start >= known
+    async def _commit(self, step: Step, fixed: tuple[Any, Any], started: float) -> Report:
+        """Remember the step and report on it. Nothing waits once this session changes: no step is ever half done."""
+        old, known = self._record, self._sent_length
+        appended = step.record is old and step.start >= known
         before = None if appended else old.shown[:known]
-        commit(step)
+        await commit_aside(step)
+        record = step.record
         same_fixed = self._same_fixed(step.around, fixed)
         if not same_fixed:
             self._fixed_seen = snapshot(list(fixed))

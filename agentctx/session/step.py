@@ -15,7 +15,7 @@ from agentctx.core.message import Context, Message, Price, Tool
 from agentctx.core.pairing import open_at_end, waits
 from agentctx.core.report import StageReport
 from agentctx.core.units import units
-from agentctx.offload import offload
+from agentctx.offload import MUCH, offload
 from agentctx.plan import Plan, something_left
 from agentctx.protocols import Call
 from agentctx.reading import Reader
@@ -239,13 +239,22 @@ def widen(step: Step) -> None:
     step.start = trail.offset = 0
 
 
+async def commit_aside(step: Step) -> None:
+    """``commit``; where it is about many messages, in a worker thread and on a copy of the record."""
+    changes = sum(len(report.changes) for report in step.trail.reports)
+    looked_at = len(step.seen) + changes + (len(step.trail.context.messages) if step.start == 0 else 0)
+    if looked_at >= MUCH:
+        step.record = step.record.copy()
+    await offload(partial(commit, step), looked_at)
+
+
 def commit(step: Step) -> None:
     """Make what the step worked out the state of the conversation. Nothing in it waits."""
     record, trail = step.record, step.trail
+    messages = trail.context.messages
+    written = _written(step, messages)  # first: a message that cannot be written leaves the record as it was
     record.remember(step.seen, step.raw[len(step.raw) - len(step.seen) :], step.arrived)
     _write_down(step)
-    messages = trail.context.messages
-    written = _written(step, messages)
     record.shown[step.start :] = [
         _shown(record, message, native, origin)
         for message, native, origin in zip(messages, written, trail.origins, strict=True)

@@ -60,9 +60,10 @@ class FitContextWindow:
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context with the oldest rounds dropped, so that it has at most the limit's tokens."""
         limit, aim = self._limits(call)
-        if call.size(context) <= aim:
+        size = call.size(context)
+        if size <= aim:
             return context
-        return await offload(lambda: self._fitted(context, limit, aim, call), len(context.messages))
+        return await offload(lambda: self._fitted(context, limit, aim, call), len(context.messages), size)
 
     def _fitted(self, context: Context, limit: int, aim: int, call: Call) -> Context:
         return drop_oldest(shrink_open_round(context, limit, call), aim, call, f"over {aim:,} tokens: oldest first")

@@ -43,9 +43,10 @@ class FitGuarantee:
         Raises:
             ContextOverflow: If what must stay is larger than the limit; names the biggest items.
         """
-        if call.size(context) <= self.limit:
+        size = call.size(context)
+        if size <= self.limit:
             return context
-        return await offload(lambda: self._fitted(context, call), len(context.messages))
+        return await offload(lambda: self._fitted(context, call), len(context.messages), size)
 
     def _fitted(self, context: Context, call: Call) -> Context:
         given = context

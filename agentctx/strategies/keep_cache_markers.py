@@ -14,6 +14,7 @@ from agentctx.core.compare import match
 from agentctx.core.marker import CacheMarker
 from agentctx.core.message import Context, Message, Tool
 from agentctx.core.parts import Opaque
+from agentctx.offload import offload
 from agentctx.protocols import CacheMarkers, Call, cache_markers
 
 Marked = dict[int, tuple[CacheMarker, ...]]
@@ -36,8 +37,10 @@ class KeepCacheMarkers:
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context with the markers that had lost their blocks."""
         markers = None if call.wire is None else cache_markers(call.wire)
-        lost = [] if markers is None else list(_lost(self.before, context.messages, markers))
-        if markers is None or not lost:
+        if markers is None:
+            return context
+        lost = await offload(lambda: list(_lost(self.before, context.messages, markers)), len(self.before))
+        if not lost:
             return context
         keeping = _Keeping(markers, list(context.messages), on_head(context, markers))
         moved = sum(keeping.settle(*each) for each in lost)

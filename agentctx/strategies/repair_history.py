@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 
 from attrs import define, field, frozen
 
 from agentctx.core.message import Context, Message
 from agentctx.core.pairing import broken_pair, open_at_end
 from agentctx.core.parts import Opaque, Part, ToolCall, ToolResult
+from agentctx.offload import offload
 from agentctx.protocols import Call, ReadsPlaces, WireFormat, reads_places
 from agentctx.strategies.pair_results import Pairs, pair_results
 
@@ -34,7 +36,8 @@ class RepairHistory:
         """Return the context with every pair whole."""
         if call.wire is None:
             return context
-        repaired = repair(context.messages, call, call.wire, self.lost_result)
+        work = partial(repair, context.messages, call, call.wire, self.lost_result)
+        repaired = await offload(work, len(context.messages))
         return context if repaired is None else context.with_messages(tuple(repaired))
 
 

@@ -9,7 +9,7 @@ from attrs import field, frozen
 from agentctx.core.message import Context
 from agentctx.core.parts import ToolResult
 from agentctx.errors import ConfigError
-from agentctx.offload import offload
+from agentctx.offload import MUCH, offload
 from agentctx.protocols import Call, Scope
 from agentctx.strategies.cut_text import Cut, Keep, cut_to_chars, cut_to_tokens
 from agentctx.strategies.edit_results import edit_results, with_text
@@ -58,7 +58,8 @@ class TruncateToolOutputs:
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context with long tool outputs cut."""
-        return await offload(lambda: self._truncated(context, call), len(context.messages))
+        tokens = sum(map(call.count, context.messages)) if len(context.messages) < MUCH else 0
+        return await offload(lambda: self._truncated(context, call), len(context.messages), tokens)
 
     def _truncated(self, context: Context, call: Call) -> Context:
         frozen_places = call.frozen(context)
