@@ -2,11 +2,15 @@
 
 The SDK has a seam for this, its middleware: it sees each attempt of each request, with the body that is about to be
 sent, and the response before any error is raised. See https://github.com/anthropics/anthropic-sdk-python.
+
+Message threads, where the provider keeps the conversation and is sent what is new, are switched off by the SDK's own
+switch: what is kept there can be neither counted nor cut. The tool runner then sends all messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from copy import copy
 from typing import Any, TypeVar
 
@@ -14,12 +18,13 @@ import anthropic
 from anthropic import APIRequest, AsyncCallNext, AsyncStream, CallNext, Middleware, Stream
 from attrs import field, frozen
 
-from agentctx.clients.exchange import Answer, Ways, blocked, exchange, waiting
+from agentctx.clients.exchange import Answer, Send, Ways, answer, blocked, waiting
 from agentctx.clients.portal import drive
 from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape_anthropic import Messages
 from agentctx.clients.streams import hold_async, hold_sync
-from agentctx.clients.turn import Turn
+from agentctx.clients.turn import Turn, begin
+from agentctx.clients.twin import derived
 from agentctx.errors import ConfigError
 
 T = TypeVar("T")
@@ -27,6 +32,10 @@ T = TypeVar("T")
 _SHAPE = Messages()
 _PATH = "/v1/messages"
 _ERRORS = (anthropic.APIError,)
+_BETAS = "anthropic-beta"
+
+_UNANSWERED: ContextVar[Turn | None] = ContextVar("agentctx_unanswered", default=None)
+"""The call that failed last in this task: the SDK may try it again, which makes no second call of it."""
 
 
 class RequestRefused(Exception):
@@ -53,8 +62,11 @@ def wrap(client: T, sessions: Sessions) -> T:
     if derive is None:
         msg = f"wrap: {type(client).__qualname__} of anthropic has no with_middleware(); pass a client of anthropic 2"
         raise ConfigError(msg)
-    wrapped: T = derive(Preparing(sessions))
-    return wrapped
+    given: Any = client
+    wrapped: Any = derive(Preparing(sessions, _asked(given.default_headers) or ""))
+    wrapped.__class__ = derived(type(wrapped), {"_supports_message_threads": False})
+    result: T = wrapped
+    return result
 
 
 @frozen(eq=False)
@@ -63,9 +75,11 @@ class Preparing(Middleware):
 
     Args:
         sessions: Finds the conversation of a request.
+        betas: The beta features that the client asks for in every request, as its header has them.
     """
 
     sessions: Sessions = field(repr=False)
+    betas: str = ""
 
     def handle(self, request: APIRequest, call_next: CallNext) -> Any:  # noqa: ANN401 - the SDK's response
         """Prepare a sync client's request."""
@@ -74,9 +88,13 @@ class Preparing(Middleware):
             return call_next(request)
 
         async def send(prepared: dict[str, Any]) -> Any:  # noqa: ANN401 - the SDK's own
-            return call_next(_with_body(request, prepared))
+            return call_next(_with_body(request, prepared, self.betas))
 
-        return drive(exchange(self.sessions, _SHAPE, body, send, _SYNC))
+        async def attempt() -> Any:  # noqa: ANN401 - the SDK's own
+            turn = _again(request) or await blocked(begin, self.sessions, _SHAPE, body)
+            return call_next(request) if turn is None else await _answered(turn, send, _SYNC)
+
+        return drive(attempt())
 
     async def handle_async(self, request: APIRequest, call_next: AsyncCallNext) -> Any:  # noqa: ANN401 - as above
         """Prepare an async client's request."""
@@ -85,9 +103,10 @@ class Preparing(Middleware):
             return await call_next(request)
 
         async def send(prepared: dict[str, Any]) -> Any:  # noqa: ANN401 - the SDK's own
-            return await call_next(_with_body(request, prepared))
+            return await call_next(_with_body(request, prepared, self.betas))
 
-        return await exchange(self.sessions, _SHAPE, body, send, _ASYNC)
+        turn = _again(request) or await begin(self.sessions, _SHAPE, body)
+        return await call_next(request) if turn is None else await _answered(turn, send, _ASYNC)
 
 
 def _body_of(request: APIRequest) -> Mapping[str, Any] | None:
@@ -97,11 +116,39 @@ def _body_of(request: APIRequest) -> Mapping[str, Any] | None:
     return request.json if isinstance(request.json, Mapping) else None
 
 
-def _with_body(request: APIRequest, body: dict[str, Any]) -> APIRequest:
-    """The same request with another body."""
+def _again(request: APIRequest) -> Turn | None:
+    """The call that the SDK tries again, as it was prepared for its first attempt."""
+    turn = _UNANSWERED.get()
+    return turn if turn is not None and request.retries_taken > 0 and turn.body is request.json else None
+
+
+async def _answered(turn: Turn, send: Send, ways: Ways) -> Any:  # noqa: ANN401 - the SDK's response
+    _UNANSWERED.set(turn)
+    value = await answer(turn, send, ways)
+    http = getattr(value, "http_response", None)
+    if http is None or http.is_success:
+        _UNANSWERED.set(None)
+    return value
+
+
+def _with_body(request: APIRequest, body: dict[str, Any], betas: str) -> APIRequest:
+    """The same request with another body; the beta features that it needs are added to those asked for anyway."""
+    needed = body.pop("betas", ())
+    update: dict[str, Any] = {"json_data": body}
+    if needed:
+        others = {name: text for name, text in request.headers.items() if name.lower() != _BETAS}
+        asked = _asked(request.headers) or betas
+        features = dict.fromkeys([*filter(None, (each.strip() for each in asked.split(","))), *needed])
+        update["headers"] = {**others, _BETAS: ",".join(features)}
     other = copy(request)  # its own ``copy`` would copy the whole transcript first
-    other.options = request.options.model_copy(update={"json_data": body})
+    other.options = request.options.model_copy(update=update)
     return other
+
+
+def _asked(headers: Mapping[str, Any]) -> str | None:
+    """The beta features that some headers ask for; None when they say nothing of them."""
+    found = (text for name, text in headers.items() if name.lower() == _BETAS and isinstance(text, str))
+    return next(found, None)
 
 
 async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever the SDK returns

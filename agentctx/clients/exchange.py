@@ -15,6 +15,7 @@ from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape import Body, Shape
 from agentctx.clients.turn import Turn, begin
 from agentctx.economics.overflow import classify_error
+from agentctx.errors import AgentctxError
 
 T = TypeVar("T")
 Send = Callable[[dict[str, Any]], Awaitable[Any]]
@@ -73,6 +74,11 @@ class Answer:
         said = self.error or self.refusal
         return said if said is not None and classify_error(said) is not None else None
 
+    async def drop(self) -> None:
+        """Let go of it: nobody will read it."""
+        if self.close is not None:
+            await self.close()
+
     def given(self) -> Any:  # noqa: ANN401 - whatever the SDK returned
         """What the SDK returned; what it raised is raised."""
         if self.error is not None:
@@ -106,8 +112,6 @@ class Ways:
 async def exchange(sessions: Sessions, shape: Shape, body: Body, send: Send, ways: Ways) -> Any:  # noqa: ANN401
     """The answer to a request: prepared, sent, and sent once more when it was too large and can be made smaller.
 
-    A second overflow in a row gives what the first gave. No request is sent again after its answer's first content.
-
     Args:
         sessions: Finds the conversation that it belongs to.
         shape: How the API lays out what is sent.
@@ -119,14 +123,37 @@ async def exchange(sessions: Sessions, shape: Shape, body: Body, send: Send, way
         AgentctxError: As ``prepare`` does; nothing was sent then.
     """
     turn = await ways.wait(begin, sessions, shape, body)
+    return await send(dict(body)) if turn is None else await answer(turn, send, ways)
+
+
+async def answer(turn: Turn, send: Send, ways: Ways) -> Any:  # noqa: ANN401 - whatever the SDK returns
+    """The answer to a prepared request; it is sent once more when it was too large and can be made smaller.
+
+    A second overflow in a row gives what the first gave. No request is sent again after its answer's first content.
+
+    Args:
+        turn: The request.
+        send: Sends it.
+        ways: How the client answers.
+
+    Raises:
+        AgentctxError: If something broke while the smaller request was prepared; caused by the client's error.
+    """
     first = await _attempt(turn, send, ways)
-    if first.too_large is None or not await ways.wait(turn.shrink, first.too_large):
+    if first.too_large is None or not await _shrunk(turn, first, first.too_large, ways):
         return first.given()
     second = await _attempt(turn, send, ways)
     kept, lost = (first, second) if second.too_large is not None else (second, first)
-    if lost.close is not None:
-        await lost.close()
+    await lost.drop()
     return kept.given()
+
+
+async def _shrunk(turn: Turn, first: Answer, error: Exception, ways: Ways) -> bool:
+    try:
+        return await ways.wait(turn.shrink, error)
+    except AgentctxError as failed:
+        await first.drop()
+        raise failed from error
 
 
 async def _attempt(turn: Turn, send: Send, ways: Ways) -> Answer:

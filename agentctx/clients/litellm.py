@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import wraps
 from inspect import iscoroutinefunction, signature
-from types import FunctionType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, TypeVar
 
 import litellm
@@ -49,7 +49,7 @@ def wrap(client: T, sessions: Sessions) -> T:
     wrapped: Any = None
     if given is litellm:
         wrapped = _Module(given, {name: _prepared(getattr(given, name), sessions) for name in _NAMES})
-    elif isinstance(given, FunctionType) and given.__name__ in _NAMES:
+    elif isinstance(given, FunctionType | MethodType) and given.__name__ in _NAMES:
         wrapped = _prepared(given, sessions)
     elif isinstance(given, Router):
         wrapped = _router(given, sessions)

@@ -11,6 +11,7 @@ from attrs import define, field
 from agentctx.clients.shape import Body, Request
 from agentctx.pipeline import Pipeline
 from agentctx.session import Session
+from agentctx.session.allowance import Allowance
 from agentctx.session.current import current
 
 Key = Callable[[Body], Hashable]
@@ -39,16 +40,21 @@ class Sessions:
     def of(self, body: Body, request: Request, format_name: str) -> Session | None:
         """The session of a request; None when it belongs to no conversation.
 
+        One that was made without a model and a format, as ``pipeline.session()``, takes those of its first request.
+
         Args:
             body: The request's body, for the key.
             request: What was read of it.
             format_name: The wire format of its messages.
+
+        Raises:
+            UnknownModel: If the session's budget is that of the model, and the model table does not know it.
         """
         session = self.given or current()
         if session is None and self.key is not None:
             session = self._of_key(self.key(body), request.model, format_name)
-        if session is not None and session.format is None:
-            session.format = format_name
+        if session is not None:
+            _introduce(session, request.model, format_name)
         return session
 
     def _of_key(self, name: Hashable, model: str | None, format_name: str) -> Session | None:
@@ -62,3 +68,14 @@ class Sessions:
                     self._named.popitem(last=False)
             self._named.move_to_end(place)
             return self._named[place]
+
+
+def _introduce(session: Session, model: str | None, format_name: str) -> None:
+    """Tell a session that has not begun what it speaks with, where it was not told."""
+    if session.format is None:
+        session.format = format_name
+    if session.model is None and model is not None and session.steps == 0:
+        known = session.allowance
+        if known.given is None:
+            session.allowance = Allowance(session.plan.budget_for(model), known.calibration, known.learned)
+        session.model = model

@@ -38,8 +38,8 @@ class Shape(Protocol):
         """The wire format of its messages."""
         ...
 
-    def read(self, body: Body, /) -> Request:
-        """What there is to prepare in a request.
+    def read(self, body: Body, /) -> Request | None:
+        """What there is to prepare in a request; None when it has no messages: then it is sent as it is.
 
         Raises:
             InvalidInput: If it cannot be prepared.
@@ -72,18 +72,47 @@ def get(thing: Any, *path: str) -> Any:  # noqa: ANN401 - a dict or any SDK's ob
     return thing
 
 
-def with_view(body: Body, request: Request, view: View, key: str) -> dict[str, Any]:
-    """The request with the prepared messages under ``key``, and the tools when a stage chose among them."""
+def with_view(body: Body, request: Request, view: View, key: str, system: str | None = None) -> dict[str, Any]:
+    """The request with the view's messages and options, and its system prompt and tools where a stage changed them.
+
+    Args:
+        body: The request as the client was about to send it.
+        request: What was read of it.
+        view: What to send.
+        key: Where the messages stand.
+        system: Where the system prompt stands, if apart.
+    """
     written = {**body, key: view.messages}
+    if system is not None and view.system is not request.system:
+        put(written, system, view.system)
     if view.tools is not request.tools:
-        if view.tools:
-            written["tools"] = view.tools
-        else:
-            written.pop("tools", None)
-    return written
+        put(written, "tools", view.tools)
+    return merged(written, view.options)
 
 
-def name_of_model(body: Body) -> str | None:
+def put(body: dict[str, Any], key: str, value: Any) -> None:  # noqa: ANN401 - any part of a request
+    """Write a part of a request, or take it out when nothing is left of it."""
+    if value:
+        body[key] = value
+    else:
+        body.pop(key, None)
+
+
+def merged(given: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """A request with more options: mappings are merged, lists joined; what else both say stays as the caller has it."""
+    both = {**more, **given}
+    for name in given.keys() & more.keys():
+        mine, other = given[name], more[name]
+        if isinstance(mine, Mapping) and isinstance(other, Mapping):
+            both[name] = merged(mine, other)
+        elif isinstance(mine, list) and isinstance(other, list):
+            both[name] = [*mine, *(each for each in other if each not in mine)]
+        elif mine is None:
+            both[name] = other
+    return both
+
+
+def name_of_model(body: Body, key: str = "model") -> str | None:
     """The model that the request names."""
-    name = body.get("model")
+    name = body.get(key)
     return name if isinstance(name, str) else None

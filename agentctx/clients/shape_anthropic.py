@@ -7,6 +7,7 @@ from typing import Any
 from attrs import frozen
 
 from agentctx.clients.shape import Body, Request, get, name_of_model, with_view
+from agentctx.errors import InvalidInput
 from agentctx.view import View
 
 _BEFORE_CONTENT = frozenset({"message_start", "ping"})
@@ -23,13 +24,23 @@ class Messages:
 
     format: str = "anthropic"
 
-    def read(self, body: Body, /) -> Request:
-        """Messages, system prompt, tools and model."""
-        return Request(body.get("messages") or [], body.get("system"), body.get("tools"), name_of_model(body))
+    def read(self, body: Body, /) -> Request | None:
+        """Messages, system prompt, tools and model.
+
+        Raises:
+            InvalidInput: If the request goes on from a thread that the provider keeps: that can be neither counted
+                nor cut.
+        """
+        if body.get("thread") is not None:
+            what = "the provider adds what it has kept, which can be neither counted nor cut here: send all messages"
+            raise InvalidInput("thread", what)
+        if body.get("messages") is None:
+            return None
+        return Request(body["messages"], body.get("system"), body.get("tools"), name_of_model(body))
 
     def write(self, body: Body, request: Request, view: View, /) -> dict[str, Any]:
-        """The request with the view's messages and tools."""
-        return with_view(body, request, view, "messages")
+        """The request with the view's messages, system prompt, tools and options; ``betas`` belong into a header."""
+        return with_view(body, request, view, "messages", "system")
 
     def usage(self, said: Any, /) -> Any:  # noqa: ANN401 - a dict or any SDK's object
         """The ``usage`` of a message; of a stream that at its start, or at its end when the prompt is in it."""

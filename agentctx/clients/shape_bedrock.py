@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import frozen
 
-from agentctx.clients.shape import Body, Request, get
+from agentctx.clients.shape import Body, Request, get, name_of_model, put, with_view
 from agentctx.view import View
 
 _BEFORE_CONTENT = frozenset({"messageStart", "contentBlockStart"})
@@ -22,20 +22,19 @@ class Converse:
 
     format: str = "bedrock"
 
-    def read(self, body: Body, /) -> Request:
-        """Messages, system prompt, tools and model."""
-        model = body.get("modelId")
+    def read(self, body: Body, /) -> Request | None:
+        """Messages, system prompt, tools and model; None for a prompt that the provider keeps."""
+        if body.get("messages") is None:
+            return None
         tools = get(body.get("toolConfig"), "tools")
-        return Request(body.get("messages") or [], body.get("system"), tools, model if isinstance(model, str) else None)
+        return Request(body["messages"], body.get("system"), tools, name_of_model(body, "modelId"))
 
     def write(self, body: Body, request: Request, view: View, /) -> dict[str, Any]:
-        """The request with the view's messages and tools."""
-        written = {**body, "messages": view.messages}
+        """The request with the view's messages, system prompt, tools and options."""
+        written = with_view(body, request, view, "messages", "system")
         if view.tools is not request.tools:
-            if view.tools:
-                written["toolConfig"] = {**(body.get("toolConfig") or {}), "tools": view.tools}
-            else:
-                written.pop("toolConfig", None)
+            written.pop("tools", None)
+            put(written, "toolConfig", {**(body.get("toolConfig") or {}), "tools": view.tools} if view.tools else None)
         return written
 
     def usage(self, said: Any, /) -> Any:  # noqa: ANN401 - botocore's dict

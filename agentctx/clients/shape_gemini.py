@@ -24,13 +24,15 @@ class GenerateContent:
     model: str
     format: str = "gemini"
 
-    def read(self, body: Body, /) -> Request:
+    def read(self, body: Body, /) -> Request | None:
         """Contents, system instruction and tools."""
-        return Request(body.get("contents") or [], body.get("systemInstruction"), body.get("tools"), self.model)
+        if body.get("contents") is None:
+            return None
+        return Request(body["contents"], body.get("systemInstruction"), body.get("tools"), self.model)
 
     def write(self, body: Body, request: Request, view: View, /) -> dict[str, Any]:
-        """The request with the view's contents and tools."""
-        return with_view(body, request, view, "contents")
+        """The request with the view's contents, system instruction and tools."""
+        return with_view(body, request, view, "contents", "systemInstruction")
 
     def usage(self, said: Any, /) -> Any:  # noqa: ANN401 - the SDK's response in JSON
         """The ``usageMetadata`` of an answer or a chunk."""

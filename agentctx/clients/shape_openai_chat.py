@@ -21,9 +21,11 @@ class ChatCompletions:
 
     format: str = "openai-chat"
 
-    def read(self, body: Body, /) -> Request:
+    def read(self, body: Body, /) -> Request | None:
         """Messages, tools and model."""
-        return Request(body.get("messages") or [], None, body.get("tools"), name_of_model(body))
+        if body.get("messages") is None:
+            return None
+        return Request(body["messages"], None, body.get("tools"), name_of_model(body))
 
     def write(self, body: Body, request: Request, view: View, /) -> dict[str, Any]:
         """The request with the view's messages and tools."""

@@ -25,18 +25,21 @@ class Responses:
 
     format: str = "openai-responses"
 
-    def read(self, body: Body, /) -> Request:
-        """Items, instructions, tools and model.
+    def read(self, body: Body, /) -> Request | None:
+        """Items, instructions, tools and model; None for a prompt that the provider keeps, without any input.
 
         Raises:
             InvalidInput: If the request goes on from what the provider keeps: that can be neither counted nor cut.
         """
-        items = OpenAIResponses().read_request(body)
+        asked = body if body.get("input") is not None else {**body, "input": []}
+        items = OpenAIResponses().read_request(asked)
+        if asked is not body:
+            return None
         return Request(items, body.get("instructions"), body.get("tools"), name_of_model(body))
 
     def write(self, body: Body, request: Request, view: View, /) -> dict[str, Any]:
-        """The request with the view's items and tools; an input that was a string stays one."""
-        written = with_view(body, request, view, "input")
+        """The request with the view's items, instructions and tools; an input that was a string stays one."""
+        written = with_view(body, request, view, "input", "instructions")
         if isinstance(body.get("input"), str) and view.messages == list(request.messages):
             written["input"] = body["input"]
         return written

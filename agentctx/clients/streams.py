@@ -1,9 +1,12 @@
-"""Streams: read ahead up to the first content, hand everything out in order, record the usage at the end."""
+"""Streams: read ahead up to the first content, hand everything out in order, record the usage at the end.
+
+The end is where the stream ends or where its reader closes it; by then some providers have told the prompt's size.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import aclosing, closing
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -104,6 +107,24 @@ def _itself(stream: T) -> T:
     return stream
 
 
+async def _close_async(stream: Any) -> None:  # noqa: ANN401 - an SDK's stream
+    held, base = _held_of(stream)
+    held.finish()
+    await base.close(stream)
+
+
+async def _aclose(stream: Any) -> None:  # noqa: ANN401 - an SDK's stream
+    held, base = _held_of(stream)
+    held.finish()
+    await base.aclose(stream)
+
+
+def _close(stream: Any) -> None:  # noqa: ANN401 - an SDK's stream
+    held, base = _held_of(stream)
+    held.finish()
+    base.close(stream)
+
+
 def _held_of(stream: Any) -> tuple[Held, Any]:  # noqa: ANN401 - an SDK's stream and its class
     return stream._agentctx_held, type(stream).__base__  # noqa: SLF001 - our own attribute
 
@@ -130,7 +151,7 @@ async def hold_async(stream: Any, turn: Turn, errors: tuple[type[Exception], ...
     """
     held = Held(turn)
     refusal = await held.read_ahead(stream.__anext__, errors)
-    _put_in_front(stream, held, _async_ahead)
+    _put_in_front(stream, held, _ASYNC)
     return Answer(stream, refusal=refusal, close=getattr(stream, "close", None) or getattr(stream, "aclose", None))
 
 
@@ -138,7 +159,7 @@ async def hold_sync(stream: Any, turn: Turn, errors: tuple[type[Exception], ...]
     """Read an SDK's stream ahead, without waiting for an event loop; as ``hold_async``."""
     held = Held(turn)
     refusal = await held.read_ahead(pulling(stream.__next__), errors)
-    _put_in_front(stream, held, _sync_ahead)
+    _put_in_front(stream, held, _SYNC)
 
     async def close() -> None:
         closing = getattr(stream, "close", None)
@@ -155,12 +176,15 @@ async def ahead_async(stream: AsyncGenerator[Any], turn: Turn, errors: tuple[typ
 
     async def rest() -> AsyncGenerator[Any]:
         async with aclosing(stream):
-            while True:
-                try:
-                    event = await held.next(stream.__anext__)
-                except StopAsyncIteration:
-                    return
-                yield event
+            try:
+                while True:
+                    try:
+                        event = await held.next(stream.__anext__)
+                    except StopAsyncIteration:
+                        return
+                    yield event
+            finally:
+                held.finish()
 
     return Answer(rest(), refusal=refusal, close=stream.aclose)
 
@@ -172,12 +196,15 @@ async def ahead_sync(stream: Generator[Any], turn: Turn, errors: tuple[type[Exce
 
     def rest() -> Generator[Any]:
         with closing(stream):
-            while True:
-                try:
-                    event = drive(held.next(pull))
-                except StopAsyncIteration:
-                    return
-                yield event
+            try:
+                while True:
+                    try:
+                        event = drive(held.next(pull))
+                    except StopAsyncIteration:
+                        return
+                    yield event
+            finally:
+                held.finish()
 
     async def close() -> None:
         stream.close()
@@ -185,19 +212,21 @@ async def ahead_sync(stream: Generator[Any], turn: Turn, errors: tuple[type[Exce
     return Answer(rest(), refusal=refusal, close=close)
 
 
-def _put_in_front(stream: Any, held: Held, ahead: Callable[[type], type]) -> None:  # noqa: ANN401 - an SDK's stream
+def _put_in_front(stream: Any, held: Held, reading: Mapping[str, Callable[..., Any]]) -> None:  # noqa: ANN401 - an SDK's
     """Let the stream object, which belongs to this call alone, read through ``held``; its class stays its class."""
     held.under = getattr(stream, "_agentctx_held", None)
     stream._agentctx_held = held  # noqa: SLF001 - our own attribute
     if held.under is None:
-        stream.__class__ = ahead(type(stream))
+        kind = type(stream)
+        # A class that an SDK makes for one call must not be remembered: it would keep the call.
+        ahead = _ahead if "<locals>" in kind.__qualname__ else _ahead_once
+        stream.__class__ = ahead(kind, frozenset(reading.items()))
 
 
-@cache
-def _async_ahead(kind: type) -> type:
-    return derived(kind, {"__anext__": _anext, "__aiter__": _itself})
+def _ahead(kind: type, reading: frozenset[tuple[str, Callable[..., Any]]]) -> type:
+    return derived(kind, {name: method for name, method in reading if hasattr(kind, name)})
 
 
-@cache
-def _sync_ahead(kind: type) -> type:
-    return derived(kind, {"__next__": _next, "__iter__": _itself})
+_ahead_once = cache(_ahead)
+_ASYNC = {"__anext__": _anext, "__aiter__": _itself, "close": _close_async, "aclose": _aclose}
+_SYNC = {"__next__": _next, "__iter__": _itself, "close": _close}

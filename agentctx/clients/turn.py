@@ -36,6 +36,7 @@ class Turn:
         session: The conversation that it belongs to, if any.
         view: What to send.
         step: The number of steps of the session when the view was made: one more means that another call followed.
+        recovered: Whether it was made smaller after an overflow: that is done once.
     """
 
     pipeline: Pipeline
@@ -45,19 +46,26 @@ class Turn:
     session: Session | None
     view: View
     step: int = 0
+    recovered: bool = False
 
     def written(self) -> dict[str, Any]:
         """The request to send."""
         return self.shape.write(self.body, self.request, self.view)
 
     async def shrink(self, error: BaseException) -> bool:
-        """After an overflow: prepare a strictly smaller request; False when there is none.
+        """After an overflow: prepare a strictly smaller request, once; False when there is none.
 
         A call that belongs to no conversation gets a session for this moment, which is told of the error.
 
         Args:
             error: What the client raised.
+
+        Raises:
+            AgentctxError: As ``prepare`` does.
         """
+        if self.recovered:
+            return False
+        self.recovered = True
         given, sent = self.request, self.view.report.tokens_after
         session = self.session or self.pipeline.session(given.model, self.shape.format)
         async with _flight(session):
@@ -96,8 +104,8 @@ def _mends(view: View | None, error: BaseException, sent: int) -> bool:
     return counts_tokens and (overflow.limit is None or view.report.tokens_after <= overflow.limit)
 
 
-async def begin(sessions: Sessions, shape: Shape, body: Body) -> Turn:
-    """Prepare a request.
+async def begin(sessions: Sessions, shape: Shape, body: Body) -> Turn | None:
+    """Prepare a request; None when there is nothing in it to prepare.
 
     Args:
         sessions: Finds the conversation that it belongs to.
@@ -110,6 +118,8 @@ async def begin(sessions: Sessions, shape: Shape, body: Body) -> Turn:
         StageError: If a stage broke a promise.
     """
     request = shape.read(body)
+    if request is None:
+        return None
     session = sessions.of(body, request, shape.format)
     given = (request.messages, request.system, request.tools)
     if session is None:

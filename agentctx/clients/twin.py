@@ -29,7 +29,7 @@ def twin(client: T, methods: Mapping[str, Callable[..., Any]]) -> T:
     return result
 
 
-def derived(kind: type, methods: Mapping[str, Callable[..., Any]]) -> type:
-    """A class of the same name and origin in which some methods are replaced."""
+def derived(kind: type, attributes: Mapping[str, Any]) -> type:
+    """A class of the same name and origin in which some attributes, mostly methods, are replaced."""
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
-    return type(kind.__name__, (kind,), {**names, **methods})
+    return type(kind.__name__, (kind,), {**names, **attributes})

@@ -30,23 +30,25 @@ def wrap(client: T, pipeline: Pipeline, *, session: Session | None = None, key: 
     else to the one that ``key`` names. A call that belongs to none is prepared by itself, remembering nothing.
 
     When the provider says that the context was too large, a strictly smaller request is sent, once; a stream is
-    restarted like that up to its first content. What is billed is recorded in the session.
+    restarted like that up to its first content. What is billed is recorded in the session, for a stream when it ends
+    or is closed. Retries stay the SDK's own.
+
+    Model calls are chat completions, responses, messages, ``generate_content`` and Converse, also through the helpers
+    built on them. Everything else goes through as it is: token counting, batches, server-side threads of assistants,
+    web sockets. What goes on from a conversation that the provider keeps is refused, since it can be neither counted
+    nor cut.
 
     Args:
         client: ``AsyncOpenAI``, ``OpenAI`` (and their Azure kinds), ``AsyncAnthropic``, ``Anthropic`` (and their
             Bedrock, Vertex and Foundry kinds), ``google.genai.Client``, the ``litellm`` module, its ``completion`` or
-            ``acompletion`` or a ``litellm.Router``, a ``bedrock-runtime`` client of boto3 or aioboto3.
+            ``acompletion``, a ``litellm.Router``, a ``bedrock-runtime`` client of boto3 or aioboto3.
         pipeline: Prepares the requests.
         session: The one conversation that this client speaks in.
         key: Names the conversation of a request, given its body; None means none. The 1,024 used last are kept.
 
     Raises:
-        ConfigError: If no file knows this client, or the pipeline leaves reasoning to the provider: that takes a
-            request option and a header, which a wrapped client does not set.
+        ConfigError: If no file knows this client.
     """
-    if pipeline.thinking == "drop_block":
-        msg = 'wrap: thinking="drop_block" needs request options (view.options): pass "postpone" or "drop" to Pipeline'
-        raise ConfigError(msg)
     name = _file_for(client)
     if name is None:
         kind = client if isinstance(client, type) else type(client)
