@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from attrs import frozen
 
@@ -18,7 +19,8 @@ STATES = 2_000
 def choose(worths: Sequence[int], sizes: Sequence[int], limit: int) -> tuple[int, ...]:
     """The items to take: never more than ``limit`` together, and worth as much as can be found in bounded time.
 
-    Three ways are tried, and the best of them wins: greedily by worth for size; the same beginning with the single
+    Three ways are tried, and the best of them wins: greedily by worth for size, items that are worth the same for
+    their size in four orders (first or last, small or large ones first); the same beginning with the single
     item of the highest worth; and greedily but for the ``CORE`` items around the first that greed has no room for,
     which are decided exactly (Pisinger 1995, "An expanding-core algorithm for the exact 0-1 knapsack
     problem", without the expanding; states that cannot beat what is known are dropped by Dantzig's bound). So the
@@ -44,10 +46,9 @@ def choose(worths: Sequence[int], sizes: Sequence[int], limit: int) -> tuple[int
     order = sorted((item for item, size in enumerate(sizes) if size <= room), key=shop.rank)
     if sum(sizes[item] for item in order) <= room:
         return tuple(sorted(order))
-    greedy = shop.filled(order, room)
     dearest = max(order, key=lambda item: (worths[item], item))
     single = shop.filled([dearest, *(item for item in order if item != dearest)], room)
-    best = max(greedy, single, key=shop.value)
+    best = max(*(shop.filled(each, room) for each in _greedy_orders(shop, order)), single, key=shop.value)
     best = max(best, _around_the_edge(shop, order, room, best), key=shop.value)
     return tuple(sorted(best))
 
@@ -70,8 +71,12 @@ class _Shop:
 
     def rank(self, item: int) -> tuple[float, int]:
         """The place in a greedy order: the most worth for its size first, of equals the later."""
+        return self.rate(item), -item
+
+    def rate(self, item: int) -> float:
+        """The worth for its size, negative, so that the most comes first."""
         size = self.sizes[item]
-        return (-self.worths[item] / size if size else float("-inf"), -item)
+        return -self.worths[item] / size if size else float("-inf")
 
     def value(self, taken: Sequence[int]) -> tuple[int, int]:
         """What these are worth, and the room that they fill."""
@@ -85,6 +90,16 @@ class _Shop:
                 taken.append(item)
                 room -= self.sizes[item]
         return taken
+
+
+def _greedy_orders(shop: _Shop, order: Sequence[int]) -> Iterable[Sequence[int]]:
+    """The items by worth for size; among equals the later, the earlier, the smaller, the larger first."""
+    yield order
+    if all(shop.rate(one) != shop.rate(other) for one, other in pairwise(order)):
+        return
+    yield sorted(sorted(order), key=shop.rate)
+    yield sorted(order, key=lambda item: (shop.rate(item), shop.sizes[item]))
+    yield sorted(order, key=lambda item: (shop.rate(item), -shop.sizes[item]))
 
 
 def _around_the_edge(shop: _Shop, order: Sequence[int], room: int, known: Sequence[int]) -> list[int]:

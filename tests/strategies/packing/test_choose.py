@@ -29,9 +29,22 @@ def rooms(draw, made):
     return worths, sizes, draw(st.integers(-5, sum(sizes) + 5))
 
 
-def greedy(worths, sizes, limit):
+TIES = {
+    "earlier first": lambda item, _size: item,
+    "later first": lambda item, _size: -item,
+    "smaller first": lambda _item, size: size,
+    "larger first": lambda _item, size: -size,
+}
+
+
+def greedy(worths, sizes, limit, tie="earlier first"):
     """What taking by worth for size gives, skipping what does not fit."""
-    order = sorted(range(len(sizes)), key=lambda item: -worths[item] / sizes[item] if sizes[item] else float("-inf"))
+
+    def rank(item):
+        density = worths[item] / sizes[item] if sizes[item] else float("inf")
+        return -density, TIES[tie](item, sizes[item])
+
+    order = sorted(range(len(sizes)), key=rank)
     worth = 0
     for item in order:
         if sizes[item] <= limit:
@@ -65,9 +78,10 @@ def test_never_over_the_limit(case):
 
 @given(rooms(items(most=150)))
 def test_never_below_greed(case):
-    """The chosen are worth at least what greed by worth for size chooses."""
+    """The chosen are worth at least what greed by worth for size chooses, whichever of equals it takes first."""
     worths, sizes, limit = case
-    assert worth_of(choose(worths, sizes, limit), worths) >= greedy(worths, sizes, max(0, limit))
+    ours = worth_of(choose(worths, sizes, limit), worths)
+    assert all(ours >= greedy(worths, sizes, max(0, limit), tie) for tie in TIES)
 
 
 @given(rooms(items(sizes=st.integers(0, 60))))
