@@ -14,8 +14,8 @@ from attrs import define, field
 from agentctx.core.compare import Change, Matched, Outcome, match
 from agentctx.core.message import Context, Message
 from agentctx.core.pairing import broken_pair
-from agentctx.core.parts import Thinking
 from agentctx.core.protection import always, words
+from agentctx.core.reasoning import seals
 from agentctx.core.report import StageReport
 from agentctx.errors import StageError
 from agentctx.offload import offload
@@ -119,12 +119,8 @@ def _check_protected(name: str, before: Context, after: Context, call: Call, ori
         old, new = before.messages[origin], after.messages[position]
         if origin in pinned or (origin in survivors and (words(old) != words(new) or old.role != new.role)):
             raise StageError(name, f"edited {place(origin)} ({old.role}), which is protected")
-        if not _sealed(new) <= _sealed(old):
+        if not seals(new) <= seals(old):
             raise StageError(name, f"edited signed reasoning in {place(origin)}; it is kept whole or dropped")
-
-
-def _sealed(message: Message) -> set[Thinking]:
-    return {part for part in message.parts if isinstance(part, Thinking) and part.signed}
 
 
 async def _write_down(

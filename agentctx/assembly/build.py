@@ -18,13 +18,15 @@ from agentctx.assembly.writing import as_context, written
 from agentctx.core.message import Context, Message, Tool
 from agentctx.errors import ContextOverflow, StageError
 from agentctx.reading import Reader
-from agentctx.tiers.assemble import Room, assemble
+from agentctx.tiers.answering import Noting, answered
+from agentctx.tiers.assemble import assemble
 from agentctx.tiers.block import Block
 from agentctx.tiers.build_report import BuildReport
 from agentctx.tiers.contract import check_formatter
 from agentctx.tiers.eviction import name_of
-from agentctx.tiers.facts import Facts
+from agentctx.tiers.facts import Facts, Reading, readings
 from agentctx.tiers.formatter import Section
+from agentctx.tiers.granting import Room
 from agentctx.tiers.slot import Slot, slots_of
 from agentctx.tiers.tier import Tier
 
@@ -89,7 +91,7 @@ class Build:
         self.tools = source.fixed_part(None, options.tools)[1]
         messages = await self._messages(reader.read(ordered, source, self.notes), source)
         context = as_context(messages, self.tools, source.wire)
-        caches = {block.id: block.cache for block in ordered if block.cache}
+        caches = [slot.block.cache for slot in self.slots if slot.messages]
         self.points = cache_points(self._sections, caches, messages, context)
         system, natives = written(context, self.points, source.wire)
         return Assembled(natives, system, options.tools, self.report(), context)
@@ -144,7 +146,10 @@ class Build:
         formatter, sections = self.options.formatter, self._sections
         before = [message for section in sections for message in section.messages]
         keep = [slot.given[index] for slot in self.slots for index in slot.keep]
-        messages = check_formatter(name_of(formatter), before, await formatter(sections), keep)
+        name = name_of(formatter)
+        with Noting(f"while the formatter {name} was running"):
+            made = await answered(name, formatter(sections))
+            messages = check_formatter(name, before, made, keep)
         given = [message for slot in self.slots for message in slot.given]
         return legal(messages, given, source.meter, source.wire)
 
@@ -152,11 +157,8 @@ class Build:
         """Take facts from what the conversation lost; whether there are new ones."""
         if self.facts is None:
             return False
-        lost = self.facts.unread(message for slot in self.slots for message in _lost(slot))
-        if not lost:
-            return False
         try:
-            return await self.facts.learn(lost)
+            return await self.facts.learn(_lost(self.slots))
         except self.facts.on as error:
             if isinstance(error, StageError):
                 raise
@@ -182,9 +184,11 @@ class _Blaming:
             error.add_note(f"the formatter {self.formatter} adds {self.tokens:,} tokens to what the blocks have")
 
 
-def _lost(slot: Slot) -> list[Message]:
+def _lost(slots: Sequence[Slot]) -> dict[Reading, Message]:
     """The messages of the conversation that do not go out as they were."""
-    if slot.block.tier < Tier.HISTORY or slot.messages is slot.given:
-        return []
-    kept = set(map(id, slot.messages))
-    return [message for message in slot.given if id(message) not in kept]
+    talk = [slot for slot in slots if slot.block.tier >= Tier.HISTORY]
+    kept = {id(message) for slot in talk for message in slot.messages}
+    if all(slot.messages is slot.given for slot in talk):
+        return {}
+    given = readings(message for slot in talk for message in slot.given)
+    return {reading: message for reading, message in given if id(message) not in kept}

@@ -14,6 +14,7 @@ from agentctx.assembly.reading_blocks import BlockReader
 from agentctx.core.budget import Budget
 from agentctx.errors import ConfigError
 from agentctx.protocols import TokenCounter
+from agentctx.strategies.options import as_budget
 from agentctx.tiers.block import Block
 from agentctx.tiers.build_report import BuildReport
 from agentctx.tiers.facts import FactExtractor, Facts
@@ -55,7 +56,7 @@ class ContextBuilder:
     ) -> None:
         """Check the options."""
         self._options = Options(
-            budget=Budget(budget) if isinstance(budget, int) else budget,
+            budget=_as_budget(budget),
             counter=counter,
             model=model,
             format=format,
@@ -149,3 +150,11 @@ class ContextBuilder:
             msg = f"ContextBuilder: no block is called {name!r}; there are: {there}"
             raise ConfigError(msg)
         return place
+
+
+def _as_budget(value: Budget | int) -> Budget:
+    budget = as_budget(value)
+    if budget is None:
+        msg = "ContextBuilder: budget: expected a Budget or a number of tokens, got None"
+        raise ConfigError(msg)
+    return budget

@@ -40,7 +40,7 @@ class CachePoint:
 
 
 def cache_points(
-    sections: Sequence[Section], caches: Mapping[str, Cache], messages: Sequence[Message], context: Context
+    sections: Sequence[Section], caches: Sequence[Cache | None], messages: Sequence[Message], context: Context
 ) -> list[CachePoint]:
     """Where the prefixes end that shall be kept: the last four of them, in order.
 
@@ -49,7 +49,7 @@ def cache_points(
 
     Args:
         sections: What is left of the blocks.
-        caches: What the blocks ask for, by their names.
+        caches: What the block of each section asks for; None or False asks for nothing.
         messages: The messages of the request, with the system messages.
         context: The request.
     """
@@ -58,10 +58,10 @@ def cache_points(
     made = next((place for place, message in enumerate(messages) if id(message) not in own), None)
     apart = len(messages) - len(context.messages)
     found: dict[tuple[int, int], CachePoint] = {}
-    for section in sections:
+    for section, cache in zip(sections, caches, strict=True):
         place = places.get(id(section.messages[-1]), made)
-        if section.id in caches and place is not None:
-            point = _point(place, apart, messages, caches[section.id])
+        if cache and place is not None:
+            point = _point(place, apart, messages, cache)
             found[point.place, point.parts] = point
     return _longest_first([found[key] for key in sorted(found)][-MOST:])
 

@@ -33,6 +33,11 @@ class Options:
 
     @tiers.validator
     def _check_tiers(self, _attribute: object, tiers: tuple[TierRule, ...]) -> None:
+        given: Sequence[object] = tiers
+        for place, rule in enumerate(given):
+            if not isinstance(rule, TierRule):
+                msg = f"ContextBuilder: tiers[{place}]: expected a TierRule, got {rule!r}"
+                raise ConfigError(msg)
         if len(self.rules) < len(tiers):
             msg = "ContextBuilder: tiers: one rule for each tier"
             raise ConfigError(msg)

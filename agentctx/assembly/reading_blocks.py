@@ -12,7 +12,7 @@ from agentctx.errors import AmbiguousFormat, InvalidInput
 from agentctx.protocols import Call, TokenCounter, WireFormat
 from agentctx.reading import Reader, known_profile
 from agentctx.strategies.repair_history import repair
-from agentctx.tiers.block import Block
+from agentctx.tiers.block import Block, names_of
 from agentctx.tokens.default import default_counter
 from agentctx.tokens.meter import MessageMeter
 from agentctx.wire.registry import FORMATS, detect, format_named
@@ -73,34 +73,37 @@ class BlockReader:
         """
         self.known = {id(block): self.known.get(id(block)) or (block, "", ()) for block in blocks}
         seen: set[str] = set()
-        return [self._legal(block, self._values(block, source), source, seen, notes) for block in blocks]
+        return [
+            self._legal(block, name, self._values(block, name, source), source, seen, notes)
+            for block, name in zip(blocks, names_of(blocks), strict=True)
+        ]
 
-    def _values(self, block: Block, source: Reader) -> tuple[Message, ...]:
+    def _values(self, block: Block, name: str, source: Reader) -> tuple[Message, ...]:
         _, format_name, values = self.known[id(block)]
         if format_name != source.wire.name:
-            values = _read(block, source)
+            values = _read(block, name, source)
             self.known[id(block)] = (block, source.wire.name, values)
         return values
 
     def _legal(
-        self, block: Block, values: tuple[Message, ...], source: Reader, seen: set[str], notes: list[str]
+        self, block: Block, name: str, values: tuple[Message, ...], source: Reader, seen: set[str], notes: list[str]
     ) -> Block:
         call = Call(source.meter, source.wire.name, wire=source.wire)
         legal = repair(values, call, source.wire, seen=seen)
         if legal is None:
             return block.with_messages(values)
         said = [*(reason.why for reason in call.notes.reasons.values()), *call.notes.remarks]
-        notes.extend(f"block {block.id!r} was repaired: {why}" for why in dict.fromkeys(said))
+        notes.extend(f"{name} was repaired: {why}" for why in dict.fromkeys(said))
         return block.with_messages(legal)
 
 
-def _read(block: Block, source: Reader) -> tuple[Message, ...]:
+def _read(block: Block, name: str, source: Reader) -> tuple[Message, ...]:
     if all(isinstance(message, Message) for message in block.messages):
         return block.messages
     try:
         natives = [message for message in block.messages if not isinstance(message, Message)]
         values = iter(source.messages(natives))
     except InvalidInput as error:
-        where = f"block {block.id!r}, {error.where}"
+        where = f"{name}, {error.where}"
         raise InvalidInput(where, error.what) from error
     return tuple(message if isinstance(message, Message) else next(values) for message in block.messages)

@@ -26,6 +26,11 @@ def signed(message: Message) -> bool:
     return any(isinstance(part, Thinking) and part.signed for part in message.parts)
 
 
+def seals(message: Message) -> frozenset[Thinking]:
+    """The signed reasoning of a message: what is never edited."""
+    return frozenset(part for part in message.parts if isinstance(part, Thinking) and part.signed)
+
+
 def open_round(messages: Sequence[Message]) -> int:
     """Where the open tool round begins: after the last message in which the user says something."""
     said = last_words(messages)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from inspect import isawaitable
 
-from agentctx.core.ledger import ROLES
-from agentctx.core.message import Context, Message
-from agentctx.core.parts import Media, Opaque, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.message import Context
+from agentctx.core.wellformed import flaw
 from agentctx.errors import StageError
 from agentctx.protocols import Call, ContextStrategy
 from agentctx.strategies.naming import Naming, name_of
-
-_PARTS = (Text, Media, Thinking, ToolCall, ToolResult, Opaque)
 
 
 async def run(stage: ContextStrategy, context: Context, call: Call) -> Context:
@@ -42,15 +39,7 @@ def _checked(name: str, before: Context, after: object) -> Context:
     known = set(map(id, before.messages))
     for index, message in enumerate(after.messages):
         if id(message) not in known:
-            _check_message(name, f"messages[{index}]", message)
+            wrong = flaw(message)
+            if wrong is not None:
+                raise StageError(name, f"messages[{index}]{wrong[0]} of what it returned is {wrong[1]}")
     return after if type(after.messages) is tuple else after.with_messages(tuple(after.messages))
-
-
-def _check_message(name: str, where: str, message: object) -> None:
-    if not isinstance(message, Message):
-        raise StageError(name, f"{where} of what it returned is no Message, but {type(message).__name__}")
-    if message.role not in ROLES:
-        raise StageError(name, f"{where}.role of what it returned is {message.role!r}, not one of {', '.join(ROLES)}")
-    for place, part in enumerate(message.parts):
-        if not isinstance(part, _PARTS):
-            raise StageError(name, f"{where}.parts[{place}] of what it returned is no part, but {type(part).__name__}")

@@ -74,6 +74,11 @@ class Tiered:
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
+        given: tuple[object, ...] = self.rules
+        for place, rule in enumerate(given):
+            if not isinstance(rule, TierRule):
+                msg = f"Tiered: rules[{place}]: expected a TierRule, got {rule!r}"
+                raise ConfigError(msg)
         if len({rule.tier for rule in self.rules}) < len(self.rules):
             msg = "Tiered: one rule for each tier"
             raise ConfigError(msg)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from math import fsum
 
 from agentctx.errors import ConfigError
 from agentctx.tiers.apportion import apportion
 from agentctx.tiers.tier import TierRule
 
-PRECISION = 1_000_000
-"""Shares are taken to this many parts of one."""
-
-NOTHING = Fraction()
+WHOLE = 1_000_000_000
+"""Shares are taken to so many parts of the whole: whole numbers, so that the work does not grow with fractions."""
 
 
 def allocate(sizes: Sequence[int], tiers: Sequence[TierRule | int], limit: int) -> tuple[int, ...]:
@@ -33,11 +32,12 @@ def allocate(sizes: Sequence[int], tiers: Sequence[TierRule | int], limit: int) 
         The grant of each claim, in tokens.
 
     Raises:
-        ConfigError: If a size is negative, a claim has no tier, or the shares add up to more than 1.
+        ConfigError: If an amount is no whole number, a size is negative, a claim has no tier, or the shares add up to
+            more than 1.
     """
     rules = [tier if isinstance(tier, TierRule) else TierRule(tier) for tier in tiers]
-    shares = [Fraction(rule.share).limit_denominator(PRECISION) if rule.share else NOTHING for rule in rules]
-    _check(sizes, rules, shares)
+    _check(sizes, rules, limit)
+    shares = [round(rule.share * WHOLE) for rule in rules]
     wants = [size if rule.cap is None else min(size, rule.cap) for size, rule in zip(sizes, rules, strict=True)]
     order = sorted(range(len(rules)), key=lambda claim: rules[claim].tier)
     floors = [min(rule.floor, want) for rule, want in zip(rules, wants, strict=True)]
@@ -47,15 +47,21 @@ def allocate(sizes: Sequence[int], tiers: Sequence[TierRule | int], limit: int) 
     return tuple(grant + extra for grant, extra in zip(grants, more, strict=True))
 
 
-def _check(sizes: Sequence[int], rules: Sequence[TierRule], shares: Sequence[Fraction]) -> None:
+def _check(sizes: Sequence[int], rules: Sequence[TierRule], limit: int) -> None:
     if len(sizes) != len(rules):
         msg = f"allocate: {len(sizes)} sizes and {len(rules)} tiers; expected one tier for each size"
+        raise ConfigError(msg)
+    given: Sequence[object] = (*sizes, limit)
+    if not all(isinstance(number, int) for number in given):
+        wrong = next(number for number in given if not isinstance(number, int))
+        msg = f"allocate: expected whole numbers of tokens, got {wrong!r}"
         raise ConfigError(msg)
     if any(size < 0 for size in sizes):
         msg = f"allocate: sizes must not be negative, got {min(sizes)}"
         raise ConfigError(msg)
-    if sum(shares) > 1:
-        msg = f"allocate: the shares add up to {float(sum(shares)):.3g}, which is more than 1"
+    together = fsum(rule.share for rule in rules)
+    if together > 1 + 1 / WHOLE:
+        msg = f"allocate: the shares add up to {together:.3g}, which is more than 1"
         raise ConfigError(msg)
 
 
@@ -68,18 +74,18 @@ def _in_order(order: Sequence[int], wants: Sequence[int], room: int) -> list[int
     return grants
 
 
-def _beyond_floors(order: Sequence[int], needs: Sequence[int], shares: Sequence[Fraction], room: int) -> list[int]:
+def _beyond_floors(order: Sequence[int], needs: Sequence[int], shares: Sequence[int], room: int) -> list[int]:
     """Divide ``room`` by share; claims without a share stand together as one more, which serves itself in order."""
     sharing = [claim for claim in order if shares[claim]]
     if not sharing or room <= 0:
         return _in_order(order, needs, room)
     others = [claim for claim in order if not shares[claim]]
     wants = [needs[claim] for claim in sharing]
-    weights = [shares[claim] for claim in sharing]
-    rest = 1 - sum(weights, NOTHING)
-    if rest > 0:
+    weights = [Fraction(shares[claim]) for claim in sharing]
+    rest = WHOLE - sum(shares)
+    if rest > len(sharing):  # less is what rounding has left
         wants.append(sum(needs[claim] for claim in others))
-        weights.append(rest)
+        weights.append(Fraction(rest))
     granted = apportion(wants, weights, room)
     grants = [0] * len(needs)
     for claim, grant in zip(sharing, granted, strict=False):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from attrs import evolve, field, frozen
 
+from agentctx.core.marker import Ttl
 from agentctx.core.message import Message
 from agentctx.errors import ConfigError
 from agentctx.tiers.eviction import Eviction
@@ -66,10 +68,28 @@ class Block:
         if not callable(self.evict) or isinstance(self.evict, type):
             msg = f"Block {self.id!r}: evict: expected an eviction, for example TruncateOldest(), got {self.evict!r}"
             raise ConfigError(msg)
-        if self.max_tokens is not None and (isinstance(self.max_tokens, bool) or self.max_tokens < 1):
-            msg = f"Block {self.id!r}: max_tokens: expected a positive number of tokens, got {self.max_tokens!r}"
+        cap: object = self.max_tokens
+        if cap is not None and (isinstance(cap, bool) or not isinstance(cap, int) or cap < 1):
+            msg = f"Block {self.id!r}: max_tokens: expected a positive number of tokens, got {cap!r}"
+            raise ConfigError(msg)
+        cache: object = self.cache
+        if not (cache is None or isinstance(cache, (bool, Mapping)) or cache in get_args(Ttl)):
+            lifetimes = " or ".join(map(repr, get_args(Ttl)))
+            msg = f"Block {self.id!r}: cache: expected True, {lifetimes}, or the provider's own mark, got {cache!r}"
             raise ConfigError(msg)
 
     def with_messages(self, messages: Sequence[Any]) -> Block:
         """The same block saying something else."""
         return evolve(self, messages=cast("tuple[Any, ...]", messages))
+
+
+def names_of(blocks: Sequence[Block]) -> list[str]:
+    """What to call each block in errors and reasons: by its name, and where others have that too, by its number."""
+    count = Counter(block.id for block in blocks)
+    seen: Counter[str] = Counter()
+    names = []
+    for block in blocks:
+        seen[block.id] += 1
+        which = f" (number {seen[block.id]} of {count[block.id]} of this name)" if count[block.id] > 1 else ""
+        names.append(f"block {block.id!r}{which}")
+    return names

@@ -22,7 +22,7 @@ class BlockReport:
         tokens_after: Its size as it goes out, in tokens.
         messages_before: Number of messages given.
         messages_after: Number of messages that go out.
-        granted: The tokens that it was granted.
+        granted: The tokens that it was granted; what a block that goes as a whole had no use for went to others.
         eviction: What was done to it: ``"dropped"``, ``"truncated"``, ``"summarized"``, ``"evicted"`` (by an eviction
             of one's own), ``"rejected"`` (it could not be made to fit, and the build failed); None when nothing was.
         changes: The messages that were not left as they were; ``index`` counts within the block.

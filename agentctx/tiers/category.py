@@ -10,7 +10,9 @@ from types import MappingProxyType
 from attrs import frozen
 
 from agentctx.errors import ConfigError
-from agentctx.tiers.allocate import PRECISION
+
+PRECISION = 1_000_000
+"""Shares are taken to this many parts of one."""
 
 
 class Category(StrEnum):

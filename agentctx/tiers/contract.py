@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from agentctx.core.compare import match
 from agentctx.core.message import Message
 from agentctx.core.pairing import broken_pair
+from agentctx.core.reasoning import seals
+from agentctx.core.wellformed import flaw
 from agentctx.errors import StageError
 from agentctx.tiers.eviction import Allowance
 
@@ -21,8 +23,8 @@ def check_eviction(name: str, before: Sequence[Message], after: object, allowanc
         allowance: What it was told.
 
     Raises:
-        StageError: If it returned something else than messages or too much, changed their order, broke a pair, or
-            lost what must stay.
+        StageError: If it returned something else than messages or too much, changed their order, broke a pair,
+            edited signed reasoning, or lost what must stay.
     """
     messages = _as_messages(name, after)
     tokens = allowance.count(messages)
@@ -37,6 +39,7 @@ def check_eviction(name: str, before: Sequence[Message], after: object, allowanc
         index = min(lost)
         raise StageError(name, f"lost or changed messages[{index}] ({before[index].role}), the user's newest words")
     _check_pairs(name, before, messages)
+    _check_seals(name, before, messages)
     return messages
 
 
@@ -52,7 +55,8 @@ def check_formatter(
         keep: Messages that must be among it as they were.
 
     Raises:
-        StageError: If it returned something else than messages, broke a pair, or lost what must stay.
+        StageError: If it returned something else than messages, broke a pair, edited signed reasoning, or lost what
+            must stay.
     """
     messages = _as_messages(name, after)
     there = set(map(id, messages))
@@ -60,6 +64,7 @@ def check_formatter(
         if id(message) not in there and message not in messages:
             raise StageError(name, f"lost or changed the user's newest words ({message.text[:40]!r})")
     _check_pairs(name, before, messages)
+    _check_seals(name, before, messages)
     return messages
 
 
@@ -67,8 +72,9 @@ def _as_messages(name: str, value: object) -> tuple[Message, ...]:
     if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
         raise StageError(name, f"returned {type(value).__name__} instead of messages")
     for place, each in enumerate(value):
-        if not isinstance(each, Message):
-            raise StageError(name, f"returned {type(each).__name__} at [{place}] instead of a Message")
+        wrong = flaw(each)
+        if wrong is not None:
+            raise StageError(name, f"messages[{place}]{wrong[0]} of what it returned is {wrong[1]}")
     return tuple(value)
 
 
@@ -76,3 +82,10 @@ def _check_pairs(name: str, before: Sequence[Message], after: Sequence[Message])
     problem = broken_pair(after)
     if problem is not None and broken_pair(before) is None:
         raise StageError(name, f"broke a pair: {problem}")
+
+
+def _check_seals(name: str, before: Sequence[Message], after: Sequence[Message]) -> None:
+    known = {seal for message in before for seal in seals(message)}
+    for place, message in enumerate(after):
+        if not seals(message) <= known:
+            raise StageError(name, f"edited or made signed reasoning in messages[{place}]; it is kept whole or dropped")

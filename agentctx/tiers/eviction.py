@@ -8,7 +8,7 @@ from typing import Protocol
 from attrs import field, frozen
 
 from agentctx.core.message import Message
-from agentctx.errors import ContextOverflow
+from agentctx.errors import ContextOverflow, StageError
 from agentctx.protocols import Meter
 
 CUSTOM = "evicted"
@@ -24,12 +24,14 @@ class Allowance:
         meter: Counts messages.
         keep: Indexes of the messages that must not go whatever happens: the user's newest words.
         remarks: What is said about the block as a whole; it is put into the report.
+        labels: What the eviction says that it did this time, when that is not what its ``label`` says.
     """
 
     tokens: int
     meter: Meter
     keep: frozenset[int] = frozenset()
     remarks: list[str] = field(factory=list, eq=False, repr=False)
+    labels: list[str] = field(factory=list, eq=False, repr=False)
 
     def count(self, messages: Iterable[Message]) -> int:
         """Tokens of these messages; each is counted once and remembers it."""
@@ -38,6 +40,10 @@ class Allowance:
     def remark(self, text: str) -> None:
         """Say something about the block as a whole."""
         self.remarks.append(text)
+
+    def relabel(self, label: str) -> None:
+        """Say what was done to the block, where that is something else than usual."""
+        self.labels.append(label)
 
     def overflow(self, tokens: int) -> ContextOverflow:
         """The error that says that the block cannot have fewer than ``tokens`` tokens."""
@@ -82,8 +88,15 @@ def name_of(eviction: object) -> str:
 
 
 def least_of(eviction: Eviction, messages: Sequence[Message], allowance: Allowance) -> int:
-    """The fewest tokens that a block can come down to."""
+    """The fewest tokens that a block can come down to: at most all of it.
+
+    Raises:
+        StageError: If the eviction says something else than a number of tokens.
+    """
     least = getattr(eviction, "least", None)
-    if callable(least):
-        return int(least(messages, allowance))
-    return allowance.count(messages[index] for index in sorted(allowance.keep))
+    if not callable(least):
+        return allowance.count(messages[index] for index in sorted(allowance.keep))
+    tokens = least(messages, allowance)
+    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
+        raise StageError(name_of(eviction), f"least: expected a number of tokens, got {tokens!r}")
+    return min(tokens, allowance.count(messages))

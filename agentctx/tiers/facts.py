@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from attrs import define, field
 
 from agentctx.core.message import Message
 from agentctx.core.parts import Text
-from agentctx.errors import StageError
+from agentctx.errors import ConfigError, StageError
+from agentctx.tiers.answering import answered
 from agentctx.tiers.block import Block
 from agentctx.tiers.tier import Tier
 from agentctx.tiers.truncate_oldest import TruncateOldest
@@ -26,6 +28,36 @@ class FactExtractor(Protocol):
         ...
 
 
+Reading = tuple[int, int]
+"""A message that was or could be read: what it says, as a number, and how many before it say the same.
+
+Frameworks build their messages anew at each step: not the object counts but what it says.
+"""
+
+
+def readings(messages: Iterable[Message]) -> list[tuple[Reading, Message]]:
+    """Each message of a conversation with its reading, in order."""
+    seen: Counter[int] = Counter()
+    found = []
+    for message in messages:
+        said = hash(message)
+        found.append(((said, seen[said]), message))
+        seen[said] += 1
+    return found
+
+
+def _callable(_instance: object, _attribute: object, value: Any) -> None:  # noqa: ANN401 - checked here
+    if not callable(value) or isinstance(value, type):
+        msg = f"Facts: extractor: expected an async function of messages, got {value!r}"
+        raise ConfigError(msg)
+
+
+def _positive(_instance: object, _attribute: object, value: Any) -> None:  # noqa: ANN401 - checked here
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        msg = f"Facts: max_tokens: expected a positive number of tokens, got {value!r}"
+        raise ConfigError(msg)
+
+
 @define
 class Facts:
     """The facts of one conversation, in the order in which they were learned, each once.
@@ -35,30 +67,36 @@ class Facts:
         max_tokens: The most tokens that they may have together; the oldest go first. None means no cap.
         on: The errors of the extractor that cost nothing but its facts, and are told in the report.
         known: The facts.
-        read: The messages that were read already, by identity; each is read once.
+        read: What was read already; each message is read once.
+
+    Raises:
+        ConfigError: If the extractor cannot be called, or ``max_tokens`` is not positive.
     """
 
-    extractor: FactExtractor
-    max_tokens: int | None = None
+    extractor: FactExtractor = field(validator=_callable)
+    max_tokens: int | None = field(default=None, validator=_positive)
     on: tuple[type[Exception], ...] = (Exception,)
     known: list[str] = field(factory=list)
-    read: dict[int, object] = field(factory=dict, repr=False)
+    read: set[Reading] = field(factory=set, repr=False)
 
-    def unread(self, messages: Iterable[Message]) -> list[Message]:
-        """Those of the messages that were not read yet."""
-        return [message for message in messages if _key(message) not in self.read]
+    async def learn(self, lost: Mapping[Reading, Message]) -> bool:
+        """Take the facts from those messages that were not read yet; whether one of them is new.
 
-    async def learn(self, messages: Sequence[Message]) -> bool:
-        """Take the facts from messages; whether one of them is new.
+        Args:
+            lost: The messages that are gone from the conversation, in order, by ``readings``.
 
         Raises:
-            StageError: If the extractor returns something else than texts.
+            StageError: If the extractor is not async, or returns something else than texts.
         """
-        found = _as_texts(await self.extractor(messages))
-        new = [fact for fact in dict.fromkeys(map(str.strip, found)) if fact and fact not in self.known]
+        unread = {reading: message for reading, message in lost.items() if reading not in self.read}
+        if not unread:
+            return False
+        messages = list(unread.values())
+        found = _as_texts(await answered("FactExtractor", self.extractor(messages)))
+        known = set(self.known)
+        new = [fact for fact in dict.fromkeys(map(str.strip, found)) if fact and fact not in known]
         self.known.extend(new)
-        for message in messages:
-            self.read[_key(message)] = message if message.source is None else message.source
+        self.read.update(unread)
         return bool(new)
 
     def block(self) -> Block:
@@ -68,14 +106,10 @@ class Facts:
 
     def copied(self) -> Facts:
         """Facts that know the same, and learn apart from these."""
-        return Facts(self.extractor, self.max_tokens, self.on, list(self.known), dict(self.read))
+        return Facts(self.extractor, self.max_tokens, self.on, list(self.known), set(self.read))
 
 
 def _as_texts(found: object) -> Sequence[str]:
     if not isinstance(found, Sequence) or isinstance(found, str) or not all(isinstance(fact, str) for fact in found):
         raise StageError("FactExtractor", f"returned {found!r:.80} instead of a list of texts")
     return found
-
-
-def _key(message: Message) -> int:
-    return id(message) if message.source is None else id(message.source)

@@ -10,7 +10,8 @@ from agentctx.core.compare import Change, Outcome, match
 from agentctx.core.message import Message
 from agentctx.core.protection import speaks
 from agentctx.protocols import Meter
-from agentctx.tiers.block import Block
+from agentctx.tiers.answering import Noting
+from agentctx.tiers.block import Block, names_of
 from agentctx.tiers.build_report import BlockReport
 from agentctx.tiers.eviction import Allowance, least_of, name_of
 from agentctx.tiers.tier import Tier
@@ -22,6 +23,7 @@ class Slot:
 
     Args:
         block: The block; its messages are values.
+        name: What it is called in errors and reasons.
         meter: Counts them.
         given: Its messages as they came.
         size: Their size, in tokens.
@@ -33,9 +35,11 @@ class Slot:
         label: What was done to it.
         asked: The answer of an eviction that is asked once only.
         remarks: What its eviction said.
+        labels: What its eviction says that it did, when that is not the usual.
     """
 
     block: Block
+    name: str
     meter: Meter
     given: tuple[Message, ...]
     size: int
@@ -47,6 +51,7 @@ class Slot:
     label: str | None = None
     asked: tuple[Message, ...] | None = None
     remarks: list[str] = field(factory=list)
+    labels: list[str] = field(factory=list)
 
     @property
     def want(self) -> int:
@@ -54,14 +59,24 @@ class Slot:
         cap = self.block.max_tokens
         return self.size if cap is None else min(self.size, cap)
 
+    @property
+    def goes_whole(self) -> bool:
+        """Whether its eviction can only keep everything or nothing beside what must stay."""
+        return bool(getattr(self.block.evict, "whole", False))
+
     def allowance(self, tokens: int) -> Allowance:
         """What its eviction is told about the room."""
-        return Allowance(tokens, self.meter, self.keep, self.remarks)
+        return Allowance(tokens, self.meter, self.keep, self.remarks, self.labels)
 
     def keep_all(self) -> None:
         """Let all of it go out."""
         self.messages, self.tokens, self.label = self.given, self.size, None
+        self.quiet()
+
+    def quiet(self) -> None:
+        """Forget what its eviction said."""
         self.remarks.clear()
+        self.labels.clear()
 
     def report(self) -> BlockReport:
         """What became of it."""
@@ -82,7 +97,7 @@ class Slot:
         if self.messages is self.given or self.label in (None, "rejected"):
             return ()
         meter = self.meter
-        stage, why = name_of(self.block.evict), f"block {self.block.id!r} over {self.granted:,} tokens"
+        stage, why = name_of(self.block.evict), f"{self.name} over {self.granted:,} tokens"
         gone = Outcome.SUMMARISED if self.label == "summarized" else Outcome.DROPPED
         found = match(self.given, self.messages)
         changes = []
@@ -102,22 +117,37 @@ class Slot:
 def slots_of(blocks: Sequence[Block], meter: Meter) -> list[Slot]:
     """The blocks that say something, in the order of the request: by tier, and as they were added."""
     slots = []
-    for block in sorted(blocks, key=lambda block: block.tier):
+    ordered = sorted(blocks, key=lambda block: block.tier)
+    for block, name in zip(ordered, names_of(ordered), strict=True):
         if block.messages:
             given: tuple[Message, ...] = block.messages
-            slots.append(Slot(block, meter, given, sum(map(meter.message, given))))
+            slots.append(Slot(block, name, meter, given, sum(map(meter.message, given))))
     _keep_newest_words(slots)
     for slot in slots:
-        slot.least = least_of(slot.block.evict, slot.given, slot.allowance(slot.size))
+        with Noting(f"while the least that {slot.name} can come down to was worked out"):
+            slot.least = least_of(slot.block.evict, slot.given, slot.allowance(slot.size))
     return slots
 
 
 def _keep_newest_words(slots: Sequence[Slot]) -> None:
-    """Mark the user's newest words: the last message of the conversation in which the user says something."""
+    """Mark the user's newest words: the last message of the conversation in which the user says something.
+
+    Work in progress stands behind the conversation without being newer. So what is said in ``SCRATCHPAD`` does not
+    take the place of what the user says before it; it is kept as well, unless its block is one to go as a whole.
+    """
+    work: list[tuple[Slot, int]] = []
     for slot in reversed(slots):
-        if slot.block.tier < Tier.HISTORY:
-            return
-        for index in range(len(slot.given) - 1, -1, -1):
-            if speaks(slot.given[index]):
-                slot.keep = frozenset({index})
-                return
+        index = None if slot.block.tier < Tier.HISTORY else _last_words(slot.given)
+        if index is None:
+            continue
+        if slot.block.tier != Tier.SCRATCHPAD:
+            slot.keep = frozenset({index})
+            work = [(each, place) for each, place in work if not each.goes_whole]
+            break
+        work.append((slot, index))
+    for slot, index in work[:1]:
+        slot.keep = frozenset({index})
+
+
+def _last_words(messages: Sequence[Message]) -> int | None:
+    return next((index for index in range(len(messages) - 1, -1, -1) if speaks(messages[index])), None)

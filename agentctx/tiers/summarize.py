@@ -11,8 +11,9 @@ from agentctx.core.message import Message
 from agentctx.core.parts import Text
 from agentctx.errors import ConfigError, StageError
 from agentctx.protocols import Summarizer
-from agentctx.tiers.drop import must_stay
-from agentctx.tiers.eviction import Allowance, Eviction
+from agentctx.tiers.answering import answered
+from agentctx.tiers.drop import Drop, must_stay
+from agentctx.tiers.eviction import Allowance, Eviction, label_of, name_of
 from agentctx.tiers.pieces import Piece, messages_of, pieces
 from agentctx.tiers.truncate_oldest import TruncateOldest
 from agentctx.tokens.graphemes import floor
@@ -79,7 +80,7 @@ class Summarize:
         if left <= 0 or not told:
             return await self._instead("no room for a summary", staying, messages, allowance)
         try:
-            text = _as_text(await self.summarizer(told, left))
+            text = _as_text(await answered(f"{name_of(self.summarizer)} of Summarize", self.summarizer(told, left)))
         except self.on as error:
             if self.fallback is None or isinstance(error, StageError):
                 raise
@@ -92,7 +93,9 @@ class Summarize:
     async def _instead(
         self, why: str, staying: Sequence[Message], messages: Sequence[Message], allowance: Allowance
     ) -> Sequence[Message]:
+        instead = Drop() if self.fallback is None else self.fallback
         allowance.remark(why)
+        allowance.relabel(label_of(instead))
         return staying if self.fallback is None else await self.fallback(messages, allowance)
 
 

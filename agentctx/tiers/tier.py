@@ -25,7 +25,7 @@ class Tier(IntEnum):
     HISTORY = 3
     """The conversation so far."""
     SCRATCHPAD = 4
-    """Intermediate work."""
+    """Intermediate work: what is said in it is not the user's newest word where a conversation stands before it."""
 
     @classmethod
     def _missing_(cls, value: object) -> Tier | None:
@@ -77,6 +77,12 @@ class TierRule:
 
     def __attrs_post_init__(self) -> None:
         """Check the amounts."""
+        _check_tokens(self.tier, "floor", self.floor)
+        if self.cap is not None:
+            _check_tokens(self.tier, "cap", self.cap)
+        if isinstance(self.share, bool) or not isinstance(self.share, (int, float)):
+            msg = f"TierRule({self.tier!s}): share: expected a number between 0 and 1, got {self.share!r}"
+            raise ConfigError(msg)
         if self.floor < 0:
             msg = f"TierRule({self.tier!s}): floor must not be negative, got {self.floor}"
             raise ConfigError(msg)
@@ -86,3 +92,9 @@ class TierRule:
         if self.cap is not None and self.cap < self.floor:
             msg = f"TierRule({self.tier!s}): cap {self.cap:,} must be at least the floor, {self.floor:,}"
             raise ConfigError(msg)
+
+
+def _check_tokens(tier: Tier, name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        msg = f"TierRule({tier!s}): {name}: expected a whole number of tokens, got {value!r}"
+        raise ConfigError(msg)

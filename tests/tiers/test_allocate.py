@@ -166,6 +166,9 @@ def test_caps_hold_with_room_to_spare():
     [
         ([1, 2], [Tier.RAG], "2 sizes and 1 tiers"),
         ([-1], [Tier.RAG], "must not be negative, got -1"),
+        ([1.5], [Tier.RAG], "expected whole numbers of tokens, got 1.5"),
+        (["9"], [Tier.RAG], "expected whole numbers of tokens, got '9'"),
+        ([1], ["rag"], "expected an integer"),
         ([1, 1], [TierRule(0, share=0.7), TierRule(1, share=0.7)], "add up to 1.4"),
     ],
 )
@@ -183,9 +186,34 @@ def test_claims_that_make_no_sense(sizes, tiers, says):
         ({"share": float("nan")}, "share must lie between 0 and 1"),
         ({"floor": 10, "cap": 5}, "cap 5 must be at least the floor"),
         ({"cap": -1}, "cap -1 must be at least the floor"),
+        ({"floor": 1.5}, "floor: expected a whole number of tokens, got 1.5"),
+        ({"cap": "9"}, "cap: expected a whole number of tokens, got '9'"),
+        ({"share": "9"}, "share: expected a number between 0 and 1, got '9'"),
     ],
 )
 def test_rules_that_make_no_sense(options, says):
     """A rule is checked when it is built."""
     with pytest.raises(ConfigError, match=says):
         TierRule(Tier.RAG, **options)
+
+
+def test_shares_of_thirds_are_the_whole():
+    """Shares that add up to one but for rounding leave no rest, and are not more than one."""
+    thirds = [TierRule(place, share=1 / 3) for place in range(3)]
+    assert allocate([100, 100, 100, 100], [*thirds, Tier.SCRATCHPAD], 90) == (30, 30, 30, 0)
+    assert sum(allocate([10] * 7, [TierRule(place, share=1 / 7) for place in range(7)], 35)) == 35
+
+
+@pytest.mark.parametrize(("shared", "least"), [(False, 1_000), (True, 100)], ids=["in order", "by share"])
+def test_allocating_is_linear(work, shared, least):
+    """Ten times the claims are about ten times the work, up to a hundred thousand (ten thousand by share)."""
+
+    def allocated(count):
+        share = [(place % 97 + 1) / (100 * count) if shared else 0 for place in range(count)]
+        rules = [TierRule(place % 7, place % 5, share[place]) for place in range(count)]
+        sizes = [place * 7_919 % 1_000 for place in range(count)]
+        return lambda: allocate(sizes, rules, count * 100)
+
+    small, middle, large = (work(allocated(count)) for count in (least, 10 * least, 100 * least))
+    assert middle < 15 * small
+    assert large < 15 * middle

@@ -21,11 +21,31 @@ def test_messages_are_a_list(messages):
         Block("a", messages)
 
 
-@pytest.mark.parametrize("cap", [0, -1, True])
+@pytest.mark.parametrize("cap", [0, -1, True, 1.5, "many"])
 def test_a_cap_is_positive(cap):
     """A cap that is not positive is refused (contexty takes it for none)."""
     with pytest.raises(ConfigError, match="Block 'a': max_tokens"):
         Block("a", [], max_tokens=cap)
+
+
+@pytest.mark.parametrize("cache", [7, "2h", "", ["1h"]])
+def test_a_cache_mark_is_one_that_providers_have(cache):
+    """A lifetime that no provider has is refused when the block is made, not by the provider."""
+    with pytest.raises(ConfigError, match=r"Block 'a': cache: expected True, '5m' or '1h', or the provider's own mark"):
+        Block("a", [], cache=cache)
+
+
+@pytest.mark.parametrize("budget", [None, "128k", 1.5])
+def test_a_budget_is_a_number_or_a_budget(budget):
+    """Anything else than a budget or a number of tokens is refused at once."""
+    with pytest.raises(ConfigError, match="budget: expected a Budget or a number of tokens"):
+        builder(budget)
+
+
+def test_rules_are_rules():
+    """What is no rule is refused, with its place."""
+    with pytest.raises(ConfigError, match=r"ContextBuilder: tiers\[1\]: expected a TierRule, got 3"):
+        builder(100, tiers=[TierRule(Tier.RAG), 3])
 
 
 @pytest.mark.parametrize("evict", [Drop, "drop", 7])

@@ -126,6 +126,24 @@ async def test_contexty_defect_05_room_is_reserved_for_them():
     assert out.report.used_tokens == 50
 
 
+async def test_contexty_defect_05_work_in_progress_is_not_the_users_word():
+    """A scratchpad behind the conversation does not push out what the user said, nor is it kept when it may go."""
+    talk = block("h", chat("u1", "a1", "u2"), TruncateOldest(), tier=Tier.HISTORY)
+    for evict, left in ((Drop(), ["a1", "u2"]), (TruncateOldest(), ["u2", "u-w2"])):
+        work = block("work", chat("u-w1", "u-w2"), evict, tier=Tier.SCRATCHPAD)
+        assert said((await built(20, talk, work)).messages) == left
+    with pytest.raises(ContextOverflow, match="block 'h'"):
+        await built(5, talk, block("work", chat("u-w1", "u-w2"), Drop(), tier=Tier.SCRATCHPAD))
+
+
+async def test_contexty_defect_05_a_scratchpad_alone():
+    """What the user says in a scratchpad is the newest word where there is no other, and behind it in a later tier."""
+    work = block("work", chat("u-w1", "a1", "u-w2"), Drop(), tier=Tier.SCRATCHPAD)
+    assert said((await built(10, work)).messages) == ["u-w2"]
+    last = block("last", chat("u9"), Drop(), tier=7)
+    assert said((await built(10, work, last)).messages) == ["u9"]
+
+
 async def test_contexty_defect_05_a_minimum_does_not_lose_them():
     """Where too few messages would be left, the user's newest one still is."""
     out = await built(20, block("h", chat("u1", "a1", "u2"), TruncateOldest(min_messages=3), tier=Tier.HISTORY))
@@ -238,6 +256,14 @@ async def test_contexty_defect_17_the_mark_reaches_the_request():
     assert out.report.cache_points == (-1, 1)
 
 
+async def test_contexty_defect_17_blocks_of_one_name_have_marks_of_their_own():
+    """A mark belongs to the block that asks for it, not to every block of its name."""
+    blocks = Block("doc", chat("u1"), Tier.RAG, cache=True), Block("doc", chat("u2"), Tier.RAG), Block("h", chat("u3"))
+    out = await ContextBuilder(1_000, format="anthropic").add(*blocks).build()
+    assert out.report.cache_points == (0,)
+    assert [isinstance(message["content"], str) for message in out.messages] == [False, True, True]
+
+
 async def test_contexty_defect_17_the_prefix_stays():
     """When only a later block changes, what stands before it keeps its bytes."""
     made = builder(
@@ -294,7 +320,7 @@ async def test_contexty_defect_18_the_report_is_filled_when_an_eviction_fails():
         (lambda messages: messages[2:], "broke a pair"),
         (lambda messages: messages[:1], "lost or changed messages\\[5\\]"),
         (lambda _: "text", "returned str instead of messages"),
-        (lambda _: [{"role": "user", "content": "x"}], "returned dict at"),
+        (lambda _: [{"role": "user", "content": "x"}], r"messages\[0\] of what it returned is no Message, but dict"),
         (lambda _: None, "returned NoneType"),
     ],
 )

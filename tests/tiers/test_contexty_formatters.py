@@ -213,7 +213,9 @@ async def test_contexty_formatter_loses_the_newest_words():
         await built(100, block("h", chat("u1"), tier=Tier.HISTORY), formatter=nothing)
 
 
-@pytest.mark.parametrize(("answer", "says"), [(None, "NoneType instead"), ("text", "str instead"), (["x"], "str at")])
+@pytest.mark.parametrize(
+    ("answer", "says"), [(None, "NoneType instead"), ("text", "str instead"), (["x"], "no Message, but str")]
+)
 async def test_contexty_formatter_returns_no_messages(answer, says):
     """A formatter that returns something else than messages fails."""
 

@@ -1,10 +1,11 @@
 """Facts that outlive the messages that said them."""
 
+import anyio
 import pytest
 from blocks import block, builder, chat, said
 
-from agentctx import StageError
-from agentctx.tiers.facts import Facts
+from agentctx import ConfigError, Message, StageError, Text
+from agentctx.tiers.facts import Facts, readings
 from agentctx.tiers.merge_system import MergeSystem
 from agentctx.tiers.tier import Tier
 from agentctx.tiers.truncate_oldest import TruncateOldest
@@ -59,7 +60,7 @@ async def test_room_for_facts_makes_more_facts():
 
 
 async def test_each_message_is_read_once():
-    """A second build, a longer conversation, and a clone do not read again what was read."""
+    """A second build and a clone do not read again what was read."""
     extractor = Extractor()
     made = talking("u1 a1 u2 a2 u3", extractor)
     first = await made.build()
@@ -117,3 +118,48 @@ async def test_facts_in_the_system_message():
     """With a formatter that merges background, facts stand in the system message."""
     out = await talking("u1 a1 u2 a2 u3", Extractor(), formatter=MergeSystem()).build()
     assert "<facts>s-u1</facts>" in out.messages[0]["content"]
+
+
+async def test_a_longer_conversation_is_read_where_it_is_new():
+    """A loop that hands over its whole history anew at each step has only what is lost now read, each message once."""
+    extractor = Extractor()
+    made = talking("u1 a1", extractor, tokens=40)
+    words = ["u1", "a1"]
+    for number in range(2, 8):
+        words += [f"u{number}", f"a{number}"]
+        await made.replace("h", chat(*words)).build()
+    read = [text for batch in extractor.read for text in batch]
+    assert len(read) == len(set(read))
+    assert set(read) < set(words)
+    assert made.facts == tuple(f"s-u{n}" for n in range(1, 7))
+
+
+async def test_the_same_words_said_twice_are_read_twice():
+    """What is said again later is read again: it may answer another question."""
+    extractor = Extractor()
+    made = talking("a1 u-yes u2", extractor, tokens=40)
+    await made.replace("h", chat("a1", "u-yes", "a2", "u-yes", "a3", "u4", "a5", "u6")).build()
+    assert [text for batch in extractor.read for text in batch][:4] == ["a1", "u-yes", "a2", "u-yes"]
+
+
+def test_options_of_facts():
+    """An extractor can be called, and a cap is positive."""
+    with pytest.raises(ConfigError, match="Facts: extractor: expected an async function"):
+        builder(100, facts=7)
+    with pytest.raises(ConfigError, match="Facts: extractor: expected an async function"):
+        Facts(Extractor)
+    for cap in (0, -1, 1.5, True):
+        with pytest.raises(ConfigError, match="Facts: max_tokens: expected a positive number"):
+            Facts(Extractor(), max_tokens=cap)
+
+
+def test_many_facts_are_kept_in_linear_work(work):
+    """Four times the facts are about four times the work."""
+
+    def learned(count):
+        facts = Facts(Extractor())
+        lost = dict(readings(Message("user", (Text(f"u{n}"),)) for n in range(count)))
+        return lambda: anyio.run(facts.learn, lost)
+
+    learned(10)()
+    assert work(learned(4_000)) < 6 * work(learned(1_000))

@@ -1,0 +1,98 @@
+"""What one block cannot use, another gets: no room is left that a block which was cut could have used."""
+
+from functools import partial
+
+import anyio
+import pytest
+from blocks import block, built, chat, said
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentctx import ContextOverflow
+from agentctx.tiers.drop import Drop
+from agentctx.tiers.drop_tail import DropTail
+from agentctx.tiers.strict import Strict
+from agentctx.tiers.tier import Tier, TierRule
+from agentctx.tiers.truncate_oldest import TruncateOldest
+
+BACKGROUND = st.integers(-1, Tier.RAG)
+
+
+@st.composite
+def wholes(draw):
+    """Background blocks of any size that stay or go as a whole."""
+    sizes = draw(st.lists(st.integers(1, 9), max_size=8))
+    return [
+        block(f"b{place}", chat(*(f"s{place}-{n}" for n in range(size))), Drop(), tier=draw(BACKGROUND))
+        for place, size in enumerate(sizes)
+    ]
+
+
+@given(wholes(), st.integers(1, 40))
+def test_whole_blocks_in_order(blocks, room):
+    """Blocks that go as a whole are taken in the order of the request, each that fits into what is left."""
+    left, taken = room, []
+    for each in sorted(blocks, key=lambda one: one.tier):
+        if len(each.messages) <= left:
+            left -= len(each.messages)
+            taken.extend(said(each.messages))
+    out = anyio.run(partial(built, room * 10, *blocks))
+    assert said(out.messages) == taken
+
+
+@st.composite
+def mixed(draw):
+    """Background blocks with any eviction and any cap, and rules for their tiers."""
+    blocks = []
+    for place, size in enumerate(draw(st.lists(st.integers(1, 9), min_size=1, max_size=7))):
+        evict = draw(st.sampled_from([Drop(), TruncateOldest(), DropTail()]))
+        cap = draw(st.one_of(st.none(), st.integers(10, 60)))
+        words = chat(*(f"s{place}-{n}" for n in range(size)))
+        blocks.append(block(f"b{place}", words, evict, tier=draw(BACKGROUND), max_tokens=cap))
+    rules = []
+    for tier in draw(st.sets(BACKGROUND, max_size=3)):
+        floor = draw(st.sampled_from((0, 10, 25)))
+        rules.append(TierRule(tier, floor, draw(st.sampled_from((0, 0.1, 0.3))), draw(st.sampled_from((None, 30, 80)))))
+    return blocks, rules
+
+
+@given(mixed(), st.integers(10, 400))
+def test_nothing_left_that_a_cut_block_could_use(given_blocks, tokens):
+    """A block that was cut is cut because one unit more would be over the budget, its tier's cap, or its own."""
+    blocks, rules = given_blocks
+    try:
+        out = anyio.run(partial(built, tokens, *blocks, tiers=rules))
+    except ContextOverflow:
+        assert any(isinstance(each.evict, DropTail) for each in blocks)
+        return
+    caps = {rule.tier: rule.cap for rule in rules if rule.cap is not None}
+    own = {each.id: each for each in blocks}
+    for done in out.report.blocks:
+        in_tier = sum(each.tokens_after for each in out.report.blocks if each.tier == done.tier)
+        room = [out.report.remaining_tokens]
+        room += [caps[done.tier] - in_tier] if done.tier in caps else []
+        cap = own[done.id].max_tokens
+        room += [] if cap is None else [cap - done.tokens_after]
+        assert min(room) >= 0
+        more = done.tokens_before - done.tokens_after if isinstance(own[done.id].evict, Drop) else 10
+        assert done.tokens_after == done.tokens_before or min(room) < more
+
+
+@pytest.mark.anyio
+async def test_a_stronger_block_that_fits_is_not_left_out_for_a_weaker_one():
+    """Where a large block gives way as a whole, the next of its tier is served before weaker tiers take the room."""
+    docs = [block("large", chat(*(f"s{n}" for n in range(10))), Drop()), block("small", chat("s-a", "s-b"), Drop())]
+    notes = block("notes", chat(*(f"s{n}" for n in range(20))), TruncateOldest(), tier=Tier.RAG)
+    out = await built(60, *docs, notes)
+    assert out.report.tokens_per_block == {"small": 20, "notes": 40}
+    assert [(each.id, each.granted) for each in out.report.blocks] == [("large", 60), ("small", 20), ("notes", 40)]
+
+
+@pytest.mark.anyio
+async def test_many_tiers_of_whole_blocks():
+    """However many tiers there are, the room is used and nothing is over it."""
+    sizes = [1 if n < 10 else 3 + n % 2 for n in range(80)]
+    docs = [block(f"d{n}", chat(*(f"s{k}" for k in range(size))), Drop(), tier=-n) for n, size in enumerate(sizes)]
+    out = await built(100, *docs, block("must", chat("s-must"), Strict(), tier=Tier.RAG))
+    assert out.report.used_tokens == 100
+    assert "must" in out.report.tokens_per_block
