@@ -10,6 +10,8 @@ from agentctx.core.message import Context
 from agentctx.protocols import Call
 
 Test = Callable[[Context, Call], bool]
+Approval = Callable[[Context, Context, Call], bool]
+"""Given the context, what stages made of it, and the call: whether that is worth having."""
 
 
 @frozen
@@ -19,22 +21,36 @@ class Condition:
     Args:
         test: Given the context and the call, whether it holds.
         name: What it is called in reports.
+        approval: Asked once the stages have run: what it does not approve is as if they had not. None approves all.
     """
 
     test: Test
     name: str
+    approval: Approval | None = None
 
     def __call__(self, context: Context, call: Call) -> bool:
         """Whether it holds."""
         return self.test(context, call)
 
+    def approves(self, before: Context, after: Context, call: Call) -> bool:
+        """Whether what stages made of a context is worth having."""
+        return self.approval is None or self.approval(before, after, call)
+
     def __and__(self, other: Condition) -> Condition:
         name = f"{self.name} & {other.name}"
-        return Condition(lambda context, call: self(context, call) and other(context, call), name)
+
+        def approval(before: Context, after: Context, call: Call) -> bool:
+            return self.approves(before, after, call) and other.approves(before, after, call)
+
+        return Condition(lambda context, call: self(context, call) and other(context, call), name, approval)
 
     def __or__(self, other: Condition) -> Condition:
         name = f"{self.name} | {other.name}"
-        return Condition(lambda context, call: self(context, call) or other(context, call), name)
+
+        def approval(before: Context, after: Context, call: Call) -> bool:
+            return any(each(before, call) and each.approves(before, after, call) for each in (self, other))
+
+        return Condition(lambda context, call: self(context, call) or other(context, call), name, approval)
 
     def __invert__(self) -> Condition:
         return Condition(lambda context, call: not self(context, call), f"~({self.name})")

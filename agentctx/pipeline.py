@@ -167,5 +167,5 @@ def _report(given: Context, trail: Trail, call: Call, size: int, started: float)
         limit=None if call.budget is None else call.budget.limit,
         first_changed=match(given.messages, after.messages).first_changed,
         seconds=since(started),
-        bill=bill(call.profile, sent=size, arrived=0, prefix=0, size=trail.tokens, warmth=0.0),
+        bill=bill(call.profile, sent=size, given=size, prefix=0, size=trail.tokens, warmth=0.0),
     )

@@ -326,6 +326,14 @@ class Notes:
         """The reason given for a message, or an empty one."""
         return self.reasons.get(id(message)) or Reason(message, "")
 
+    def copy(self) -> Notes:
+        """What was said so far, to be restored."""
+        return Notes(dict(self.reasons), list(self.remarks))
+
+    def restore(self, known: Notes) -> None:
+        """Forget everything said since the copy was made."""
+        self.reasons, self.remarks = known.reasons, known.remarks
+
     def clear(self) -> None:
         """Forget everything said."""
         self.reasons.clear()
@@ -404,6 +412,12 @@ class Call:
     def protecting(self, rules: tuple[ProtectRule, ...]) -> Call:
         """The same call with other rules of the caller."""
         return evolve(self, protect=rules)
+
+    def aiming_lower(self, size: int) -> Call:
+        """The call for stages that run although a request of ``size`` tokens fits: it aims at the budget's target."""
+        if self.budget is None or self.limit is None or size > self.limit:
+            return self
+        return evolve(self, limit=min(self.limit, self.budget.target_tokens))
 
     def aiming_at(self, budget: Budget | None, limit: int | None) -> Call:
         """The same call with another budget in force."""

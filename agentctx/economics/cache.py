@@ -117,7 +117,7 @@ class CacheSimulator:
         for key in prompt.keys:
             until[key] = max(end, until.get(key, 0.0))
         shared = prompt.ends[alive - 1] if alive else 0
-        read = shared - shared % self.rules.step if shared >= self.rules.smallest else 0
+        read = self.rules.readable(shared)
         return Usage(fresh=prompt.tokens - read, cached=read, output=output)
 
     def _marks(self, prompt: Prompt, at: float, output: int) -> Usage:
@@ -128,11 +128,9 @@ class CacheSimulator:
         for hit in hits:
             self._use(keys[hit], at)
         read = max((ends[hit] for hit in hits), default=0)
-        long = max((ends[place] for place in marked if prompt.blocks[place].mark == "long"), default=0)
-        last = max((ends[place] for place in marked), default=0)
         for place in marked:
             self._write(keys[place], at, prompt.blocks[place].mark)
-        return self._billed(prompt, read, max(0, last - max(read, long)), max(0, long - read), output)
+        return self._written(prompt, read, marked, output)
 
     def _found(self, keys: Sequence[int], mark: int, at: float) -> int | None:
         """The place of the first entry on the way back from a mark."""
@@ -151,11 +149,17 @@ class CacheSimulator:
         for place in writing:
             self._write(keys[place], at, blocks[place].mark)
         read = 0 if hit is None else ends[hit]
-        last = max((ends[place] for place in writing), default=0)
-        return self._billed(prompt, read, max(0, last - read), 0, output)
+        return self._written(prompt, read, writing, output)
 
-    def _billed(self, prompt: Prompt, read: int, written: int, written_long: int, output: int) -> Usage:
-        fresh = prompt.tokens - read - written - written_long
-        if self.rules.write_fee:
-            return Usage(fresh, read, written, written_long, output)
-        return Usage(fresh + written + written_long, read, 0, 0, output)
+    def _written(self, prompt: Prompt, read: int, places: Sequence[int], output: int) -> Usage:
+        """The bill of a request that writes up to these places: for the long time up to the deepest that asks for it.
+
+        What lies behind the last of them is plain input.
+        """
+        if not self.rules.write_fee:
+            return Usage(prompt.tokens - read, read, 0, 0, output)
+        long = max((prompt.ends[place] for place in places if prompt.blocks[place].mark == "long"), default=0)
+        last = max((prompt.ends[place] for place in places), default=0)
+        written_long = max(0, long - read)
+        written = max(0, last - max(read, long))
+        return Usage(prompt.tokens - read - written - written_long, read, written, written_long, output)

@@ -48,6 +48,12 @@ class CacheRules:
     write_fee: bool = False
     source: str = ""
 
+    def readable(self, tokens: int) -> int:
+        """How much can be read of a start of so many tokens that the cache holds."""
+        if self.kind == "none" or tokens < self.smallest:
+            return 0
+        return tokens - tokens % self.step if self.kind == "prefix" else tokens
+
 
 OPENAI = CacheRules(
     "prefix", step=128, ttl=10 * MINUTE, ttl_long=24 * HOUR, source="OpenAI, prompt caching: up to GPT-5.5"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from agentctx.condition import Condition
 from agentctx.core.forecast import Forecast
 from agentctx.core.message import Context
+from agentctx.core.profile import ModelProfile
 from agentctx.core.protection import first_task, system_messages
-from agentctx.economics.payback import Cut, forecast
+from agentctx.economics.payback import Cut, Request, compared, forecast
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call
 
@@ -23,9 +26,12 @@ def cache_cold() -> Condition:
 
 
 def pays_back(within: int) -> Condition:
-    """True when cutting the context down to the call's limit has paid for itself after ``within`` more calls.
+    """True when cutting the context down to the budget's target has paid for itself after ``within`` calls.
 
-    Never true while there is nothing to cut. Needs a model whose prices are known.
+    What the stages then really made of it is judged once more: a cut that turns out too small, or too dear for what
+    it frees, is not made, so that what is freed little by little is cut in few large steps. Always true while the
+    request does not fit, for then something has to go; never while there is nothing to cut. Needs a budget, and a
+    model whose prices are known.
 
     Args:
         within: How many calls the conversation is expected to go on with the cut history, at least.
@@ -38,10 +44,14 @@ def pays_back(within: int) -> Condition:
         raise ConfigError(msg)
 
     def test(context: Context, call: Call) -> bool:
-        expected = expected_forecast(context, call)
-        return expected is not None and expected.pays_back(within)
+        expected = expected_forecast(context, call.aiming_lower(call.size(context)))
+        return expected is not None and (expected.pays_back(within) or _too_large(context, call))
 
-    return Condition(test, f"pays_back(within={within})")
+    def approval(before: Context, after: Context, call: Call) -> bool:
+        made = made_forecast(before, after, call)
+        return made is not None and (made.pays_back(within) or _too_large(before, call))
+
+    return Condition(test, f"pays_back(within={within})", approval)
 
 
 def expected_forecast(context: Context, call: Call) -> Forecast | None:
@@ -56,12 +66,35 @@ def expected_forecast(context: Context, call: Call) -> Forecast | None:
     size = call.size(context)
     if call.limit is None or size <= call.limit:
         return None
+    head = min(_head(context, call), call.limit)
+    cut = Cut(head=head, kept=call.limit - head, dropped=size - call.limit)
+    return forecast(_model(call), cut, call.warmth)
+
+
+def made_forecast(before: Context, after: Context, call: Call) -> Forecast | None:
+    """What sending ``after`` in the place of ``before`` does to the bill; None when it is no smaller.
+
+    Raises:
+        ConfigError: If no model was named, or the model table has no prices for it.
+    """
+    size, smaller = call.size(before), call.size(after)
+    if smaller >= size:
+        return None
+    intact = before.tools == after.tools and before.system == after.system
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(before.messages, after.messages, strict=False))
+    known = call.meter.fixed(after) + sum(call.count(message) for message, _ in same) if intact else 0
+    return compared(_model(call), Request(size, size), Request(smaller, known), call.warmth)
+
+
+def _too_large(context: Context, call: Call) -> bool:
+    return call.budget is not None and call.size(context) > call.budget.limit
+
+
+def _model(call: Call) -> ModelProfile:
     if call.profile is None:
         msg = "pays_back: what a cut costs depends on the model: pass model=... to prepare or session"
         raise ConfigError(msg)
-    head = min(_head(context, call), call.limit)
-    cut = Cut(head=head, kept=call.limit - head, dropped=size - call.limit)
-    return forecast(call.profile, cut, call.warmth)
+    return call.profile
 
 
 def _head(context: Context, call: Call) -> int:

@@ -29,6 +29,19 @@ class Cut:
     new: int = 0
 
 
+@frozen
+class Request:
+    """A request, in tokens.
+
+    Args:
+        tokens: All of it.
+        known: What stands at its start as it stood in the request before.
+    """
+
+    tokens: int
+    known: int
+
+
 def forecast(model: ModelProfile, cut: Cut, warmth: float = 1.0, rules: CacheRules | None = None) -> Forecast:
     """What a compaction does to the bill, while the cache lives.
 
@@ -45,22 +58,36 @@ def forecast(model: ModelProfile, cut: Cut, warmth: float = 1.0, rules: CacheRul
     Raises:
         ConfigError: If the model table has no prices for the model.
     """
-    rules = cache_rules(model) if rules is None else rules
     before, after = cut.head + cut.kept + cut.dropped, cut.head + cut.kept
-    without = _price(model, rules, warmth * before, before + cut.new)
-    with_cut = _price(model, rules, warmth * cut.head, after + cut.new)
-    reads = 0.0 if rules.kind == "none" else 1.0
-    later_without = _price(model, rules, reads * (before + cut.new), before + cut.new)
-    later_with = _price(model, rules, reads * (after + cut.new), after + cut.new)
-    return Forecast(
-        without, with_cut, later_without, later_with, _calls(with_cut - without, later_without - later_with)
-    )
+    return compared(model, Request(before + cut.new, before), Request(after + cut.new, cut.head), warmth, rules)
 
 
-def _price(model: ModelProfile, rules: CacheRules, read: float, prompt: int) -> float:
-    """The input of a request of which ``read`` tokens are read from the cache, in USD."""
+def compared(
+    model: ModelProfile, without: Request, with_cut: Request, warmth: float = 1.0, rules: CacheRules | None = None
+) -> Forecast:
+    """What sending one request instead of another does to the bill of this call and of those that build on it.
+
+    Args:
+        model: The model, with its prices.
+        without: The request without the compaction.
+        with_cut: The request with it.
+        warmth: The believed share of the last request that the cache still holds, 0 to 1.
+        rules: The cache's rules; those of the model when not given.
+
+    Raises:
+        ConfigError: If the model table has no prices for the model.
+    """
+    rules = cache_rules(model) if rules is None else rules
+    uncut, cut = (_price(model, rules, int(warmth * each.known), each.tokens) for each in (without, with_cut))
+    later_uncut, later_cut = (_price(model, rules, each.tokens, each.tokens) for each in (without, with_cut))
+    return Forecast(uncut, cut, later_uncut, later_cut, _calls(cut - uncut, later_uncut - later_cut))
+
+
+def _price(model: ModelProfile, rules: CacheRules, held: int, prompt: int) -> float:
+    """The input of a request of which the cache holds the first ``held`` tokens, in USD."""
     each: Rates = rates(model, prompt)
-    rest = each.written if rules.write_fee else each.fresh
+    read = rules.readable(held)
+    rest = each.written if rules.write_fee and prompt >= rules.smallest else each.fresh
     return (read * each.cached + (prompt - read) * rest) / 1e6
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from agentctx.core.forecast import Forecast
 from agentctx.core.profile import ModelProfile
 from agentctx.economics.cache_rules import cache_rules, warmth
-from agentctx.economics.payback import Cut, forecast
+from agentctx.economics.payback import Request, compared
 
 
 def warmth_after(profile: ModelProfile | None, idle: float | None) -> float:
@@ -21,15 +21,20 @@ def warmth_after(profile: ModelProfile | None, idle: float | None) -> float:
     return 0.0 if profile is None or idle is None else warmth(cache_rules(profile), idle)
 
 
+def priced(profile: ModelProfile) -> bool:
+    """Whether what a call costs can be worked out for a model."""
+    return profile.prices.input is not None and profile.prices.output is not None
+
+
 def bill(
-    profile: ModelProfile | None, *, sent: int, arrived: int, prefix: int, size: int, warmth: float
+    profile: ModelProfile | None, *, sent: int, given: int, prefix: int, size: int, warmth: float
 ) -> Callable[[], Forecast] | None:
     """Works out, when asked, what a call costs with and without what was cut for it.
 
     Args:
         profile: The model; None when it is not known.
         sent: Tokens of the request before.
-        arrived: Tokens that came since.
+        given: Tokens of this request as it would be if nothing were cut for it.
         prefix: Tokens at the start of this request that the one before had too.
         size: Tokens of this request.
         warmth: The share of the request before that the cache holds.
@@ -37,8 +42,7 @@ def bill(
     Returns:
         None when the model has no known prices.
     """
-    if profile is None or profile.prices.input is None:
+    if profile is None or not priced(profile):
         return None
-    dropped = min(sent - prefix, max(0, sent + arrived - size))
-    cut = Cut(prefix, max(0, sent - prefix - dropped), max(0, dropped), arrived)
-    return partial(forecast, profile, cut, warmth)
+    known = prefix if given < sent or not prefix else sent  # else the caller went back, or changed what is first
+    return partial(compared, profile, Request(given, known), Request(size, prefix), warmth)

@@ -22,7 +22,7 @@ from agentctx.plan import Plan, native_system, since
 from agentctx.protocols import Listener
 from agentctx.reading import Reader, as_list, reader
 from agentctx.session.allowance import Allowance
-from agentctx.session.cost import bill, warmth_after
+from agentctx.session.cost import bill, priced, warmth_after
 from agentctx.session.current import enter, leave
 from agentctx.session.flight import Flight
 from agentctx.session.pressure import press
@@ -170,7 +170,7 @@ class Session:
         """
         around, budget = self._around, self.budget
         profile = None if around is None else around.source.profile
-        if around is None or budget is None or profile is None or profile.prices.input is None:
+        if around is None or budget is None or profile is None or not priced(profile):
             return None
         idle = None if self._sent_at is None else self.clock() - self._sent_at
         call = evolve(around.bare_call, limit=budget.target_tokens, warmth=warmth_after(profile, idle))
@@ -418,7 +418,7 @@ def _report(step: Step, ledger: Ledger, first_changed: int | None, prefix: int, 
         bill=bill(
             around.source.profile,
             sent=sent,
-            arrived=sum(price.tokens for price in step.arrived),
+            given=step.trail.reports[0].tokens_before if step.trail.reports else step.tokens,
             prefix=prefix,
             size=step.tokens,
             warmth=step.warmth,

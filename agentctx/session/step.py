@@ -107,7 +107,7 @@ class Step:
         """What the stages are told, with the tokens to come down to."""
         around = self.around
         if limit is None and not around.plan.protect:
-            return around.bare_call
+            return evolve(around.bare_call, warmth=self.warmth) if around.plan.under_pressure else around.bare_call
         return around.plan.call(around.source, around.budget, limit, len(self.natives), self.message_at, self.warmth)
 
     @property

@@ -38,7 +38,7 @@ def over(amount: Amount) -> Condition:
 
 @frozen
 class When:
-    """Stages that run only when a condition holds."""
+    """Stages that run only when a condition holds, and whose work stands only when the condition approves of it."""
 
     condition: Test
     stages: tuple[ContextStrategy, ...]
@@ -53,10 +53,15 @@ class When:
         """Run the stages in order when the condition holds, else return the context."""
         if not self.condition(context, call):
             return context
-        call = aiming_lower(context, call)
+        aiming, known, after = call.aiming_lower(call.size(context)), call.notes.copy(), context
         for stage in self.stages:
-            context = await run(stage, context, call)
-            await call.meter.settle(context.messages)
+            after = await run(stage, after, aiming)
+            await call.meter.settle(after.messages)
+        if after is context or not isinstance(self.condition, Condition):
+            return after
+        if self.condition.approves(context, after, call):
+            return after
+        call.notes.restore(known)
         return context
 
 
@@ -78,14 +83,6 @@ class FirstOf:
             if result is not context:
                 return result
         return context
-
-
-def aiming_lower(context: Context, call: Call) -> Call:
-    """The call for stages that run although the request fits: they come down to the budget's target."""
-    budget, limit = call.budget, call.limit
-    if budget is None or limit is None or call.size(context) > limit:
-        return call
-    return call.aiming_at(budget, min(limit, budget.target_tokens))
 
 
 def when(condition: Test, *stages: ContextStrategy) -> When:

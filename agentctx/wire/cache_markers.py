@@ -111,10 +111,15 @@ class KeyMarkers:
 
     def of(self, message: Message) -> tuple[CacheMarker, ...]:
         """The markers in a message, in order; one that its whole message carries stands on the last part."""
-        found = tuple(marker for place, part in enumerate(message.parts) for marker in self._of_part(part, place))
-        if found or self.any_block or not message.parts or message.role == "tool":
-            return found
-        return tuple(self._on(message.source, len(message.parts) - 1))
+        found: list[CacheMarker] = []
+        for place, part in enumerate(message.parts):
+            if isinstance(part, ToolResult):
+                for inner in part.content:
+                    self._look(inner.source, place, found)
+            self._look(part.source, place, found)
+        if not (found or self.any_block or not message.parts or message.role == "tool"):
+            self._look(message.source, len(message.parts) - 1, found)
+        return tuple(found)
 
     def put(self, message: Message, place: int, mark: Mapping[str, Any]) -> Message | None:
         """The message with a marker on one of its parts; None when that part cannot carry one."""
@@ -133,18 +138,16 @@ class KeyMarkers:
         part = self._lift(message.parts[place])
         return message.with_parts((*message.parts[:place], part, *message.parts[place + 1 :]))
 
-    def _on(self, native: object, place: int) -> Iterator[CacheMarker]:
-        if isinstance(native, str) or (block := mapping_or_none(native)) is None:
+    def _look(self, native: object, place: int, found: list[CacheMarker]) -> None:
+        """Add the markers of a block; a plain dict, asked for at every step, costs next to nothing."""
+        if native is None or isinstance(native, str):
+            return
+        block = native if type(native) is dict else mapping_or_none(native)
+        if block is None:
             return
         for key in self.keys:
-            if (value := mapping_or_none(block.get(key))) is not None:
-                yield CacheMarker(place, _ttl(value), {key: value}, native)
-
-    def _of_part(self, part: Part, place: int) -> Iterator[CacheMarker]:
-        if isinstance(part, ToolResult):
-            for inner in part.content:
-                yield from self._on(inner.source, place)
-        yield from self._on(part.source, place)
+            value = mapping_or_none(block[key]) if key in block else None
+            found += [] if value is None else [CacheMarker(place, _ttl(value), {key: value}, native)]
 
     def _put(self, part: Part, mark: Mapping[str, Any]) -> Part | None:
         if isinstance(part, Text) and part.text.strip():

@@ -3,6 +3,7 @@
 from math import inf
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ from agentctx.core.message import Context, Message
 from agentctx.core.parts import Text
 from agentctx.core.profile import ModelProfile, Prices
 from agentctx.economics.conditions import cache_cold, expected_forecast, pays_back
-from agentctx.economics.payback import Cut, call_cost, forecast
+from agentctx.economics.payback import Cut, Request, call_cost, compared, forecast
 from agentctx.economics.prices import Usage, cost, storage_cost
 from agentctx.economics.truncation import suspect_truncation
 from agentctx.errors import ConfigError
@@ -70,7 +71,7 @@ def test_storage_of_an_explicit_cache():
     assert storage_cost(2_000_000, 1_800, 4.5) == pytest.approx(4.5)
 
 
-@given(st.integers(0, 10_000), st.integers(0, 200_000), st.integers(1, 200_000))
+@given(st.integers(1_024, 10_000), st.integers(0, 200_000), st.integers(1, 200_000))
 def test_payback_follows_the_formula(head, kept, dropped):
     """A warm cut has paid after (w - r) * kept / (r * dropped) calls, rounded up, and not before the first."""
     exact = (WRITE - READ) * kept / (READ * dropped)
@@ -87,6 +88,23 @@ def test_payback_is_when_the_sums_meet(head, kept, dropped, calls):
     with_cut = found.with_cut + (calls - 1) * found.later_with
 
     assert (with_cut <= without + 1e-12) == found.pays_back(calls)
+
+
+def test_what_is_too_short_to_be_kept_is_not_read():
+    """A head below the smallest prefix is written again with the rest; one at the minimum is read."""
+    short, long = forecast(CLAUDE, Cut(1_023, 9_000, 9_000)), forecast(CLAUDE, Cut(1_024, 8_999, 9_000))
+
+    assert short.with_cut == pytest.approx(10_023 * 12.5e-6)
+    assert long.with_cut == pytest.approx(1_024 * 1e-6 + 8_999 * 12.5e-6)
+
+
+def test_two_requests_are_compared_by_what_is_known_of_each():
+    """The request without the cut is read up to its new part, the one with it up to the first change."""
+    found = compared(CLAUDE, Request(30_000, 20_000), Request(12_000, 5_000))
+
+    assert found.without == pytest.approx(20_000 * 1e-6 + 10_000 * 12.5e-6)
+    assert found.with_cut == pytest.approx(5_000 * 1e-6 + 7_000 * 12.5e-6)
+    assert (found.later_without, found.later_with) == pytest.approx((0.03, 0.012))
 
 
 def test_a_cold_cut_pays_at_once():
@@ -143,6 +161,40 @@ def test_pays_back_counts_the_calls():
 def test_pays_back_is_false_with_nothing_to_cut():
     """A context within the limit has nothing to pay back."""
     assert not pays_back(20)(context(3), call(900_000))
+
+
+def test_pays_back_approves_of_what_was_made():
+    """What the stages made of it must pay back too: a cut that frees little, or late, is not worth its writing."""
+    here, now = context(3_000), call(2_000)
+    shorter = here.with_messages((*here.messages[:1], *here.messages[1_500:]))
+    hardly = here.with_messages((*here.messages[:1], *here.messages[2:]))
+    at_the_end = here.with_messages(here.messages[:-1])
+
+    assert pays_back(20).approves(here, shorter, now)
+    assert not pays_back(20).approves(here, hardly, now)
+    assert pays_back(20).approves(here, at_the_end, now)
+    assert not pays_back(20).approves(here, here, now)
+
+
+def test_what_does_not_fit_is_cut_whether_it_pays_or_not():
+    """Over the limit something has to go, so the question is not what it costs."""
+    here, now = context(3_000), call(2_900)
+    assert not pays_back(20)(here, now)
+
+    full = evolve(now, budget=Budget(2_950))
+    assert pays_back(20)(here, full)
+    assert pays_back(20).approves(here, here.with_messages(here.messages[:1]), full)
+
+
+def test_joined_conditions_approve_as_they_hold():
+    """Of ``|`` the one that held has to approve, of ``&`` both; ``~`` and the others approve of everything."""
+    here, now = context(3_000), call(2_000)
+    hardly = here.with_messages((*here.messages[:1], *here.messages[2:]))
+
+    assert (over(10) | pays_back(20)).approves(here, hardly, now)
+    assert not (over(10_000_000) | pays_back(20)).approves(here, hardly, now)
+    assert not (over(10) & pays_back(20)).approves(here, hardly, now)
+    assert (~pays_back(20)).approves(here, hardly, now)
 
 
 def test_pays_back_needs_a_model():

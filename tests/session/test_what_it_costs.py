@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from itertools import accumulate, pairwise
+
 import pytest
 
-from agentctx import Budget, FitContextWindow, Pipeline, TrimRounds, cache_cold, over, pays_back, when
+from agentctx import (
+    Budget,
+    ClearToolResults,
+    Context,
+    FitContextWindow,
+    Pipeline,
+    TrimRounds,
+    TruncateToolOutputs,
+    cache_cold,
+    over,
+    pays_back,
+    when,
+)
+from agentctx.core.profile import ModelProfile, Prices
+from agentctx.economics.blocks import BlockReader
+from agentctx.economics.cache import Block, CacheSimulator, Prompt
+from agentctx.economics.cache_rules import cache_rules
+from agentctx.economics.prices import cost
+from agentctx.reading import reader
 from agentctx.testing.builders import assistant, call, result, transcript, user
+from agentctx.tokens.models import profile, register_model
 
 pytestmark = pytest.mark.anyio
 MODEL = "claude-sonnet-4-5"
@@ -75,6 +97,90 @@ async def test_a_stage_can_wait_for_a_cold_cache(seconds, acts):
     session.clock.now += seconds
     view = await session.prepare(conversation(6))
     assert acts == view.report.acted
+
+
+@pytest.mark.parametrize("stage", [TrimRounds(5), ClearToolResults(5), FitContextWindow()])
+async def test_a_session_cuts_when_it_pays(stage):
+    """Below the trigger a session cuts as soon as it pays back, in large steps: not a little at every step."""
+    pipeline = Pipeline(when(pays_back(within=10), stage), budget=Budget(100_000, target=5_000))
+    session, messages = pipeline.session(model=MODEL), conversation(60)
+    session.clock, acted, fell = Clock(), [], []
+    for length in range(1, len(messages) + 1, 2):
+        before = session.steps and session.forecast()
+        report = (await session.prepare(messages[:length])).report
+        if report.acted:
+            acted.append(length)
+            fell.append(report.forecast.calls)
+            assert before is not None
+    assert 2 <= len(acted) <= 10
+    assert all(later - earlier >= 10 for earlier, later in pairwise(acted))
+    assert all(calls <= 10 for calls in fell)
+
+
+async def test_without_a_budget_a_session_knows_how_warm_the_cache_is():
+    """``cache_cold()`` needs no budget: right after a call the cache is warm."""
+    session = Pipeline(when(cache_cold(), TrimRounds(2))).session(model=MODEL)
+    session.clock = Clock()
+    await session.prepare(conversation(2))
+    assert not (await session.prepare(conversation(6))).report.acted
+    session.clock.now += 3_600
+    assert (await session.prepare(conversation(7))).report.acted
+
+
+@pytest.mark.parametrize("model", ["gpt-5.4", "deepseek/deepseek-v4-pro", "gemini/gemini-2.5-pro", MODEL])
+async def test_forecasts_agree_with_the_simulated_cache(model):
+    """What each report says its call costs is what the provider's cache, simulated, bills: cut on arrival, cut, or not.
+
+    The same holds for what it would have cost without the compaction.
+    """
+    stages = TruncateToolOutputs(max_tokens=700), FitContextWindow()
+    session = Pipeline(*stages, budget=Budget(20_000, target=6_000)).session(model=model, format="anthropic")
+    session.clock, messages = Clock(), conversation(60)
+    rules, table, cuts = cache_rules(profile(model)), profile(model), 0
+    with_cut, last, given = CacheSimulator(rules), None, 0
+    for length in range(1, len(messages) + 1, 2):
+        view = await session.prepare(messages[:length])
+        reads = BlockReader(reader(messages, format="anthropic", model=model).meter)
+        sent, report = reads.read(view.context), view.report
+        if length > 1:
+            without = deepcopy(with_cut)
+            kept = Prompt.of([*last.blocks, Block("new", report.tokens_before - given, "short")])
+            assert report.forecast.without == pytest.approx(cost(without.send(kept, session.clock.now), table))
+            assert report.forecast.with_cut == pytest.approx(cost(with_cut.send(sent, session.clock.now), table))
+            cuts += report.first_changed is not None
+        else:
+            with_cut.send(sent, session.clock.now)
+        last, given = sent, report.tokens_before
+        session.clock.now += 20
+    assert cuts >= 2
+
+
+async def test_the_payback_that_a_report_names_comes_true():
+    """Sent on with and without one cut, growing alike, the bills cross at the call that the report names."""
+    table, rules = profile(MODEL), cache_rules(profile(MODEL))
+    session = Pipeline(FitContextWindow(), budget=Budget(30_000, target=20_000)).session(model=MODEL)
+    session.clock, messages = Clock(), conversation(60)
+    views = [await session.prepare(messages[:length]) for length in range(1, len(messages) + 1, 2)]
+    number = next(number for number, view in enumerate(views) if view.report.first_changed is not None)
+    report, reads = views[number].report, BlockReader(reader(messages, format="anthropic", model=MODEL).meter)
+    sums = []
+    for context in (views[number].context, Context(reader(messages).messages(messages[: 2 * number + 1]))):
+        cache = CacheSimulator(rules)
+        for earlier in range(number):
+            cache.send(reads.read(views[earlier].context), 20.0 * earlier)
+        later = (cache.send(reads.read(context), 20.0 * (number + call)) for call in range(200))
+        sums.append(list(accumulate(cost(usage, table) for usage in later)))
+    crossed = next(call for call, (cut, uncut) in enumerate(zip(*sums, strict=True), start=1) if cut <= uncut)
+    assert report.forecast.calls == crossed
+
+
+async def test_a_model_without_a_price_for_its_answers_has_no_forecast():
+    """Prices that are not all known give no forecast, and no error."""
+    register_model(ModelProfile("house-of-half-prices", window=30_000, prices=Prices(1.0)))
+    session = Pipeline(FitContextWindow(), budget=Budget(30_000)).session(model="house-of-half-prices")
+    view = await session.prepare(conversation(20))
+    assert view.report.forecast is None
+    assert session.forecast() is None
 
 
 async def test_a_stage_can_wait_until_it_pays():
