@@ -9,11 +9,11 @@ import gc
 from collections.abc import Callable, Sequence
 from itertools import count as count_from
 from statistics import mean
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, cast
 
 import ours
-from attrs import frozen
+from attrs import astuple, frozen
 from rows import Row
 from transcript import transcript
 
@@ -26,8 +26,8 @@ from agentctx.tokens.meter import MessageMeter
 COUNTS = (100, 1_000, 10_000)
 """Units of a transcript; 10,000 have about 10 MB."""
 
-GROWTH = 20
-"""The most that ten times the units may cost."""
+GROWTH = 2
+"""How much more a unit may cost where there are ten times as many; it would be ten if anything were quadratic."""
 
 SMALL = 30
 """Units of a case that is small enough for its best solution to be known."""
@@ -44,11 +44,13 @@ class Packing:
 
     Args:
         seconds: What the stage took; everything was counted before.
-        tokenize: What tokenizing the texts takes.
+        work: The same in processor time, for each token of the transcript.
+        tokenize: What tokenizing the texts takes, in processor time for each token.
         filled: The part of the budget that is used.
     """
 
     seconds: float
+    work: float
     tokenize: float
     filled: float
 
@@ -90,22 +92,30 @@ async def read(count: int, seed: int) -> tuple[Context, Call]:
 async def packing(strategy: Strategy, count: int, seed: int) -> Packing:
     """Pack a transcript once, into half of what it takes."""
     natives = units_of(count, seed)
-    start = perf_counter()
-    ours.tokenize(natives)
-    tokenize = perf_counter() - start
+    start = process_time()
+    tokens = ours.tokenize(natives)
+    tokenize = process_time() - start
     context, told = await read(count, seed)
     limit = told.size(context) // 2
     gc.collect()
-    start = perf_counter()
+    start, worked = perf_counter(), process_time()
     after = await Pack(strategy, task=TASK, max_tokens=limit)(context, told)
-    return Packing(perf_counter() - start, tokenize, told.size(after) / limit)
+    seconds, work = perf_counter() - start, process_time() - worked
+    return Packing(seconds, work / tokens, tokenize / tokens, told.size(after) / limit)
 
 
-async def fastest(strategy: Strategy, count: int, repeats: int) -> Packing:
-    """The fastest of some packings, each of a transcript of its own; the worst fill of them."""
-    runs = [await packing(strategy, count, next(SEEDS)) for _ in range(repeats)]
-    quickest = min(runs, key=lambda run: run.seconds / run.tokenize)
-    return Packing(quickest.seconds, quickest.tokenize, min(run.filled for run in runs))
+async def fastest(strategy: Strategy, counts: Sequence[int], repeats: int) -> list[Packing]:
+    """The best of some packings of each number of units, taking turns, each of a transcript of its own."""
+    runs: list[list[Packing]] = [[] for _ in counts]
+    for _ in range(repeats):
+        for mine, count in zip(runs, counts, strict=True):
+            mine += [await packing(strategy, count, next(SEEDS)) for _ in range(turns(count))]
+    return [Packing(*map(min, zip(*map(astuple, mine), strict=True))) for mine in runs]
+
+
+def turns(count: int) -> int:
+    """How often a packing of so many units is run for one of 10,000."""
+    return max(1, min(8, 1_000 // count))
 
 
 async def case(count: int, seed: int) -> Case:
@@ -136,17 +146,19 @@ def best(case: Case) -> int:
 
 async def time_rows(repeats: int) -> list[Row]:
     """Packing of 100, 1,000 and 10,000 units: what it takes, how it grows, and how much of the room is filled."""
-    runs = {count: await fastest("hybrid", count, repeats) for count in COUNTS}
+    runs = dict(zip(COUNTS, await fastest("hybrid", COUNTS, repeats), strict=True))
     rows = []
     for count, run in runs.items():
-        how = f"hybrid, best of {repeats}"
+        how = f"hybrid, best of {repeats * turns(count)}"
         rows.append(Row(f"packing of {count:,} units", 1_000 * run.seconds, None, how=how, unit="ms"))
-        rows.append(Row(f"packing of {count:,} units / tokenizing them", run.seconds / run.tokenize, 3, how=how))
+        rows.append(Row(f"packing of {count:,} units / tokenizing them", run.work / run.tokenize, 3, how=how))
         rows.append(Row(f"budget filled, {count:,} units", 100 * run.filled, 99, at_least=True, how=how, unit="%"))
-    grown = runs[10_000].seconds / runs[1_000].seconds
-    rows.append(Row("growth of packing, 1,000 to 10,000 units", grown, GROWTH, how="ten times the units"))
+    for few, many in ((100, 1_000), (1_000, 10_000)):
+        grown = runs[many].work / runs[few].work
+        how = "ten times the units; beyond their number"
+        rows.append(Row(f"growth of packing, {few:,} to {many:,} units", grown, GROWTH, how=how))
     for strategy in STRATEGIES:
-        run = await fastest(cast("Strategy", strategy), 1_000, 1)
+        (run,) = await fastest(cast("Strategy", strategy), (1_000,), 1)
         filled = Row(f"budget filled, {strategy}", 100 * run.filled, 99, at_least=True, how="1,000 units", unit="%")
         rows.append(filled)
     return rows

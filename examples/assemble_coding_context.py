@@ -20,21 +20,28 @@ from typing import Any, ClassVar
 import anyio
 from attrs import frozen
 
-from agentctx import Block, Budget, ContextBuilder, DropTail, Tier
-from agentctx.assembly.build import Assembled
-from agentctx.core.item import ContextItem
-from agentctx.protocols import ContextProvider
-from agentctx.sources.build_errors import BuildErrors
-from agentctx.sources.dependencies import Dependencies
-from agentctx.sources.environment import Environment
-from agentctx.sources.gather import gather
-from agentctx.sources.gathered import Gathered
-from agentctx.sources.git import GitSource
-from agentctx.sources.prompt_section import PromptSection, section_from
-from agentctx.sources.read_only import ReadOnlyFiles
-from agentctx.sources.recent_files import RecentFiles
-from agentctx.sources.secrets import redact_secrets
-from agentctx.sources.stable_prompt import StablePrompt
+from agentctx import (
+    Assembled,
+    Block,
+    Budget,
+    BuildErrors,
+    ContextBuilder,
+    ContextItem,
+    ContextProvider,
+    Dependencies,
+    DropTail,
+    Environment,
+    Gathered,
+    GitSource,
+    PromptSection,
+    ReadOnlyFiles,
+    RecentFiles,
+    StablePrompt,
+    Tier,
+    gather,
+    redact_secrets,
+)
+from agentctx.sources.prompt_section import section_from
 from agentctx.sources.suggest_files import suggest_files
 
 WINDOW = 16_000

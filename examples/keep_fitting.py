@@ -22,16 +22,22 @@ from typing import Any
 import anyio
 from attrs import define, field
 
-from agentctx import Budget, FitContextWindow, Pipeline, View, count
-from agentctx.assembly.builder import ContextBuilder
-from agentctx.strategies.pack import Pack
-from agentctx.tiers.block import Block
-from agentctx.tiers.categories import CategoryBudget
-from agentctx.tiers.category import Category
-from agentctx.tiers.division import Division
-from agentctx.tiers.drop_tail import DropTail
-from agentctx.tiers.merge_system import MergeSystem
-from agentctx.tiers.tier import Tier
+from agentctx import (
+    Block,
+    Budget,
+    Category,
+    CategoryBudget,
+    ContextBuilder,
+    Division,
+    DropTail,
+    FitContextWindow,
+    MergeSystem,
+    Pack,
+    Pipeline,
+    Tier,
+    View,
+    count,
+)
 
 WINDOW = 10_000
 LOGS = [f"gateway-{number:02}.log" for number in range(80)]
