@@ -15,7 +15,7 @@ from agentctx.core.event import Compaction
 from agentctx.core.item import ContextItem
 from agentctx.core.marker import CacheMarker, Ttl
 from agentctx.core.message import Context, Message, Price, Tool
-from agentctx.core.parts import Part, ToolCall
+from agentctx.core.parts import Opaque, Part, ToolCall
 from agentctx.core.profile import ModelProfile
 from agentctx.core.protection import ProtectRule, always
 from agentctx.core.reasoning import ThinkingPolicy, leading_thought
@@ -259,6 +259,13 @@ def cache_markers(wire: WireFormat) -> CacheMarkers | None:
     """How the format has cache markers written; None when its provider has none."""
     found: CacheMarkers | None = getattr(wire, "cache_markers", None)
     return found
+
+
+def head_markers(context: Context, markers: CacheMarkers) -> list[CacheMarker]:
+    """The markers on tools, and on a system prompt that is kept apart."""
+    tools = (Message("user", (Opaque("tool", None, source=tool.source),)) for tool in context.tools)
+    on_tools = [marker for tool in tools for marker in markers.of(tool)]
+    return on_tools + ([] if context.system is None else list(markers.of(context.system)))
 
 
 class Meter(Protocol):

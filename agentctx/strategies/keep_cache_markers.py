@@ -12,10 +12,9 @@ from attrs import define, field, frozen
 
 from agentctx.core.compare import match
 from agentctx.core.marker import CacheMarker
-from agentctx.core.message import Context, Message, Tool
-from agentctx.core.parts import Opaque
+from agentctx.core.message import Context, Message
 from agentctx.offload import offload
-from agentctx.protocols import CacheMarkers, Call, cache_markers
+from agentctx.protocols import CacheMarkers, Call, cache_markers, head_markers
 
 Marked = dict[int, tuple[CacheMarker, ...]]
 """The markers of messages, by the place of the message; without those that have none."""
@@ -42,19 +41,13 @@ class KeepCacheMarkers:
         lost = await offload(lambda: list(_lost(self.before, context.messages, markers)), len(self.before))
         if not lost:
             return context
-        keeping = _Keeping(markers, list(context.messages), on_head(context, markers))
+        keeping = _Keeping(markers, list(context.messages), head_markers(context, markers))
         moved = sum(keeping.settle(*each) for each in lost)
         call.remark(
             f"cache markers whose blocks went: {moved} moved to the nearest earlier block that stays, "
             f"{len(lost) - moved} left out"
         )
         return context.with_messages(tuple(keeping.messages)) if moved else context
-
-
-def on_head(context: Context, markers: CacheMarkers) -> list[CacheMarker]:
-    """The markers on tools and on a system prompt that is kept apart."""
-    on_tools = [marker for tool in context.tools for marker in markers.of(_as_message(tool))]
-    return on_tools + ([] if context.system is None else list(markers.of(context.system)))
 
 
 def marked(messages: Sequence[Message], markers: CacheMarkers) -> Marked:
@@ -69,11 +62,6 @@ def in_order(head: Sequence[CacheMarker], known: Marked, place: int, marker: Cac
     if marker.ttl == "1h":
         return all(each.ttl == "1h" for each in before)
     return all(each.ttl == "5m" for each in after)
-
-
-def _as_message(tool: Tool) -> Message:
-    """A tool as something that may carry markers."""
-    return Message("user", (Opaque("tool", None, source=tool.source),))
 
 
 def _lost(

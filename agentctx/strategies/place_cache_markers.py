@@ -16,8 +16,8 @@ from agentctx.core.marker import CacheMarker, Ttl
 from agentctx.core.message import SYSTEM_ROLES, Context, Message
 from agentctx.core.protection import first_task
 from agentctx.errors import ConfigError
-from agentctx.protocols import CacheMarkers, Call, Scope, cache_markers
-from agentctx.strategies.keep_cache_markers import Marked, in_order, marked, on_head
+from agentctx.protocols import CacheMarkers, Call, Scope, cache_markers, head_markers
+from agentctx.strategies.keep_cache_markers import Marked, in_order, marked
 
 _SMALLEST = 1_024
 """The shortest prefix that is kept where the model's own is not known, in tokens."""
@@ -110,7 +110,7 @@ class _Work:
         """Look where markers are."""
         self.messages = list(self.context.messages)
         self.known = marked(self.messages, self.markers)
-        self.fixed = on_head(self.context, self.markers)
+        self.fixed = head_markers(self.context, self.markers)
         self.frozen = self.call.frozen(self.context)
 
     def head(self, ttl: Ttl) -> None:
@@ -169,7 +169,7 @@ class _Work:
 
     def done(self) -> Context:
         """The request with no more markers than there may be: the oldest that are not wanted go first."""
-        over = len(on_head(self.context, self.markers)) + sum(map(len, self.known.values())) - self.markers.most
+        over = len(head_markers(self.context, self.markers)) + sum(map(len, self.known.values())) - self.markers.most
         for wanted in (False, True):
             for place in sorted(self.known):
                 if over > 0 and (place in self.wanted) is wanted and place not in self.frozen:
