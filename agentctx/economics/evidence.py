@@ -16,12 +16,18 @@ from typing import Any
 from attrs import define, field
 
 _STATUS = frozenset({"status", "status_code", "statuscode", "http_status", "httpstatuscode", "code", "error_code"})
-_CODES = frozenset({"code", "error_code", "type", "status", "error_type", "finish_reason", "stop_reason", "reason"})
-_TEXTS = frozenset({"message", "msg", "detail", "error", "param", "title", "server_message"})
+_CODES = frozenset(
+    {"code", "error_code", "errorcode", "type", "__type", "status", "error_type", "finish_reason", "stop_reason"}
+    | {"finishreason", "stopreason", "reason"}
+)
+_TEXTS = frozenset(
+    {"message", "msg", "detail", "error", "param", "title", "server_message", "status_msg", "error_msg", "errmsg"}
+    | {"error_message", "errormessage", "originalmessage", "faultstring"}
+)
 _INSIDE = (
     "error", "errors", "body", "response", "data", "detail", "details", "message", "exception", "metadata", "raw",
     "raw_response", "json_body", "http_body", "error_response", "last_response", "responsemetadata", "choices",
-    "candidates", "args", "text", "content", "_content", "events",
+    "candidates", "args", "text", "content", "_content", "events", "base_resp", "fault", "innererror",
 )  # fmt: skip
 _NOT_IN_PAYLOADS = frozenset({"text", "content", "args"})
 _NUMBERS = frozenset({"n_prompt_tokens", "n_ctx"})
@@ -118,7 +124,7 @@ def _arguments(error: BaseException) -> Sequence[Any]:
 def _any(thing: Any, found: Evidence, depth: int) -> None:  # noqa: ANN401 - whatever a provider nests
     if depth > _DEEPEST or thing is None or isinstance(thing, BaseException):
         return
-    if isinstance(thing, (bytes, bytearray)):
+    if isinstance(thing, (bytes, bytearray, memoryview)):
         _text(bytes(thing[: 4 * _LOOKED_AT]).decode("utf-8", "replace"), found, depth)
     elif isinstance(thing, str):
         _text(thing, found, depth)

@@ -124,7 +124,7 @@ def _allowance(text: str) -> tuple[bool, Overflow | None]:
     hit = _ALLOWANCE.search(text)
     if hit is None or not signs.RATE.search(text):
         return False, None
-    limit, requested = (int(digits.replace(",", "")) for digits in hit.groups())
+    limit, requested = map(_number, hit.groups())
     return True, Overflow("rate", limit, requested, requested - limit) if requested > limit else None
 
 
@@ -133,11 +133,15 @@ def _long_text(text: str) -> tuple[bool, Overflow | None]:
     hit = signs.TOO_LONG_TEXT.search(text)
     if hit is None:
         return False, None
-    limit, size = int(hit["limit"] or hit["limit2"]), hit["size"] or hit["size2"]
+    limit, size = _number(hit["limit"] or hit["limit2"]), hit["size"] or hit["size2"]
     if limit < signs.LONG_TEXT:
         return True, None
-    requested = int(size) if size else None
+    requested = _number(size) if size else None
     return True, Overflow("characters", limit, requested, None if requested is None else requested - limit)
+
+
+def _number(digits: str) -> int:
+    return int(digits.replace(",", ""))
 
 
 def _only_the_answer(text: str) -> bool:

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 from attrs import frozen
 
-_N = r"(\d[\d,_]*k?)"
-_SIZE = r"(?:window|length|lenght|size|limit)"
+_N = r"(?<![\w./-])(\d[\d,_]*+(?:[km](?![a-z]))?+)"
+_SIZE = r"(?:window|length|lenght|size|limit|space)"
+_GAP = r"[^\d>]"
 
 
 @frozen
@@ -32,19 +33,27 @@ _SUMS = (
     re.compile(rf"exceed context limit: (?P<prompt>{_N}) \+ (?P<answer>{_N}) > (?P<limit>{_N})"),
     re.compile(rf"must be <= (?P<limit>{_N})\. given: (?P<prompt>{_N}) `?inputs`? tokens and (?P<answer>{_N})"),
     re.compile(rf"is too large: (?P<answer>{_N})\..*?length is (?P<limit>{_N}) .*?request has (?P<prompt>{_N}) input"),
+    re.compile(
+        rf"passed (?P<prompt>{_N}) input tokens and requested (?P<answer>{_N}) output tokens.*?is only (?P<limit>{_N})"
+    ),
+    re.compile(
+        rf"(?:prompt|input)[ _]?(?:tokens?)? \((?P<prompt>{_N})(?: tokens)?\) (?:\+|and|plus) `?max_(?:new_)?tokens`? "
+        rf"\((?P<answer>{_N})\){_GAP}{{0,60}}?(?:exceed|>){_GAP}{{0,60}}?(?P<limit>{_N})"
+    ),
 )
 """Sums that the provider does not add up itself."""
 
 _LIMITS = tuple(
     re.compile(pattern)
     for pattern in (
-        rf"(?:maximum|max) (?:context|prompt|model|input) {_SIZE}(?: is| of|:|=)?(?: only)?[ (]+{_N}",
+        rf"(?:maximum|max) (?:context|prompt|model|input) {_SIZE}(?: of [\w./-]+ is| is| of|:|=)?(?: only)?[ (]+{_N}",
         rf"{_N} (?:tokens )?(?:maximum|max)\b",
         rf"configured limit of {_N}",
         rf"(?:maximum|max) number of (?:input )?tokens (?:allowed )?\(?{_N}",
         rf"model maximum \({_N}",
         rf"max_model_len(?:gth)?(?: is|:|=)?[ (=]*{_N}",
-        rf"n_ctx['\"]?[:=]? ?{_N}",
+        rf"n_ctx['\"]? ?[:=]? ?{_N}",
+        rf"max_(?:seq|input|context)_len(?:gth)?[ (=:]*{_N}",
         rf"context {_SIZE}(?: of only| of| is only| is|:|=)?[ (]+{_N}",
         rf"(?:maximum|max) (?:allowed )?(?:input |prompt )?length(?: of)?[ (]+{_N}",
         rf"max size: {_N}|max tokens of {_N} exceeded|only up to {_N} tokens",
@@ -53,7 +62,7 @@ _LIMITS = tuple(
         rf"must be <= {_N}|must have less than {_N}",
         rf"model token limit: {_N}",
         rf"(?:exceeds? (?:the )?limit(?: of|:)?|supports up to|max_prompt_tokens \() ?{_N}",
-        rf"max input tokens: {_N}",
+        rf"max input tokens: {_N}|at most {_N}",
         rf"sequence length for this model \(\d+ > {_N}",
         rf"input and maximum output tokens \(\d+\) exceeded .*?\({_N}",
         rf"larger than max \(\d+ vs\.? {_N}",
@@ -66,7 +75,7 @@ _LIMITS = tuple(
 _PROMPTS = tuple(
     re.compile(pattern)
     for pattern in (
-        rf"prompt is too long: {_N}",
+        rf"prompt is too long:? \(?{_N}",
         rf"prompt contains (?:at least )?{_N}",
         rf"prompt tokens? \({_N}|prompt token count (?:of )?{_N}",
         rf"(?:prompt|input) \((?:length |total length )?{_N}",
@@ -75,7 +84,7 @@ _PROMPTS = tuple(
         rf"request has {_N} input|prompt has {_N} tokens|prompt length {_N} exceeds",
         rf"number of (?:input )?tokens \(?{_N}\)? (?:has |have )?(?:exceed|cannot)",
         rf"request \({_N} tokens",
-        rf"resulted in {_N} tokens\.",
+        rf"resulted in {_N} tokens\.|tokens in (?:the )?prompt:? \(?{_N}",
         rf"n_keep: {_N}|keep the first {_N}",
         rf"input token count: {_N}",
         rf"prompt {_N} >",
@@ -89,7 +98,7 @@ _REQUESTS = tuple(
         rf"for a total of (?:at least )?{_N}",
         rf"requested:? (?:a total of |tokens |token count |about )?\(?{_N}(?! output)",
         rf"resulted in {_N} tokens",
-        rf"request contains {_N}",
+        rf"request contains {_N}|will take {_N} tokens",
         rf"received {_N}",
         rf"current length is {_N}",
         rf"output tokens \({_N}\) exceeded",
@@ -100,9 +109,36 @@ _REQUESTS = tuple(
     )
 )
 
-_ANSWERS = (re.compile(rf"{_N} in the (?:completion|output)"), re.compile(rf"requested {_N} output tokens"))
-_BROKEN_DOWN = re.compile(r"\d\)? (?:in the messages|of text input)")
+_ANSWERS = (
+    re.compile(rf"{_N}(?: tokens)? (?:in|for|of) the (?:completion|output)"),
+    re.compile(rf"requested {_N} output tokens"),
+)
+_BROKEN_DOWN = re.compile(r"\d\)?(?: tokens)? (?:in the messages|in your prompt|from the input messages|of text input)")
 _EXCESS = (re.compile(rf"exceeded (?:max context length )?by {_N}"), re.compile(r"at least 1, got -(\d+)"))
+
+_MORE = (
+    r"(?:>=?|exceed\w*|(?:longer|larger|greater|bigger|more) than|too (?:long|large)|\bover\b|beyond|not fit|\bbut\b"
+    r"|maximum|\blimit\b)"
+)
+_LESS = (
+    r"(?:max(?:imum)?\b|limit(?:ed)?\b|at most|up to|supports?|longer than|not exceed|n_ctx"
+    rf"|context {_SIZE}|context|batch size)"
+)
+_COMPARED = (
+    re.compile(rf"(?=(?P<size>{_N}){_GAP}{{0,60}}?{_MORE}{_GAP}{{0,70}}?(?P<limit>{_N}))"),
+    re.compile(
+        rf"(?={_LESS}{_GAP}{{0,60}}?(?P<limit>{_N}){_GAP}{{0,60}}?"
+        rf"(?:but|got|get|received|given|requested|has|have|contains|take|while|exceeded){_GAP}{{0,40}}?(?P<size>{_N}))"
+    ),
+)
+"""A size that is told to be more than a limit, in whatever words; believed only when it is more. Looked for from each
+place on, since a status in front may look like a size."""
+
+_LEAST = 64
+"""A smaller number is not the limit of a model: it counts or orders something else."""
+
+_OF_THE_PROMPT = re.compile(r"(?:prompt|input)s?\b[^.,;]{0,40}$")
+"""What stands before a size that is the prompt's alone."""
 
 
 def amounts(texts: Iterable[str]) -> Amounts:
@@ -119,7 +155,23 @@ def amounts(texts: Iterable[str]) -> Amounts:
         excess = _first(_EXCESS, text) if excess is None else excess
         if prompt is None and requested is not None and _BROKEN_DOWN.search(text):
             prompt = requested - (_first(_ANSWERS, text) or 0)
+        if excess is None:
+            limit, requested, prompt = _compared(text, limit, requested, prompt)
     return complete(limit, prompt if requested is None else requested, excess, prompt)
+
+
+def _compared(
+    text: str, limit: int | None, requested: int | None, prompt: int | None
+) -> tuple[int | None, int | None, int | None]:
+    """What is not known yet, from a comparison that agrees with what is known."""
+    known = prompt if requested is None else requested
+    for pattern in _COMPARED:
+        for hit in pattern.finditer(text):
+            size, most = _number(hit["size"]), _number(hit["limit"])
+            if size > most >= _LEAST and limit in (None, most, size) and known in (None, size):
+                alone = known is None and _OF_THE_PROMPT.search(text[: hit.start("size")])
+                return most, size if requested is None else requested, size if alone else prompt
+    return limit, requested, prompt
 
 
 def complete(limit: int | None, requested: int | None, excess: int | None, prompt: int | None) -> Amounts:
@@ -140,5 +192,5 @@ def _first(patterns: Iterable[re.Pattern[str]], text: str) -> int | None:
 
 
 def _number(digits: str) -> int:
-    thousands = digits.endswith("k")
-    return int(digits.rstrip("k").replace(",", "").replace("_", "")) * (1_000 if thousands else 1)
+    times = {"k": 1_000, "m": 1_000_000}.get(digits[-1], 1)
+    return int(digits.rstrip("km").replace(",", "").replace("_", "")) * times

@@ -10,48 +10,62 @@ from __future__ import annotations
 
 import re
 
-_SIZE = r"(?:window|length|lenght|size|limit)"
+_SIZE = r"(?:window|length|lenght|size|limit|space)"
 
 
 def _any_of(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
 
 
+_WINDOW = (
+    rf"(?:context[ _-]?{_SIZE}|(?:max|maximum) context\b|n_ctx|max_(?:seq|input|context)_len(?:gth)?"
+    rf"|(?:max|maximum|specified|model'?s?) (?:\w+ ){{0,2}}(?:prompt|model|input|sequence|seq)[ _]{_SIZE})"
+)
+_OVER = (
+    r"(?:exceed\w*|(?:longer|larger|greater|bigger|more) than|\bover\b|beyond|n[o']t fit"
+    r"|too (?:long|large|big) (?:for|in)|>=?)"
+)
+
 WINDOW = _any_of(
-    rf"exceed(?:s|ed|ing)?\b[^.]{{0,48}}?\bcontext[ _-]?{_SIZE}",
-    rf"context[ _-]?{_SIZE}s?\b[^.]{{0,32}}?exceed",
+    rf"{_OVER}[^.]{{0,48}}?{_WINDOW}",
+    rf"{_WINDOW}[^.]{{0,32}}?(?:exceed|overflow|\bfull\b)",
     rf"context_?{_SIZE}_?(?:exceed|overflow)",
     r"exceed_context_size",
-    r"context[ _-]?(?:overflow|too[ _]large|too[ _]long)\b",
-    r"context is too (?:long|large)",
-    rf"(?:maximum|max) (?:context|prompt|model|input) {_SIZE}\b",
-    r"longer than the (?:specified )?(?:model'?s? |maximum )*(?:context|model|sequence) length",
-    r"too long to fit into the model",
+    r"context[ _-]?(?:overflow|too[ _]large|too[ _]long)\b|context is (?:too (?:long|large)|full)",
+    rf"(?:maximum|max) (?:context|prompt|model|input) {_SIZE}\b|context {_SIZE} is only",
+    rf"no room left in (?:the )?context|handle the requested context {_SIZE}",
+    r"too long to fit into the model|not fit in(?:to)? the model",
     r"too large for [\w.\-/:]+ model\. max size: \d+ tokens",
     r"(?:prompt|input|request) (?:has|had|contains) \d[\d,]* (?:input )?tokens,? (?:but|which|while)",
+    r"this (?:request|prompt) has \d[\d,]* tokens,? which",
     r"prompt length \d+ exceeds|exceed max message tokens|max tokens of \d+ exceeded",
     r"max_prompt_tokens_exceeded|tokens_limit_reached",
-    r"prompt tokens too long|the max input characters is",
-    r"too large for (?:this |the )?model",
+    r"prompt tokens too long|the max input characters is|text fields that are too large",
+    r"too large for (?:this |the )?model|is too large to process\b",
     r"prompt is too (?:long|large)\b|prompt too (?:long|large)\b|prompt 超长|(?:prompt|input) \([^)]*\) is too long",
     r"input is too (?:long|large)(?: for|[.:,;]|$)|input token length too long|input prompt too long",
     r"(?:all messages|conversation|request input) is too long",
     r"prompt exceeds (?:the )?(?:max|length)",
     r"input token count\b[^.]{0,60}?(?:exceeds|supports up to)",
-    r"number of input tokens \d[\d,]* cannot exceed",
+    r"(?:number of )?input tokens (?:\d[\d,]*|\(\d[\d,]*\)) (?:cannot|must not) exceed|input cannot be longer than",
     r"estimated number of input and maximum output tokens",
-    r"(?:input|prompt) length\b[^.]{0,30}?exceed",
+    r"(?:input|prompt|(?<!stop )sequence) length\b[^.]{0,30}?exceed",
+    r"(?:total|combined) length of (?:the )?(?:prompt|messages|input)[^.]{0,60}?exceed|^length limit exceeded",
     r"reduce the length of (?:the |your )?(?:input |prompt |messages?|either)",
     r"reduce the length of (?:the |your )?(?:input|prompt)\b",
     r"exceeded model token limit",
-    r"greater than the context length|loaded with context length of only|keep the first \d+ tokens when",
+    r"loaded with context length of only|keep the first \d+ tokens when",
     r"inputs?`? tokens \+ `?max_new_tokens`? must be|`inputs` must have less than",
     r"range of input length should be",
     r"current length is \d[\d,]* while limit is",
-    r"total number of tokens \(prompt and prediction\) cannot exceed",
+    r"total number of tokens (?:\(prompt and prediction\)|in the prompt) cannot exceed",
     r"size limit exceeded by|minimal context could not be added",
-    r"too many input tokens|tokens in request more than max tokens allowed",
-    r"exceed model maximum",
+    r"too many input tokens|too many tokens in (?:the )?(?:prompt|request|input)",
+    rf"(?:input|prompt)[^.]{{0,40}}?must be less than (?:the )?context {_SIZE}|not enough context {_SIZE}",
+    r"tokens in request more than max tokens allowed|input tokens;? this model accepts",
+    r"can only process up to \d[\d,]* tokens",
+    r"exceed model maximum(?! output)",
+    r"(?:prompt|input|total)[ _]tokens?[^.]{0,20}?\+ ?`?max_(?:new_)?tokens`?[^.]{0,20}?>",
     r"(?:context|model) window is \d[\d,]*k? tokens, you requested",
     r"max_tokens must be at least 1, got -\d{2,}",
     r"required for long context requests|long context beta is not yet available",
@@ -70,22 +84,23 @@ NAMES = _any_of(
 
 BYTES = _any_of(
     r"request_too_large|request exceeds the maximum (?:allowed )?(?:size|number of bytes)",
-    r"(?:payload|entity|content|body|request) (?:is )?too large",
+    r"(?<!response )(?:payload|entity|content|body|request) (?:is )?too large",
     r"request (?:body|payload)(?: size)?\b[^.]{0,40}?exceed|request size(?: limit)? exceed",
     r"message size \d+ exceeds limit|sent message larger than max",
     r"too many total text bytes|max bytes to request body",
 )
 """The request's body is larger than the endpoint takes."""
 
-NO_BODY = re.compile(r"^(?:error code: )?4(?:00|13)\s*(?:status code)?\s*\(no body\)|^error code: 400$")
+NO_BODY = re.compile(r"\b4(?:00|13)\s*(?:status code)?\s*\(no body\)|^error code: 400$")
 """Cerebras and some gateways refuse an overlong request with no word of why."""
 
 PERHAPS = _any_of(
-    r"too many tokens",
+    r"too many tokens(?! in stop)",
     r"token limit exceeded|tokens? limit\b[^.]{0,20}?exceed|exceed\w* (?:the )?token limit",
     r"exceed\w* the maximum number of (?:input |prompt )?tokens",
     r"number of (?:input |prompt )?tokens\b[^.]{0,40}?exceed",
-    r"(?:input|prompt|requested|messages?)(?: input)? tokens?(?: count)?\b[^.]{0,40}?exceed|request tokens exceed",
+    r"(?:input|prompt|requested|messages?|total)(?: input)? tokens?(?: count)?\b[^.]{0,40}?(?:exceed|over the model)",
+    r"request tokens exceed",
     r"\b(?:prompt|inputs?|messages?|request|text|conversation)\b[^.]{0,48}?(?:too long|too large|exceed\w*)\b"
     r"[^.]{0,48}?\b(?:tokens?|context|model)\b",
     r"length of the (?:prompt|input|messages)\b[^.]{0,40}?exceed",
@@ -93,14 +108,15 @@ PERHAPS = _any_of(
 """Said of the window by most, of a rate or of a picture by others: counts when nothing speaks of those."""
 
 ELSE = _any_of(
-    r"\b(?:images?|files?|audio|video|pdf|documents?|pages|pixels|dimensions?|resolution)\b",
+    r"\b(?:logit_bias|stop sequences?|images?|files?|audio|video|pdf|documents?|pages|pixels|dimensions?|resolution)\b",
     r"\b(?:session|access|auth\w*|refresh|bearer|api) (?:token|key)|\bjwt\b|\bexpired?\b",
 )
 """Something else is too large, too long or out of date."""
 
 RATE = _any_of(
     r"rate[ _-]?limit", r"too many requests", r"\bper[ _-](?:min|minute|day|hour|second|month)\b", r"\b[tr]p[mds]\b",
-    r"throttl", r"quota", r"please wait", r"resource[ _]?exhausted", r"usage limit", r"token rate",
+    r"throttl", r"quota", r"please wait", r"(?:try again|retry) (?:in|after) \d",
+    r"resource[ _]?exhausted", r"usage limit", r"token rate",
     r"insufficient", r"\bcredits?\b", r"billing", r"balance", r"\bafford\b", r"overloaded", r"at capacity",
     r"your (?:account|plan|subscription)|monthly|daily",
 )  # fmt: skip
@@ -112,13 +128,16 @@ ANSWER = re.compile(
 )
 """The length of the answer is spoken of."""
 
-REQUEST = re.compile(r"\b(?:input|inputs|prompt|messages|context)\b|at least 1, got -\d|max tokens of \d+ exceeded")
+REQUEST = re.compile(
+    r"\b(?:input|inputs|prompt|messages|context)\b|\btokens in request\b|\b(?:prompt|input)_tokens?\b"
+    r"|at least 1, got -\d|max tokens of \d+ exceeded"
+)
 """The request is spoken of, openly or not: a sentence about the answer alone is no overflow."""
 
 TOO_LONG_TEXT = re.compile(
-    r"string too long\. expected a string with maximum length (?P<limit>\d+)"
-    r"(?:, but got a string with length (?P<size>\d+))?"
-    r"|expected maxlength: (?P<limit2>\d+), actual: (?P<size2>\d+)"
+    r"string too long\. expected a string with maximum length (?P<limit>\d(?:[\d,]*\d)?)"
+    r"(?:, but got a string with length (?P<size>\d(?:[\d,]*\d)?))?"
+    r"|expected maxlength: (?P<limit2>\d(?:[\d,]*\d)?), actual: (?P<size2>\d(?:[\d,]*\d)?)"
 )
 """One text of the request has too many characters: of the transcript when the limit is large, else of some name."""
 

@@ -161,8 +161,29 @@ def test_circular_causes_end():
         ],
         'event: error\ndata: {"type":"error","error":{"type":"invalid_request","message":"prompt is too long"}}\n\n',
         b'{"error":{"message":"Prompt contains 9 tokens, too large for model with 8 maximum context length"}}',
+        memoryview(b'{"error":{"message":"prompt is too long"}}'),
+        {
+            "base_resp": {"status_code": 2013, "status_msg": "invalid params, context window exceeds limit"},
+            "choices": [],
+        },
+        {
+            "ErrorCode": "CLIENT_ERROR_FROM_MODEL",
+            "OriginalMessage": '{"error":"`inputs` must have less than 9 tokens"}',
+        },
     ],
-    ids=["anthropic", "responses", "bedrock", "ollama", "zai", "gemini", "sse", "bytes"],
+    ids=[
+        "anthropic",
+        "responses",
+        "bedrock",
+        "ollama",
+        "zai",
+        "gemini",
+        "sse",
+        "bytes",
+        "view",
+        "minimax",
+        "sagemaker",
+    ],
 )
 def test_stream_events_and_bodies(event):
     """What comes instead of an answer is read as well: events, bodies, lists, server-sent text, bytes."""
