@@ -72,13 +72,13 @@ class DecayStats:
 
 
 def _positive(_instance: object, _attribute: object, value: float) -> None:
-    if not value > 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         msg = f"Decay: half_life: expected a positive number in the clock's units, got {value!r}"
         raise ConfigError(msg)
 
 
 def _from_0_to_1(_instance: object, attribute: object, value: float) -> None:
-    if not 0 <= value <= 1:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         msg = f"Decay: {getattr(attribute, 'name', 'weight')}: expected a number from 0 to 1, got {value!r}"
         raise ConfigError(msg)
 
@@ -215,12 +215,8 @@ class Decay:
             if entry.tokens <= room or entry.pinned:
                 chosen.append(entry)
                 room -= entry.tokens
-        pinned = [entry for entry in chosen if entry.pinned]
-        if room < 0 and pinned:
-            biggest = sorted(
-                (BigItem((each.id, "pinned", each.tokens)) for each in pinned), key=lambda each: -each.tokens
-            )
-            raise ContextOverflow(max_tokens - room, max_tokens, biggest[:5])
+        if room < 0 and any(entry.pinned for entry in chosen):
+            raise _too_large(chosen, max_tokens - room, max_tokens)
         return tuple(chosen)
 
     def render(self, max_tokens: int, query: str = "") -> str:
@@ -233,7 +229,9 @@ class Decay:
         """
         chosen = list(self.within(max_tokens, query))
         text = _text(chosen)
-        while chosen and self.counter.count(text) > max_tokens:
+        while chosen and (tokens := self.counter.count(text)) > max_tokens:
+            if chosen[-1].pinned:  # the counter counts them together for more than apart
+                raise _too_large(chosen, tokens, max_tokens)
             chosen.pop()
             text = _text(chosen)
         return text
@@ -277,6 +275,12 @@ class Decay:
 
     def _now(self, entry: Entry, now: float) -> Entry:
         return evolve(entry, weight=max(self.min_weight, self._true_weight(entry, now)))
+
+
+def _too_large(chosen: Sequence[Entry], tokens: int, limit: int) -> ContextOverflow:
+    """The error that says that the pinned entries do not fit, and names the biggest."""
+    pinned = sorted((each for each in chosen if each.pinned), key=lambda each: -each.tokens)
+    return ContextOverflow(tokens, limit, [BigItem((each.id, "pinned", each.tokens)) for each in pinned[:5]])
 
 
 def _written(content: str) -> str:

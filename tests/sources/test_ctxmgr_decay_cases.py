@@ -189,6 +189,32 @@ def test_ctxmgr_pinned_is_never_passed_over(decay):
         decay.within(60)
 
 
+def test_pinned_is_never_left_out_for_a_counter(clock):
+    """Where a counter has more for entries together than apart, what is pinned is an error and not left out."""
+
+    class Squares:
+        def count(self, text):
+            return text.count("\n") ** 2
+
+    decay = Decay(clock=clock, counter=Squares())
+    decay.add("one", pinned=True)
+    decay.add("two", pinned=True)
+    assert [entry.tokens for entry in decay.entries()] == [1, 1]
+    assert len(decay.within(8)) == 2
+    with pytest.raises(ContextOverflow, match="needs 16 tokens and 8 are available"):
+        decay.render(8)
+    assert decay.render(16).count("- ") == 2
+
+
+@pytest.mark.parametrize(
+    "options", [{"half_life": "5"}, {"half_life": True}, {"min_weight": 1.1}, {"boost": -0.1}, {"boost": None}]
+)
+def test_numbers_that_make_no_sense(options):
+    """Options are checked when it is built."""
+    with pytest.raises(ConfigError, match=f"Decay: {next(iter(options))}"):
+        Decay(**options)
+
+
 def test_ctxmgr_prune(decay, clock):
     """Pruning takes out what has faded, and keeps what is pinned."""
     decay.add("old")

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from functools import partial
 
 import anyio
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx.assembly.builder import ContextBuilder
+from agentctx.checking import validate
+from agentctx.core.budget import Budget
 from agentctx.core.item import ContextItem
 from agentctx.core.message import Message
 from agentctx.core.parts import Text
@@ -16,6 +19,7 @@ from agentctx.errors import ConfigError, InvalidInput, SourceError
 from agentctx.sources.prompt_section import PromptSection, section_from
 from agentctx.sources.stable_prompt import CHANGED, StablePrompt
 from agentctx.tiers.block import Block
+from agentctx.tiers.tier import Tier
 from agentctx.tokens.default import TiktokenCounter
 
 pytestmark = pytest.mark.anyio
@@ -340,6 +344,48 @@ async def test_cache_points_stand_where_they_pay(baseline, updates, points):
     pieces = prompt.build().pieces
     assert [place for place, piece in enumerate(pieces) if piece.cache] == points
     assert [piece.tokens for piece in pieces] == [COUNTER.count(piece.text) for piece in pieces]
+
+
+USER = {
+    "anthropic": {"role": "user", "content": "hi"},
+    "bedrock": {"role": "user", "content": [{"text": "hi"}]},
+    "gemini": {"role": "user", "parts": [{"text": "hi"}]},
+    "openai-chat": {"role": "user", "content": "hi"},
+    "openai-responses": {"role": "user", "content": "hi"},
+}
+MARKS = {"anthropic": "cache_control", "bedrock": "cachePoint"}
+
+
+@pytest.mark.parametrize("form", USER)
+async def test_every_provider_gets_the_same_beginning(form):
+    """Whatever changes, the words sent before begin the next request, and marks stand where the provider has them."""
+    said = {"role": "You help. " * 400, "rules": "Be brief. " * 400, "date": "Monday"}
+    prompt = StablePrompt([PromptSection(key, partial(said.__getitem__, key)) for key in said])
+    before, texts, marks = "", [], []
+    for key, value in (("date", "Monday"), ("date", "Tuesday"), ("role", "You know. " * 400), ("rules", "")):
+        said[key] = value
+        await prompt.reconcile()
+        builder = ContextBuilder(Budget(60_000), format=form)
+        built = await builder.add(*prompt.build().blocks, Block("task", [USER[form]], Tier.HISTORY)).build()
+        request = {"messages": built.messages} | ({} if built.system is None else {"system": built.system})
+        assert [each for each in validate(request, format=form) if each.severity == "error"] == []
+        words = "".join(_words(built.messages if built.system is None else built.system))
+        assert words.startswith(before)
+        before = words.removesuffix("hi")
+        texts.append(before)
+        marks.append(str(request).count(MARKS.get(form, "cache")))
+    assert len(set(texts)) == 4
+    assert marks == ([1, 1, 2, 2] if form in MARKS else [0, 0, 0, 0])
+
+
+def _words(native):
+    """All texts of a native request, in order."""
+    if isinstance(native, dict):
+        for key, value in native.items():
+            yield from [value] if key in ("text", "content") and isinstance(value, str) else _words(value)
+    elif isinstance(native, list):
+        for each in native:
+            yield from _words(each)
 
 
 async def test_the_cache_points_are_written():

@@ -1,0 +1,118 @@
+"""What hawk's own compaction around ctxmgr does and gets wrong (its engine: micro, smart, truncate, api), done here."""
+
+from copy import deepcopy
+
+import pytest
+
+from agentctx import (
+    Budget,
+    ClearToolResults,
+    FitContextWindow,
+    MemoryStore,
+    Pack,
+    Pipeline,
+    TrimRounds,
+    TruncateToolOutputs,
+    over,
+    validate,
+    when,
+)
+from agentctx.testing import assistant, call, result, transcript, user
+
+pytestmark = pytest.mark.anyio
+
+FORMATS = ["openai-chat", "openai-responses", "anthropic", "gemini", "bedrock"]
+CUTS = [FitContextWindow(), TrimRounds(6), Pack("recent"), Pack("compression"), Pack("recent", note=True)]
+
+
+def loop(rounds, form, words=60):
+    """A pure tool loop: a task, and then calls and results only."""
+    turns = [user("find the cause")]
+    for number in range(rounds):
+        turns += [assistant(call(f"c{number}", "read", {"n": number})), result(f"c{number}", f"r{number} " * words)]
+    return transcript(form, *turns)
+
+
+def errors(view, form):
+    """The rules for which the provider refuses the view."""
+    found = validate({"messages": view.messages}, format=form)
+    return [violation for violation in found if violation.severity == "error"]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("stage", CUTS, ids=repr)
+async def test_ctxmgr_defect_a_pure_tool_loop(stage, form):
+    """Hawk's truncation keeps an orphaned call, and loses all that is recent; here pairs and latest rounds stay."""
+    messages = loop(20, form)
+    assert len(messages) >= 41
+    view = await Pipeline(stage, budget=Budget(1_800)).prepare(messages, format=form)
+    assert errors(view, form) == []
+    said = str(view.messages)
+    assert "find the cause" in said
+    assert all(f"r{number} r{number}" in said for number in range(17, 20))
+    assert "r3 r3" not in said
+
+
+@pytest.mark.parametrize("form", FORMATS)
+async def test_ctxmgr_micro(form):
+    """The last three results stay, the others are cleared with hawk's words, from half of the window on."""
+    micro = when(over(0.5), ClearToolResults(keep_last=3, placeholder="[Old tool result content cleared]"))
+    few, many = loop(4, form), loop(24, form)
+    pipeline = Pipeline(micro, budget=Budget(3_000))
+    assert (await pipeline.prepare(few, format=form)).messages == few
+    view = await pipeline.prepare(many, format=form)
+    said = str(view.messages)
+    assert said.count("[Old tool result content cleared]") == 21
+    assert [f"r{number} r{number}" in said for number in (20, 21, 22, 23)] == [False, True, True, True]
+
+
+@pytest.mark.parametrize("stage", CUTS, ids=repr)
+async def test_ctxmgr_defect_twenty_huge_messages(stage):
+    """Hawk does not act on twenty messages or fewer, however large; here only tokens count."""
+    messages = transcript("openai-chat", user("task"))
+    for number in range(8):
+        messages += transcript("openai-chat", assistant(f"answer {number} " + "word " * 900), user(f"and {number}?"))
+    view = await Pipeline(stage, budget=Budget(4_000)).prepare(messages, format="openai-chat")
+    assert len(messages) == 17
+    assert view.report.tokens_after <= 4_000
+
+
+@pytest.mark.parametrize("keep", range(1, 12))
+async def test_ctxmgr_defect_starts_with_an_orphan(keep):
+    """Hawk keeps the last ten messages, whatever the first of them answers; here no cut parts a pair."""
+    turns = [user("task")]
+    for number in range(6):
+        turns += [
+            assistant(call(f"a{number}", "read"), call(f"b{number}", "read")),
+            result(f"a{number}", "A"),
+            result(f"b{number}", "B"),
+            *([user("go on")] if number % 2 else []),
+        ]
+    view = await Pipeline(TrimRounds(keep)).prepare(transcript("openai-chat", *turns), format="openai-chat")
+    assert errors(view, "openai-chat") == []
+
+
+async def test_ctxmgr_defect_words_in_angle_brackets():
+    """Hawk takes every answer that begins with "<" for thinking, and erases it; here it is text."""
+    messages = transcript(
+        "anthropic", user("make a page"), assistant("<html>hello</html>"), user("thanks"), assistant("<b>"), user("?")
+    )
+    view = await Pipeline(ClearToolResults(0), TruncateToolOutputs(10), FitContextWindow(max_tokens=1_000)).prepare(
+        messages, format="anthropic"
+    )
+    assert view.messages == messages
+
+
+@pytest.mark.parametrize("form", FORMATS)
+async def test_ctxmgr_defect_shared_messages_are_changed(form):
+    """Hawk clears in the caller's own objects, and keeps nothing; here they are as they were, and the store has all."""
+    store = MemoryStore()
+    messages = loop(12, form)
+    before = deepcopy(messages)
+    view = await Pipeline(ClearToolResults(2), Pack("recent"), budget=Budget(900), store=store).prepare(
+        messages, format=form
+    )
+    assert messages == before
+    kept = [await store.get(change.handle) for change in view.report.changes]
+    assert len(kept) == 10
+    assert b"r2 r2 r2" in b"".join(kept)
