@@ -38,7 +38,7 @@ _QUOTED_CODE = re.compile(
 _LEADING_STATUS = re.compile(
     r"^\W*(?:http(?: error)?:?\s+|error code:\s*|status(?: code)?:?\s*)?([45]\d\d)\b", re.IGNORECASE
 )
-_ECHO = re.compile(r"input_value=|\[type=\w+, |['\"]input['\"]:")
+_ECHO = re.compile(r"input_value=|\[type=\w+, |['\"]input['\"]:\s*[\[{'\"]")
 _DEEPEST = 8
 _LOOKED_AT = 8_000
 

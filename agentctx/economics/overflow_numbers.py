@@ -62,6 +62,7 @@ _LIMITS = tuple(
         rf"must be <= {_N}|must have less than {_N}",
         rf"model token limit: {_N}",
         rf"(?:exceeds? (?:the )?limit(?: of|:)?|supports up to|max_prompt_tokens \() ?{_N}",
+        rf"max(?:imum)?(?: of|:)? {_N}(?: tokens|\))",
         rf"max input tokens: {_N}|at most {_N}",
         rf"sequence length for this model \(\d+ > {_N}",
         rf"input and maximum output tokens \(\d+\) exceeded .*?\({_N}",
@@ -137,7 +138,7 @@ place on, since a status in front may look like a size."""
 _LEAST = 64
 """A smaller number is not the limit of a model: it counts or orders something else."""
 
-_OF_THE_PROMPT = re.compile(r"(?:prompt|input)s?\b[^.,;]{0,40}$")
+_OF_THE_PROMPT = re.compile(r"(?:prompt|input)s?\b(?!.*(?:output|completion))[^.,;]{0,40}$")
 """What stands before a size that is the prompt's alone."""
 
 

@@ -33,6 +33,8 @@ WINDOW = _any_of(
     r"exceed_context_size",
     r"context[ _-]?(?:overflow|too[ _]large|too[ _]long)\b|context is (?:too (?:long|large)|full)",
     rf"(?:maximum|max) (?:context|prompt|model|input) {_SIZE}\b|context {_SIZE} is only",
+    rf"(?:maximum|max) context of \d|context {_SIZE}[^.\d]{{0,24}}\d[\d,]*(?: tokens)?,? (?:but|however|while)",
+    r"\b(?:prompt|input)_too_(?:long|large)\b|(?<!stop )\bsequence (?:is )?too long",
     rf"no room left in (?:the )?context|handle the requested context {_SIZE}",
     r"too long to fit into the model|not fit in(?:to)? the model",
     r"too large for [\w.\-/:]+ model\. max size: \d+ tokens",
@@ -43,8 +45,9 @@ WINDOW = _any_of(
     r"prompt tokens too long|the max input characters is|text fields that are too large",
     r"too large for (?:this |the )?model|is too large to process\b",
     r"prompt is too (?:long|large)\b|prompt too (?:long|large)\b|prompt 超长|(?:prompt|input) \([^)]*\) is too long",
-    r"input is too (?:long|large)(?: for|[.:,;]|$)|input token length too long|input prompt too long",
-    r"(?:all messages|conversation|request input) is too long",
+    r"(?<!tool )(?<!audio )(?<!video )(?<!image )input is too (?:long|large)(?: for|[.:,;]|$)"
+    r"|input (?:token length|prompt) too long|(?:^|[\d:.>\"'] ?)input too long",
+    r"(?:all messages|conversation|chat history|request input) is too long",
     r"prompt exceeds (?:the )?(?:max|length)",
     r"input token count\b[^.]{0,60}?(?:exceeds|supports up to)",
     r"(?:number of )?input tokens (?:\d[\d,]*|\(\d[\d,]*\)) (?:cannot|must not) exceed|input cannot be longer than",
@@ -84,8 +87,8 @@ NAMES = _any_of(
 
 BYTES = _any_of(
     r"request_too_large|request exceeds the maximum (?:allowed )?(?:size|number of bytes)",
-    r"(?<!response )(?:payload|entity|content|body|request) (?:is )?too large",
-    r"request (?:body|payload)(?: size)?\b[^.]{0,40}?exceed|request size(?: limit)? exceed",
+    r"(?<!response )(?:payload|entity|content|body|request) (?:is |was )?too large",
+    r"(?<!response )(?:request body|payload)(?: size)?\b[^.]{0,40}?exceed|request size(?: limit)? exceed",
     r"message size \d+ exceeds limit|sent message larger than max",
     r"too many total text bytes|max bytes to request body",
 )
@@ -96,10 +99,11 @@ NO_BODY = re.compile(r"\b4(?:00|13)\s*(?:status code)?\s*\(no body\)|^error code
 
 PERHAPS = _any_of(
     r"too many tokens(?! in stop)",
-    r"token limit exceeded|tokens? limit\b[^.]{0,20}?exceed|exceed\w* (?:the )?token limit",
+    r"token limit exceeded|tokens? limit\b[^.]{0,20}?exceed|exceed\w* (?:the )?(?:maximum )?token limit",
     r"exceed\w* the maximum number of (?:input |prompt )?tokens",
     r"number of (?:input |prompt )?tokens\b[^.]{0,40}?exceed",
-    r"(?:input|prompt|requested|messages?|total)(?: input)? tokens?(?: count)?\b[^.]{0,40}?(?:exceed|over the model)",
+    r"(?:input|prompt|requested|messages?|total)(?: input)?[ _]?tokens?(?: count)?\b"
+    r"[^.]{0,40}?(?:exceed|over the model|>)",
     r"request tokens exceed",
     r"\b(?:prompt|inputs?|messages?|request|text|conversation)\b[^.]{0,48}?(?:too long|too large|exceed\w*)\b"
     r"[^.]{0,48}?\b(?:tokens?|context|model)\b",
@@ -118,13 +122,14 @@ RATE = _any_of(
     r"throttl", r"quota", r"please wait", r"(?:try again|retry) (?:in|after) \d",
     r"resource[ _]?exhausted", r"usage limit", r"token rate",
     r"insufficient", r"\bcredits?\b", r"billing", r"balance", r"\bafford\b", r"overloaded", r"at capacity",
+    r"\btrial\b", r"\bfree (?:tier|plan)\b", r"\bupgrade\b",
     r"your (?:account|plan|subscription)|monthly|daily",
 )  # fmt: skip
 """Busy, or out of money: waiting or paying helps, a smaller request does not."""
 
 ANSWER = re.compile(
     r"max(?:imum)?[ _]?(?:output[ _]?|completion[ _]?|new[ _]?)?tokens?\b"
-    r"|\b(?:output|completion) (?:tokens?|length|limit)"
+    r"|requested for (?:the )?(?:output|completion)|\b(?:output|completion) (?:tokens?|length|limit)"
 )
 """The length of the answer is spoken of."""
 
