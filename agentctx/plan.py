@@ -21,7 +21,6 @@ from agentctx.listeners import tell
 from agentctx.protocols import Call, ContextStrategy, Listener, Scope, Store, Summarizer, TokenCounter, WireFormat
 from agentctx.reading import Reader
 from agentctx.runner import Trail, run_stage
-from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.fit_guarantee import FitGuarantee
 from agentctx.strategies.fit_request_bytes import FitRequestBytes
 from agentctx.strategies.keep_cache_markers import KeepCacheMarkers
@@ -162,8 +161,8 @@ def _all_stages(stages: Iterable[ContextStrategy]) -> Iterator[ContextStrategy]:
 def _carried(stages: Iterable[ContextStrategy]) -> Iterator[Budget | None]:
     """The budgets that stages carry; None for a stage that waits for one."""
     for stage in _all_stages(stages):
-        if isinstance(stage, FitContextWindow):
-            yield stage.own_budget
+        if hasattr(stage, "own_budget"):
+            yield getattr(stage, "own_budget", None)
         elif isinstance(stage, Plan) and stage.budget is not None:
             yield stage.budget
 

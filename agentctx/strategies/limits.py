@@ -19,7 +19,10 @@ def limits(stage: str, max_tokens: int | None, call: Call) -> tuple[int, int]:
     """
     hard = max_tokens if call.budget is None else call.budget.limit
     if hard is None:
-        msg = f"{stage}: no budget in force: pass {stage}(max_tokens=...) or Pipeline(..., budget=Budget(window=...))"
+        msg = (
+            f"{stage}: no budget in force: pass {stage}(max_tokens=...), "
+            "Pipeline(..., budget=Budget(window=...)), or a model that the model table knows"
+        )
         raise ConfigError(msg)
     limit = hard if max_tokens is None else min(hard, max_tokens)
     return limit, limit if call.limit is None else min(limit, call.limit)

@@ -68,3 +68,18 @@ def as_budget(value: Budget | int | None) -> Budget | None:
         return Budget(given)
     msg = f"budget: expected a Budget or a number of tokens, got {given!r}"
     raise ConfigError(msg)
+
+
+def check_tokens(where: str, value: object) -> None:
+    """Check that a number of tokens is one; None is none.
+
+    Args:
+        where: The option, for the error.
+        value: What was passed.
+
+    Raises:
+        ConfigError: If it is not a positive whole number.
+    """
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        msg = f"{where}: expected a positive number of tokens, got {value!r}"
+        raise ConfigError(msg)

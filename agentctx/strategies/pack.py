@@ -94,6 +94,11 @@ class Pack:
             Budget(self.max_tokens)
 
     @property
+    def own_budget(self) -> Budget | None:
+        """The budget that this stage carries itself, if any."""
+        return None if self.max_tokens is None else Budget(self.max_tokens)
+
+    @property
     def weights(self) -> Weights:
         """What counts."""
         return self.strategy if isinstance(self.strategy, Weights) else STRATEGIES[self.strategy]

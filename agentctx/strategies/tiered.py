@@ -12,10 +12,12 @@ from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Message
 from agentctx.core.units import Unit
 from agentctx.errors import ConfigError
+from agentctx.offload import offload
 from agentctx.protocols import Call, Scope
 from agentctx.strategies.drop_units import without
 from agentctx.strategies.fit_context_window import shrink_open_round
 from agentctx.strategies.limits import limits
+from agentctx.strategies.options import check_tokens
 from agentctx.strategies.room import lay_out
 from agentctx.tiers.allocate import allocate
 from agentctx.tiers.tier import Tier, TierRule, as_tier
@@ -58,6 +60,9 @@ class Tiered:
     with the first round of its own tier after it. What is left over because only whole rounds go is given back.
     Without rules the tiers are served in order: ``HISTORY`` gives way to whatever ``tier_of`` puts before it.
 
+    A session looks at the tiers, and at their caps, when the request has passed its trigger, and not at every step:
+    a cap that held at each would move the prefix with every new round of its tier.
+
     Args:
         rules: Floors, shares and caps of single tiers.
         tier_of: Which tier a round belongs to, for example ``ByTools({"search_docs": Tier.RAG})``.
@@ -83,14 +88,26 @@ class Tiered:
             msg = "Tiered: one rule for each tier"
             raise ConfigError(msg)
         allocate([0] * len(self.rules), self.rules, 0)
-        if self.max_tokens is not None:
-            Budget(self.max_tokens)
+        tier_of: object = self.tier_of
+        if not callable(tier_of) or isinstance(tier_of, type):
+            msg = f"Tiered: tier_of: expected a function of messages, for example ByTools(...), got {tier_of!r}"
+            raise ConfigError(msg)
+        check_tokens("Tiered: max_tokens", self.max_tokens)
+
+    @property
+    def own_budget(self) -> Budget | None:
+        """The budget that this stage carries itself, if any."""
+        return None if self.max_tokens is None else Budget(self.max_tokens)
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context without the rounds that their tiers have no room for."""
         limit, aim = limits("Tiered", self.max_tokens, call)
-        if call.size(context) <= aim and all(rule.cap is None for rule in self.rules):
+        size = call.size(context)
+        if size <= aim and all(rule.cap is None for rule in self.rules):
             return context
+        return await offload(lambda: self._divided(context, limit, aim, call), len(context.messages), size)
+
+    def _divided(self, context: Context, limit: int, aim: int, call: Call) -> Context:
         context = shrink_open_round(context, limit, call)
         room = lay_out(context, call)
         loose = [unit for bundle in room.bundles for unit in bundle]

@@ -18,10 +18,12 @@ from agentctx.strategies.pack import STRATEGIES, Pack
 from agentctx.strategies.packing.relevance import Embedded
 from agentctx.strategies.packing.scoring import Weights
 from agentctx.strategies.repair_history import RepairHistory
+from agentctx.strategies.tiered import ByTools, Tiered
 from agentctx.strategies.trim_rounds import TrimRounds
 from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
 from agentctx.strategies.when import first_of, over, when
 from agentctx.testing.words import NAMES
+from agentctx.tiers.tier import TierRule
 
 Keep = Literal["head", "tail", "both"]
 
@@ -58,7 +60,21 @@ def single_stages() -> st.SearchStrategy[ContextStrategy]:
         st.just(CollapseRepeats()),
         st.builds(CollapseRepeats, marker=st.sampled_from(("-", "{tool}", "as {what} of {tool} said below"))),
         packs(),
+        tiereds(),
         st.just(RepairHistory()),
+    )
+
+
+def tiereds() -> st.SearchStrategy[Tiered]:
+    """Allocation to tiers, the rounds of any tools in any tiers, with and without floors, shares and caps."""
+    tools = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 6), max_size=3)
+    floors, caps = st.integers(0, 400), st.one_of(st.none(), st.integers(400, 3_000))
+    rule = st.builds(TierRule, st.integers(0, 6), floors, st.sampled_from((0, 0.1, 0.2, 1 / 3)), caps)
+    return st.builds(
+        Tiered,
+        st.lists(rule, max_size=3, unique_by=lambda made: made.tier),
+        tier_of=st.builds(ByTools, tools),
+        max_tokens=st.one_of(st.none(), st.integers(50, 5_000)),
     )
 
 

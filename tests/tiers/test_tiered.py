@@ -1,55 +1,51 @@
 """The stage that divides a running transcript among tiers."""
 
+import json
 from functools import partial
+from itertools import pairwise
 
 import anyio
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from agentctx import Budget, ConfigError, FixedCounter, Pipeline, Protect
+from agentctx import Budget, ConfigError, FixedCounter, Pipeline, Protect, validate
 from agentctx.strategies.tiered import ByTools, Tiered
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories
-from agentctx.testing.words import NAMES
+from agentctx.testing.stages import tiereds
+from agentctx.testing.writers import WRITERS
 from agentctx.tiers.tier import Tier, TierRule
 
-RULES = [
-    (),
-    (TierRule(Tier.RAG, floor=50, share=0.3), TierRule(Tier.HISTORY, share=0.5)),
-    (TierRule(Tier.CORE, cap=100), TierRule(Tier.HISTORY, floor=200, cap=400)),
-]
+KEYS = {"openai-responses": "input", "gemini": "contents"}
 SEARCHED = ByTools({"search": Tier.RAG})
 
 
-@st.composite
-def tiered(draw):
-    """The stage with any of the rules, and tools in any tiers."""
-    tools = draw(st.dictionaries(st.sampled_from(NAMES), st.integers(0, 6), max_size=3))
-    return Tiered(draw(st.sampled_from(RULES)), tier_of=ByTools(tools))
-
-
 @settings(max_examples=15)
-@given(tiered(), histories(), budgets())
+@given(tiereds(), histories(), budgets())
 def test_the_ten_laws(both_loops, stage, history, budget):
     """The stage keeps the ten laws on any transcript, in any budget."""
     both_loops(partial(check_laws, stage, history.messages, budget, history.format, history.system, history.tools))
 
 
 @settings(max_examples=15)
-@given(tiered(), broken_histories(), budgets())
+@given(tiereds(), broken_histories(), budgets())
 def test_the_ten_laws_on_broken_histories(both_loops, stage, history, budget):
     """The stage keeps the ten laws on transcripts that had to be repaired."""
     both_loops(partial(check_laws, stage, history.messages, budget, history.format, history.system, history.tools))
 
 
-def agent(rounds):
+def agent(rounds, format_name="openai-chat"):
     """A task and rounds that search and read by turns, and a last wish; a message costs ten tokens."""
-    turns = [user("task")]
+    return transcript(format_name, user("task"), *worked(rounds), user("and now?"))
+
+
+def worked(rounds):
+    """Rounds that search and read by turns."""
+    turns = []
     for number in range(rounds):
         name = "search" if number % 2 else "read"
         turns += [assistant(call(f"c{number}", name, {"n": number})), result(f"c{number}", f"found {number}")]
-    return transcript("openai-chat", *turns, user("and now?"))
+    return turns
 
 
 def left(view):
@@ -126,11 +122,68 @@ async def test_a_session_goes_down_to_its_target():
     assert (await session.prepare([*agent(6), *agent(4)])).report.tokens_after <= 80
 
 
+STEPS = 100
+
+STAGES = {
+    "own limit": (Tiered(max_tokens=300), None),
+    "caps": (Tiered([TierRule(Tier.RAG, cap=60)], tier_of=SEARCHED, max_tokens=300), None),
+    "shares": (
+        Tiered([TierRule(Tier.RAG, share=0.3), TierRule(Tier.HISTORY, share=0.5)], tier_of=SEARCHED),
+        Budget(300, trigger=0.9, target=0.4),
+    ),
+    "floors": (Tiered([TierRule(Tier.HISTORY, floor=80)], tier_of=SEARCHED), Budget(300)),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("stage", "budget"), STAGES.values(), ids=STAGES)
+@pytest.mark.parametrize("format_name", sorted(WRITERS))
+async def test_a_session_in_every_format(stage, budget, format_name):
+    """In a session of every format each view is legal and fits, and between cuts the bytes before stay as they were."""
+    session = Pipeline(stage, budget=budget, counter=FixedCounter(10)).session(format=format_name)
+    task, turns, moved = user("task"), worked(STEPS), []
+    last = []
+    for step in range(STEPS):
+        view = await session.prepare(transcript(format_name, task, *turns[: 2 * (step + 1)]))
+        request = {KEYS.get(format_name, "messages"): view.messages}
+        assert not [each for each in validate(request, format_name) if each.severity == "error"]
+        assert view.report.tokens_after <= 300
+        now = [json.dumps(message) for message in view.messages]
+        cut = now[: len(last)] != last
+        assert cut == (view.report.first_changed is not None)
+        moved += [step] * cut
+        last = now
+    assert 1 <= len(moved) <= STEPS // 6
+    assert all(later - earlier > 4 for earlier, later in pairwise(moved))
+
+
 @pytest.mark.anyio
 async def test_its_own_limit():
     """A limit of its own holds without a budget."""
     pipeline = Pipeline(Tiered(max_tokens=100), counter=FixedCounter(10))
     assert left(await pipeline.prepare(agent(8))) == [4, 5, 6, 7]
+
+
+@pytest.mark.anyio
+async def test_the_models_window():
+    """Without any limit the window of the model holds, as it does for every stage that waits for one."""
+    view = await Pipeline(Tiered()).prepare(agent(4), model="gpt-5.4")
+    assert view.report.tokens_after == view.report.tokens_before > 0
+
+
+def test_linear(work):
+    """Ten times the rounds are about ten times the work, up to ten thousand messages."""
+    counter = FixedCounter(10)
+
+    def divided(rounds):
+        pipeline = Pipeline(
+            Tiered([TierRule(Tier.RAG, share=0.3)], tier_of=SEARCHED), budget=rounds * 5, counter=counter
+        )
+        messages = agent(rounds)
+        return lambda: anyio.run(partial(pipeline.prepare, messages, format="openai-chat"))
+
+    divided(20)()
+    assert work(divided(5_000)) < 14 * work(divided(500))
 
 
 def test_needs_a_budget():
@@ -144,10 +197,22 @@ def test_needs_a_budget():
     [
         {"rules": [TierRule(Tier.RAG), TierRule(Tier.RAG, floor=1)]},
         {"rules": [TierRule(Tier.RAG, share=0.8), TierRule(Tier.CORE, share=0.8)]},
+        {"rules": [3]},
         {"max_tokens": 0},
+        {"max_tokens": 1.5},
+        {"tier_of": {"search": Tier.RAG}},
+        {"tier_of": ByTools},
     ],
 )
 def test_options_that_make_no_sense(options):
     """Options are checked when the stage is built."""
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match=r"Tiered: |allocate: the shares"):
         Tiered(**options)
+
+
+@pytest.mark.anyio
+async def test_a_tier_that_is_no_number():
+    """What ``tier_of`` returns is an integer; else the error says so and names the stage."""
+    with pytest.raises(ConfigError, match=r"tier: expected an integer, for example Tier\.HISTORY, got 'rag'") as caught:
+        await prepared(Tiered(tier_of=lambda _messages: "rag"), agent(8), 100)
+    assert "stage Tiered" in caught.value.__notes__[0]
