@@ -11,6 +11,7 @@ from typing import ClassVar
 from attrs import field, frozen
 
 from agentctx.core.item import ContextItem
+from agentctx.sources.amount import amount
 from agentctx.sources.secrets import Redactor, redact_secrets
 
 _WINDOW = 256 * 1024
@@ -30,14 +31,17 @@ class BuildErrors:
         limit: How many logs are told.
         max_tokens: The most tokens of it all.
         redact: Takes secrets out; None leaves them in.
+
+    Raises:
+        ConfigError: If a number makes no sense.
     """
 
     name: ClassVar[str] = "errors"
     description: ClassVar[str] = "ends of the newest build and test logs"
 
     folder: Path | None = field(converter=_folder)
-    limit: int = field(default=3, kw_only=True)
-    max_tokens: int | None = field(default=1_000, kw_only=True)
+    limit: int = field(default=3, validator=amount(1), kw_only=True)
+    max_tokens: int | None = field(default=1_000, validator=amount(0, optional=True), kw_only=True)
     redact: Redactor | None = field(default=redact_secrets, kw_only=True)
 
     def __call__(self, query: str, /) -> Sequence[ContextItem]:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from attrs import field, frozen
 
 from agentctx.core.item import ContextItem
+from agentctx.sources.amount import amount
 from agentctx.sources.secrets import Redactor, redact_secrets
 
 _LARGEST = 2**20
@@ -25,13 +26,16 @@ class Dependencies:
         root: The project's folder.
         max_tokens: The most tokens of it all.
         redact: Takes secrets out (an index with a password, for example); None leaves them in.
+
+    Raises:
+        ConfigError: If a number makes no sense.
     """
 
     name: ClassVar[str] = "dependencies"
     description: ClassVar[str] = "what the project's manifests depend on"
 
     root: Path = field(default=Path(), converter=Path)
-    max_tokens: int | None = field(default=600, kw_only=True)
+    max_tokens: int | None = field(default=600, validator=amount(0, optional=True), kw_only=True)
     redact: Redactor | None = field(default=redact_secrets, kw_only=True)
 
     def __call__(self, query: str, /) -> Sequence[ContextItem]:

@@ -16,6 +16,7 @@ from anyio import to_thread
 from attrs import field, frozen
 
 from agentctx.core.item import ContextItem
+from agentctx.sources.amount import amount
 from agentctx.sources.fence import one_line
 from agentctx.sources.secrets import Redactor, redact_secrets
 
@@ -39,6 +40,9 @@ class Environment:
         max_tokens: The most tokens of it all.
         environ: The environment; without it, the process's own.
         redact: Takes secrets out; None leaves them in.
+
+    Raises:
+        ConfigError: If a number makes no sense.
     """
 
     name: ClassVar[str] = "environment"
@@ -48,7 +52,7 @@ class Environment:
     tools: tuple[str, ...] = field(default=("git", "node", "go", "cargo"), converter=tuple, kw_only=True)
     variables: tuple[str, ...] = field(default=(), converter=tuple, kw_only=True)
     full_path: bool = field(default=False, kw_only=True)
-    max_tokens: int | None = field(default=300, kw_only=True)
+    max_tokens: int | None = field(default=300, validator=amount(0, optional=True), kw_only=True)
     environ: Mapping[str, str] | None = field(default=None, kw_only=True, repr=False)
     redact: Redactor | None = field(default=redact_secrets, kw_only=True)
 

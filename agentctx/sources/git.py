@@ -11,6 +11,7 @@ from anyio import to_thread
 from attrs import field, frozen
 
 from agentctx.core.item import ContextItem
+from agentctx.sources.amount import amount
 from agentctx.sources.diff_secrets import redact_diff
 from agentctx.sources.run_git import run_git
 from agentctx.sources.secrets import Redactor, redact_secrets
@@ -29,15 +30,18 @@ class GitSource:
         diff: Whether what was changed since the last commit is told line by line.
         max_tokens: The most tokens of it all.
         redact: Takes secrets out; None leaves them in.
+
+    Raises:
+        ConfigError: If a number makes no sense.
     """
 
     name: ClassVar[str] = "git"
     description: ClassVar[str] = "branch, changed files and last commits"
 
     root: Path = field(default=Path(), converter=Path)
-    commits: int = field(default=10, kw_only=True)
+    commits: int = field(default=10, validator=amount(1), kw_only=True)
     diff: bool = field(default=False, kw_only=True)
-    max_tokens: int | None = field(default=500, kw_only=True)
+    max_tokens: int | None = field(default=500, validator=amount(0, optional=True), kw_only=True)
     redact: Redactor | None = field(default=redact_secrets, kw_only=True)
 
     async def __call__(self, query: str, /) -> Sequence[ContextItem]:

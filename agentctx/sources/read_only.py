@@ -11,6 +11,7 @@ from attrs import define, evolve, field
 
 from agentctx.errors import ConfigError, SourceError
 from agentctx.protocols import TokenCounter
+from agentctx.sources.amount import amount
 from agentctx.sources.fence import section
 from agentctx.sources.pathspec import Patterns
 from agentctx.sources.read_file import Stamp, read_text, stamp_of
@@ -48,7 +49,7 @@ class ReadOnlyFiles:
         ConfigError: If the budget has no room for anything.
     """
 
-    budget: int
+    budget: int = field(validator=amount(1))
     root: Path = field(default=Path(), converter=_real, kw_only=True)
     counter: TokenCounter = field(factory=default_counter, kw_only=True)
     redact: Redactor | None = field(default=redact_secrets, kw_only=True)

@@ -11,6 +11,7 @@ from typing import ClassVar
 from attrs import field, frozen
 
 from agentctx.core.item import ContextItem
+from agentctx.sources.amount import amount
 from agentctx.sources.fence import one_line
 from agentctx.sources.secrets import Redactor, redact_secrets
 from agentctx.sources.walk import SKIPPED, walk
@@ -34,17 +35,20 @@ class RecentFiles:
         skipped: Names of folders that are not looked into, beside those that begin with a dot.
         max_tokens: The most tokens of it all.
         redact: Takes secrets out of names; None leaves them in.
+
+    Raises:
+        ConfigError: If a number makes no sense.
     """
 
     name: ClassVar[str] = "files"
     description: ClassVar[str] = "source files that were changed last"
 
     root: Path = field(default=Path(), converter=Path)
-    limit: int = field(default=10, kw_only=True)
+    limit: int = field(default=10, validator=amount(1), kw_only=True)
     extensions: frozenset[str] = field(default=EXTENSIONS, converter=frozenset, kw_only=True)
     gitignore: bool = field(default=True, kw_only=True)
     skipped: frozenset[str] = field(default=SKIPPED, converter=frozenset, kw_only=True)
-    max_tokens: int | None = field(default=300, kw_only=True)
+    max_tokens: int | None = field(default=300, validator=amount(0, optional=True), kw_only=True)
     redact: Redactor | None = field(default=redact_secrets, kw_only=True)
 
     def __call__(self, query: str, /) -> Sequence[ContextItem]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from attrs import field, frozen
 
@@ -35,9 +35,11 @@ class CollapseRepeats:
     scope: ClassVar[Scope] = Scope.PRESSURE
 
     @marker.validator
-    def _check(self, _attribute: object, marker: str) -> None:
-        if not marker.strip():
-            msg = "CollapseRepeats: the marker must say something: a provider may refuse an empty result"
+    def _check(self, _attribute: object, marker: Any) -> None:  # noqa: ANN401 - checked here
+        if not isinstance(marker, str) or not marker.strip():
+            msg = (
+                f"CollapseRepeats: marker must be text that is not blank (providers refuse blank text), got {marker!r}"
+            )
             raise ConfigError(msg)
 
     async def __call__(self, context: Context, call: Call, /) -> Context:

@@ -16,6 +16,7 @@ from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope
 from agentctx.strategies.fit_context_window import shrink_open_round
 from agentctx.strategies.limits import limits
+from agentctx.strategies.options import check_tokens
 from agentctx.strategies.packing.dropped import note_of, task_of
 from agentctx.strategies.packing.load import Load, load, unit_tokens
 from agentctx.strategies.packing.rank import MANY, ranked
@@ -81,17 +82,26 @@ class Pack:
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
-        if not isinstance(self.strategy, Weights) and self.strategy not in STRATEGIES:
+        if not isinstance(self.strategy, Weights) and self.strategy not in tuple(STRATEGIES):
             msg = f"Pack: strategy must be Weights or one of {', '.join(STRATEGIES)}; got {self.strategy!r}"
             raise ConfigError(msg)
         if isinstance(self.keep_last, bool) or not isinstance(self.keep_last, int) or self.keep_last < 0:
             msg = f"Pack: keep_last must be a whole number of at least 0, got {self.keep_last!r}"
             raise ConfigError(msg)
+        check_tokens("Pack: max_tokens", self.max_tokens)
+        self._check_relevance()
+
+    def _check_relevance(self) -> None:
+        task: object = self.task
+        if task is not None and not isinstance(task, str):
+            msg = f"Pack: task must be text, or None for what the user said, got {task!r}"
+            raise ConfigError(msg)
+        if self.relevance is not None and (not callable(self.relevance) or isinstance(self.relevance, type)):
+            msg = f"Pack: relevance must be an async function (task, texts) -> numbers, got {self.relevance!r}"
+            raise ConfigError(msg)
         if self.weights.relevance and self.relevance is None and find_spec("bm25s") is None:
             msg = f"Pack: {self.strategy!r} needs pip install 'agentctx[relevance]', or a relevance=... of your own"
             raise ConfigError(msg)
-        if self.max_tokens is not None:
-            Budget(self.max_tokens)
 
     @property
     def own_budget(self) -> Budget | None:

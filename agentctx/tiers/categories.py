@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 from attrs import field, frozen
 
@@ -41,7 +42,16 @@ def _slots(slots: Mapping[Category, Slot]) -> Mapping[Category, Slot]:
     if Category.CONVERSATION in slots:
         msg = "CategoryBudget: the conversation has no slot: it gets what the others leave"
         raise ConfigError(msg)
-    return {**SLOTS, **slots}
+    try:
+        given: dict[Category, Any] = {Category(name): slot for name, slot in slots.items()}
+    except ValueError as error:
+        msg = f"CategoryBudget: slots: {error}; there are {', '.join(Category)}"
+        raise ConfigError(msg) from None
+    for category, slot in given.items():
+        if not isinstance(slot, Slot):
+            msg = f"CategoryBudget: slots: expected a Slot for {category}, got {slot!r}"
+            raise ConfigError(msg)
+    return {**SLOTS, **given}
 
 
 @frozen
@@ -183,9 +193,10 @@ def _known(used: Used) -> dict[Category, int]:
         except ValueError:
             msg = f"CategoryBudget: no category {name!r}; there are {', '.join(Category)}"
             raise ConfigError(msg) from None
-        if category in RESERVED or tokens < 0:
-            what = "is kept free" if category in RESERVED else "must not be negative"
-            msg = f"CategoryBudget: used: {category} {what}, got {tokens:,}"
+        wrong = isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0
+        if category in RESERVED or wrong:
+            what = "is kept free" if category in RESERVED else "must be a whole number of at least 0"
+            msg = f"CategoryBudget: used: {category} {what}, got {tokens!r}"
             raise ConfigError(msg)
         known[category] = tokens
     return known

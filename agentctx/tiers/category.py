@@ -52,11 +52,13 @@ class Slot:
 
     def __attrs_post_init__(self) -> None:
         """Check the amounts."""
-        if not 0 <= self.share <= 1:
+        if isinstance(self.share, bool) or not isinstance(self.share, (int, float)) or not 0 <= self.share <= 1:
             msg = f"Slot: share must lie between 0 and 1, got {self.share!r}"
             raise ConfigError(msg)
-        if self.floor < 0 or (self.ceiling is not None and self.ceiling < self.floor):
-            msg = f"Slot: expected 0 <= floor <= ceiling, got floor {self.floor} and ceiling {self.ceiling}"
+        amounts = (self.floor,) if self.ceiling is None else (self.floor, self.ceiling)
+        whole = all(isinstance(each, int) and not isinstance(each, bool) for each in amounts)
+        if not whole or not 0 <= self.floor <= amounts[-1]:
+            msg = f"Slot: expected 0 <= floor <= ceiling, got floor {self.floor!r} and ceiling {self.ceiling!r}"
             raise ConfigError(msg)
 
     def tokens(self, window: int) -> int:

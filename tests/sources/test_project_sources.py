@@ -9,13 +9,14 @@ from functools import partial
 import anyio
 import pytest
 
-from agentctx.errors import SourceError
+from agentctx.errors import ConfigError, SourceError
 from agentctx.sources.build_errors import BuildErrors
 from agentctx.sources.dependencies import Dependencies
 from agentctx.sources.environment import Environment, head_branch
 from agentctx.sources.gather import gather
 from agentctx.sources.gathered import Fared
 from agentctx.sources.git import GitSource
+from agentctx.sources.read_only import ReadOnlyFiles
 from agentctx.sources.recent_files import RecentFiles
 from agentctx.sources.walk import walk
 
@@ -351,3 +352,24 @@ def test_without_the_extra_the_error_says_what_to_install(tmp_path, monkeypatch)
     with pytest.raises(SourceError, match=r"pip install 'agentctx\[sources\]'"):
         RecentFiles(tmp_path)("")
     assert len(RecentFiles(tmp_path, gitignore=False)("")) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "options"),
+    [
+        (GitSource, {"commits": 0}),
+        (GitSource, {"commits": "10"}),
+        (GitSource, {"max_tokens": -1}),
+        (RecentFiles, {"limit": 0}),
+        (RecentFiles, {"max_tokens": 0.5}),
+        (Dependencies, {"max_tokens": "5"}),
+        (Environment, {"max_tokens": True}),
+        (partial(BuildErrors, "logs"), {"limit": -1}),
+        (ReadOnlyFiles, {"budget": "5"}),
+    ],
+)
+def test_numbers_that_make_no_sense(source, options):
+    """Options are checked when a source is made, and the error names it, the option and what was passed."""
+    (option,) = options
+    with pytest.raises(ConfigError, match=rf"^\w+: {option}: expected a whole number of at least \d.*, got "):
+        source(**options)

@@ -164,7 +164,8 @@ async def test_what_the_caller_protects_is_not_touched():
     assert list(map(id, view.messages)) == list(map(id, messages))
 
 
-def test_a_blank_marker_is_refused():
+@pytest.mark.parametrize("marker", [" ", "", 5, None])
+def test_a_marker_that_says_nothing_is_refused(marker):
     """Options are checked when the stage is built."""
-    with pytest.raises(ConfigError):
-        CollapseRepeats(marker=" ")
+    with pytest.raises(ConfigError, match="CollapseRepeats: marker must be text"):
+        CollapseRepeats(marker=marker)

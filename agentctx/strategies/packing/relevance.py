@@ -29,9 +29,19 @@ class Embedded:
 
     Args:
         embed: Turns texts into vectors; it is asked for the task and all texts at once, the task first.
+
+    Raises:
+        ConfigError: If ``embed`` is no function.
     """
 
     embed: Embed
+
+    def __attrs_post_init__(self) -> None:
+        """Check the option."""
+        given: object = self.embed
+        if not callable(given):
+            msg = f"Embedded: embed must be an async function (texts) -> vectors, got {given!r}"
+            raise ConfigError(msg)
 
     async def __call__(self, task: str, texts: Sequence[str], /) -> Sequence[float]:
         """The cosine between the task and each text, -1 to 1; 0 where a vector is zero.

@@ -49,7 +49,8 @@ class Weights:
     def __attrs_post_init__(self) -> None:
         """Check the weights."""
         weights = (self.recency, self.relevance, self.role, self.tool, self.length)
-        if not all(0 <= weight < float("inf") for weight in weights) or not any(weights):
+        numbers = all(isinstance(weight, (int, float)) and not isinstance(weight, bool) for weight in weights)
+        if not numbers or not all(0 <= weight < float("inf") for weight in weights) or not any(weights):
             msg = f"Weights: expected numbers of at least 0, and not only zeros, got {weights}"
             raise ConfigError(msg)
 
