@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         VocabularyError,
     )
     from agentctx.pipeline import Pipeline
-    from agentctx.presets import coding_agent, late_and_large
+    from agentctx.presets import coding_agent, late_and_large, thrifty
     from agentctx.protocols import (
         Call,
         ContextProvider,
@@ -230,6 +230,7 @@ __all__ = [
     "register_model",
     "segments",
     "suspect_truncation",
+    "thrifty",
     "units",
     "validate",
     "warmup",
@@ -316,6 +317,7 @@ _HOMES = {
     "agentctx.presets": (
         "coding_agent",
         "late_and_large",
+        "thrifty",
     ),
     "agentctx.protocols": (
         "Call",

@@ -5,13 +5,31 @@ from __future__ import annotations
 from attrs import evolve
 
 from agentctx.core.budget import Budget
+from agentctx.economics.conditions import pays_back
 from agentctx.pipeline import Pipeline
 from agentctx.strategies.clear_tool_results import ClearToolResults
 from agentctx.strategies.fit_context_window import FitContextWindow
+from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
 from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
+from agentctx.strategies.when import when
 
 DOWN_TO = 0.25
-"""A cut goes down to this share of where it began: a cached prefix then breaks rarely."""
+"""A cut goes down to this share of where it began: a cached prefix then breaks rarely.
+
+A conversation that grows by g tokens a call, from a share t of the trigger to all of it, reads (1 + t) / 2 of the
+trigger at each call and writes g / (1 - t), the cut with it. Both are least at t = 0, where nothing is left; at t = 1/4
+they are at most a third larger, whatever the prices are, and at t = 1/2 up to twice as large.
+"""
+
+FEWEST_CALLS = 20
+"""No tool output may take more than one part in so many of the window.
+
+Each token is written once and then read: to read nine tenths of the input from the cache takes some twenty calls from
+one cut to the next.
+"""
+
+SMALLEST_CAP = 500
+"""But so many tokens of a tool output stay in any case."""
 
 RECENT_RESULTS = 5
 """So many tool results stay whatever is cleared: those of a round with parallel calls should be among them."""
@@ -22,23 +40,45 @@ def late_and_large(budget: Budget) -> Pipeline:
 
     Between two cuts nothing changes, so that the provider's cache is read; a cut is paid back soon, since most of
     what would have to be written again is gone. With the same windows it costs less than trimming a little at every
-    step, by every provider's cache rules.
+    step, by every provider's cache rules. Cache markers are set where the provider asks for them.
 
     Args:
         budget: The room of one model call; without a target of its own, a cut goes down to a quarter of its trigger.
     """
-    return Pipeline(ClearToolResults(RECENT_RESULTS), FitContextWindow(), budget=_deep(budget))
+    return Pipeline(ClearToolResults(RECENT_RESULTS), FitContextWindow(), PlaceCacheMarkers(), budget=_deep(budget))
 
 
 def coding_agent(budget: Budget) -> Pipeline:
-    """``late_and_large``, and no tool output takes more than a tenth of the window when it arrives.
+    """``late_and_large``, and no tool output takes more than a twentieth of the window when it arrives.
 
     Args:
         budget: The room of one model call.
     """
-    largest = max(1_000, budget.limit // 10)
-    stages = TruncateToolOutputs(max_tokens=largest), ClearToolResults(RECENT_RESULTS), FitContextWindow()
+    stages = _cap(budget), ClearToolResults(RECENT_RESULTS), FitContextWindow(), PlaceCacheMarkers()
     return Pipeline(*stages, budget=_deep(budget))
+
+
+def thrifty(budget: Budget, within: int = 5) -> Pipeline:
+    """``coding_agent``, and old tool results go before the window is full as soon as that pays for itself.
+
+    For models whose cached input is not cheap (half or a quarter of the price), and windows much larger than what a
+    task needs: there reading the history again and again is most of the bill. What was cleared the model does not
+    see any more, although there would have been room for it. Where reading costs a tenth or less there is little to
+    gain: ``coding_agent`` costs about the same.
+
+    Args:
+        budget: The room of one model call; nothing is cleared below its target.
+        within: After how many calls clearing must have paid for itself.
+
+    Raises:
+        ConfigError: If ``within`` is below 1; at run time, if no model was named or its prices are not known.
+    """
+    clear = when(pays_back(within), ClearToolResults(RECENT_RESULTS))
+    return Pipeline(_cap(budget), clear, FitContextWindow(), PlaceCacheMarkers(), budget=_deep(budget))
+
+
+def _cap(budget: Budget) -> TruncateToolOutputs:
+    return TruncateToolOutputs(max_tokens=max(SMALLEST_CAP, budget.limit // FEWEST_CALLS))
 
 
 def _deep(budget: Budget) -> Budget:

@@ -36,7 +36,7 @@ class Scope(Enum):
     PRESSURE = "pressure"
     """On the whole context, when it has passed the budget's trigger; at every step when there is no budget."""
     ALWAYS = "always"
-    """On the whole context, at every step."""
+    """On the whole context, at every step; where the stage has a method ``concerns(call)``, only when that says so."""
 
 
 class ContextStrategy(Protocol):

@@ -70,16 +70,25 @@ def prices(row: Mapping[str, Any], above: str = "") -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
+def above(row: Mapping[str, Any]) -> dict[str, float]:
+    """From how many tokens on a request costs more, and what; empty where the price is one for all."""
+    found = next((hit for key in row if (hit := re.fullmatch(r"input_cost_per_token_above_(\d+)k_tokens", key))), None)
+    if found:
+        return {"tokens": int(found[1]) * 1000, **prices(row, f"_above_{found[1]}k_tokens")}
+    tiers = row.get("tiered_pricing") or ()
+    return {"tokens": int(tiers[1]["range"][0]), **prices(tiers[1])} if len(tiers) == 2 else {}
+
+
 def entry(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What we keep of one model."""
+    """What we keep of one model. One whose price has more than two steps has none here: none of them is right."""
     kept: dict[str, Any] = {"window": row["max_input_tokens"]}
     if longest := row.get("max_output_tokens"):
         kept["output"] = longest
-    if found := prices(row):
+    tiers = row.get("tiered_pricing") or ()
+    if found := prices(tiers[0] if len(tiers) == 2 else row):
         kept["prices"] = found
-    above = next((hit for key in row if (hit := re.fullmatch(r"input_cost_per_token_above_(\d+)k_tokens", key))), None)
-    if above:
-        kept["above"] = {"tokens": int(above[1]) * 1000, **prices(row, f"_above_{above[1]}k_tokens")}
+    if dearer := above(row):
+        kept["above"] = dearer
     if smallest := row.get("prompt_cache_min_tokens"):
         kept["min_cache"] = smallest
     return kept

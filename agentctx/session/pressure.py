@@ -11,7 +11,7 @@ from agentctx.core.protection import speaks
 from agentctx.core.reasoning import signed
 from agentctx.core.report import StageReport
 from agentctx.plan import guarantee
-from agentctx.protocols import ContextStrategy
+from agentctx.protocols import Call, ContextStrategy
 from agentctx.runner import run_stage
 from agentctx.session.step import Step, before_pressing, widen
 from agentctx.strategies.room import lay_out
@@ -76,16 +76,23 @@ async def _run_now(step: Step, stages: Sequence[ContextStrategy], limit: int | N
     budget, record = step.around.budget, step.record
     limited = budget is not None and (budget.request_bytes is not None or budget.media.images is not None)
     loose = step.bound_to is not None or step.trail.unbound_from is not None or _leaves_reasoning(step)
+    call = step.call(limit)
+    stages = [stage for stage in stages if _concerns(stage, call)]
     if stages or limited or loose or (budget is not None and step.tokens > budget.limit):
         widen(step)
     elif not step.trail.reports:
         return
-    call = step.call(limit)
     for stage in stages:
         await run_stage(stage, step.trail, call)
     before = (*record.view[: record.settled], *step.raw) if step.start == 0 else tuple(step.raw)
     said, known = step.bound_to or (step.trail.context.system, step.around.tools)
     await guarantee(step.trail, call, budget, Context(before, said, known))
+
+
+def _concerns(stage: ContextStrategy, call: Call) -> bool:
+    """Whether a stage has anything to do with this model; one that does not say so has."""
+    asked = getattr(stage, "concerns", None)
+    return asked is None or bool(asked(call))
 
 
 def _leaves_reasoning(step: Step) -> bool:

@@ -18,6 +18,8 @@ def report_text(report: Report, *, most: int = _MOST_CHANGES) -> str:
     lines = [_headline(report)]
     if report.first_changed is not None:
         lines.append(_moved(report))
+    if report.acted and report.first_changed is not None and report.forecast is not None:
+        lines.append(f"cost: {report.forecast}")
     acted = [stage for stage in report.stages if stage.acted]
     for stage in acted:
         lines += _stage_lines(stage, most)

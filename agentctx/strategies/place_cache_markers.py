@@ -52,10 +52,15 @@ class PlaceCacheMarkers:
     head_ttl: Ttl | None = field(default=None, validator=_lifetime)
     scope: ClassVar[Scope] = Scope.ALWAYS
 
+    def concerns(self, call: Call) -> bool:
+        """Whether the format and the model have cache markers."""
+        markers = None if call.wire is None else cache_markers(call.wire)
+        return markers is not None and markers.new(self.ttl, call.profile) is not None
+
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context with its markers."""
         markers = None if call.wire is None else cache_markers(call.wire)
-        if markers is None or markers.new(self.ttl, call.profile) is None or call.size(context) < _smallest(call):
+        if markers is None or not self.concerns(call) or call.size(context) < _smallest(call):
             return context
         work = _Work(context, markers, call)
         work.head(self.head_ttl or self.ttl)

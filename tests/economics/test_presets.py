@@ -13,7 +13,8 @@ from agentctx.economics.cache import CacheSimulator
 from agentctx.economics.cache_rules import cache_rules
 from agentctx.economics.conditions import cache_cold, pays_back
 from agentctx.economics.prices import Usage, cost
-from agentctx.presets import RECENT_RESULTS, coding_agent, late_and_large
+from agentctx.presets import RECENT_RESULTS, coding_agent, late_and_large, thrifty
+from agentctx.protocols import cache_markers
 from agentctx.reading import reader
 from agentctx.replay import model_calls
 from agentctx.tokens.models import profile
@@ -28,14 +29,15 @@ MODELS = ["gpt-5.4", "gpt-5.6-sol", "claude-sonnet-5-5", "deepseek/deepseek-v4-p
 class Sent:
     """What a pipeline sends over the session, in a session of its own or statelessly; run once a pipeline."""
 
-    def __init__(self, pipeline, stateful):
-        self.contexts, self.breaks, self.compactions = [], 0, 0
-        self.source = reader(MESSAGES, tools=SESSION["tools"], format="openai-chat")
+    def __init__(self, pipeline, stateful, model=None):
+        self.contexts, self.breaks, self.compactions, self.model = [], 0, 0, model
+        self.source = reader(MESSAGES, tools=SESSION["tools"], format="openai-chat", model=model)
         anyio.run(self.run, pipeline, stateful)
 
     async def run(self, pipeline, stateful):
         """Prepare each call."""
-        session, fresh = pipeline.session(format="openai-chat"), 0
+        session, fresh = pipeline.session(self.model, format="openai-chat"), 0
+        session.clock = lambda: 20.0 * session.steps
         for length in CALLS:
             if stateful:
                 view = await session.prepare(MESSAGES[:length], tools=SESSION["tools"])
@@ -46,9 +48,9 @@ class Sent:
                 view = await pipeline.prepare(MESSAGES[:length], tools=SESSION["tools"], format="openai-chat")
             self.contexts.append(view.context)
 
-    def bill(self, model):
-        """All tokens and dollars at a model."""
-        rules, reads = cache_rules(profile(model)), BlockReader(self.source.meter)
+    def bill(self, model, own=None):
+        """All tokens and dollars at a model; with the markers that the requests have themselves, when asked for."""
+        rules, reads = cache_rules(profile(model)), BlockReader(self.source.meter, own=own)
         cache, usage, dollars = CacheSimulator(rules), Usage(), 0.0
         for number, context in enumerate(self.contexts):
             once = cache.send(reads.read(context), 20.0 * number)
@@ -106,11 +108,78 @@ def test_presets_go_down_to_a_quarter():
 
 
 def test_coding_agent_cuts_large_outputs():
-    """No tool output takes more than a tenth of the window when it arrives."""
+    """No tool output takes more than a twentieth of the window when it arrives."""
     sent = Sent(coding_agent(Budget(20_000)), stateful=True)
 
     results = [part for context in sent.contexts for message in context.messages for part in message.results]
-    assert max(sent.source.meter.parts(result.content) for result in results) <= 2_100
+    assert max(sent.source.meter.parts(result.content) for result in results) <= 1_100
+
+
+@pytest.mark.parametrize("model", ["claude-sonnet-4-5", "claude-sonnet-5-5", "gpt-5.6-sol"])
+@pytest.mark.parametrize("preset", [late_and_large, coding_agent])
+def test_presets_set_the_markers_that_a_careful_client_sets(model, preset):
+    """What they send is read from the cache as it is, by models whose cache has to be asked; without markers it is not.
+
+    Nothing is lost to what a client could do that sets its markers behind every request by hand.
+    """
+    pipeline = preset(Budget(int(1.5 * WINDOW)))
+    sent = Sent(pipeline, stateful=True, model=model)
+    own = cache_markers(sent.source.wire)
+    share, careful = sent.bill(model, own)[0].cached_share, sent.bill(model)[0].cached_share
+    plain = Pipeline(*pipeline.stages[:-1], budget=pipeline.budget)
+    unmarked = Sent(plain, stateful=True, model=model).bill(model, own)[0].cached_share
+
+    assert sent.breaks <= sent.compactions
+    assert share >= careful - 0.01
+    assert unmarked <= share
+    assert unmarked == 0 or not model.startswith("claude")
+
+
+class OnlyClaude:
+    """A stage for Claude; notes how often it was asked to work."""
+
+    def __init__(self):
+        """Not yet."""
+        self.ran = 0
+
+    def concerns(self, call):
+        """Only Claude."""
+        return call.profile.name.startswith("claude")
+
+    async def __call__(self, context, _call):
+        """Change nothing."""
+        self.ran += 1
+        return context
+
+
+@pytest.mark.parametrize(("model", "calls"), [("gpt-5.4", 0), ("claude-sonnet-4-5", len(CALLS))])
+def test_a_stage_that_does_not_concern_the_model_does_not_run(model, calls):
+    """In a session it is not run, and the history not gone through for it: so it is with markers for most models."""
+    stage = OnlyClaude()
+    Sent(Pipeline(stage, budget=Budget(1_000_000)), stateful=True, model=model)
+
+    assert stage.ran == calls
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "gpt-4.1", "xai/grok-4.7"])
+def test_thrifty_spends_less_where_reading_is_dear(model):
+    """In a window larger than the session it clears old results when that pays, and costs at most four fifths."""
+    early = Sent(thrifty(Budget(64_000)), stateful=True, model=model)
+    late = Sent(coding_agent(Budget(64_000)), stateful=True, model=model)
+
+    assert early.compactions > late.compactions == 0
+    assert early.bill(model)[1] < 0.8 * late.bill(model)[1]
+    assert early.breaks <= early.compactions
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("window", [WINDOW, 64_000])
+def test_thrifty_is_hardly_dearer_where_reading_is_cheap(model, window):
+    """There it has little to gain; a cut that pays within five calls may come shortly before one that is due anyway."""
+    early = Sent(thrifty(Budget(window)), stateful=True, model=model)
+    late = Sent(coding_agent(Budget(window)), stateful=True, model=model)
+
+    assert early.bill(model)[1] <= 1.1 * late.bill(model)[1]
 
 
 @pytest.mark.anyio
