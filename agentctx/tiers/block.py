@@ -12,6 +12,7 @@ from attrs import evolve, field, frozen
 from agentctx.core.marker import Ttl
 from agentctx.core.message import Message
 from agentctx.errors import ConfigError
+from agentctx.protocols import Scope
 from agentctx.tiers.eviction import Eviction
 from agentctx.tiers.strict import Strict
 from agentctx.tiers.tier import Tier, as_tier
@@ -67,6 +68,9 @@ class Block:
             raise ConfigError(msg)
         if not callable(self.evict) or isinstance(self.evict, type):
             msg = f"Block {self.id!r}: evict: expected an eviction, for example TruncateOldest(), got {self.evict!r}"
+            raise ConfigError(msg)
+        if isinstance(getattr(self.evict, "scope", None), Scope) and not hasattr(self.evict, "least"):
+            msg = f"Block {self.id!r}: evict: {self.evict!r} is a stage; it goes into a Pipeline"
             raise ConfigError(msg)
         cap: object = self.max_tokens
         if cap is not None and (isinstance(cap, bool) or not isinstance(cap, int) or cap < 1):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from threading import Lock
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, SupportsIndex, runtime_checkable
 from weakref import WeakValueDictionary
 
 import anyio
@@ -15,6 +16,7 @@ from attrs import define, field
 from agentctx.core.message import Context, Message, Price, Tool
 from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.profile import ImageRule, ModelProfile
+from agentctx.errors import ConfigError
 from agentctx.protocols import TokenCounter
 from agentctx.tokens.extent import is_little, part_bytes, tool_bytes
 from agentctx.tokens.media import media_tokens
@@ -143,6 +145,8 @@ class MessageMeter:
             tokens = self._shape.message + self.counter.count(message.role) + self.parts(message.parts)
             if name := _name_of(message):
                 tokens += self._shape.name + self.counter.count(name)
+        if type(tokens) is not int or tokens < 0:
+            tokens = _whole(self.counter, tokens)
         price = Price(self._key, tokens, size)
         message.remember_price(price)
         return price
@@ -214,3 +218,15 @@ def _copied(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     if isinstance(value, (list, tuple)):
         return type(value)(map(_copied, value))
     return value
+
+
+def _whole(counter: TokenCounter, tokens: object) -> int:
+    """A count that is an integer of another kind as one of Python's own.
+
+    Raises:
+        ConfigError: If it is no number of tokens.
+    """
+    if isinstance(tokens, SupportsIndex) and index(tokens) >= 0:
+        return index(tokens)
+    msg = f"{type(counter).__name__}: a message was counted as {tokens!r}; expected a whole number of tokens"
+    raise ConfigError(msg)

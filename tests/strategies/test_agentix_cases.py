@@ -8,11 +8,13 @@ from agentctx import (
     Budget,
     Call,
     ClearToolResults,
+    CollapseRepeats,
     ConfigError,
     ContextOverflow,
     FitContextWindow,
     FixedCounter,
     HeuristicCounter,
+    InvalidInput,
     MemoryStore,
     Message,
     Pipeline,
@@ -322,6 +324,27 @@ async def test_agentix_edge_an_event_says_what_was_saved():
     assert event.tokens_before - event.tokens_after > 400
 
 
+async def test_agentix_edge_nothing_can_be_cut_in_place():
+    """A stage that cuts the list which it was given fails, named, and nothing is lost; in agentix nobody notices."""
+
+    async def in_place(context, _call):
+        context.messages.pop()
+        return context
+
+    messages = rounds(2)
+    with pytest.raises(AttributeError) as caught:
+        await Pipeline(in_place).prepare(messages)
+    assert "while stage in_place was running" in caught.value.__notes__[0]
+    assert messages == rounds(2)
+
+
+def test_agentix_edge_arguments_that_are_no_json():
+    """Arguments that cannot be written as JSON are an error that names their place (agentix: a bare TypeError)."""
+    asked = {"type": "tool_use", "id": "c1", "name": "look", "input": {"when": {1, 2}}}
+    with pytest.raises(InvalidInput, match=r"messages\[1\]\.content\[0\]\.input: cannot be written as JSON"):
+        count([{"role": "user", "content": "x"}, {"role": "assistant", "content": [asked]}], format="anthropic")
+
+
 def test_agentix_edge_arguments_in_other_scripts():
     """Arguments are counted as they are sent: ten Cyrillic letters are not sixty characters of escapes."""
     spelled = call("c1", "look", json.dumps({"город": "Москва-Юг"}, ensure_ascii=False))
@@ -416,6 +439,26 @@ async def test_agentix_defect_no_policy_for_a_tool():
     assert not spared.report.acted
     pinned = await Pipeline(TrimRounds(1), protect=[Protect.pins(2)]).prepare(messages)
     assert pinned.messages[2] is messages[2]
+
+
+async def test_agentix_defect_no_dedup():
+    """Defect 7: a result that says what another says already is not sent twice."""
+    messages = rounds(4, output="the same long listing " * 50)
+    view = await Pipeline(CollapseRepeats()).prepare(messages)
+    assert view.report.tokens_after < view.report.tokens_before / 2
+    assert len(view.messages) == len(messages)
+
+
+async def test_agentix_defect_no_margin():
+    """Defect 9: room for the answer is kept free, and what the provider counts corrects a counter that is wrong."""
+    budget = Budget(1_000, 300)
+    session = Pipeline(FitContextWindow(), budget=budget, counter=FixedCounter(10)).session(format="openai-chat")
+    messages = rounds(100)
+    first = await session.prepare(messages)
+    assert first.report.tokens_after <= 700
+    session.record({"prompt_tokens": 2 * first.report.tokens_after, "completion_tokens": 1})
+    again = await session.prepare([*messages, *transcript("openai-chat", *a_round(101))])
+    assert len(again.messages) < len(first.messages)
 
 
 async def test_agentix_defect_pairs_by_place_only():

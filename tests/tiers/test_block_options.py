@@ -3,10 +3,12 @@
 import pytest
 from blocks import block, builder, built, chat, said, tool_round
 
-from agentctx import ConfigError, InvalidInput, Message, StageError, Text
+from agentctx import ConfigError, FitContextWindow, InvalidInput, Message, Pipeline, StageError, Text, TrimRounds
 from agentctx.core.compare import Outcome
+from agentctx.protocols import Scope
 from agentctx.tiers.block import Block
 from agentctx.tiers.drop import Drop
+from agentctx.tiers.eviction import Allowance
 from agentctx.tiers.summarize import Summarize
 from agentctx.tiers.tier import Tier, TierRule
 from agentctx.tiers.truncate_oldest import TruncateOldest
@@ -128,3 +130,44 @@ async def test_a_capped_tier():
     docs = [block(f"d{n}", chat("s1", "s2"), TruncateOldest(), tier=Tier.RAG) for n in range(3)]
     out = await built(1_000, *docs, tiers=rules)
     assert out.report.tokens_per_block == {"d0": 20, "d1": 10}
+
+
+@pytest.mark.parametrize("evict", [FitContextWindow(), TrimRounds(2)])
+def test_a_stage_is_no_eviction(evict):
+    """A stage in the place of an eviction is refused, and the error says where it goes."""
+    with pytest.raises(ConfigError, match=r"Block 'a': evict: .* is a stage; it goes into a Pipeline"):
+        Block("a", [], evict=evict)
+
+
+async def shorter(messages, max_tokens):
+    """A summarizer."""
+    del messages, max_tokens
+    return "in short"
+
+
+@pytest.mark.parametrize("stage", [TruncateOldest(), Drop(), Summarize(shorter)])
+def test_an_eviction_is_no_stage(stage):
+    """An eviction in the place of a stage is refused, and the error says where it goes."""
+    with pytest.raises(ConfigError, match=r"Pipeline: stages\[1\] is .*, an eviction; it goes into a Block"):
+        Pipeline(TrimRounds(2), stage)
+
+
+class Both:
+    """What can stand in both places, because it knows what it is told."""
+
+    scope = Scope.PRESSURE
+
+    def least(self, _messages, _allowance):
+        """Nothing must stay."""
+        return 0
+
+    async def __call__(self, given, told):
+        """Nothing of a block; a context as it is."""
+        return () if isinstance(told, Allowance) else given
+
+
+async def test_what_is_both_may_stand_in_both_places():
+    """A class that is an eviction and a stage is taken as either."""
+    assert (await built(5, block("a", chat("u1"), Both()))).messages == []
+    messages = chat("u1")
+    assert (await Pipeline(Both()).prepare(messages, format="openai-chat")).messages == messages

@@ -17,6 +17,7 @@ from agentctx.testing import assistant, call, history, result, user
 from agentctx.tiers.block import Block
 from agentctx.tiers.drop import Drop
 from agentctx.tiers.drop_tail import DropTail
+from agentctx.tiers.merge_system import MergeSystem
 from agentctx.tiers.summarize import Summarize
 from agentctx.tiers.tier import Tier, TierRule
 from agentctx.tiers.truncate_oldest import TruncateOldest
@@ -175,6 +176,41 @@ def test_contexty_defect_11_linear(evict, work):
 
     built(100)()
     assert work(built(2_000)) < 6 * work(built(500))
+
+
+async def taking(messages):
+    """A fact of each message."""
+    return [message.text for message in messages]
+
+
+@pytest.mark.parametrize("tiers", [5, 400], ids=["five tiers", "as many tiers"])
+@pytest.mark.parametrize("kinds", [(Drop(),), (Drop(), TruncateOldest(), DropTail())], ids=["whole", "mixed"])
+def test_contexty_defect_11_linear_in_blocks(work, tiers, kinds):
+    """Ten times the blocks are about ten times the work, also where each block has a tier of its own."""
+
+    def built(count):
+        each = [block(f"b{n}", chat(f"s{n}", f"d{n}"), kinds[n % len(kinds)], tier=n % tiers) for n in range(count)]
+        made = ContextBuilder(count * 15, counter=FixedCounter(10), format="openai-chat").add(*each)
+        return lambda: anyio.run(made.build)
+
+    built(10)()
+    assert work(built(2_000)) < 14 * work(built(200))
+
+
+def test_contexty_defect_11_linear_with_everything(work):
+    """Ten times the messages are about ten times the work, with facts, a formatter and a summary as well."""
+
+    def built(count):
+        messages = chat(*(f"{'ua'[n % 2]}{n}" for n in range(count)))
+        made = ContextBuilder(
+            count * 8, counter=FixedCounter(10), format="openai-chat", facts=taking, formatter=MergeSystem()
+        )
+        made.add(block("d", messages, DropTail(), tier=Tier.RAG), block("s", messages, Summarize(shorter)))
+        made.add(block("h", messages, TruncateOldest(), tier=Tier.HISTORY))
+        return lambda: anyio.run(made.build)
+
+    built(10)()
+    assert work(built(2_000)) < 14 * work(built(200))
 
 
 async def test_contexty_defect_12_no_aliasing():

@@ -86,6 +86,18 @@ async def test_contexty_parts_of_the_system_message_stay():
     assert second["text"] == "\n<context>\n  <fact>x</fact>\n</context>"
 
 
+async def test_contexty_defect_15_images_of_the_system_message():
+    """An image in the system message, which the provider refuses, is not thrown away in silence: the report says so."""
+    own = Block("system", [{"role": "system", "content": [{"type": "text", "text": "Base"}, IMAGE]}], Tier.SYSTEM)
+    out = await built(1_000, own, facts("x"), formatter=FACTS)
+    assert [part["text"] for part in out.messages[0]["content"]] == [
+        "Base",
+        "[image left out: only user messages may carry it]",
+        "\n<context>\n  <fact>x</fact>\n</context>",
+    ]
+    assert any("block 'system' was repaired" in note for note in out.report.notes)
+
+
 async def test_contexty_calls_are_not_merged():
     """A message with calls or results stays a message."""
     looked = block("looked", tool_round("look", "c1"), tier=Tier.RAG)

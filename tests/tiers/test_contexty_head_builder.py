@@ -213,8 +213,8 @@ async def test_contexty_formatter_middleware():
 
 
 async def test_contexty_drop_tail_error_propagates():
-    """One oversize unit at the head of a block is an overflow that names the block, and nothing was counted twice."""
-    with pytest.raises(ContextOverflow, match="block 'ranked'"):
+    """One oversize unit at the head of a block is an overflow that names the block, its size and the room."""
+    with pytest.raises(ContextOverflow, match=r"needs 10 tokens and 5 are available.*block 'ranked' \(core\) 10"):
         await built(5, block("ranked", chat("u1", "u2"), DropTail()))
 
 

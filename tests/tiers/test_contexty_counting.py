@@ -1,0 +1,175 @@
+"""What contexty asks its counter, and what of it: here each message is counted once, by whatever counter."""
+
+import anyio
+import pytest
+from blocks import block, builder, built, chat, said
+
+from agentctx import ConfigError, ContextBuilder, ContextOverflow, FixedCounter, Message, Summarize, Text
+from agentctx.tiers.drop import Drop
+from agentctx.tiers.drop_tail import DropTail
+from agentctx.tiers.eviction import Allowance
+from agentctx.tiers.strict import Strict
+from agentctx.tiers.truncate_oldest import TruncateOldest
+from agentctx.tokens.meter import MessageMeter
+
+pytestmark = pytest.mark.anyio
+
+
+class Costs:
+    """Counts a message with the next of the given answers, the last one for ever; an error is raised."""
+
+    def __init__(self, *answers):
+        self.answers, self.asked = list(answers), 0
+
+    def count(self, text):
+        """Never asked: whole messages are."""
+        raise AssertionError(text)
+
+    def count_message(self, message):
+        """The next answer."""
+        del message
+        answer = self.answers[min(self.asked, len(self.answers) - 1)]
+        self.asked += 1
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def values(*words):
+    """Messages of the user."""
+    return tuple(Message("user", (Text(word),)) for word in words)
+
+
+def told(tokens, counter):
+    """What an eviction is told."""
+    return Allowance(tokens, MessageMeter(counter))
+
+
+async def shorter(messages, max_tokens):
+    """A summarizer."""
+    del messages, max_tokens
+    return "in short"
+
+
+EVICTIONS = [
+    Strict(),
+    Drop(),
+    TruncateOldest(),
+    TruncateOldest(keep_pairs=True, protect_roles=["user"]),
+    DropTail(),
+    Summarize(shorter),
+]
+
+
+@pytest.mark.parametrize("evict", EVICTIONS, ids=lambda evict: type(evict).__name__)
+@pytest.mark.parametrize("works", [0, 2])
+async def test_contexty_counter_error_in_an_eviction(evict, works):
+    """An eviction lets a counter's error through as it is, at the first message and at a later one."""
+    counter = Costs(*[10] * works, OSError("no vocabulary"))
+    with pytest.raises(OSError, match="no vocabulary"):
+        await evict(values("u1", "u2", "u3"), told(15, counter))
+
+
+async def test_contexty_counter_error_on_a_summary():
+    """A counter's error on the summary comes through as it is; the fallback is for the summarizer's own."""
+    talk = block("h", chat("u1", "a1", "u2"), Summarize(shorter))
+    made = ContextBuilder(25, counter=Costs(10, 10, 10, OSError("no vocabulary")), format="openai-chat").add(talk)
+    with pytest.raises(OSError, match="no vocabulary") as caught:
+        await made.build()
+    assert "block 'h'" in caught.value.__notes__[0]
+    assert made.report.error == "OSError: no vocabulary"
+
+
+async def test_contexty_inconsistent_counter():
+    """A counter that would say something else the second time is not asked a second time (contexty fails)."""
+    counter = Costs(10, 10, 10, 100)
+    left = await TruncateOldest()(values("u1", "u2", "u3"), told(15, counter))
+    assert [message.text for message in left] == ["u3"]
+    assert counter.asked == 3
+
+
+@pytest.mark.parametrize(("count", "tokens", "left"), [(2, 10, 1), (3, 20, 2), (3, 30, 3), (100, 500, 50)])
+@pytest.mark.parametrize("evict", [TruncateOldest(), DropTail()], ids=["head", "tail"])
+async def test_contexty_count_calls(evict, count, tokens, left):
+    """However much is dropped, each message is counted once."""
+    counter = Costs(10)
+    assert len(await evict(values(*map(str, range(count))), told(tokens, counter))) == left
+    assert counter.asked == count
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_contexty_count_calls_of_what_is_too_large(count):
+    """Also when even the first of a block is too large, nothing is counted twice: once each, and the build fails."""
+    counter = Costs(10)
+    made = ContextBuilder(5, counter=counter, format="openai-chat")
+    made.add(block("ranked", chat(*(f"u{n}" for n in range(count))), DropTail()))
+    with pytest.raises(ContextOverflow, match=r"needs 10 tokens and 5 are available.*block 'ranked'"):
+        await made.build()
+    assert counter.asked == count
+
+
+@pytest.mark.parametrize("answer", [None, "ten", -1, 2.5])
+async def test_contexty_wrong_weights(answer):
+    """What is no number of tokens is refused, and the error names the counter (contexty: X weights for N messages)."""
+    made = ContextBuilder(50, counter=Costs(answer), format="openai-chat").add(block("a", chat("u1")))
+    with pytest.raises(ConfigError, match=r"Costs: a message was counted as .*; expected a whole number of tokens"):
+        await made.build()
+
+
+class Floating:
+    """Counts text in halves."""
+
+    def count(self, text):
+        """Half a token a character."""
+        return len(text) / 2
+
+
+async def test_contexty_wrong_weights_of_text():
+    """The same for a counter of text alone."""
+    with pytest.raises(ConfigError, match="Floating: a message was counted as"):
+        await ContextBuilder(50, counter=Floating(), format="openai-chat").add(block("a", chat("u1"))).build()
+
+
+class Indexed:
+    """An integer that is not one of Python's own, as array libraries have them."""
+
+    def __index__(self):
+        """Ten."""
+        return 10
+
+
+async def test_contexty_weights_of_other_integers():
+    """Integers of other libraries are integers."""
+    out = await ContextBuilder(25, counter=Costs(Indexed()), format="openai-chat").add(block("a", chat("u1"))).build()
+    assert out.report.used_tokens == 10
+
+
+@pytest.mark.parametrize("counter", [7, object()])
+def test_contexty_no_counter(counter):
+    """Something that cannot count is refused at once."""
+    with pytest.raises(ConfigError, match="ContextBuilder: counter: expected something with a method count"):
+        ContextBuilder(100, counter=counter)
+
+
+async def test_contexty_cancelled_in_an_eviction():
+    """A deadline that passes while a summarizer waits ends the build: no fallback, and a report of how far it came."""
+
+    async def forever(messages, max_tokens):
+        del messages, max_tokens
+        await anyio.sleep_forever()
+
+    made = builder(25, block("a", chat("s1")), block("h", chat("u1", "a1", "u2"), Summarize(forever)))
+    with anyio.move_on_after(0.01) as scope:
+        await made.build()
+    assert scope.cancelled_caught
+    assert "Cancelled" in made.report.error
+    assert made.report.evictions == {"h": "rejected"}
+    assert made.report.tokens_per_block == {"a": 10}
+    made.replace("h", chat("u3"))
+    assert said((await made.build()).messages) == ["s1", "u3"]
+
+
+async def test_contexty_fixed_counter_has_no_overhead():
+    """With a fixed cost a message nothing else costs anything, so that sizes can be worked out in the head."""
+    out = await built(30, block("a", chat("u1", "u2", "u3")))
+    assert (out.report.tokens, out.report.fixed_tokens, FixedCounter(10).count("")) == (30, 0, 0)
