@@ -132,7 +132,7 @@ async def _write_down(
     told = await offload(compared, len(before.messages))
     changes = await _with_handles(told, call)
     grown = sum(change.tokens_after - change.tokens_before for change in changes)
-    grown += _grown_unseen(before, after, found, call, trail)
+    grown += _grown_unseen(before, found, call, trail)
     if after.tools is not before.tools:
         grown += call.meter.fixed(after) - call.meter.fixed(before)
     report = StageReport(
@@ -144,12 +144,10 @@ async def _write_down(
     return report
 
 
-def _grown_unseen(before: Context, after: Context, found: Matched, call: Call, trail: Trail) -> int:
-    """Tokens that messages gained which an earlier stage of this step had made: no change names them."""
-    made = [(origin, position) for origin, position in found.edited if trail.origins[origin] is None]
-    gained = sum(call.count(after.messages[new]) - call.count(before.messages[old]) for old, new in made)
-    lost = [origin for origin in found.dropped if trail.origins[origin] is None]
-    return gained - sum(call.count(before.messages[origin]) for origin in lost)
+def _grown_unseen(before: Context, found: Matched, call: Call, trail: Trail) -> int:
+    """Tokens that went with messages which an earlier stage had made: no change names them as they were."""
+    gone = (*found.dropped, *(origin for origin, _ in found.edited))
+    return -sum(call.count(before.messages[origin]) for origin in gone if trail.origins[origin] is None)
 
 
 def _changes(
@@ -164,7 +162,8 @@ def _changes(
         index = trail.origins[origin]
         if index is not None:
             changes.append((_change(name, index, old, new, call), old))
-    for position in found.added:
+    remade = [position for origin, position in found.edited if trail.origins[origin] is None]
+    for position in sorted((*found.added, *remade)):
         made = after.messages[position]
         place, why = trail.offset + position, call.notes.why(made).why
         changes.append((Change(place, made.role, Outcome.ADDED, name, why, 0, call.count(made)), made))

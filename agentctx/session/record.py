@@ -13,6 +13,7 @@ from agentctx.core.ledger import ROLES, Book, Ledger, numbers
 from agentctx.core.message import Message, Price
 from agentctx.core.pairing import open_at_end, waits
 from agentctx.core.units import units
+from agentctx.session.plain import DIGEST_BYTES, digest
 from agentctx.session.snapshot import snapshot
 
 
@@ -47,6 +48,10 @@ class Record:
         unbound_from: The first place of the view whose reasoning is left to the provider to drop; None when there is
             none.
         waiting: Whether a compaction waits for the end of the open tool round.
+        foreign: How many messages at the start of the history were there before another model was called, which
+            does not take their reasoning.
+        digests: The digests of the first messages of the history, as far as they were asked for.
+        linked: False after a load, until the caller's own history is in the place of the digests.
     """
 
     seen: list[Any] = field(factory=list)
@@ -70,6 +75,9 @@ class Record:
     quiet_until: int = 0
     unbound_from: int | None = None
     waiting: bool = False
+    foreign: int = 0
+    digests: bytearray = field(factory=bytearray)
+    linked: bool = True
 
     def __len__(self) -> int:
         """How many messages of the history are known."""
@@ -90,6 +98,7 @@ class Record:
             made=dict(self.made),
             roles=self.roles[:],
             ids=set(self.ids),
+            digests=self.digests[:],
         )
 
     def ledger(self) -> Ledger:
@@ -101,6 +110,16 @@ class Record:
         for place, message in enumerate(self.view):
             if id(message) in self.made:
                 yield evolve(self.made[id(message)][1], index=place)
+
+    def changes(self) -> list[Change]:
+        """What is said of messages that are in the view, or were edited."""
+        return [*self.book.changes, *self._added()]
+
+    def digested(self) -> bytes:
+        """The digests of all messages of the history, one after the other; each is worked out once."""
+        for seen in self.seen[len(self.digests) // DIGEST_BYTES :]:
+            self.digests += digest(seen)
+        return bytes(self.digests)
 
     def forget_made(self) -> None:
         """Forget what was said of made messages that are not in the view any more."""
@@ -157,6 +176,10 @@ def rewound(record: Record, length: int, prices: Sequence[Price]) -> Record:
         made=dict(record.made),
         given_tokens=sum(record.sizes[:length]),
         given_bytes=sum(record.weights[:length]),
+        unbound_from=_still_unbound(record, cut),
+        foreign=min(record.foreign, length),
+        digests=record.digests[: length * DIGEST_BYTES],
+        linked=record.linked,
     )
     new.forget_made()
     _settle(new, prices[:cut])
@@ -183,10 +206,21 @@ def _whole_until(view: Sequence[Message], origins: Sequence[int | None], length:
     return known[groups[-1].start][1] if waits(last) or open_at_end(last) else length
 
 
+def _still_unbound(record: Record, cut: int) -> int | None:
+    """Where in the first messages of the view reasoning begins that is left to the provider to drop, if anywhere."""
+    first = record.unbound_from
+    return first if first is not None and first < cut else None
+
+
 def rebased(record: Record, natives: Sequence[Any], prices: Sequence[Price]) -> Record:
     """The record after the caller has replaced its own history by the view (its first ``len(prices)`` messages)."""
     length = _whole_until(record.view[: len(prices)], range(len(prices)), len(prices))
-    new = Record(view=record.view[:length], out=record.out[:length], origins=list(range(length)))
+    view = [
+        evolve(message, source=native) if message.source is None else message  # what a stage made is the caller's now
+        for message, native in zip(record.view[:length], natives, strict=False)
+    ]
+    new = Record(view=view, out=record.out[:length], origins=list(range(length)))
+    new.unbound_from = _still_unbound(record, length)
     new.remember([snapshot(native) for native in natives[:length]], new.view, prices[:length])
     new.shown = list(new.seen)
     _settle(new, prices[:length])

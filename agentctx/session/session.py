@@ -3,34 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import deepcopy
-from time import monotonic, perf_counter
+from time import perf_counter, time
 from typing import Any, Self
 
 from attrs import define, evolve, field
 
-from agentctx.binding import options_of
+from agentctx.binding import opening, options_of
 from agentctx.core.budget import Budget
+from agentctx.core.event import SilentTruncationSuspected
 from agentctx.core.forecast import Forecast
 from agentctx.core.ledger import Ledger
 from agentctx.core.message import Context, Message, Tool
 from agentctx.core.report import Report
 from agentctx.economics.conditions import expected_forecast
 from agentctx.economics.overflow import classify_error
-from agentctx.errors import ContextOverflow
+from agentctx.economics.truncation import Suspicion
+from agentctx.errors import ContextOverflow, InvalidInput
+from agentctx.listeners import logger, tell, tell_plain
 from agentctx.plan import Plan, native_system, since
-from agentctx.protocols import Listener
-from agentctx.reading import Reader, as_list, reader
+from agentctx.protocols import Listener, Meter
+from agentctx.reading import as_list, reader
 from agentctx.session.allowance import Allowance
+from agentctx.session.allowances import Allowances
+from agentctx.session.checked import Checked
+from agentctx.session.billing import suspected, truncation
 from agentctx.session.cost import bill, priced, warmth_after
 from agentctx.session.current import enter, leave
 from agentctx.session.flight import Flight
+from agentctx.session.foreign import understands
+from agentctx.session.linking import link
+from agentctx.session.plain import Digest, digest
 from agentctx.session.pressure import press
 from agentctx.session.record import Record, rebased, rewound
+from agentctx.session.record_state import dump_record, load_record
 from agentctx.session.snapshot import begins_with, shared_length, snapshot
-from agentctx.session.state import VERSION, Digest, check_version, digest, dump_record, load_record
+from agentctx.session.state import (
+    SENT,
+    VERSION,
+    dump_budget,
+    load_budget,
+    opened,
+)
 from agentctx.session.step import Step, Surroundings, before_pressing, commit, commit_aside, stand_still, take_in
 from agentctx.session.usage import is_one_prompt, prompt_tokens
+from agentctx.strategies.options import as_budget
 from agentctx.view import View
 from agentctx.wire.cache_markers import unmarked
 from agentctx.wire.registry import format_named
@@ -44,11 +60,11 @@ class Session:
 
     Args:
         plan: The pipeline.
-        model: The model's name, if known.
+        model: The name of the model that was called last, or will be called first; None when it is not known.
         format: The wire format, if named.
         id: The session's name in events.
         on_compact: Told of this session's compactions.
-        clock: Tells the seconds by which the provider's cache is believed to age.
+        clock: Tells the seconds since 1970, by which the provider's cache is believed to age, also over a restart.
         steps: How many steps were prepared.
         billed_tokens: The size of the last prompt by the provider's own count; None before the first ``record``.
         allowance: The budget, and what was learned about it.
@@ -59,7 +75,7 @@ class Session:
     format: str | None = None
     id: str | None = None
     on_compact: Listener | None = field(default=None, repr=False)
-    clock: Callable[[], float] = field(default=monotonic, repr=False)
+    clock: Callable[[], float] = field(default=time, repr=False)
     steps: int = field(default=0, init=False)
     billed_tokens: int | None = field(default=None, init=False)
     allowance: Allowance = field(init=False)
@@ -73,12 +89,22 @@ class Session:
     _sent_length: int = field(init=False, default=0, repr=False)
     _sent_intact: int = field(init=False, default=0, repr=False)
     _sent_at: float | None = field(init=False, default=None, repr=False)
+    _fresh: int | None = field(init=False, default=None, repr=False)
+    _untold: tuple[SilentTruncationSuspected, list[Listener]] | None = field(init=False, default=None, repr=False)
     _children: int = field(init=False, default=0, repr=False)
     _ledger: Ledger = field(init=False, factory=Ledger, repr=False)
+    _allowances: Allowances = field(init=False, repr=False)
+    _wire_name: str | None = field(init=False, default=None, repr=False)
+    _counted_by: Meter | None = field(init=False, default=None, repr=False)
+    _opening: Digest | None = field(init=False, default=None, repr=False)
 
     def __attrs_post_init__(self) -> None:
         """Find the budget."""
-        self.allowance = Allowance(self.plan.budget_for(self.model))
+        self._live_by(Allowances(self.plan, self.model))
+
+    def _live_by(self, allowances: Allowances) -> None:
+        self._allowances, self.allowance = allowances, allowances.of(self.model)
+        allowances.keep(self.model, self.allowance)
 
     @property
     def budget(self) -> Budget | None:
@@ -102,28 +128,38 @@ class Session:
         messages: Sequence[Any],
         system: Any = None,  # noqa: ANN401 - any provider's system prompt
         tools: Any = None,  # noqa: ANN401 - any provider's tools
+        *,
+        model: str | None = None,
+        format: str | None = None,  # noqa: A002 - the contract's name
     ) -> View:
         """Prepare the next model call of this conversation.
 
         Pass the whole history each time, or the last view's messages with what came since: both are recognised,
         also when every object was rebuilt. Costs what the new messages cost, unless the context has to be cut.
 
+        Another model may be called in the middle: then its window, its counts and its rules hold, from this call on,
+        and what was learned of each model is kept. Where it does not take the reasoning of the one before, or speaks
+        another format, the history is looked at anew as a whole, without that reasoning.
+
         Args:
             messages: The transcript in the provider's own shape; neither it nor anything in it is changed.
             system: The system prompt, where the format keeps it apart.
             tools: The tool definitions in the provider's own shape.
+            model: The model that is called from now on; without it, the one before.
+            format: The wire format of ``messages`` from now on (see ``agentctx.convert``); without it, as before.
 
         Raises:
             InvalidInput: If something cannot be read; names the message and the field.
             ContextOverflow: If what must stay is larger than the budget.
             StageError: If a stage broke a promise.
+            UnknownModel: If the budget is the model's and the model table does not know it.
         """
         as_list(messages)
         async with self._flight:
             self._retried = False
-            report, view = await self._step(messages, system, tools)
+            report, view = await self._step(messages, system, tools, model, format)
             number = self.steps - 1
-        await self.plan.tell(report, self.on_compact, self.id, number)
+        await self._tell(report, number)
         return view
 
     async def recover(self, error: BaseException) -> View | None:
@@ -140,14 +176,15 @@ class Session:
         async with self._flight:
             if overflow is None or self._retried or self._last is None:
                 return None
-            self._retried, refused = True, self._sent_tokens
+            self._retried, refused, before = True, self._sent_tokens, self.allowance.learned
             self.allowance.refused(overflow, refused)
             try:
                 report, view = await self._step(*self._last)
             except ContextOverflow:
+                self.allowance.forget(before)
                 return None
             number = self.steps - 1
-        await self.plan.tell(report, self.on_compact, self.id, number)
+        await self._tell(report, number)
         return view if report.tokens_after < refused else None
 
     def record(self, usage: Any) -> None:  # noqa: ANN401 - a dict or any SDK's usage object
@@ -160,8 +197,39 @@ class Session:
             InvalidInput: If no prompt token count is in it.
         """
         self.billed_tokens = prompt_tokens(usage)
-        if is_one_prompt(usage):
+        if not is_one_prompt(usage):
+            return
+        doubt = self._doubt(usage)
+        if doubt is None:
             self.allowance.learn(self._sent_tokens, self.billed_tokens)
+        elif self.allowance.truncation is None:
+            self.allowance.truncation = doubt
+            self._suspect(doubt)
+
+    @property
+    def suspicion(self) -> Suspicion | None:
+        """Why the provider is suspected of having cut a prompt silently, with the numbers; None when it is not."""
+        return self.allowance.truncation
+
+    def _doubt(self, usage: Any) -> Suspicion | None:  # noqa: ANN401 - a dict or any SDK's usage object
+        """Why the prompt that ``usage`` bills is not the last view as it was sent; each view is judged once."""
+        around, fresh, self._fresh = self._around, self._fresh, None
+        if around is None or fresh is None:
+            return None
+        return truncation(usage, self.allowance, around, self._record.view, sent=self._sent_tokens, fresh=fresh)
+
+    def _suspect(self, doubt: Suspicion) -> None:
+        """Say it: to those listeners that do not wait at once, to the others at the next step."""
+        event = suspected(doubt, self._around, self._sent_length, self.id, self.steps - 1)
+        logger.warning("%s", event)
+        later = tell_plain((*self.plan.listeners, self.on_compact), event)
+        self._untold = (event, later) if later else None
+
+    async def _tell(self, report: Report, number: int) -> None:
+        untold, self._untold = self._untold, None
+        if untold is not None:
+            await tell(untold[1], untold[0])
+        await self.plan.tell(report, self.on_compact, self.id, number)
 
     def forecast(self) -> Forecast | None:
         """What cutting the last view down to the budget's target now would do to the bill.
@@ -179,7 +247,7 @@ class Session:
     def child(self, budget: Budget | int, id: str | None = None) -> Session:  # noqa: A002 - the contract's name
         """A session of a sub-agent: the same pipeline and model, an own conversation and an own budget.
 
-        It starts with what this session has learned about the provider's count.
+        It starts with what this session has learned about the provider's count and its real limit.
 
         Args:
             budget: The sub-agent's room; a number is a window in tokens.
@@ -187,31 +255,40 @@ class Session:
         """
         self._children += 1
         name = id if id is not None else f"{self.id or 'session'}/{self._children}"
-        session = Session(self.plan, self.model, self.format, name, self.on_compact)
-        room = Budget(budget) if isinstance(budget, int) else budget
-        session.allowance = Allowance(room, deepcopy(self.allowance.calibration))
+        session = Session(self.plan, self.model, self.format, name, self.on_compact, self.clock)
+        session._live_by(self._allowances.for_child(as_budget(budget), self.model))
         return session
 
     def dump(self) -> dict[str, Any]:
         """The session's state as plain JSON values, to be loaded by ``Session.load``.
 
-        It holds the messages of the last view; of messages that were left out it holds digests only.
+        It holds the messages of the last view; of the history it holds about 30 characters for each message. It is
+        that of the last step that succeeded, also while another one is prepared.
+
+        Raises:
+            InvalidInput: If JSON cannot hold a message of the view; names it.
         """
+        fixed = None if self._fixed_seen is None else digest(self._fixed_seen).hex()
+        opened_with = self._opening if self._around is None else Digest(digest(opening(self._around.context(()))))
         return {
             "version": VERSION,
-            "model": self.model,
-            "format": self.format if self._around is None else self._around.source.wire.name,
             "id": self.id,
+            "model": self.model,
+            "home": self._allowances.home,
+            "format": self.format or (self._wire_name or "").partition("/")[0] or None,
             "steps": self.steps,
+            "children": self._children,
             "billed_tokens": self.billed_tokens,
-            "sent_tokens": self._sent_tokens,
-            "sent_length": self._sent_length,
-            "sent_intact": self._sent_intact,
-            "learned": self.allowance.learned,
-            "anchor": self.allowance.calibration.anchor,
-            "reports": self.allowance.calibration.reports,
-            "ratios": list(self.allowance.calibration.samples),
-            "fixed": digest(self._fixed_seen),
+            "budget": dump_budget(self._allowances.own),
+            "sent": {
+                "tokens": self._sent_tokens,
+                "length": self._sent_length,
+                "intact": self._sent_intact,
+                "at": self._sent_at,
+            },
+            "learned": self._allowances.dump(),
+            "fixed": fixed,
+            "opening": None if opened_with is None else opened_with.content.hex(),
             "record": dump_record(self._record),
         }
 
@@ -220,39 +297,60 @@ class Session:
         """The session that was dumped, to go on with the same history.
 
         Args:
-            plan: The pipeline; the same stages as before, else what was decided stays as it is.
+            plan: The pipeline. With other stages than before, what was decided stays as it is, and they see what
+                comes; another budget or counter holds from the next step on. A child keeps its own budget.
             state: What ``dump`` gave, or its JSON text.
             on_compact: Told of the session's compactions from now on.
 
         Raises:
             InvalidInput: If the state is damaged or of another version; names the place.
+            UnknownModel: If the budget is the model's and the model table does not know it.
         """
-        known = check_version(state)
-        session = cls(plan, known.get("model"), known.get("format"), known.get("id"), on_compact)
-        calibration = session.allowance.calibration
-        anchor = known.get("anchor")
-        calibration.anchor = None if anchor is None else (int(anchor[0]), int(anchor[1]))
-        calibration.reports = int(known.get("reports", 0))
-        calibration.samples.extend(known.get("ratios", ()))
-        session.allowance = Allowance(session.allowance.given, calibration, known.get("learned"))
-        session.steps, session.billed_tokens = int(known.get("steps", 0)), known.get("billed_tokens")
-        session._sent_tokens = int(known.get("sent_tokens", 0))
-        if session.format is not None:
-            session._record = load_record(known.get("record", {}), format_named(session.format))
-            session._ledger = session._record.ledger()
-            session._sent_length = int(known.get("sent_length", 0))
-            session._sent_intact = int(known.get("sent_intact", session._sent_length))
-            session._fixed_seen = Digest(known.get("fixed", ""))
+        known = opened(state)
+        model, format_name, name = (known.text_or_none(each) for each in ("model", "format", "id"))
+        session = cls(plan, model, format_name, name, on_compact)
+        own = load_budget(known.values["budget"], known.at("budget"))
+        allowances = Allowances(plan, known.text_or_none("home"), own)
+        allowances.load(known.listed("learned"))
+        session._live_by(allowances)
+        session.steps, session._children = known.whole("steps"), known.whole("children")
+        session.billed_tokens = known.whole_or_none("billed_tokens")
+        session._fixed_seen, session._opening = known.digest_or_none("fixed"), known.digest_or_none("opening")
+        session._load_record(known)
         return session
 
-    async def _step(self, messages: Sequence[Any], system: Any, tools: Any) -> tuple[Report, View]:  # noqa: ANN401
+    def _load_record(self, known: Checked) -> None:
+        sent = Checked.of(known.values["sent"], known.at("sent"), SENT)
+        if self.format is None:
+            if known.values["record"] != dump_record(Record()):
+                raise known.fail("format", "it is missing, though there are messages")
+            return
+        try:
+            wire = format_named(self.format, self.model)
+        except InvalidInput as error:
+            raise known.fail("format", error.what) from error
+        self._wire_name, self._record = wire.name, load_record(known.values["record"], wire)
+        self._ledger = self._record.ledger()
+        self._sent_tokens = sent.whole("tokens")
+        self._sent_length = sent.whole("length", most=len(self._record.out))
+        self._sent_intact = sent.whole("intact", most=self._sent_length)
+        self._sent_at = sent.real_or_none("at")
+
+    async def _step(
+        self,
+        messages: Sequence[Any],
+        system: Any,  # noqa: ANN401 - any provider's system prompt
+        tools: Any,  # noqa: ANN401 - any provider's tools
+        model: str | None = None,
+        format_name: str | None = None,
+    ) -> tuple[Report, View]:
         started = perf_counter()
-        around = self._surroundings(messages, system, tools)
-        record = self._recognised(messages, around)
+        around = self._surroundings(messages, system, tools, model, format_name)
+        record = await self._going_on(messages, around)
         again = record is self._record and 0 < len(messages) == len(record)
         step = stand_still(around, record, messages) if again else await take_in(around, record, messages)
         now = self.clock()
-        step.idle = None if self._sent_at is None else now - self._sent_at
+        step.idle = None if self._sent_at is None or around.model != self.model else max(0.0, now - self._sent_at)
         step.bound_to = self._bound_to(around)
         arrived = before_pressing(step)
         try:
@@ -267,30 +365,65 @@ class Session:
     def _bound_to(self, around: Surroundings) -> tuple[Message | None, tuple[Tool, ...]] | None:
         """System prompt and tools of the last request where they were others than now; else None."""
         last = self._around
-        if last is None or (around.system is last.system and around.tools is last.tools):
+        if last is None:
+            same = self._opening is None or self._opening == opening(around.context(()))
+            return None if same else (Message("system", ()), ())  # what they were is not known any more
+        if around.system is last.system and around.tools is last.tools:
             return None
         return last.system, last.tools
 
-    def _surroundings(self, messages: Sequence[Any], system: Any, tools: Any) -> Surroundings:  # noqa: ANN401
-        """Reader, system prompt and tools; those of the step before when nothing changed."""
-        around = self._around
-        if around is not None and self._fixed_seen == [system, tools]:
+    def _surroundings(
+        self,
+        messages: Sequence[Any],
+        system: Any,  # noqa: ANN401 - any provider's system prompt
+        tools: Any,  # noqa: ANN401 - any provider's tools
+        model: str | None,
+        format_name: str | None,
+    ) -> Surroundings:
+        """Model, reader, system prompt and tools; those of the step before when nothing changed."""
+        around, model = self._around, self.model if model is None else model
+        spoken = self._wire_name or ""
+        same = model == self.model and format_name in (None, spoken, spoken.partition("/")[0])
+        if around is not None and same and self._fixed_seen == [system, tools]:
             return around if around.budget is self.budget else around.with_budget(self.budget)
-        source = self._reader(messages, system, tools) if around is None else around.source
+        named = format_name or self.format or spoken.partition("/")[0] or None
+        if around is not None and same:
+            source = around.source
+        else:
+            source = reader(messages, system=system, tools=tools, format=named, model=model, counter=self.plan.counter)
+        allowance = self.allowance if model == self.model else self._allowances.of(model)
         said, known = source.fixed_part(system, tools)
         empty = Context((), said, known)
-        call = self.plan.call(source, self.budget, None, 0, _nobody)
-        fixed, fixed_bytes = source.meter.fixed(empty), source.meter.bytes(empty)
-        return Surroundings(self.plan, source, self.budget, said, known, fixed, fixed_bytes, call)
-
-    def _reader(self, messages: Sequence[Any], system: Any, tools: Any) -> Reader:  # noqa: ANN401
-        return reader(
-            messages, system=system, tools=tools, format=self.format, model=self.model, counter=self.plan.counter
+        call = self.plan.call(source, allowance.in_force, None, 0, _nobody)
+        return Surroundings(
+            self.plan,
+            source,
+            model,
+            format_name or self.format,
+            allowance,
+            allowance.in_force,
+            said,
+            known,
+            source.meter.fixed(empty),
+            source.meter.bytes(empty),
+            call,
         )
 
-    def _recognised(self, messages: Sequence[Any], around: Surroundings) -> Record:
+    async def _going_on(self, messages: Sequence[Any], around: Surroundings) -> Record:
         """The record to go on from: ours, or a new one when the caller has changed or replaced its history."""
-        record = self._record
+        record, meter, spoken = self._record, around.source.meter, around.source.wire.name
+        if len(record) and self._wire_name != spoken:
+            base = (self._wire_name or "").partition("/")[0]
+            return Record(foreign=len(messages) if base == spoken.partition("/")[0] else 0)
+        if len(record) and not understands(around.model, self.model):
+            return Record(foreign=len(messages))
+        if self._counted_by is not meter:
+            await meter.settle(record.view)
+            prices = around.prices(record.view[: record.settled])
+            record.view_tokens = sum(price.tokens for price in prices)
+            record.view_bytes = sum(price.bytes for price in prices)
+            self._counted_by = meter
+        link(record, messages)
         if not begins_with(messages, record.seen):
             record = self._changed(messages, around)
         _refresh(record, messages)
@@ -311,7 +444,16 @@ class Session:
         commit(step)
         self._sent_intact = min(self._sent_intact, _shared(before, step.record.shown))
         self._fixed_seen = snapshot(list(fixed))
-        self._record, self._around = step.record, step.around
+        self._adopt(step)
+
+    def _adopt(self, step: Step) -> None:
+        """Go on from this step."""
+        around = step.around
+        if around is not self._around:
+            self._around, self._wire_name = around, around.source.wire.name
+            self.model, self.format, self.allowance = around.model, around.format, around.allowance
+            self._allowances.keep(self.model, self.allowance)
+        self._record = step.record
 
     async def _commit(self, step: Step, fixed: tuple[Any, Any], started: float) -> Report:
         """Remember the step and report on it. Nothing waits once this session changes: no step is ever half done."""
@@ -321,11 +463,11 @@ class Session:
         await commit_aside(step)
         record = step.record
         same_fixed = self._same_fixed(step.around, fixed)
-        if not same_fixed:
+        if not same_fixed or isinstance(self._fixed_seen, Digest):
             self._fixed_seen = snapshot(list(fixed))
         shared = min(self._sent_intact, known if before is None else _shared(before, record.shown))
         prefix = self._prefix(step, shared, known) if same_fixed else 0
-        self._record, self._around = record, step.around
+        self._adopt(step)
         if step.trail.reports or not appended:
             self._ledger = record.ledger()
         unbroken = self.steps == 0 or (same_fixed and shared == known)
@@ -333,11 +475,14 @@ class Session:
         report = _report(step, self._ledger, first_changed, prefix, self._sent_tokens, started)
         self._sent_length = self._sent_intact = len(record.out)
         self._sent_tokens, self.steps = report.tokens_after, self.steps + 1
+        self._fresh = report.tokens_after - report.prefix_tokens
         return report
 
     def _same_fixed(self, around: Surroundings, fixed: tuple[Any, Any]) -> bool:
         """Whether system prompt and tools are those of the step before."""
         last = self._around
+        if around.model != self.model:  # another model has another cache
+            return False
         if last is None:
             return self.steps > 0 and self._fixed_seen == list(fixed)
         return around.system is last.system and around.tools is last.tools

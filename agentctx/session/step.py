@@ -20,7 +20,9 @@ from agentctx.plan import Plan, something_left
 from agentctx.protocols import Call
 from agentctx.reading import Reader
 from agentctx.runner import Trail, run_stage
+from agentctx.session.allowance import Allowance
 from agentctx.session.cost import warmth_after
+from agentctx.session.foreign import DropForeignReasoning
 from agentctx.session.record import Record, call_ids
 from agentctx.session.snapshot import snapshot, snapshots
 from agentctx.strategies.repair_history import has_server_calls, repair
@@ -33,6 +35,9 @@ class Surroundings:
     Args:
         plan: The stages and their options.
         source: How the conversation is read.
+        model: The model that is called, if known.
+        format: The wire format, if it was named.
+        allowance: What is known of the model's room.
         budget: The budget in force.
         system: The system prompt kept apart from the messages.
         tools: The tool definitions.
@@ -43,6 +48,9 @@ class Surroundings:
 
     plan: Plan
     source: Reader
+    model: str | None
+    format: str | None
+    allowance: Allowance
     budget: Budget | None
     system: Message | None
     tools: tuple[Tool, ...]
@@ -188,10 +196,12 @@ async def _treat(step: Step) -> None:
     call = step.call()
     wire = around.source.wire
 
+    if step.record.foreign > step.raw_origin[0]:
+        await run_stage(DropForeignReasoning(step.raw_origin, step.record.foreign), step.trail, call, trusted=True)
     last = step.record.view[step.start - 1] if step.start else None
-    earlier = step.record.ids
-    work = partial(repair, step.raw, call, wire, seen=step.ids, earlier=earlier, after=last)
-    legal = await offload(work, len(step.raw))
+    earlier, bare = step.record.ids, step.trail.context.messages
+    work = partial(repair, bare, call, wire, seen=step.ids, earlier=earlier, after=last)
+    legal = await offload(work, len(bare))
     if legal is not None or has_server_calls(step.raw):
         step.open_from = _open_from(step.raw, step.raw_origin)
     if legal is not None:

@@ -189,3 +189,16 @@ async def test_the_thought_that_leads_the_open_round_stays_on_manual_models(prep
     assert view.report.changes
     assert view.messages[1] is lead[1]
     assert not validate({**request, "messages": view.messages}, before={**request, "messages": [*lead, *steps]})
+
+
+@pytest.mark.anyio
+async def test_what_is_left_to_the_provider_stays_so_when_the_view_is_written_back():
+    """A loop that puts the view in the place of its history goes on asking the provider to drop what it cannot take."""
+    session = Pipeline(TrimRounds(2), budget=ROOM, thinking="drop_block").session(model=BOUND, format="anthropic")
+    history, options = transcript("anthropic", user("task")), []
+    for number in range(14):
+        view = await session.prepare([*history, *step(number)])
+        history = view.messages
+        options.append(bool(view.options))
+    assert options == sorted(options)
+    assert options[-1]

@@ -1,0 +1,52 @@
+"""What another model thought: left out when a model is called that does not take it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import frozen
+
+from agentctx.core.message import Context, Message
+from agentctx.core.profile import ModelProfile
+from agentctx.protocols import Call
+from agentctx.reading import known_profile
+from agentctx.wire.translate.parts import FOREIGN_REASONING
+from agentctx.wire.translate.reasoning import shares_reasoning, without_reasoning
+
+
+def understands(model: str | None, other: str | None) -> bool:
+    """Whether a model takes the reasoning of another; of a model that is not named, nothing is known against it."""
+    if model is None or other is None or model == other:
+        return True
+    profiles: tuple[ModelProfile | None, ModelProfile | None] = known_profile(model), known_profile(other)
+    return shares_reasoning(model, other, profiles)
+
+
+@frozen
+class DropForeignReasoning:
+    """Leave out the reasoning of messages from before the model was changed.
+
+    Args:
+        origins: For each message, its index in the history.
+        until: The first index in the history that the model of now may have made.
+    """
+
+    origins: Sequence[int | None]
+    until: int
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context without it."""
+        kept: list[Message] = []
+        for message, origin in zip(context.messages, self.origins, strict=True):
+            old = origin is not None and origin < self.until
+            bare = without_reasoning(message, call.format) if old else message
+            if bare is not message:
+                call.note(message, FOREIGN_REASONING)
+            if bare is not None:
+                kept.append(bare)
+        same = len(kept) == len(context.messages) and all(map(_is, kept, context.messages))
+        return context if same else context.with_messages(tuple(kept))
+
+
+def _is(one: Message, other: Message) -> bool:
+    return one is other

@@ -1,0 +1,60 @@
+"""After a load: recognise the caller's history by the digests, and hold its own objects from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any
+
+from attrs import evolve
+
+from agentctx.session.record import Record
+from agentctx.session.snapshot import snapshot, snapshots
+
+
+def link(record: Record, natives: Sequence[Any]) -> None:
+    """Put the caller's messages in the place of digests and of plain copies, as far as they are the same.
+
+    Nothing is decided by it: a record that was linked to one history is still what was dumped.
+
+    Args:
+        record: A record; one that was not loaded stays as it is.
+        natives: The history, or the view and what came since.
+
+    Raises:
+        InvalidInput: If a message contains itself, or is nested too deep; names it.
+    """
+    if record.linked:
+        return
+    known, viewed = _shared(record.seen, natives), _shared(record.shown, natives)
+    if viewed > known < len(record):  # the caller goes on from the view
+        record.shown[:viewed] = snapshots(natives[:viewed], 0)
+        return
+    in_view = {origin for origin in record.origins if origin is not None}
+    copies = snapshots(natives[:known], 0)
+    as_given = [record.as_given(place) for place in range(len(record.origins))]
+    record.seen[:known] = [copies[index] if index in in_view else natives[index] for index in range(known)]
+    for place, (origin, unedited) in enumerate(zip(record.origins, as_given, strict=True)):
+        if origin is None:
+            record.shown[place] = snapshot(record.out[place])
+        elif origin < known:
+            _link_place(record, place, natives[origin], record.seen[origin] if unedited else None)
+    record.tail = [
+        evolve(message, source=natives[origin]) if origin < known else message
+        for message, origin in zip(record.tail, record.tail_origin, strict=True)
+    ]
+    record.linked = known == len(record)
+
+
+def _link_place(record: Record, place: int, native: Any, seen: Any) -> None:  # noqa: ANN401 - native messages
+    """Link one message of the view to what it was read from; ``seen`` is None when it was edited."""
+    if seen is not None:
+        record.out[place] = native
+    record.shown[place] = snapshot(record.out[place]) if seen is None else seen
+    record.view[place] = evolve(record.view[place], source=native)
+
+
+def _shared(known: Sequence[Any], natives: Sequence[Any]) -> int:
+    """How many messages at the start are the same in both."""
+    pairs = zip(known, natives, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -1,0 +1,101 @@
+"""Native messages as plain JSON values, and back; and a digest that tells one message from another."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from hashlib import sha256
+from typing import Any
+
+from attrs import frozen
+
+from agentctx.errors import InvalidInput
+from agentctx.wire.native import mapping_or_none
+
+DIGEST_BYTES = 12
+"""A message is compared to the one that stood at the same place, so that few bytes tell them apart."""
+
+_BYTES, _MAPPING = "$bytes", "$mapping"
+
+
+def to_plain(native: object, where: str) -> Any:  # noqa: ANN401 - any JSON value
+    """A native value as plain JSON values, SDK objects and bytes within it included.
+
+    Args:
+        native: A native message, or a part of one.
+        where: Its place, for the error.
+
+    Raises:
+        InvalidInput: If JSON cannot hold it; names the place.
+    """
+    if native is None or isinstance(native, (str, int, float)):
+        return native
+    if isinstance(native, (list, tuple)):
+        return [to_plain(each, f"{where}[{place}]") for place, each in enumerate(native)]
+    if isinstance(native, (bytes, bytearray)):
+        return {_BYTES: b64encode(native).decode("ascii")}
+    if (found := mapping_or_none(native)) is None:
+        raise InvalidInput(where, f"{type(native).__name__} cannot be written as JSON")
+    made = {str(key): to_plain(value, f"{where}.{key}") for key, value in found.items()}
+    return {_MAPPING: made} if made.keys() in ({_BYTES}, {_MAPPING}) else made
+
+
+def from_plain(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """What ``to_plain`` was given, SDK objects as mappings.
+
+    Raises:
+        ValueError: If bytes in it are no base64.
+    """
+    if isinstance(value, list):
+        return [from_plain(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {_BYTES} and isinstance(value[_BYTES], str):
+        return b64decode(value[_BYTES], validate=True)
+    if value.keys() == {_MAPPING} and isinstance(value[_MAPPING], dict):
+        value = value[_MAPPING]
+    return {key: from_plain(each) for key, each in value.items()}
+
+
+@frozen(eq=False)
+class Digest:
+    """Equals every native message that has this digest: stands for one whose content is not kept.
+
+    Args:
+        content: The first bytes of the SHA-256 of the message's canonical JSON.
+    """
+
+    content: bytes
+
+    def __eq__(self, other: object) -> bool:
+        try:
+            return self.content == digest(other)
+        except RecursionError:  # it contains itself, or is nested too deep: reading it will say so
+            return False
+
+    def __hash__(self) -> int:
+        return hash(self.content)
+
+
+def digest(native: object) -> bytes:
+    """What tells a native value from others.
+
+    An object of an SDK, its fields as a dict, and that dict with the fields that are null, have the same digest: a
+    history that was written down and read again is the same history.
+    """
+    if isinstance(native, Digest):
+        return native.content
+    text = json.dumps(_canonical(native), sort_keys=True, ensure_ascii=False)
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()[:DIGEST_BYTES]
+
+
+def _canonical(native: object) -> Any:  # noqa: ANN401 - any JSON value
+    if native is None or isinstance(native, (str, int, float)):
+        return native
+    if isinstance(native, (list, tuple)):
+        return [_canonical(each) for each in native]
+    if isinstance(native, (bytes, bytearray)):
+        return {_BYTES: b64encode(native).decode("ascii")}
+    if (found := mapping_or_none(native)) is None:
+        return repr(native)
+    return {str(key): _canonical(value) for key, value in found.items() if value is not None}

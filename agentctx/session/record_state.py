@@ -1,0 +1,268 @@
+"""What a session knows of its conversation, as plain JSON values, and back.
+
+The view is kept whole. Of each message of the history a digest is written, enough to recognise it when the caller
+passes its history again.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import asdict, fields
+
+from agentctx.core.compare import Change, Outcome
+from agentctx.core.ledger import Book, Span, numbers
+from agentctx.core.message import Message
+from agentctx.core.pairing import broken_pair
+from agentctx.errors import InvalidInput
+from agentctx.protocols import WireFormat, reads_places
+from agentctx.session.checked import Checked
+from agentctx.session.plain import DIGEST_BYTES, Digest, digest, from_plain, to_plain
+from agentctx.session.record import Record, call_ids
+
+_LETTERS = "sduat"
+"""One for each role of ``ledger.ROLES``, in that order."""
+
+_RECORD = (
+    "seen", "sizes", "weights", "roles", "out", "origins", "edited", "settled", "tail", "tail_origin", "changes",
+    "spans", "handles", "quiet_until", "unbound_from", "waiting", "foreign",
+)  # fmt: skip
+_CHANGE = tuple(attribute.name for attribute in fields(Change))
+_SPAN = tuple(attribute.name for attribute in fields(Span))
+
+
+def dump_record(record: Record) -> dict[str, Any]:
+    """A record as plain JSON values: the view, and about 30 characters for each message of the history.
+
+    Raises:
+        InvalidInput: If JSON cannot hold a message of the view; names it.
+    """
+    edited = [place for place, origin in enumerate(record.origins) if origin is not None and not record.as_given(place)]
+    return {
+        "seen": b64encode(record.digested()).decode("ascii"),
+        "sizes": list(record.sizes),
+        "weights": list(record.weights),
+        "roles": "".join(_LETTERS[role] for role in record.roles),
+        "out": _natives(_as_sent(record)),
+        "origins": list(record.origins),
+        "edited": edited,
+        "settled": record.settled,
+        "tail": _natives([message.source for message in record.tail]),
+        "tail_origin": list(record.tail_origin),
+        "changes": [asdict(change) for change in record.changes()],
+        "spans": [asdict(span) for span in record.book.spans],
+        "handles": {str(index): handle for index, handle in record.book.handles.items()},
+        "quiet_until": record.quiet_until,
+        "unbound_from": record.unbound_from,
+        "waiting": record.waiting,
+        "foreign": record.foreign,
+    }
+
+
+def _as_sent(record: Record) -> list[Any]:
+    """The messages of the view as they went out: the caller may have edited its objects since."""
+    pairs = zip(record.out, record.shown, strict=True)
+    return [native if isinstance(shown, Digest) else shown for native, shown in pairs]
+
+
+def _natives(messages: Sequence[Any]) -> list[Any]:
+    made: list[Any] = []
+    try:
+        for native in messages:
+            made.append(to_plain(native, f"messages[{len(made)}]"))
+    except RecursionError:
+        where = f"messages[{len(made)}]"
+        raise InvalidInput(where, "it is nested too deep to be written down") from None
+    return made
+
+
+def load_record(state: Any, wire: WireFormat) -> Record:  # noqa: ANN401 - checked here
+    """The record that was dumped. Its messages are recognised by digest until the caller passes its history.
+
+    Args:
+        state: What ``dump_record`` gave.
+        wire: The format of its messages.
+
+    Raises:
+        InvalidInput: If the state is damaged; names the place.
+    """
+    known = Checked.of(state, "state.record", _RECORD)
+    digests = _digests(known)
+    seen: list[Any] = [Digest(content) for content in digests]
+    sizes, weights, roles = _columns(known, len(seen))
+    out, view = _read(known, "out", wire)
+    origins, edited = _origins(known, len(out), len(seen))
+    for place, origin in enumerate(origins):
+        if origin is None or place in edited:  # nothing that the caller passes says so
+            source = None if origin is None else out[place]
+            view[place] = Message(view[place].role, view[place].parts, source=source)
+        elif digest(out[place]) != digests[origin]:
+            raise InvalidInput(f"{known.at('out')}[{place}]", f"it is not the message {origin:,} of the history")  # noqa: EM102
+    tail, tail_origin = _tail(known, wire, len(seen))
+    settled = _settled(known, origins, tail_origin[0] if tail else len(seen))
+    _check_pairs(known, view[:settled], wire)
+    _check_pairs(known, view, wire)
+    changes, added = _changes(known, len(seen), len(out))
+    return Record(
+        seen=seen,
+        sizes=numbers(sizes),
+        weights=numbers(weights),
+        view=view,
+        out=out,
+        shown=[
+            Digest(digest(native)) if origin is None or place in edited else seen[origin]
+            for place, (native, origin) in enumerate(zip(out, origins, strict=True))
+        ],
+        origins=origins,
+        settled=settled,
+        tail=tail,
+        tail_origin=tail_origin,
+        book=Book(changes, _spans(known, len(seen)), _handles(known, len(seen))),
+        made={id(view[change.index]): (view[change.index], change) for change in added},
+        roles=bytearray(roles),
+        ids=call_ids(view[:settled]),
+        given_tokens=sum(sizes),
+        given_bytes=sum(weights),
+        quiet_until=known.whole("quiet_until"),
+        unbound_from=known.whole_or_none("unbound_from", most=len(out)),
+        waiting=known.truth("waiting"),
+        foreign=known.whole("foreign", most=len(seen)),
+        digests=bytearray(b"".join(digests)),
+        linked=not seen,
+    )
+
+
+def _digests(known: Checked) -> list[bytes]:
+    """The digest of each message of the history."""
+    try:
+        content = b64decode(known.text("seen"), validate=True)
+    except ValueError as error:
+        raise known.fail("seen", f"no base64: {error}") from error
+    if len(content) % DIGEST_BYTES:
+        raise known.fail("seen", f"{len(content):,} bytes are no whole number of digests of {DIGEST_BYTES}")
+    return [content[place : place + DIGEST_BYTES] for place in range(0, len(content), DIGEST_BYTES)]
+
+
+def _columns(known: Checked, length: int) -> tuple[list[int], list[int], list[int]]:
+    """Tokens, bytes and role of each message of the history."""
+    sizes, weights, letters = known.wholes("sizes"), known.wholes("weights"), known.text("roles")
+    for name, column in (("sizes", sizes), ("weights", weights), ("roles", letters)):
+        if len(column) != length:
+            raise known.fail(name, f"it has {len(column):,} entries for a history of {length:,} messages")
+    roles = [_LETTERS.find(letter) for letter in letters]
+    if -1 in roles:
+        raise known.fail("roles", f"{letters[roles.index(-1)]!r} stands for no role")
+    return sizes, weights, roles
+
+
+def _read(known: Checked, name: str, wire: WireFormat) -> tuple[list[Any], list[Message]]:
+    """Native messages, and as values."""
+    natives: list[Any] = []
+    messages: list[Message] = []
+    for place, (each, where) in enumerate(known.listed(name)):
+        try:
+            natives.append(native := from_plain(each))
+            messages.append(wire.read_message(native, place))
+        except InvalidInput as error:
+            raise InvalidInput(error.where.replace(f"messages[{place}]", where, 1), error.what) from error
+        except ValueError as error:
+            raise InvalidInput(where, f"no base64: {error}") from error
+    if (placed := reads_places(wire)) is not None:
+        messages = placed.pair(messages)
+    return natives, messages
+
+
+def _check_pairs(known: Checked, view: Sequence[Message], wire: WireFormat) -> None:
+    broken = broken_pair(view, merges_turns=wire.merges_turns, results_anywhere=wire.results_anywhere)
+    if broken is not None:
+        raise known.fail("out", broken)
+
+
+def _origins(known: Checked, places: int, length: int) -> tuple[list[int | None], set[int]]:
+    """For each message of the view, its index in the history; and the places of those that were edited."""
+    origins = known.wholes_or_none("origins", most=length - 1)
+    there = [origin for origin in origins if origin is not None]
+    if len(set(there)) < len(there):
+        raise known.fail("origins", "two messages of the view were read from the same one")
+    if len(origins) != places:
+        raise known.fail("origins", f"it has {len(origins):,} entries for a view of {places:,} messages")
+    edited = known.wholes("edited", most=places - 1)
+    if any(origins[place] is None for place in edited):
+        raise known.fail("edited", "a message that a stage made is none that was edited")
+    return origins, set(edited)
+
+
+def _tail(known: Checked, wire: WireFormat, length: int) -> tuple[list[Message], list[int]]:
+    """The messages of the unfinished round, and their indexes in the history."""
+    _, tail = _read(known, "tail", wire)
+    origins = known.wholes("tail_origin", most=length - 1)
+    if origins != list(range(length - len(tail), length)):
+        raise known.fail("tail_origin", f"expected the indexes of the last {len(tail):,} messages")
+    return tail, origins
+
+
+def _settled(known: Checked, origins: Sequence[int | None], open_from: int) -> int:
+    """How many messages of the view are final: all that were read from before the unfinished round."""
+    settled = known.whole("settled", most=len(origins))
+    final = [origin is None or origin < open_from for origin in origins[:settled]]
+    provisional = [origin is None or origin >= open_from for origin in origins[settled:]]
+    if not all(final) or not all(provisional) or (provisional and open_from == len(known.text("roles"))):
+        raise known.fail("settled", f"{settled:,} messages of the view are not those before the unfinished round")
+    return settled
+
+
+def _changes(known: Checked, length: int, places: int) -> tuple[list[Change], list[Change]]:
+    """The changes of messages that are still there, and of those that stages made."""
+    changes: list[Change] = []
+    added: list[Change] = []
+    for each, where in known.listed("changes"):
+        one = Checked.of(each, where, _CHANGE)
+        outcome = _outcome(one)
+        made = outcome is Outcome.ADDED
+        change = Change(
+            one.whole("index", most=(places if made else length) - 1),
+            one.text("role"),
+            outcome,
+            one.text("stage"),
+            one.text("reason"),
+            one.whole("tokens_before"),
+            one.whole("tokens_after"),
+            one.text_or_none("handle"),
+        )
+        (added if made else changes).append(change)
+    return changes, added
+
+
+def _outcome(known: Checked) -> Outcome:
+    said = known.text("outcome")
+    if said not in list(Outcome):
+        raise known.fail("outcome", f"{said[:80]!r} is none of {', '.join(Outcome)}")
+    return Outcome(said)
+
+
+def _spans(known: Checked, length: int) -> list[Span]:
+    """What is said of messages that are gone."""
+    spans: list[Span] = []
+    for each, where in known.listed("spans"):
+        one = Checked.of(each, where, _SPAN)
+        start = one.whole("start", spans[-1].stop if spans else 0, length)
+        stop = one.whole("stop", start + 1, length)
+        spans.append(Span(start, stop, _outcome(one), one.text("stage"), one.text("reason")))
+    return spans
+
+
+def _handles(known: Checked, length: int) -> dict[int, str]:
+    """Where the originals of messages that are gone are kept."""
+    handles: dict[int, str] = {}
+    given = known.values["handles"]
+    names = tuple(given) if isinstance(given, Mapping) else ()
+    one = Checked.of(given, known.at("handles"), names)
+    for name in names:
+        if not (
+            isinstance(name, str) and name.isascii() and name.isdecimal() and len(name) < 11 and int(name) < length
+        ):
+            raise one.fail(name, f"expected an index below {length:,}")
+        handles[int(name)] = one.text(name)
+    return handles

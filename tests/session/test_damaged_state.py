@@ -1,0 +1,212 @@
+"""A state that is not what was dumped is one clear error that names the place, or a session that works."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentctx import (
+    AgentctxError,
+    Budget,
+    ClearToolResults,
+    FitContextWindow,
+    InvalidInput,
+    MemoryStore,
+    Pipeline,
+    Session,
+    TruncateToolOutputs,
+    validate,
+)
+from agentctx.testing.builders import assistant, call, result, transcript, user
+from agentctx.testing.histories import FORMATS
+
+WRONG = [None, True, -1, 0, 1, 7, 2**40, 10**400, 1.5, float("nan"), "", "x", "AAAA", [], [None], ["x"], {}, {"x": 1}]
+"""What may stand in a field's place; for most fields all of it is wrong, for each some of it."""
+
+
+def history(format_name):
+    """A task, rounds with long results, a lost result, and a round that is not finished."""
+    turns = [user("the task")]
+    for number in range(12):
+        turns += [assistant(call(f"c{number}", "read", {"n": number})), result(f"c{number}", f"line {number}\n" * 60)]
+    turns += [assistant(call("lost", "read")), user("go on"), assistant(call("open", "read"), call("late", "read"))]
+    return transcript(format_name, *turns, result("open", "half"))
+
+
+def pipeline():
+    return Pipeline(
+        TruncateToolOutputs(100),
+        ClearToolResults(2),
+        FitContextWindow(),
+        budget=Budget(1_500, trigger=1_200, target=700),
+        store=MemoryStore(),
+    )
+
+
+def dumped(format_name):
+    """A state in which every field holds something."""
+
+    async def walk():
+        messages = history(format_name)
+        session = (
+            pipeline().session(format=format_name, model="m", id="it").child(Budget(1_100, trigger=1_000, target=600))
+        )
+        for length in range(1, len(messages) + 1):
+            view = await session.prepare(messages[:length])
+            session.record({"prompt_tokens": view.report.tokens_after + 300})
+        return json.loads(json.dumps(session.dump()))
+
+    return anyio.run(walk)
+
+
+STATES = {format_name: dumped(format_name) for format_name in FORMATS}
+
+
+def places(value, path=()):
+    """Every place in a JSON value, outermost first; of long lists the first and the last members."""
+    yield path
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from places(each, (*path, key))
+    elif isinstance(value, list):
+        for index in sorted({0, 1, len(value) - 1} & set(range(len(value)))):
+            yield from places(value[index], (*path, index))
+
+
+def put(state, path, value):
+    """The state with another value at a place."""
+    if not path:
+        return value
+    made = deepcopy(state)
+    inner = made
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    return made
+
+
+def inside(state, path):
+    for key in path:
+        state = state[key]
+    return state
+
+
+def own(path):
+    """Whether a place belongs to the state itself, and not to a message in it."""
+    return "out" not in path and "tail" not in path
+
+
+def try_to_load(state, format_name, told=None):
+    """Load a damaged state: one clear error, or a session whose next view is legal and fits."""
+    try:
+        session = Session.load(pipeline(), state)
+    except InvalidInput as error:
+        return error
+
+    async def go_on():
+        try:
+            view = await session.prepare(history(format_name))
+        except AgentctxError:
+            return
+        assert view.report.tokens_after <= session.budget.limit, told
+        found = validate({"messages": view.messages}, format=format_name)
+        assert not [violation for violation in found if violation.severity == "error"], told
+        json.dumps(session.dump())
+
+    anyio.run(go_on)
+    return None
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_nothing_is_empty(format_name):
+    """The state that the tests damage has something in every field."""
+    state = STATES[format_name]
+    record = state["record"]
+    assert all(record[name] for name in ("seen", "out", "origins", "edited", "tail", "changes", "spans", "handles"))
+    assert state["budget"]
+    assert state["learned"][-1]["anchor"]
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_each_missing_field_is_named(format_name):
+    """Without any one of its fields a state is refused, and the error names the field."""
+    state = STATES[format_name]
+    for path in places(state):
+        if own(path) and path and isinstance(path[-1], str) and "handles" not in path:
+            damaged = deepcopy(state)
+            del inside(damaged, path[:-1])[path[-1]]
+            error = try_to_load(damaged, format_name)
+            assert error is not None, path
+            assert path[-1] in error.where
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_each_unknown_field_is_named(format_name):
+    """A field that nobody knows is refused, wherever it stands, and the error names it."""
+    state = STATES[format_name]
+    for path in places(state):
+        if own(path) and isinstance(inside(state, path), dict):
+            damaged = deepcopy(state)
+            inside(damaged, path)["surprise"] = 1
+            error = try_to_load(damaged, format_name)
+            assert error is not None, path
+            assert error.where.endswith(".surprise")
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_each_wrong_value_is_an_error_or_harmless(format_name):
+    """Whatever stands in the place of any field, the error names the state, or the next view is legal and fits."""
+    state = STATES[format_name]
+    errors = [
+        try_to_load(put(state, path, wrong), format_name, (path, wrong))
+        for path in places(state)
+        if own(path)
+        for wrong in WRONG
+    ]
+    refused = [error for error in errors if error is not None]
+    assert len(refused) > 500
+    assert all(error.where.startswith("state") for error in refused)
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_messages_that_were_cut_out_or_doubled_are_noticed(format_name):
+    """A state whose view has lost, doubled or exchanged messages is refused."""
+    state = STATES[format_name]
+    out = state["record"]["out"]
+    for damaged in (out[1:], out[:-1], [*out, out[-1]], [out[0], *out]):
+        assert try_to_load(put(state, ("record", "out"), damaged), format_name) is not None
+
+
+@given(
+    format_name=st.sampled_from(FORMATS),
+    chosen=st.lists(st.tuples(st.integers(0, 10_000), st.sampled_from(WRONG)), min_size=1, max_size=4),
+)
+def test_damage_in_several_places(format_name, chosen):
+    """Several wrong values at once, in messages too, are one clear error or do no harm."""
+    state = STATES[format_name]
+    for number, wrong in chosen:
+        found = list(places(state))
+        state = put(state, found[number % len(found)], wrong)
+    try_to_load(state, format_name)
+
+
+@pytest.mark.parametrize("version", [None, 0, 1, 3, 99, "2", True, [2]])
+def test_another_version_is_refused_by_name(version):
+    """A state of another version is refused before anything else is looked at; the error names both versions."""
+    with pytest.raises(InvalidInput, match="expected a session's state of version 2") as caught:
+        Session.load(pipeline(), {**STATES["anthropic"], "version": version})
+    assert caught.value.where == "state.version"
+    assert repr(version) in caught.value.what
+
+
+@pytest.mark.parametrize("text", ["", "{", "nonsense", "[" * 100_000, b"\xff\xfe", "5", "null", "[]"])
+def test_text_that_is_no_state_is_refused(text):
+    """JSON text that is damaged, or of something else, is one clear error."""
+    with pytest.raises(InvalidInput) as caught:
+        Session.load(pipeline(), text)
+    assert caught.value.where.startswith("state")
