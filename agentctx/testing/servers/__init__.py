@@ -1,14 +1,16 @@
 """Local servers that speak each provider's protocol, to test a client with its real SDK and without a network.
 
-They validate each request by the provider's rules, count it, refuse what is larger than their window in the provider's
-own words, and answer with what the test says. They need the extra ``testing``.
+They validate each request by the provider's rules, down to fields that it does not know and signatures that do not
+hold, count it, refuse what is larger than their window in the provider's own words, and answer with what the test says.
+They need the extra ``testing``.
 """
 
 from agentctx.testing.servers.anthropic import messages
 from agentctx.testing.servers.bedrock import converse
 from agentctx.testing.servers.desk import Desk, Said
 from agentctx.testing.servers.gemini import generate_content
-from agentctx.testing.servers.openai import chat_completions, responses
+from agentctx.testing.servers.openai_chat import chat_completions
+from agentctx.testing.servers.openai_responses import responses
 from agentctx.testing.servers.serving import serving
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""A local server that speaks Anthropic's Messages.
+"""A local server that speaks Anthropic's Messages, as Anthropic, Vertex and Bedrock offer them.
 
 Words of errors: https://docs.anthropic.com/en/api/errors and answers of the live API, as of 2026-11.
 """
@@ -6,57 +6,153 @@ Words of errors: https://docs.anthropic.com/en/api/errors and answers of the liv
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from attrs import frozen
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from agentctx.testing.servers.desk import Asked, Desk, Said, Verdict
+from agentctx.checking import count
+from agentctx.reading import known_profile
+from agentctx.testing.servers.aws_stream import frames
+from agentctx.testing.servers.desk import Asked, Desk, Said, Verdict, body_of
+from agentctx.testing.servers.fields import unknown_field
+from agentctx.testing.servers.signing import broken, drops, sign
 from agentctx.testing.servers.sse import Event, events
 
 Object = dict[str, Any]
 
+_DROP = "`thinking.block_binding.prefix_mismatch_behavior`"
+
+
+@frozen
+class _Call:
+    """A request as it came in, whoever offers the model.
+
+    Args:
+        body: What it says, the model included.
+        betas: The beta features that it asks for.
+        aws: Whether it came by Bedrock, which streams in its own form and has its own errors.
+    """
+
+    body: Object
+    betas: tuple[str, ...] = ()
+    aws: bool = False
+
 
 def messages(desk: Desk) -> Starlette:
-    """``POST /v1/messages``, whole and as a stream.
+    """``POST /v1/messages``, whole and as a stream, and ``/v1/messages/count_tokens``.
+
+    Besides where Vertex and Bedrock have the former: ``…/models/{model}:rawPredict`` and ``:streamRawPredict``,
+    ``/model/{model}/invoke`` and ``/invoke-with-response-stream``.
 
     Args:
         desk: How the server behaves.
     """
 
-    async def create(request: Request) -> Response:
-        body = await request.json()
-        if "max_tokens" not in body:
-            return JSONResponse(_error("max_tokens: Field required"), 400)
-        given = (body.get("messages", ()), body.get("system"), body.get("tools"), body.get("model"))
-        found = await desk.judge(body, Asked("anthropic", *given, room=body["max_tokens"]))
-        if found.wrong is not None:
-            return JSONResponse(_error(found.wrong), 400)
-        if found.too_large and (desk.refuses == "status" or not body.get("stream")):
-            return JSONResponse(_overflow(desk, body, found), 400)
-        said = desk.answer(body)
-        if body.get("stream"):
-            return events(_stream(desk, body, said, found), desk.pause)
-        return JSONResponse({**_message(body, _usage(said, found.tokens)), "content": _blocks(said), **_stop(said)})
+    async def direct(request: Request) -> Response:
+        asked_for = request.headers.get("anthropic-beta", "").split(",")
+        betas = tuple(beta.strip() for beta in asked_for if beta.strip())
+        return await _answer(desk, _Call(await body_of(request), betas))
 
-    return Starlette(routes=[Route("/v1/messages", create, methods=["POST"])])
+    async def vertex(request: Request) -> Response:
+        body = await body_of(request)
+        body.pop("anthropic_version", None)
+        body["model"] = request.path_params["call"].partition(":")[0]
+        betas = tuple(request.headers.get("anthropic-beta", "").split(","))
+        return await _answer(desk, _Call(body, betas))
+
+    async def bedrock(request: Request) -> Response:
+        body = await body_of(request)
+        body.pop("anthropic_version", None)
+        betas = tuple(body.pop("anthropic_beta", ()))
+        streamed = {"stream": True} if request.url.path.endswith("-stream") else {}
+        call = _Call({**body, "model": request.path_params["model"], **streamed}, betas, aws=True)
+        return await _answer(desk, call)
+
+    async def tokens(request: Request) -> Response:
+        body = await body_of(request)
+        size = count(body["messages"], body["model"], body.get("tools"), body.get("system"), "anthropic")
+        return JSONResponse({"input_tokens": size})
+
+    model = "/projects/{project}/locations/{region}/publishers/anthropic/models/{call}"
+    paths = {
+        "/v1/messages": direct,
+        "/v1/messages/count_tokens": tokens,
+        model: vertex,
+        "/model/{model}/invoke": bedrock,
+        "/model/{model}/invoke-with-response-stream": bedrock,
+    }
+    return Starlette(routes=[Route(path, endpoint, methods=["POST"]) for path, endpoint in paths.items()])
+
+
+async def _answer(desk: Desk, call: _Call) -> Response:
+    body = call.body
+    given = (body.get("messages", ()), body.get("system"), body.get("tools"), body.get("model"))
+    room = body["max_tokens"] if isinstance(body.get("max_tokens"), int) else 0
+    found = await desk.judge(body, Asked("anthropic", *given, room=room, wrong=_wrong(call)))
+    if found.wrong is not None:
+        return _refused(call, _error(found.wrong))
+    if found.too_large and (desk.refuses == "status" or not body.get("stream")):
+        return _refused(call, _overflow(desk, body, found))
+    said = desk.answer(body)
+    if not body.get("stream"):
+        return JSONResponse(
+            {**_message(desk, body, _usage(said, found)), "content": _blocks(desk, body, said), **_stop(said)}
+        )
+    sent = _stream(desk, body, said, found)
+    return frames(map(_chunk, sent), desk.pause) if call.aws else events(sent, desk.pause)
+
+
+def _wrong(call: _Call) -> str | None:
+    """What is wrong with a request apart from its conversation's rules."""
+    body = call.body
+    missing = next((name for name in ("model", "max_tokens", "messages") if name not in body), None)
+    if missing is not None:
+        return f"{missing}: Field required"
+    unknown = unknown_field(body, "anthropic", beta=bool(call.betas))
+    if unknown is not None:
+        return f"{'.'.join(map(str, unknown))}: Extra inputs are not permitted"
+    dropping = drops(body, call.betas)
+    if dropping is None:
+        return "thinking.block_binding: Extra inputs are not permitted"
+    return None if dropping else _signature(body)
+
+
+def _signature(body: Object) -> str | None:
+    profile = known_profile(body["model"])
+    bound = profile is not None and profile.bound_thinking
+    found = broken(_head(body), body["messages"], bound=bound) if isinstance(body["messages"], list) else None
+    if found is None:
+        return None
+    thought, moved = found
+    said = f"{thought.path}: Invalid `signature` in `thinking` block"
+    if not moved:
+        return said
+    return f'{said}. The block is bound to a different conversation. Remove the block, or set {_DROP} to "drop_block".'
+
+
+def _head(body: Object) -> list[Any]:
+    system, tools = body.get("system"), body.get("tools") or ()
+    blocks = [{"type": "text", "text": system}] if isinstance(system, str) else system
+    return [blocks, [tool for tool in tools if tool.get("defer_loading") is not True]]
 
 
 def _stream(desk: Desk, body: Object, said: Said, found: Verdict) -> Iterator[Event]:
     def event(kind: str, **more: object) -> Event:
         return kind, {"type": kind, **more}
 
-    yield event("message_start", message=_message(body, {**_usage(said, found.tokens), "output_tokens": 1}))
+    yield event("message_start", message=_message(desk, body, {**_usage(said, found), "output_tokens": 1}))
     yield event("ping")
     if found.too_large and desk.refuses == "stream":
         yield "error", _overflow(desk, body, found)
         return
-    for place, block in enumerate(_blocks(said)):
-        empty: Object = {"text": ""} if block["type"] == "text" else {"input": {}}
-        yield event("content_block_start", index=place, content_block={**block, **empty})
+    for place, block in enumerate(_blocks(desk, body, said)):
+        yield event("content_block_start", index=place, content_block={**block, **_EMPTY[block["type"]]})
         for delta in _deltas(said, block):
             yield event("content_block_delta", index=place, delta=delta)
             if found.too_large:
@@ -67,35 +163,57 @@ def _stream(desk: Desk, body: Object, said: Said, found: Verdict) -> Iterator[Ev
     yield event("message_stop")
 
 
+_EMPTY: Mapping[str, Object] = {
+    "text": {"text": ""},
+    "thinking": {"thinking": "", "signature": ""},
+    "tool_use": {"input": {}},
+}
+
+
 def _deltas(said: Said, block: Object) -> Iterator[Object]:
     if block["type"] == "text":
         for word in said.words:
             yield {"type": "text_delta", "text": word}
+    elif block["type"] == "thinking":
+        yield {"type": "thinking_delta", "thinking": block["thinking"]}
+        yield {"type": "signature_delta", "signature": block["signature"]}
     else:
         yield {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
 
 
-def _message(body: Mapping[str, Any], usage: Object) -> Object:
-    head = {"id": "msg_1", "type": "message", "role": "assistant", "model": body["model"], "content": []}
+def _chunk(event: Event) -> tuple[str, str, Object]:
+    """An event as Bedrock sends it."""
+    kind, said = event
+    if kind == "error" and isinstance(said, Mapping):
+        return "exception", "validationException", {"message": said["error"]["message"]}
+    return "event", "chunk", {"bytes": b64encode(json.dumps(said).encode()).decode()}
+
+
+def _message(desk: Desk, body: Mapping[str, Any], usage: Object) -> Object:
+    head = {"id": desk.id("msg"), "type": "message", "role": "assistant", "model": body["model"], "content": []}
     return {**head, "stop_reason": None, "stop_sequence": None, "usage": usage}
 
 
-def _blocks(said: Said) -> list[Object]:
-    words: Object = {"type": "text", "text": said.text}
+def _blocks(desk: Desk, body: Object, said: Said) -> list[Object]:
+    thought: list[Object] = []
+    if said.thinking is not None:
+        signature = sign(said.thinking, _head(body), body["messages"])
+        thought.append({"type": "thinking", "thinking": said.thinking, "signature": signature})
+    words: list[Object] = [{"type": "text", "text": said.text}] if said.text else []
     calls = [
-        {"type": "tool_use", "id": f"toolu_{place}", "name": name, "input": dict(arguments)}
-        for place, (name, arguments) in enumerate(said.calls)
+        {"type": "tool_use", "id": desk.id("toolu"), "name": name, "input": dict(arguments)}
+        for name, arguments in said.calls
     ]
-    return [words, *calls]
+    return [*thought, *words, *calls]
 
 
 def _stop(said: Said) -> Object:
     return {"stop_reason": "tool_use" if said.calls else "end_turn", "stop_sequence": None}
 
 
-def _usage(said: Said, tokens: int) -> Object:
+def _usage(said: Said, found: Verdict) -> Object:
     cached = {"cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
-    return {"input_tokens": tokens, **cached, "output_tokens": len(said.words)}
+    return {"input_tokens": found.tokens, **cached, "output_tokens": len(said.words)}
 
 
 def _overflow(desk: Desk, body: Mapping[str, Any], found: Verdict) -> Object:
@@ -109,3 +227,9 @@ def _overflow(desk: Desk, body: Mapping[str, Any], found: Verdict) -> Object:
 
 def _error(message: str) -> Object:
     return {"type": "error", "error": {"type": "invalid_request_error", "message": message}, "request_id": "req_1"}
+
+
+def _refused(call: _Call, error: Object) -> Response:
+    if call.aws:
+        return JSONResponse({"message": error["error"]["message"]}, 400, {"x-amzn-ErrorType": "ValidationException"})
+    return JSONResponse(error, 400)

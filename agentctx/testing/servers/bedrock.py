@@ -1,31 +1,29 @@
 """A local server that speaks Bedrock's Converse.
 
-Words of errors: answers of the live API, as of 2026-11. A stream is in AWS's binary form:
-https://docs.aws.amazon.com/AmazonS3/latest/API/RESTSelectObjectAppendix.html.
+Words of errors: answers of the live API, as of 2026-11.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
-from struct import pack
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
-from zlib import crc32
 
-import anyio
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from agentctx.testing.servers.desk import Asked, Desk, Said, Verdict
+from agentctx.reading import known_profile
+from agentctx.testing.servers.aws_stream import Sent, frames
+from agentctx.testing.servers.desk import Asked, Desk, Said, Verdict, body_of
+from agentctx.testing.servers.signing import broken, drops, sign
 
 Object = dict[str, Any]
-Sent = tuple[str, str, Mapping[str, Any]]
-"""A message of a stream: whether it is an event or an exception, its name, and what it says."""
 
 _REFUSED = {"x-amzn-ErrorType": "ValidationException"}
+_MODEL = "The model returned the following errors: "
 
 
 def converse(desk: Desk) -> Starlette:
@@ -37,9 +35,9 @@ def converse(desk: Desk) -> Starlette:
 
     async def create(request: Request) -> Response:
         model = unquote(request.path_params["model"])
-        body = {**await request.json(), "modelId": model}
-        tools = (body.get("toolConfig") or {}).get("tools")
-        found = await desk.judge(body, Asked("bedrock", body.get("messages", ()), body.get("system"), tools, model))
+        body = {**await body_of(request), "modelId": model}
+        given = (body.get("messages", ()), body.get("system"), (body.get("toolConfig") or {}).get("tools"), model)
+        found = await desk.judge(body, Asked("bedrock", *given, wrong=_wrong(body)))
         if found.wrong is not None:
             return JSONResponse({"message": found.wrong}, 400, _REFUSED)
         streamed = request.url.path.endswith("/converse-stream")
@@ -47,29 +45,39 @@ def converse(desk: Desk) -> Starlette:
             return JSONResponse({"message": _overflow(desk, found)}, 400, _REFUSED)
         said = desk.answer(body)
         if streamed:
-            media = "application/vnd.amazon.eventstream"
-            return StreamingResponse(_sent(desk, _stream(desk, said, found)), media_type=media)
-        message = {"role": "assistant", "content": _blocks(said)}
-        return JSONResponse(
-            {
-                "output": {"message": message},
-                "stopReason": _stop(said),
-                "usage": _usage(said, found),
-                "metrics": {"latencyMs": 1},
-            }
-        )
+            return frames(_stream(desk, body, said, found), desk.pause)
+        message = {"role": "assistant", "content": _blocks(desk, body, said)}
+        told = {"stopReason": _stop(said), "usage": _usage(said, found), "metrics": {"latencyMs": 1}}
+        return JSONResponse({"output": {"message": message}, **told})
 
     paths = ("/model/{model}/converse", "/model/{model}/converse-stream")
     return Starlette(routes=[Route(path, create, methods=["POST"]) for path in paths])
 
 
-def _stream(desk: Desk, said: Said, found: Verdict) -> Iterator[Sent]:
+def _wrong(body: Object) -> str | None:
+    """What is wrong with what is meant for the model: reasoning whose signature does not hold."""
+    fields = body.get("additionalModelRequestFields") or {}
+    dropping = drops(fields, fields.get("anthropic_beta") or ())
+    if dropping is None:
+        return f"{_MODEL}thinking.block_binding: Extra inputs are not permitted"
+    profile = known_profile(body["modelId"])
+    bound = profile is not None and profile.bound_thinking
+    told = body.get("messages")
+    found = broken(_head(body), told, bound=bound) if isinstance(told, list) and not dropping else None
+    return None if found is None else f"{_MODEL}{found[0].path}: Invalid `signature` in `thinking` block"
+
+
+def _head(body: Object) -> list[Any]:
+    return [body.get("system") or [], (body.get("toolConfig") or {}).get("tools") or []]
+
+
+def _stream(desk: Desk, body: Object, said: Said, found: Verdict) -> Iterator[Sent]:
     refused: Sent = ("exception", "validationException", {"message": _overflow(desk, found)})
     yield "event", "messageStart", {"role": "assistant"}
     if found.too_large and desk.refuses == "stream":
         yield refused
         return
-    for place, block in enumerate(_blocks(said)):
+    for place, block in enumerate(_blocks(desk, body, said)):
         if "toolUse" in block:
             start = {name: block["toolUse"][name] for name in ("toolUseId", "name")}
             yield "event", "contentBlockStart", {"start": {"toolUse": start}, "contentBlockIndex": place}
@@ -87,35 +95,24 @@ def _deltas(said: Said, block: Object) -> Iterator[Object]:
     if "text" in block:
         for word in said.words:
             yield {"text": word}
+    elif "reasoningContent" in block:
+        for name, value in block["reasoningContent"]["reasoningText"].items():
+            yield {"reasoningContent": {name: value}}
     else:
         yield {"toolUse": {"input": json.dumps(block["toolUse"]["input"])}}
 
 
-async def _sent(desk: Desk, stream: Iterator[Sent]) -> AsyncIterator[bytes]:
-    for kind, name, said in stream:
-        await anyio.sleep(desk.pause)
-        yield _message(kind, name, json.dumps(said).encode())
-
-
-def _message(kind: str, name: str, payload: bytes) -> bytes:
-    """One message of AWS's event stream: lengths, headers and payload, each part with its checksum."""
-    headers = {":message-type": kind, f":{kind}-type": name, ":content-type": "application/json"}
-    written = b"".join(
-        pack("!B", len(key)) + key.encode() + pack("!BH", 7, len(value)) + value.encode()
-        for key, value in headers.items()
-    )
-    lengths = pack("!II", 16 + len(written) + len(payload), len(written))
-    whole = lengths + pack("!I", crc32(lengths)) + written + payload
-    return whole + pack("!I", crc32(whole))
-
-
-def _blocks(said: Said) -> list[Object]:
-    words: Object = {"text": said.text}
+def _blocks(desk: Desk, body: Object, said: Said) -> list[Object]:
+    thought: list[Object] = []
+    if said.thinking is not None:
+        signature = sign(said.thinking, _head(body), body["messages"])
+        thought.append({"reasoningContent": {"reasoningText": {"text": said.thinking, "signature": signature}}})
+    words: list[Object] = [{"text": said.text}] if said.text else []
     calls = [
-        {"toolUse": {"toolUseId": f"tooluse_{place}", "name": name, "input": dict(arguments)}}
-        for place, (name, arguments) in enumerate(said.calls)
+        {"toolUse": {"toolUseId": desk.id("tooluse"), "name": name, "input": dict(arguments)}}
+        for name, arguments in said.calls
     ]
-    return [words, *calls]
+    return [*thought, *words, *calls]
 
 
 def _stop(said: Said) -> str:
@@ -128,4 +125,4 @@ def _usage(said: Said, found: Verdict) -> Object:
 
 
 def _overflow(desk: Desk, found: Verdict) -> str:
-    return f"The model returned the following errors: prompt is too long: {found.tokens} tokens > {desk.window} maximum"
+    return f"{_MODEL}prompt is too long: {found.tokens} tokens > {desk.window} maximum"

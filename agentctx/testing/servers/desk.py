@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count as count_up
 from typing import Any, Literal
 
 import anyio
 from attrs import define, field, frozen
+from starlette.requests import Request
 
 from agentctx.checking import count, validate
 
@@ -22,10 +25,12 @@ class Said:
     Args:
         text: Its words.
         calls: The tools that it calls: their names and arguments.
+        thinking: What it thinks before; signed by the providers that sign it, left out by the others.
     """
 
     text: str = "Done."
     calls: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    thinking: str | None = None
 
     @property
     def words(self) -> list[str]:
@@ -44,6 +49,7 @@ class Asked:
         tools: The tool definitions.
         model: The model's name.
         room: Tokens kept for the answer that count against the window.
+        wrong: The provider's words about what is wrong with the request apart from its conversation.
     """
 
     format: str
@@ -52,6 +58,7 @@ class Asked:
     tools: Any = None
     model: str | None = None
     room: int = 0
+    wrong: str | None = None
 
 
 @frozen
@@ -90,6 +97,11 @@ class Desk:
     pause: float = 0.0
     requests: list[Mapping[str, Any]] = field(factory=list, repr=False)
     accepted: list[Mapping[str, Any]] = field(factory=list, repr=False)
+    _ids: Iterator[int] = field(init=False, factory=lambda: count_up(1), repr=False)
+
+    def id(self, kind: str) -> str:
+        """A new id for something in an answer."""
+        return f"{kind}_{next(self._ids)}"
 
     async def judge(self, body: Mapping[str, Any], asked: Asked) -> Verdict:
         """Write a request down, check it by the provider's rules and count it.
@@ -100,12 +112,22 @@ class Desk:
         """
         self.requests.append(body)
         await anyio.sleep(self.pause)
-        errors = [found for found in validate(body, asked.format, asked.model) if found.severity == "error"]
-        if errors:
-            return Verdict(0, errors[0].message, too_large=False)
+        errors = [found.message for found in validate(body, asked.format, asked.model) if found.severity == "error"]
+        wrong = next(iter([asked.wrong] if asked.wrong is not None else errors), None)
+        if wrong is not None:
+            return Verdict(0, wrong, too_large=False)
         size = count(asked.messages, asked.model, asked.tools, asked.system, asked.format)
         too_large = self.overflows > 0 or size + asked.room > self.window
         self.overflows = max(0, self.overflows - 1)
         if not too_large:
             self.accepted.append(body)
         return Verdict(size, None, too_large)
+
+
+async def body_of(request: Request) -> dict[str, Any]:
+    """The object that a request holds; an empty one when it holds none, so that something required is missing."""
+    try:
+        body = await request.json()
+    except json.JSONDecodeError:
+        return {}
+    return body if isinstance(body, dict) else {}

@@ -13,24 +13,30 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from agentctx.testing.servers.desk import Asked, Desk, Said, Verdict
+from agentctx.checking import count
+from agentctx.testing.servers.desk import Asked, Desk, Said, Verdict, body_of
+from agentctx.testing.servers.fields import unknown_field
 from agentctx.testing.servers.sse import Event, events
 
 Object = dict[str, Any]
 
 
 def generate_content(desk: Desk) -> Starlette:
-    """``POST /{version}/models/{model}:generateContent`` and ``:streamGenerateContent``.
+    """``POST /{version}/models/{model}:generateContent``, ``:streamGenerateContent`` and ``:countTokens``.
 
     Args:
         desk: How the server behaves.
     """
 
     async def create(request: Request) -> Response:
-        body = await request.json()
+        body = await body_of(request)
         model, _, operation = request.path_params["operation"].partition(":")
-        asked = Asked("gemini", body.get("contents", ()), body.get("systemInstruction"), body.get("tools"), model)
-        found = await desk.judge(body, asked)
+        if operation == "countTokens":
+            return JSONResponse({"totalTokens": count(body["contents"], model, format="gemini")})
+        if operation not in {"generateContent", "streamGenerateContent"}:
+            return Response(status_code=404)
+        given = (body.get("contents", ()), body.get("systemInstruction"), body.get("tools"), model)
+        found = await desk.judge(body, Asked("gemini", *given, wrong=_wrong(body)))
         if found.wrong is not None:
             return JSONResponse({"error": _error(found.wrong)}, 400)
         streamed = operation == "streamGenerateContent"
@@ -42,6 +48,17 @@ def generate_content(desk: Desk) -> Starlette:
         return JSONResponse(_response(model, _parts(said), _usage(said, found), "STOP"))
 
     return Starlette(routes=[Route("/{version}/models/{operation}", create, methods=["POST"])])
+
+
+def _wrong(body: Object) -> str | None:
+    """The field that the provider does not know, in its words."""
+    unknown = unknown_field(body, "gemini")
+    if unknown is None:
+        return None
+    *way, name = unknown
+    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in way).lstrip(".")
+    where = f" at '{place}'" if place else ""
+    return f'Invalid JSON payload received. Unknown name "{name}"{where}: Cannot find field.'
 
 
 def _stream(desk: Desk, model: str, said: Said, found: Verdict) -> Iterator[Event]:
@@ -61,7 +78,7 @@ def _response(model: str, parts: list[Object], usage: Object, finish: str | None
     candidate: Object = {"index": 0, "content": {"role": "model", "parts": parts}}
     if finish is not None:
         candidate["finishReason"] = finish
-    return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": model, "responseId": "response-1"}
+    return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": model, "responseId": "response"}
 
 
 def _parts(said: Said) -> list[Object]:

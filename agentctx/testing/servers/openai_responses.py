@@ -1,0 +1,171 @@
+"""A local server that speaks OpenAI's Responses.
+
+Words of errors: https://platform.openai.com/docs/guides/error-codes and answers of the live API, as of 2026-11.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from agentctx.testing.servers.desk import Asked, Desk, Said, Verdict, body_of
+from agentctx.testing.servers.fields import unknown_field
+from agentctx.testing.servers.openai_errors import CREATED, error, unknown_parameter
+from agentctx.testing.servers.sse import Event, events
+
+Object = dict[str, Any]
+
+
+def responses(desk: Desk) -> Starlette:
+    """``POST /v1/responses``, whole and as a stream. It keeps nothing, so it finds nothing that was kept.
+
+    Args:
+        desk: How the server behaves.
+    """
+
+    async def create(request: Request) -> Response:
+        body = await body_of(request)
+        lost = _lost(body)
+        if lost is not None:
+            desk.requests.append(body)
+            return lost
+        given = body.get("input", ())
+        items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+        asked = (items, body.get("instructions"), body.get("tools"), body.get("model"))
+        found = await desk.judge(body, Asked("openai-responses", *asked, wrong=_wrong(body)))
+        if found.wrong is not None:
+            return JSONResponse({"error": error(found.wrong, "input", None)}, 400)
+        if found.too_large and (desk.refuses == "status" or not body.get("stream")):
+            return JSONResponse({"error": _overflow()}, 400)
+        said = desk.answer(body)
+        whole = _response(desk, body, said, _usage(said, found.tokens))
+        if body.get("stream"):
+            return events(_numbered(_stream(desk, whole, said, found)), desk.pause)
+        return JSONResponse(whole)
+
+    return Starlette(routes=[Route("/v1/responses", create, methods=["POST"])])
+
+
+def _lost(body: Object) -> Response | None:
+    """The answer to a request that names something kept, which is not found."""
+    if (before := body.get("previous_response_id")) is not None:
+        code = "previous_response_not_found"
+        said = f"Previous response with id '{before}' not found."
+        return JSONResponse({"error": error(said, "previous_response_id", code)}, 400)
+    for name in ("conversation", "prompt"):
+        if (kept := body.get(name)) is not None:
+            known = kept.get("id") if isinstance(kept, Mapping) else kept
+            return JSONResponse({"error": error(f"{name.title()} with id '{known}' not found.", name, None)}, 404)
+    return None
+
+
+def _wrong(body: Object) -> str | None:
+    """What is wrong with a request apart from its conversation's rules."""
+    if "model" not in body:
+        return "Missing required parameter: 'model'."
+    told = body.get("instructions")
+    if told is not None and not isinstance(told, str):
+        return f"Invalid type for 'instructions': expected a string, but got {_kind(told)} instead."
+    unknown = unknown_field(body, "openai-responses")
+    return None if unknown is None else unknown_parameter(unknown)
+
+
+def _kind(value: object) -> str:
+    return "an array" if isinstance(value, list) else "an object" if isinstance(value, Mapping) else "something else"
+
+
+def _stream(desk: Desk, whole: Object, said: Said, found: Verdict) -> Iterator[Object]:
+    begun = {**whole, "status": "in_progress", "output": [], "usage": None}
+    failed = {**begun, "status": "failed", "error": _overflow()}
+    yield {"type": "response.created", "response": begun}
+    yield {"type": "response.in_progress", "response": begun}
+    if found.too_large and desk.refuses == "stream":
+        yield {"type": "response.failed", "response": failed}
+        return
+    for place, item in enumerate(whole["output"]):
+        empty: Object = {"content": []} if item["type"] == "message" else {"arguments": ""}
+        begins = {**item, **empty, "status": "in_progress"}
+        yield {"type": "response.output_item.added", "output_index": place, "item": begins}
+        for event in _pieces(said, item):
+            yield {**event, "item_id": item["id"], "output_index": place}
+            if found.too_large and event["type"].endswith(".delta"):
+                yield {"type": "response.failed", "response": failed}
+                return
+        yield {"type": "response.output_item.done", "output_index": place, "item": item}
+    yield {"type": "response.completed", "response": whole}
+
+
+def _pieces(said: Said, item: Object) -> Iterator[Object]:
+    if item["type"] == "function_call":
+        yield {"type": "response.function_call_arguments.delta", "delta": item["arguments"]}
+        told = {"name": item["name"], "arguments": item["arguments"]}
+        yield {"type": "response.function_call_arguments.done", **told}
+        return
+    part, at = item["content"][0], {"content_index": 0}
+    yield {"type": "response.content_part.added", **at, "part": {**part, "text": ""}}
+    for word in said.words:
+        yield {"type": "response.output_text.delta", **at, "delta": word, "logprobs": []}
+    yield {"type": "response.output_text.done", **at, "text": said.text, "logprobs": []}
+    yield {"type": "response.content_part.done", **at, "part": part}
+
+
+def _numbered(sent: Iterator[Object]) -> Iterator[Event]:
+    for number, event in enumerate(sent):
+        yield event["type"], {**event, "sequence_number": number}
+
+
+def _response(desk: Desk, body: Mapping[str, Any], said: Said, usage: Object) -> Object:
+    return {
+        "id": desk.id("resp"),
+        "object": "response",
+        "created_at": CREATED,
+        "status": "completed",
+        "model": body["model"],
+        "output": _items(desk, said),
+        "error": None,
+        "incomplete_details": None,
+        "instructions": body.get("instructions"),
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": body.get("tools") or [],
+        "usage": usage,
+    }
+
+
+def _items(desk: Desk, said: Said) -> Sequence[Object]:
+    words = {"type": "output_text", "text": said.text, "annotations": []}
+    message = {"type": "message", "id": desk.id("msg"), "role": "assistant", "status": "completed", "content": [words]}
+    calls = [
+        {
+            "type": "function_call",
+            "id": desk.id("fc"),
+            "call_id": desk.id("call"),
+            "name": name,
+            "arguments": json.dumps(arguments),
+            "status": "completed",
+        }
+        for name, arguments in said.calls
+    ]
+    return [message, *calls] if said.text else calls
+
+
+def _usage(said: Said, tokens: int) -> Object:
+    answer = len(said.words)
+    return {
+        "input_tokens": tokens,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": answer,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": tokens + answer,
+    }
+
+
+def _overflow() -> Object:
+    said = "Your input exceeds the context window of this model. Please adjust your input and try again."
+    return error(said, "input", "context_length_exceeded")
