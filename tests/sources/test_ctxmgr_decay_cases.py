@@ -223,6 +223,8 @@ def test_ctxmgr_prune(decay, clock):
     fresh = decay.add("fresh")
     assert decay.prune(0.5) == 1
     assert {entry.id for entry in decay.entries()} == {pinned, fresh}
+    assert decay.prune(1.1) == 1
+    assert [entry.id for entry in decay.entries()] == [pinned]
 
 
 def test_ctxmgr_prune_when_fresh(decay):
