@@ -66,6 +66,7 @@ class ContextBuilder:
         )
         self._facts = facts if facts is None or isinstance(facts, Facts) else Facts(facts)
         self._blocks: list[Block] = []
+        self._places: dict[str, int] = {}
         self._reader = BlockReader()
         self._report: BuildReport | None = None
 
@@ -95,6 +96,8 @@ class ContextBuilder:
             if not isinstance(block, Block):
                 msg = f"ContextBuilder.add: expected a Block, got {type(block).__name__}"
                 raise ConfigError(msg)
+        for place, added in enumerate(blocks, len(self._blocks)):
+            self._places.setdefault(added.id, place)
         self._blocks.extend(blocks)
         return self
 
@@ -105,8 +108,9 @@ class ContextBuilder:
             ConfigError: If there is none.
         """
         self._place(id)
-        self._blocks = [block for block in self._blocks if block.id != id]
-        return self
+        kept = [block for block in self._blocks if block.id != id]
+        self._blocks, self._places = [], {}
+        return self.add(*kept)
 
     def replace(self, id: str, messages: Iterable[Any]) -> ContextBuilder:  # noqa: A002 - a block's name
         """Let the first block of this name say something else, and return the builder.
@@ -121,7 +125,7 @@ class ContextBuilder:
     def clone(self) -> ContextBuilder:
         """A builder with the same blocks, options and facts; what happens to one does not happen to the other."""
         made = ContextBuilder(self._options.budget)
-        made._options, made._blocks = self._options, list(self._blocks)
+        made._options, made._blocks, made._places = self._options, list(self._blocks), dict(self._places)
         made._facts = None if self._facts is None else self._facts.copied()
         made._reader, made._report = BlockReader(dict(self._reader.known)), self._report
         return made
@@ -144,9 +148,9 @@ class ContextBuilder:
         return built
 
     def _place(self, name: str) -> int:
-        place = next((place for place, block in enumerate(self._blocks) if block.id == name), None)
+        place = self._places.get(name)
         if place is None:
-            there = ", ".join(repr(block.id) for block in self._blocks) or "none"
+            there = ", ".join(map(repr, self._places)) or "none"
             msg = f"ContextBuilder: no block is called {name!r}; there are: {there}"
             raise ConfigError(msg)
         return place

@@ -55,7 +55,8 @@ class Eviction(Protocol):
 
     It is asked only when the block is too large, and its answer is held to this contract: messages, at most
     ``allowance.tokens`` tokens together, in the order in which they came, no call without its result and no result
-    without its call, and every message of ``allowance.keep`` as it was. What breaks it is never sent.
+    without its call, signed reasoning whole or not at all, and every message of ``allowance.keep`` as it was. What
+    breaks it is never sent.
 
     Three attributes may be given on the class; none has to be:
 

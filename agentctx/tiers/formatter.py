@@ -29,8 +29,9 @@ class Section:
 class Formatter(Protocol):
     """Makes one list of messages of the sections. A plain async function qualifies.
 
-    Its answer is held to a contract: messages, no call without its result, the user's newest words as they were,
-    and all of it within the budget, else the blocks are cut further and it is asked again.
+    Its answer is held to a contract: messages, no call without its result, signed reasoning whole or not at all, the
+    user's newest words as they were, and all of it within the budget, else the blocks are cut further and it is asked
+    again.
     """
 
     async def __call__(self, sections: Sequence[Section], /) -> Sequence[Message]:

@@ -4,6 +4,7 @@ from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,6 +85,18 @@ def test_deterministic(claim, limit):
     """The same claims get the same grants, also from other equal objects."""
     sizes, rules = claim
     assert allocate(sizes, rules, limit) == allocate(tuple(sizes), list(rules), limit)
+
+
+@given(claims(), st.integers(0, 1_000_000), st.randoms(use_true_random=False))
+def test_the_order_of_different_tiers_does_not_matter(claim, limit, random):
+    """Claims of different tiers get the same grants in whatever order they are given."""
+    sizes, rules = claim
+    rules = [evolve(rule, tier=place) for place, rule in enumerate(rules)]
+    order = list(range(len(rules)))
+    random.shuffle(order)
+    shuffled = allocate([sizes[place] for place in order], [rules[place] for place in order], limit)
+    grants = allocate(sizes, rules, limit)
+    assert shuffled == tuple(grants[place] for place in order)
 
 
 @given(claims(), st.integers(0, 1_000_000), st.integers(1, 500))

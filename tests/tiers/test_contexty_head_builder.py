@@ -167,6 +167,31 @@ async def test_contexty_set_block_messages():
     assert said((await made.remove("a").build()).messages) == ["u3"]
 
 
+def test_contexty_set_block_messages_is_linear(work):
+    """Giving each of many blocks new messages takes work that grows with their number, not with its square."""
+
+    def replaced(count):
+        made = builder(100, *(block(f"b{n}", []) for n in range(count)))
+
+        def replace():
+            for number in range(count):
+                made.replace(f"b{number}", [])
+
+        return replace
+
+    assert work(replaced(2_000)) < 12 * work(replaced(200))
+
+
+async def test_contexty_remove_and_replace():
+    """After blocks were removed, the first of a name is found in its new place; a clone finds its own."""
+    made = builder(100, block("a", chat("u1")), block("b", chat("u2")), block("c", chat("u3")), block("c", chat("u4")))
+    other = made.clone()
+    made.remove("a").replace("c", chat("u5")).add(block("a", chat("u6"))).replace("a", chat("u7"))
+    assert said((await made.build()).messages) == ["u2", "u5", "u4", "u7"]
+    other.remove("b").replace("c", chat("u8"))
+    assert said((await other.build()).messages) == ["u1", "u8", "u4"]
+
+
 async def test_contexty_thirty_two_at_once():
     """Thirty-two tasks clone, change and build at once, each for itself."""
     made = builder(100, block("a", chat("s1")), block("h", chat("u1"), TruncateOldest(), tier=Tier.HISTORY))
