@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from agentctx.conversion import Converted, convert
     from agentctx.core.budget import Budget, MediaLimits
     from agentctx.core.compare import Change, Outcome
-    from agentctx.core.event import Compaction
+    from agentctx.core.event import Compaction, SilentTruncationSuspected
     from agentctx.core.forecast import Forecast
     from agentctx.core.item import ContextItem
     from agentctx.core.message import Context, Message, Tool
@@ -181,6 +181,7 @@ __all__ = [
     "Report",
     "Scope",
     "Session",
+    "SilentTruncationSuspected",
     "SourceError",
     "SourceReport",
     "StablePrompt",
@@ -260,7 +261,7 @@ _HOMES = {
         "Change",
         "Outcome",
     ),
-    "agentctx.core.event": ("Compaction",),
+    "agentctx.core.event": ("Compaction", "SilentTruncationSuspected"),
     "agentctx.core.forecast": ("Forecast",),
     "agentctx.core.item": ("ContextItem",),
     "agentctx.core.message": (

@@ -1,8 +1,8 @@
-"""The frozen fact that listeners are told."""
+"""The frozen facts that listeners are told."""
 
 from __future__ import annotations
 
-from attrs import frozen
+from attrs import field, frozen
 
 from agentctx.core.compare import Change
 from agentctx.core.report import StageReport
@@ -42,3 +42,35 @@ class Compaction:
             f"compaction by {acted}: {self.messages_before} -> {self.messages_after} messages, "
             f"{self.tokens_before:,} -> {self.tokens_after:,} tokens"
         )
+
+
+@frozen
+class SilentTruncationSuspected(Compaction):
+    """A request was probably changed on its way to the model by the server: it cut the prompt without a word.
+
+    It is the model that does not know then what stands in the history, although no error says so. Ollama does it at
+    ``num_ctx``, and whoever sets no window of their own there gets its small default. Said once a conversation and
+    model. ``tokens_before`` is the prompt as it was sent, by our count as far as it is calibrated; ``tokens_after``
+    what was billed, by the provider's count; the one stage in ``stages`` is the server.
+
+    Args:
+        why: What speaks for it, in one sentence with the numbers.
+        window: The model's window, in tokens; None when it is not known.
+    """
+
+    why: str = field(kw_only=True)
+    window: int | None = field(default=None, kw_only=True)
+
+    @property
+    def sent(self) -> int:
+        """The prompt by our count, in tokens."""
+        return self.tokens_before
+
+    @property
+    def billed(self) -> int:
+        """The prompt by the provider's count, in tokens."""
+        return self.tokens_after
+
+    def __str__(self) -> str:
+        """One line for a log."""
+        return f"silent truncation suspected: {self.why}"

@@ -7,11 +7,20 @@ from attrs import frozen
 SHARE = 0.6
 """A prompt billed below this share of what was sent is suspect: no counter is wrong by so much for long."""
 
+UNSURE = 0.4
+"""The share instead of ``SHARE`` before the first report, when nothing is known of how the provider counts."""
+
 SMALLEST = 1_000
 """Prompts of fewer tokens are not judged: there the wrapper that a chat template adds or saves weighs too much."""
 
 FULL = 0.99
 """A prompt that takes this share of the window fills it."""
+
+BLOCK = 1_100
+"""Tokens; caches hold whole blocks, so that up to one block more than what is new is billed as uncached."""
+
+LARGER = 1.3
+"""A prompt billed at more than this share of what was sent is the sum of several prompts, not a larger one."""
 
 
 @frozen
@@ -30,7 +39,15 @@ class Suspicion:
 
 
 def suspect_truncation(
-    billed: int, sent: int, *, window: int | None = None, output: int | None = None, stopped_by_length: bool = False
+    billed: int,
+    sent: int,
+    *,
+    fresh: int | None = None,
+    uncertain: int = 0,
+    calibrated: bool = True,
+    window: int | None = None,
+    output: int | None = None,
+    stopped_by_length: bool = False,
 ) -> Suspicion | None:
     """Whether a server seems to have cut the prompt silently, as Ollama does at ``num_ctx``.
 
@@ -38,6 +55,11 @@ def suspect_truncation(
         billed: The whole prompt by the provider's count, cached parts included, in tokens. 0 tells nothing: some
             servers leave the number out when the prompt was cached.
         sent: The same prompt by our count, calibrated where possible, in tokens.
+        fresh: Tokens of it that the prompt before did not have, if known: where as much is billed, the provider
+            leaves out what it had in its cache, and nothing is wrong.
+        uncertain: Tokens of it whose true size is not known: pictures, files, hidden reasoning, what only the
+            provider can read. They are taken for free.
+        calibrated: Whether ``sent`` is corrected by what the provider billed before. If not, less is suspected.
         window: The model's window, if known, in tokens: a prompt billed above it was cut too (z.ai takes it whole
             and cuts later).
         output: Tokens of the answer, if known.
@@ -49,12 +71,22 @@ def suspect_truncation(
     """
     if billed < 1:
         return None
-    if sent >= SMALLEST and billed < SHARE * sent:
+    if _is_short(billed, sent - uncertain, calibrated=calibrated) and not _leaves_out_cached(billed, fresh):
         return Suspicion(
             billed, sent, f"billed {billed:,} tokens of about {sent:,} sent: the front was probably cut off"
         )
-    if window is not None and billed > window:
+    if window is not None and window < billed <= LARGER * sent:
         return Suspicion(billed, sent, f"billed {billed:,} tokens, more than the window of {window:,}")
-    if window is not None and stopped_by_length and output == 0 and billed >= FULL * window:
+    if window is not None and stopped_by_length and output == 0 and FULL * window <= billed <= window:
         return Suspicion(billed, sent, f"the prompt of {billed:,} tokens fills the window of {window:,} exactly")
     return None
+
+
+def _is_short(billed: int, sent: int, *, calibrated: bool) -> bool:
+    """Whether too little was billed for what was sent."""
+    return sent >= SMALLEST and billed < (SHARE if calibrated else UNSURE) * sent
+
+
+def _leaves_out_cached(billed: int, fresh: int | None) -> bool:
+    """Whether what was billed is what was new, so that the rest came from a cache that is not billed at all."""
+    return fresh is not None and SHARE * fresh <= billed <= fresh / SHARE + BLOCK

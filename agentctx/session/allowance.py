@@ -6,6 +6,7 @@ from attrs import define, field
 
 from agentctx.core.budget import Budget
 from agentctx.economics.overflow import Overflow
+from agentctx.economics.truncation import Suspicion
 from agentctx.tokens.calibration import Calibration
 
 WORTH_IT = 0.99
@@ -20,6 +21,9 @@ STRICTLY = 0.95
 BLIND = 0.75
 """Share of the refused view when the error names no number."""
 
+MOST_RESERVED = 0.5
+"""Share of a limit that an error named which is kept free for the answer at most: the reserve was set for another."""
+
 
 @define
 class Allowance:
@@ -29,12 +33,14 @@ class Allowance:
         given: The budget as it was configured; None when there is none.
         calibration: How the provider counts, compared to us.
         learned: The most that the provider takes, by our count, as an error taught; None before one did.
+        truncation: Why the provider is suspected of cutting prompts silently; None when it is not.
         in_force: The budget to keep now; None when there is none.
     """
 
     given: Budget | None
     calibration: Calibration = field(factory=Calibration)
     learned: int | None = None
+    truncation: Suspicion | None = None
     in_force: Budget | None = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -48,8 +54,34 @@ class Allowance:
 
     def refused(self, overflow: Overflow, sent: int) -> None:
         """Take in that a view which we counted as ``sent`` tokens was too large."""
-        self.learned = max(1, min(int(sent * STRICTLY), _taken(overflow, sent)))
+        self.learned = max(1, min(int(sent * STRICTLY), self._taken(overflow, sent)))
         self._renew()
+
+    def forget(self, learned: int | None) -> None:
+        """Take back what an error taught: nothing smaller could be made of it."""
+        self.learned = learned
+        self._renew()
+
+    def _taken(self, overflow: Overflow, sent: int) -> int:
+        """The largest view that the provider would have taken, by our count, as far as its error tells."""
+        limit, requested, prompt = overflow.limit, overflow.requested, overflow.prompt
+        size = requested if prompt is None or prompt < 1 else prompt
+        if limit is not None and size is not None and size > 0:
+            answer = 0 if prompt is None or requested is None else max(0, requested - prompt)
+            return int(sent * max(0, limit - max(answer, self._reserve(overflow, limit))) / size * SAFE)
+        if overflow.excess is not None and overflow.kind == "window":
+            return int((sent - overflow.excess) * SAFE)
+        if limit is not None and overflow.kind == "window":
+            most = self.calibration.local(limit - self._reserve(overflow, limit))
+            if most < sent:
+                return int(most * SAFE)
+        return int(sent * BLIND)
+
+    def _reserve(self, overflow: Overflow, limit: int) -> int:
+        """Tokens of the limit to keep free for the answer: most providers count both together, and few say so."""
+        if self.given is None or overflow.kind not in ("window", "rate"):
+            return 0
+        return min(self.given.reserved, int(limit * MOST_RESERVED))
 
     def _renew(self) -> None:
         given = self.given
@@ -61,17 +93,3 @@ class Allowance:
             limit = min(limit, self.learned)
         share = limit / given.limit
         self.in_force = given if share >= WORTH_IT else given.scaled(share)
-
-
-def _taken(overflow: Overflow, sent: int) -> int:
-    """The largest view that the provider would have taken, by our count, as far as its error tells."""
-    limit, requested, prompt = overflow.limit, overflow.requested, overflow.prompt
-    if limit is not None and requested is not None and requested > 0:
-        answer = 0 if prompt is None else max(0, requested - prompt)
-        size = requested if prompt is None or prompt < 1 else prompt
-        return int(sent * max(0, limit - answer) / size * SAFE)
-    if overflow.excess is not None and overflow.kind == "window":
-        return int((sent - overflow.excess) * SAFE)
-    if limit is not None and overflow.kind == "window" and limit < sent:
-        return int(limit * SAFE)
-    return int(sent * BLIND)

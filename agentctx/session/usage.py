@@ -40,3 +40,11 @@ def is_one_prompt(usage: Any) -> bool:  # noqa: ANN401 - a dict or any SDK's usa
 def _field(usage: Any, name: str) -> int | None:  # noqa: ANN401 - a dict or any SDK's usage object
     value = usage.get(name) if isinstance(usage, Mapping) else getattr(usage, name, None)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+_OUTPUT = ("completion_tokens", "output_tokens", "outputTokens", "candidatesTokenCount", "candidates_token_count")
+
+
+def output_tokens(usage: Any) -> int | None:  # noqa: ANN401 - a dict or any SDK's usage object
+    """The tokens of the answer, as the provider calls them; None when it does not say."""
+    return next((amount for name in _OUTPUT if (amount := _field(usage, name)) is not None), None)

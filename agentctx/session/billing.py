@@ -1,0 +1,83 @@
+"""What the provider's usage says beside its numbers: whether it read the prompt that was sent at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from agentctx.core.event import SilentTruncationSuspected
+from agentctx.core.message import Message
+from agentctx.core.parts import Media, Opaque, Part, Thinking, ToolResult
+from agentctx.core.report import StageReport
+from agentctx.economics.truncation import SHARE, Suspicion, suspect_truncation
+from agentctx.protocols import Meter
+from agentctx.session.allowance import Allowance
+from agentctx.session.step import Surroundings
+from agentctx.session.usage import output_tokens, prompt_tokens
+
+
+def truncation(
+    usage: Any,  # noqa: ANN401 - a dict or any SDK's usage object
+    allowance: Allowance,
+    around: Surroundings,
+    view: Iterable[Message],
+    *,
+    sent: int,
+    fresh: int,
+) -> Suspicion | None:
+    """Whether the provider seems to have cut the prompt that ``usage`` bills.
+
+    Args:
+        usage: The response's usage.
+        allowance: How the provider counts, compared to us.
+        around: What is known beside the messages.
+        view: The messages that were sent.
+        sent: The prompt by our own count, in tokens.
+        fresh: Tokens of it that the prompt before did not have.
+    """
+    calibration, billed, profile = allowance.calibration, prompt_tokens(usage), around.source.profile
+    expected = calibration.estimate(sent)
+    output = output_tokens(usage)
+    window = None if profile is None else profile.window
+    calibrated = calibration.anchor is not None
+    uncertain = 0
+    if billed < SHARE * expected:  # rare: only then it is worth the look at all messages
+        uncertain = sum(_uncertain(message.parts, around.source.meter) for message in view)
+        uncertain += 0 if calibrated else around.fixed  # tools may be deferred, and schemas are written in many ways
+    return suspect_truncation(
+        billed,
+        expected,
+        fresh=round(fresh * expected / max(1, sent)),
+        uncertain=round(uncertain * expected / max(1, sent)),
+        calibrated=calibrated,
+        window=window,
+        output=output,
+        stopped_by_length=output == 0,
+    )
+
+
+def suspected(
+    doubt: Suspicion, around: Surroundings | None, messages: int, session: str | None, step: int
+) -> SilentTruncationSuspected:
+    """The event that tells of a suspicion.
+
+    Args:
+        doubt: The suspicion.
+        around: What is known beside the messages.
+        messages: How many messages were sent.
+        session: The session's id.
+        step: The number of the step whose prompt was cut.
+    """
+    profile = None if around is None else around.source.profile
+    said = StageReport("server", (), doubt.sent, doubt.billed, 0.0, (doubt.why,))
+    window = None if profile is None else profile.window
+    return SilentTruncationSuspected(
+        (said,), messages, messages, doubt.sent, doubt.billed, session, step, why=doubt.why, window=window
+    )
+
+
+def _uncertain(parts: Iterable[Part], meter: Meter) -> int:
+    """Tokens of parts that providers count in ways of their own, or drop: media, reasoning, what we cannot read."""
+    unclear = [part for part in parts if isinstance(part, (Media, Opaque, Thinking))]
+    within = sum(_uncertain(part.content, meter) for part in parts if isinstance(part, ToolResult))
+    return within + (meter.parts(unclear) if unclear else 0)
