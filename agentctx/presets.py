@@ -5,6 +5,8 @@ from __future__ import annotations
 from attrs import evolve
 
 from agentctx.core.budget import Budget
+from agentctx.core.profile_table import profile_of
+from agentctx.economics.cache_rules import cache_rules
 from agentctx.economics.conditions import pays_back
 from agentctx.pipeline import Pipeline
 from agentctx.strategies.clear_tool_results import ClearToolResults
@@ -21,6 +23,9 @@ trigger at each call and writes g / (1 - t), the cut with it. Both are least at 
 they are at most a third larger, whatever the prices are, and at t = 1/2 up to twice as large.
 """
 
+KEPT = 1.25
+"""So many times the shortest prefix that the model's cache keeps stay after a cut: of less nothing could be read."""
+
 FEWEST_CALLS = 20
 """No tool output may take more than one part in so many of the window.
 
@@ -35,7 +40,7 @@ RECENT_RESULTS = 5
 """So many tool results stay whatever is cleared: those of a round with parallel calls should be among them."""
 
 
-def late_and_large(budget: Budget) -> Pipeline:
+def late_and_large(budget: Budget, model: str | None = None) -> Pipeline:
     """Cut as late as the budget allows, and then deep: tool results first, then the oldest rounds.
 
     Between two cuts nothing changes, so that the provider's cache is read; a cut is paid back soon, since most of
@@ -44,21 +49,30 @@ def late_and_large(budget: Budget) -> Pipeline:
 
     Args:
         budget: The room of one model call; without a target of its own, a cut goes down to a quarter of its trigger.
+        model: The model, if known: where its cache keeps long prefixes only, in a small window, a cut leaves enough.
+
+    Raises:
+        UnknownModel: If the model table does not know the model.
     """
-    return Pipeline(ClearToolResults(RECENT_RESULTS), FitContextWindow(), PlaceCacheMarkers(), budget=_deep(budget))
+    budget = _deep(budget, model)
+    return Pipeline(ClearToolResults(RECENT_RESULTS), FitContextWindow(), PlaceCacheMarkers(), budget=budget)
 
 
-def coding_agent(budget: Budget) -> Pipeline:
+def coding_agent(budget: Budget, model: str | None = None) -> Pipeline:
     """``late_and_large``, and no tool output takes more than a twentieth of the window when it arrives.
 
     Args:
-        budget: The room of one model call.
+        budget: As of ``late_and_large``.
+        model: As of ``late_and_large``.
+
+    Raises:
+        UnknownModel: If the model table does not know the model.
     """
     stages = _cap(budget), ClearToolResults(RECENT_RESULTS), FitContextWindow(), PlaceCacheMarkers()
-    return Pipeline(*stages, budget=_deep(budget))
+    return Pipeline(*stages, budget=_deep(budget, model))
 
 
-def thrifty(budget: Budget, within: int = 5) -> Pipeline:
+def thrifty(budget: Budget, model: str | None = None, *, within: int = 5) -> Pipeline:
     """``coding_agent``, and old tool results go before the window is full as soon as that pays for itself.
 
     For models whose cached input is not cheap (half or a quarter of the price), and windows much larger than what a
@@ -67,21 +81,27 @@ def thrifty(budget: Budget, within: int = 5) -> Pipeline:
     gain: ``coding_agent`` costs about the same.
 
     Args:
-        budget: The room of one model call; nothing is cleared below its target.
+        budget: As of ``late_and_large``; nothing is cleared below its target.
+        model: As of ``late_and_large``.
         within: After how many calls clearing must have paid for itself.
 
     Raises:
-        ConfigError: If ``within`` is below 1; at run time, if no model was named or its prices are not known.
+        ConfigError: If ``within`` is below 1; at run time, if the session or the call names no model, or its prices
+            are not known.
+        UnknownModel: If the model table does not know the model.
     """
     clear = when(pays_back(within), ClearToolResults(RECENT_RESULTS))
-    return Pipeline(_cap(budget), clear, FitContextWindow(), PlaceCacheMarkers(), budget=_deep(budget))
+    return Pipeline(_cap(budget), clear, FitContextWindow(), PlaceCacheMarkers(), budget=_deep(budget, model))
 
 
 def _cap(budget: Budget) -> TruncateToolOutputs:
     return TruncateToolOutputs(max_tokens=max(SMALLEST_CAP, budget.limit // FEWEST_CALLS))
 
 
-def _deep(budget: Budget) -> Budget:
+def _deep(budget: Budget, model: str | None) -> Budget:
     if budget.target is not None:
         return budget
-    return evolve(budget, target=max(1, int(DOWN_TO * budget.trigger_tokens)))
+    trigger = budget.trigger_tokens
+    smallest = 0 if model is None else cache_rules(profile_of(model)).smallest
+    kept = min(int(KEPT * smallest), trigger * 3 // 4)
+    return evolve(budget, target=max(1, int(DOWN_TO * trigger), kept))

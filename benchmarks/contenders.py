@@ -56,12 +56,12 @@ async def langchain(recorded: Recorded, window: int) -> AsyncIterator[Sent]:
         yield Sent(context.with_messages(kept) if kept else None)
 
 
-def in_session(build: Callable[[int], Pipeline]) -> Way:
-    """A session of the pipeline that ``build`` makes for a window."""
+def in_session(build: Callable[[int], Pipeline], model: str | None = None) -> Way:
+    """A session of the pipeline that ``build`` makes for a window, with a model or with none named."""
 
     async def way(recorded: Recorded, window: int) -> AsyncIterator[Sent]:
         natives, recording = recorded.recording.messages, recorded.recording
-        session = build(window).session(format=recorded.source.wire.name)
+        session = build(window).session(model, format=recorded.source.wire.name)
         fresh = 0
         for length in recorded.calls:
             try:

@@ -15,6 +15,7 @@ from agentctx.core.protection import always
 from agentctx.protocols import Call
 from agentctx.reading import Reader, reader
 from agentctx.replay import Recording, calls_of
+from agentctx.wire.registry import format_named
 
 HERE = Path(__file__).parents[1]
 SHARED, SHIPPED = HERE / "../shared/transcripts", HERE / "examples/sessions"
@@ -79,11 +80,16 @@ def recorded_sessions() -> Iterator[Recorded]:
 def read(kind: str, record: dict[str, Any]) -> Recorded:
     """One line of a file of sessions."""
     format_, system, tools = record["format"], record.get("system"), record.get("tools")
-    source = reader(record["messages"], system=system, tools=tools, format=format_)
-    if system is not None and not source.wire.system_apart:
+    if system is not None and not format_named(format_).system_apart:
         record["messages"].insert(0, {"role": "system", "content": system})
         system = None
-    recording = Recording(record["messages"], system, tools, format_, id=record["id"], pending=False)
+    return of_recording(kind, Recording(record["messages"], system, tools, format_, id=record["id"], pending=False))
+
+
+def of_recording(kind: str, recording: Recording, model: str | None = None) -> Recorded:
+    """A recording, read and counted as for a model."""
+    system, tools = recording.system, recording.tools
+    source = reader(recording.messages, system=system, tools=tools, format=recording.format, model=model)
     messages = tuple(source.messages(recording.messages))
     calls = tuple(calls_of(recording))
     ends = (*calls[1:], len(messages))

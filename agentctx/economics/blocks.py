@@ -20,7 +20,7 @@ class BlockReader:
     Args:
         meter: Counts messages.
         mark: The markers to set, as the most careful client does: at the end of the system prompt, of what this
-            request shares with the one before, and of the request; None for none.
+            request shares with the one before, of what that shared with its own, and of the request; None for none.
         own: How the format has markers written: then those count that the request has itself, and no others.
     """
 
@@ -29,6 +29,7 @@ class BlockReader:
     own: CacheMarkers | None = None
     _known: dict[int, tuple[Message, tuple[Block, ...]]] = field(factory=dict, init=False, repr=False)
     _before: Sequence[Block] = field(factory=tuple, init=False, repr=False)
+    _shared: int = field(default=0, init=False, repr=False)
 
     def read(self, context: Context) -> Prompt:
         """A request as blocks, tools and system prompt first."""
@@ -46,9 +47,10 @@ class BlockReader:
 
     def _set_marks(self, blocks: list[Block], head: int) -> None:
         pairs = takewhile(lambda pair: pair[0].key == pair[1].key, zip(blocks, self._before, strict=False))
-        for end in {head, sum(1 for _ in pairs) or head, len(blocks)}:
+        shared = sum(1 for _ in pairs) or head
+        for end in {head, min(self._shared or head, shared), shared, len(blocks)}:
             blocks[end - 1] = evolve(blocks[end - 1], mark=self.mark)
-        self._before = blocks
+        self._before, self._shared = blocks, shared
 
     def _blocks(self, message: Message) -> tuple[Block, ...]:
         if not message.untouched:
