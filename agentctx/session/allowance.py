@@ -52,6 +52,14 @@ class Allowance:
         self.calibration.learn(sent, billed)
         self._renew()
 
+    def suspects(self, doubt: Suspicion) -> bool:
+        """Take in that a prompt was probably cut, take back what was learned on the way, and say whether it is new."""
+        self.calibration.go_back()
+        self._renew()
+        new = self.truncation is None
+        self.truncation = doubt if new else self.truncation
+        return new
+
     def refused(self, overflow: Overflow, sent: int) -> None:
         """Take in that a view which we counted as ``sent`` tokens was too large."""
         self.learned = max(1, min(int(sent * STRICTLY), self._taken(overflow, sent)))

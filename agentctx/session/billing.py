@@ -5,18 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from attrs import frozen
+
 from agentctx.core.event import SilentTruncationSuspected
 from agentctx.core.message import Message
 from agentctx.core.parts import Media, Opaque, Part, Thinking, ToolResult
 from agentctx.core.report import StageReport
-from agentctx.economics.truncation import SHARE, Suspicion, suspect_truncation
+from agentctx.economics.truncation import SHARE, Suspicion, leaves_out_cached, suspect_truncation
 from agentctx.protocols import Meter
 from agentctx.session.allowance import Allowance
 from agentctx.session.step import Surroundings
 from agentctx.session.usage import output_tokens, prompt_tokens
 
 
-def truncation(
+@frozen
+class Judgement:
+    """What a report of usage is worth.
+
+    Args:
+        doubt: Why the prompt was probably cut; None when it was not.
+        whole: Whether the whole prompt is billed, so that something can be learned from its size.
+    """
+
+    doubt: Suspicion | None = None
+    whole: bool = True
+
+
+def judge(
     usage: Any,  # noqa: ANN401 - a dict or any SDK's usage object
     allowance: Allowance,
     around: Surroundings,
@@ -24,8 +39,8 @@ def truncation(
     *,
     sent: int,
     fresh: int,
-) -> Suspicion | None:
-    """Whether the provider seems to have cut the prompt that ``usage`` bills.
+) -> Judgement:
+    """Whether the provider seems to have cut the prompt that ``usage`` bills, or left a part out of the bill.
 
     Args:
         usage: The response's usage.
@@ -36,7 +51,7 @@ def truncation(
         fresh: Tokens of it that the prompt before did not have.
     """
     calibration, billed, profile = allowance.calibration, prompt_tokens(usage), around.source.profile
-    expected = calibration.estimate(sent)
+    expected = calibration.expected(sent)
     output = output_tokens(usage)
     window = None if profile is None else profile.window
     calibrated = calibration.anchor is not None
@@ -44,16 +59,18 @@ def truncation(
     if billed < SHARE * expected:  # rare: only then it is worth the look at all messages
         uncertain = sum(_uncertain(message.parts, around.source.meter) for message in view)
         uncertain += 0 if calibrated else around.fixed  # tools may be deferred, and schemas are written in many ways
-    return suspect_truncation(
+    new = round(fresh * expected / max(1, sent))
+    doubt = suspect_truncation(
         billed,
         expected,
-        fresh=round(fresh * expected / max(1, sent)),
+        fresh=new,
         uncertain=round(uncertain * expected / max(1, sent)),
         calibrated=calibrated,
         window=window,
         output=output,
         stopped_by_length=output == 0,
     )
+    return Judgement(doubt, doubt is None and not leaves_out_cached(billed, expected, new))
 
 
 def suspected(

@@ -25,8 +25,8 @@ from agentctx.protocols import Listener, Meter
 from agentctx.reading import as_list, reader
 from agentctx.session.allowance import Allowance
 from agentctx.session.allowances import Allowances
+from agentctx.session.billing import Judgement, judge, suspected
 from agentctx.session.checked import Checked
-from agentctx.session.billing import suspected, truncation
 from agentctx.session.cost import bill, priced, warmth_after
 from agentctx.session.current import enter, leave
 from agentctx.session.flight import Flight
@@ -199,24 +199,23 @@ class Session:
         self.billed_tokens = prompt_tokens(usage)
         if not is_one_prompt(usage):
             return
-        doubt = self._doubt(usage)
-        if doubt is None:
+        judgement = self._judge(usage)
+        if judgement.whole:
             self.allowance.learn(self._sent_tokens, self.billed_tokens)
-        elif self.allowance.truncation is None:
-            self.allowance.truncation = doubt
-            self._suspect(doubt)
+        if judgement.doubt is not None and self.allowance.suspects(judgement.doubt):
+            self._suspect(judgement.doubt)
 
     @property
     def suspicion(self) -> Suspicion | None:
         """Why the provider is suspected of having cut a prompt silently, with the numbers; None when it is not."""
         return self.allowance.truncation
 
-    def _doubt(self, usage: Any) -> Suspicion | None:  # noqa: ANN401 - a dict or any SDK's usage object
-        """Why the prompt that ``usage`` bills is not the last view as it was sent; each view is judged once."""
+    def _judge(self, usage: Any) -> Judgement:  # noqa: ANN401 - a dict or any SDK's usage object
+        """Whether ``usage`` bills the last view as it was sent; each view is judged once."""
         around, fresh, self._fresh = self._around, self._fresh, None
         if around is None or fresh is None:
-            return None
-        return truncation(usage, self.allowance, around, self._record.view, sent=self._sent_tokens, fresh=fresh)
+            return Judgement()
+        return judge(usage, self.allowance, around, self._record.view, sent=self._sent_tokens, fresh=fresh)
 
     def _suspect(self, doubt: Suspicion) -> None:
         """Say it: to those listeners that do not wait at once, to the others at the next step."""

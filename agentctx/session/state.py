@@ -27,7 +27,7 @@ STATE = (
 SENT = ("tokens", "length", "intact", "at")
 """The fields of what was sent last: tokens, messages, unchanged messages at the start, seconds since 1970."""
 
-_LEARNED = ("model", "limit", "anchor", "reports", "ratios", "doubtful", "truncation")
+_LEARNED = ("model", "limit", "anchor", "reports", "ratios", "doubtful", "sound", "truncation")
 _TRUNCATION = ("billed", "sent", "why")
 _BUDGET = tuple(attribute.name for attribute in fields(Budget))
 _MEDIA = tuple(attribute.name for attribute in fields(MediaLimits))
@@ -67,6 +67,7 @@ def dump_learned(allowance: Allowance) -> dict[str, Any]:
         "reports": calibration.reports,
         "ratios": list(calibration.samples),
         "doubtful": _pair(calibration.doubtful),
+        "sound": _pair(calibration.sound),
         "truncation": None if allowance.truncation is None else asdict(allowance.truncation),
     }
 
@@ -87,7 +88,11 @@ def load_learned(state: Any, where: str) -> Allowance:  # noqa: ANN401 - checked
     if len(ratios) > SAMPLES or not all(low <= ratio <= high for ratio in ratios):
         raise known.fail("ratios", f"expected at most {SAMPLES} numbers from {low} to {high}")
     calibration = Calibration(
-        _sizes(known, "anchor"), known.whole("reports"), deque(ratios, maxlen=SAMPLES), _sizes(known, "doubtful")
+        _sizes(known, "anchor"),
+        known.whole("reports"),
+        deque(ratios, maxlen=SAMPLES),
+        _sizes(known, "doubtful"),
+        _sizes(known, "sound"),
     )
     return Allowance(None, calibration, known.whole_or_none("limit", least=1), _suspicion(known))
 

@@ -21,6 +21,9 @@ LEAST_DIFFERENCE = 300
 BELIEVABLE = (0.6, 2.5)
 """Ratios outside of this are taken for a mistake in the report."""
 
+FOLLOWS = 0.3
+"""Where what is billed grows by less than this share of what we count, it does not follow the prompt at all."""
+
 
 @define
 class Calibration:
@@ -34,12 +37,15 @@ class Calibration:
         reports: How many reports were believed.
         samples: The last ratios that were learned from differences.
         doubtful: A report that was not believed and waits to be confirmed.
+        sound: The last report whose size followed ours from the sound one before it. Reports that are each off by
+            little may be off by much together, as those of a server that cuts what is too long for it.
     """
 
     anchor: tuple[int, int] | None = None
     reports: int = 0
     samples: deque[float] = field(factory=lambda: deque(maxlen=SAMPLES))
     doubtful: tuple[int, int] | None = None
+    sound: tuple[int, int] | None = None
 
     @property
     def ratio(self) -> float:
@@ -61,13 +67,28 @@ class Calibration:
             return
         self.doubtful = None
         self._sample(local, billed)
+        if self.sound is None or _follows(self.sound, local, billed):
+            self.sound = (local, billed)
         self.anchor, self.reports = (local, billed), self.reports + 1
 
     def estimate(self, local: int) -> int:
         """What the provider will count for a prompt that we count ``local`` tokens for."""
         if self.anchor is None:
             return local
-        known, billed = self.anchor
+        return self._from(self.anchor, local)
+
+    def expected(self, local: int) -> int:
+        """What a provider that reads all of the prompt counts at least, whatever was billed since the sound report."""
+        ratio = median(self.samples) if self.samples else 1.0
+        alone = max(1, round(ratio * local))
+        return alone if self.sound is None else min(alone, self._from(self.sound, local))
+
+    def go_back(self) -> None:
+        """Forget the reports since the last sound one."""
+        self.anchor, self.doubtful = self.sound, None
+
+    def _from(self, report: tuple[int, int], local: int) -> int:
+        known, billed = report
         return max(1, round(billed + self.ratio * (local - known)))
 
     def local(self, billed: int) -> int:
@@ -87,8 +108,9 @@ class Calibration:
         if self.anchor is None:
             return
         difference = local - self.anchor[0]
-        if abs(difference) >= LEAST_DIFFERENCE:
-            self.samples.append(_clamped((billed - self.anchor[1]) / difference))
+        ratio = (billed - self.anchor[1]) / difference if abs(difference) >= LEAST_DIFFERENCE else 0.0
+        if ratio >= FOLLOWS:
+            self.samples.append(_clamped(ratio))
 
 
 def _clamped(ratio: float) -> float:
@@ -102,3 +124,10 @@ def _explains(anchor: tuple[int, int], local: int, billed: int) -> bool:
     ends = sorted(anchor[1] + ratio * difference for ratio in BELIEVABLE)
     slack = LEAST_DIFFERENCE + anchor[1] // 10
     return ends[0] - slack <= billed <= ends[1] + slack
+
+
+def _follows(sound: tuple[int, int], local: int, billed: int) -> bool:
+    """Whether a report's size has followed ours from a sound one: a prompt that grew was billed for it."""
+    low, high = BELIEVABLE
+    grown = local - sound[0]
+    return billed >= sound[1] + (low if grown >= 0 else high) * grown - LEAST_DIFFERENCE
