@@ -66,11 +66,12 @@ if TYPE_CHECKING:
     from agentctx.sources.gathered import Gathered, SourceReport
     from agentctx.sources.git import GitSource
     from agentctx.sources.prioritise import prioritise
-    from agentctx.sources.prompt_section import PromptSection
+    from agentctx.sources.prompt_section import PromptSection, section_from
     from agentctx.sources.read_only import ReadOnlyFiles
     from agentctx.sources.recent_files import RecentFiles
     from agentctx.sources.secrets import redact_secrets
     from agentctx.sources.stable_prompt import StablePrompt
+    from agentctx.sources.suggest_files import suggest_files
     from agentctx.stores.memory import MemoryStore
     from agentctx.strategies.clear_tool_results import ClearToolResults
     from agentctx.strategies.collapse_repeats import CollapseRepeats
@@ -229,7 +230,9 @@ __all__ = [
     "prioritise",
     "redact_secrets",
     "register_model",
+    "section_from",
     "segments",
+    "suggest_files",
     "suspect_truncation",
     "thrifty",
     "units",
@@ -345,11 +348,15 @@ _HOMES = {
     ),
     "agentctx.sources.git": ("GitSource",),
     "agentctx.sources.prioritise": ("prioritise",),
-    "agentctx.sources.prompt_section": ("PromptSection",),
+    "agentctx.sources.prompt_section": (
+        "PromptSection",
+        "section_from",
+    ),
     "agentctx.sources.read_only": ("ReadOnlyFiles",),
     "agentctx.sources.recent_files": ("RecentFiles",),
     "agentctx.sources.secrets": ("redact_secrets",),
     "agentctx.sources.stable_prompt": ("StablePrompt",),
+    "agentctx.sources.suggest_files": ("suggest_files",),
     "agentctx.stores.memory": ("MemoryStore",),
     "agentctx.strategies.clear_tool_results": ("ClearToolResults",),
     "agentctx.strategies.collapse_repeats": ("CollapseRepeats",),

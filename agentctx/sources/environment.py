@@ -19,6 +19,7 @@ from agentctx.core.item import ContextItem
 from agentctx.sources.amount import amount
 from agentctx.sources.fence import one_line
 from agentctx.sources.secrets import Redactor, redact_secrets
+from agentctx.sources.several import several
 
 _versions: dict[tuple[str, int], str] = {}
 """What tools said of themselves, by their file and its time of change: a tool that was not replaced is asked once."""
@@ -26,6 +27,14 @@ _versions: dict[tuple[str, int], str] = {}
 
 _LIKE = "environment.log"
 """Environments are redacted as logs are: every value that a secret's name is given to goes."""
+
+
+def _tools(given: object) -> tuple[str, ...]:
+    return several("Environment: tools", given)
+
+
+def _variables(given: object) -> tuple[str, ...]:
+    return several("Environment: variables", given)
 
 
 @frozen
@@ -49,8 +58,8 @@ class Environment:
     description: ClassVar[str] = "system, versions of tools, working folder"
 
     root: Path = field(default=Path(), converter=Path)
-    tools: tuple[str, ...] = field(default=("git", "node", "go", "cargo"), converter=tuple, kw_only=True)
-    variables: tuple[str, ...] = field(default=(), converter=tuple, kw_only=True)
+    tools: tuple[str, ...] = field(default=("git", "node", "go", "cargo"), converter=_tools, kw_only=True)
+    variables: tuple[str, ...] = field(default=(), converter=_variables, kw_only=True)
     full_path: bool = field(default=False, kw_only=True)
     max_tokens: int | None = field(default=300, validator=amount(0, optional=True), kw_only=True)
     environ: Mapping[str, str] | None = field(default=None, kw_only=True, repr=False)

@@ -14,6 +14,7 @@ from agentctx.core.item import ContextItem
 from agentctx.sources.amount import amount
 from agentctx.sources.fence import one_line
 from agentctx.sources.secrets import Redactor, redact_secrets
+from agentctx.sources.several import several
 from agentctx.sources.walk import SKIPPED, walk
 
 EXTENSIONS = frozenset(
@@ -21,6 +22,14 @@ EXTENSIONS = frozenset(
     | {".cs", ".kt", ".php", ".scala", ".sh", ".sql", ".svelte", ".swift", ".vue"}
 )
 """Source files."""
+
+
+def _extensions(given: object) -> frozenset[str]:
+    return frozenset(several("RecentFiles: extensions", given))
+
+
+def _skipped(given: object) -> frozenset[str]:
+    return frozenset(several("RecentFiles: skipped", given))
 
 
 @frozen
@@ -45,9 +54,9 @@ class RecentFiles:
 
     root: Path = field(default=Path(), converter=Path)
     limit: int = field(default=10, validator=amount(1), kw_only=True)
-    extensions: frozenset[str] = field(default=EXTENSIONS, converter=frozenset, kw_only=True)
+    extensions: frozenset[str] = field(default=EXTENSIONS, converter=_extensions, kw_only=True)
     gitignore: bool = field(default=True, kw_only=True)
-    skipped: frozenset[str] = field(default=SKIPPED, converter=frozenset, kw_only=True)
+    skipped: frozenset[str] = field(default=SKIPPED, converter=_skipped, kw_only=True)
     max_tokens: int | None = field(default=300, validator=amount(0, optional=True), kw_only=True)
     redact: Redactor | None = field(default=redact_secrets, kw_only=True)
 
