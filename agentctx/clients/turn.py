@@ -15,6 +15,7 @@ from agentctx.clients.shape import Body, Request, Shape
 from agentctx.economics.overflow import classify_error
 from agentctx.errors import ContextOverflow, InvalidInput
 from agentctx.pipeline import Pipeline
+from agentctx.reading import known_profile
 from agentctx.session import Session
 from agentctx.session.current import nobody
 from agentctx.session.flight import Flight
@@ -71,7 +72,7 @@ class Turn:
         async with _flight(session):
             try:
                 # The session may have gone on with another call of the same conversation: back to this one.
-                smaller: View | None = await session.prepare(given.messages, given.system, given.tools)
+                smaller: View | None = await _prepared(session, self.shape, given)
             except ContextOverflow:
                 return False
             if not _mends(smaller, error, sent):  # else it has learned the limit meanwhile, from that other call
@@ -121,14 +122,25 @@ async def begin(sessions: Sessions, shape: Shape, body: Body) -> Turn | None:
     if request is None:
         return None
     session = sessions.of(body, request, shape.format)
-    given = (request.messages, request.system, request.tools)
     if session is None:
+        given = (request.messages, request.system, request.tools)
         with nobody():
             view = await sessions.pipeline.prepare(*given, format=shape.format, model=request.model)
         return Turn(sessions.pipeline, shape, body, request, None, view)
     async with _flight(session):
-        view = await session.prepare(*given)
+        view = await _prepared(session, shape, request)
         return Turn(sessions.pipeline, shape, body, request, session, view, session.steps)
+
+
+async def _prepared(session: Session, shape: Shape, request: Request) -> View:
+    """The next step of a conversation, with the model that the request names.
+
+    A name that the model table does not know (a deployment's, a router's) does not replace the session's own.
+    """
+    told = session.model is None or known_profile(request.model) is not None
+    model = request.model if told else None
+    given = (request.messages, request.system, request.tools)
+    return await session.prepare(*given, model=model, format=shape.format)
 
 
 @asynccontextmanager

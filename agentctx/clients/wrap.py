@@ -27,7 +27,8 @@ def wrap(client: T, pipeline: Pipeline, *, session: Session | None = None, key: 
     """A client of the same type whose requests are prepared before each model call. The given one is not changed.
 
     A call belongs to the conversation of ``session``; else to that of the ``with session:`` block that it is made in;
-    else to the one that ``key`` names. A call that belongs to none is prepared by itself, remembering nothing.
+    else to the one that ``key`` names. A call that belongs to none is prepared by itself, remembering nothing. The
+    model is the one that each request names; where the model table does not know that name, the session's own.
 
     When the provider says that the context was too large, a strictly smaller request is sent, once; a stream is
     restarted like that up to its first content. What is billed is recorded in the session, for a stream when it ends

@@ -114,6 +114,8 @@ def _wrong(call: _Call) -> str | None:
     missing = next((name for name in ("model", "max_tokens", "messages") if name not in body), None)
     if missing is not None:
         return f"{missing}: Field required"
+    if body["max_tokens"] == 0:
+        return "max_tokens: must be greater than or equal to 1"
     unknown = unknown_field(body, "anthropic", beta=bool(call.betas))
     if unknown is not None:
         return f"{'.'.join(map(str, unknown))}: Extra inputs are not permitted"
