@@ -37,7 +37,7 @@ class Condition:
         return self.approval is None or self.approval(before, after, call)
 
     def __and__(self, other: Condition) -> Condition:
-        name = f"{self.name} & {other.name}"
+        name = " & ".join(f"({each.name})" if " | " in each.name else each.name for each in (self, other))
 
         def approval(before: Context, after: Context, call: Call) -> bool:
             return self.approves(before, after, call) and other.approves(before, after, call)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from attrs import asdict, define, field, frozen
-from contenders import Sent
 from rich.table import Table
+from sending import Sent
 
 from agentctx.economics.cache import Prompt
 from agentctx.economics.prices import Usage
@@ -58,6 +58,7 @@ class Row:
         calls: How many model calls they made.
         totals: By way of trimming.
         reached: Whether the window was reached.
+        beside: A way that is shown beside ours and is not to be beaten.
     """
 
     kind: str
@@ -66,11 +67,13 @@ class Row:
     calls: int
     totals: Mapping[str, Total]
     reached: bool = True
+    beside: str | None = None
 
     @property
     def missed(self) -> tuple[str, ...]:
         """The bars that were missed, in words."""
-        own, rest = self.totals[OURS], [total for name, total in self.totals.items() if name != OURS]
+        own = self.totals[OURS]
+        rest = [total for name, total in self.totals.items() if name not in (OURS, self.beside)]
         if not self.reached:
             return ("dearer",) if any(own.dollars > other.dollars * (1 + 1e-9) for other in rest) else ()
         fitting = [other.dollars for other in rest if other.over == 0 and other.refused <= own.refused]

@@ -29,10 +29,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import anyio
 from attrs import define
 from bills import OURS, Row, Total, drawn, markdown, plain
-from contenders import Way, clearing, everything, in_session, langchain, sliding
+from contenders import clearing, everything, langchain, sliding
 from markers import measure_markers
 from recorded import Recorded, recorded_sessions
 from rich.console import Console
+from sending import Way, in_session
 from windows import Windows
 
 from agentctx.core.budget import Budget

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from bills import OURS, Row, Total
-from contenders import in_session
 from recorded import Recorded, of_recording
+from sending import in_session
 from windows import Windows
 
 from agentctx import Pipeline
@@ -26,6 +26,8 @@ MODELS = {
 }
 """By the format of a recording, models whose cache takes markers in it; sonnet-5-5 binds its reasoning besides."""
 PAUSE = 20.0
+CAREFUL = "a careful client"
+"""One that marks, besides, how far each request is the same as the one before: it knows that only afterwards."""
 
 
 def bare(window: int) -> Pipeline:
@@ -59,10 +61,10 @@ def _counted(sessions: Sequence[Recorded], model: str) -> Iterator[Recorded]:
 async def _row(kind: str, sessions: Sequence[Recorded], model: str, windows: Windows) -> Row:
     totals = {
         "no markers": await _sent(sessions, model, windows, marked=False, careful=False),
-        "a careful client": await _sent(sessions, model, windows, marked=False, careful=True),
+        CAREFUL: await _sent(sessions, model, windows, marked=False, careful=True),
         OURS: await _sent(sessions, model, windows, marked=True, careful=False),
     }
-    return Row(kind, model, len(sessions), sum(len(recorded.calls) for recorded in sessions), totals)
+    return Row(kind, model, len(sessions), sum(len(recorded.calls) for recorded in sessions), totals, beside=CAREFUL)
 
 
 async def _sent(sessions: Sequence[Recorded], model: str, windows: Windows, *, marked: bool, careful: bool) -> Total:

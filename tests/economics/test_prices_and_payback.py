@@ -213,6 +213,26 @@ def test_conditions_join():
     assert joined(context(3), call(5, warmth=0.0))
 
 
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("cold", [False, True])
+@pytest.mark.parametrize("pays", [False, True])
+def test_conditions_join_as_they_are_read(large, cold, pays):
+    """``&`` binds before ``|``, ``~`` before both, and the name says so."""
+    size = over(1) if large else over(10_000_000)
+    back = pays_back(1_000_000 if pays else 1)
+    here, now = context(3_000), call(2_000, warmth=0.0 if cold else 1.0)
+    pays = pays or cold  # a cold cut pays at once
+    tests = {
+        "{0} | {1} & {2}": (size | cache_cold() & back, large or (cold and pays)),
+        "({0} | {1}) & {2}": ((size | cache_cold()) & back, (large or cold) and pays),
+        "~({0}) & ~({1})": (~size & ~cache_cold(), not large and not cold),
+        "~({0} | {1})": (~(size | cache_cold()), not (large or cold)),
+    }
+    for name, (condition, expected) in tests.items():
+        assert condition.name == name.format(size.name, "cache_cold()", back.name)
+        assert condition(here, now) == expected
+
+
 @pytest.mark.parametrize(
     ("numbers", "suspected"),
     [

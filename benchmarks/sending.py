@@ -1,0 +1,50 @@
+"""What a way of trimming sends before each model call, and how a session of ours sends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+from attrs import frozen
+from recorded import Recorded
+
+from agentctx import Pipeline
+from agentctx.core.message import Context
+from agentctx.errors import ContextOverflow, InvalidInput
+
+
+@frozen
+class Sent:
+    """One request.
+
+    Args:
+        context: What was sent; None when nothing could be.
+        compacted: Whether messages that an earlier request had were changed or left out at this step.
+        moved: Whether the request does not begin with the one before.
+    """
+
+    context: Context | None
+    compacted: bool = False
+    moved: bool = False
+
+
+Way = Callable[[Recorded, int], AsyncIterator[Sent]]
+
+
+def in_session(build: Callable[[int], Pipeline], model: str | None = None) -> Way:
+    """A session of the pipeline that ``build`` makes for a window, with a model or with none named."""
+
+    async def way(recorded: Recorded, window: int) -> AsyncIterator[Sent]:
+        natives, recording = recorded.recording.messages, recorded.recording
+        session = build(window).session(model, format=recorded.source.wire.name)
+        fresh = 0
+        for length in recorded.calls:
+            try:
+                view = await session.prepare(natives[:length], system=recording.system, tools=recording.tools)
+            except (ContextOverflow, InvalidInput):
+                yield Sent(None)
+                continue
+            old = any(change.index < fresh for change in view.report.changes)
+            yield Sent(view.context, old, view.report.first_changed is not None)
+            fresh = length
+
+    return way
