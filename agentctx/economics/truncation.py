@@ -71,7 +71,7 @@ def suspect_truncation(
     """
     if billed < 1:
         return None
-    if _is_short(billed, sent - uncertain, calibrated=calibrated) and not _leaves_out_cached(billed, fresh):
+    if _is_short(billed, sent - uncertain, calibrated=calibrated) and not leaves_out_cached(billed, sent, fresh):
         return Suspicion(
             billed, sent, f"billed {billed:,} tokens of about {sent:,} sent: the front was probably cut off"
         )
@@ -87,6 +87,12 @@ def _is_short(billed: int, sent: int, *, calibrated: bool) -> bool:
     return sent >= SMALLEST and billed < (SHARE if calibrated else UNSURE) * sent
 
 
-def _leaves_out_cached(billed: int, fresh: int | None) -> bool:
-    """Whether what was billed is what was new, so that the rest came from a cache that is not billed at all."""
-    return fresh is not None and SHARE * fresh <= billed <= fresh / SHARE + BLOCK
+def leaves_out_cached(billed: int, sent: int, fresh: int | None) -> bool:
+    """Whether only what was new was billed, so that the rest came from a cache and is left out of the count.
+
+    Args:
+        billed: See ``suspect_truncation``.
+        sent: See ``suspect_truncation``.
+        fresh: See ``suspect_truncation``.
+    """
+    return fresh is not None and billed < SHARE * sent and SHARE * fresh <= billed <= fresh / SHARE + BLOCK
