@@ -49,6 +49,11 @@ class Trail:
     offset: int = 0
     made: dict[int, tuple[Message, Change]] = field(factory=dict)
 
+    def copy(self) -> Trail:
+        """The same place, in containers of its own."""
+        origins, reports, made = list(self.origins), list(self.reports), dict(self.made)
+        return Trail(self.context, origins, self.tokens, reports, self.unbound_from, self.lost_open, self.offset, made)
+
 
 async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted: bool = False) -> StageReport | None:
     """Run one stage and put what it did into the trail.

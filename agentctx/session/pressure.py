@@ -13,7 +13,7 @@ from agentctx.core.report import StageReport
 from agentctx.plan import guarantee
 from agentctx.protocols import Call, ContextStrategy
 from agentctx.runner import run_stage
-from agentctx.session.step import Step, before_pressing, widen
+from agentctx.session.step import Step, widen
 from agentctx.strategies.room import lay_out
 
 ENOUGH = 0.9
@@ -49,11 +49,11 @@ def _too_large(step: Step, budget: Budget) -> bool:
 
 async def _compact(step: Step, budget: Budget) -> None:
     """Come down to the target; take it back when that freed next to nothing and the request fits anyway."""
-    arrived, plan = before_pressing(step), step.around.plan
+    arrived, size, plan = step.standing(), step.tokens, step.around.plan
     widen(step)
     await _run(step, plan.under_pressure, budget.target_tokens)
-    if step.tokens > arrived.tokens * ENOUGH and arrived.tokens <= budget.limit:
-        step.trail, step.start = arrived.trail, arrived.start
+    if step.tokens > size * ENOUGH and size <= budget.limit:
+        step.restore(arrived)
         await _run(step, plan.at_every_step, budget.limit)
     stuck = step.tokens > budget.trigger_tokens
     step.quiet_until = int(step.tokens * GROWTH) if stuck else 0
@@ -63,11 +63,12 @@ async def _compact(step: Step, budget: Budget) -> None:
 
 async def _run(step: Step, stages: Sequence[ContextStrategy], limit: int | None) -> None:
     """Run stages and the guarantee; without the stages where the reasoning of the open round asks to wait for it."""
-    budget, arrived = step.around.budget, before_pressing(step)
+    budget = step.around.budget
+    fits = budget is not None and step.tokens <= budget.limit  # without a limit it would wait for ever
+    arrived = step.standing() if stages and fits and waits(step) else None
     await _run_now(step, stages, limit)
-    fits = budget is not None and arrived.tokens <= budget.limit  # without a limit it would wait for ever
-    if stages and step.trail.lost_open and fits and waits(arrived):
-        step.trail, step.start = arrived.trail, arrived.start
+    if arrived is not None and step.trail.lost_open:
+        step.restore(arrived)
         _say_that_it_waits(step)
         await _run_now(step, (), limit)
 

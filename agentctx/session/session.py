@@ -44,7 +44,7 @@ from agentctx.session.state import (
     load_budget,
     opened,
 )
-from agentctx.session.step import Step, Surroundings, before_pressing, commit, commit_aside, stand_still, take_in
+from agentctx.session.step import Standing, Step, Surroundings, commit, commit_aside, stand_still, take_in
 from agentctx.session.usage import is_one_prompt, prompt_tokens
 from agentctx.strategies.options import as_budget
 from agentctx.view import View
@@ -347,15 +347,15 @@ class Session:
         around = self._surroundings(messages, system, tools, model, format_name)
         record = await self._going_on(messages, around)
         again = record is self._record and 0 < len(messages) == len(record)
-        step = stand_still(around, record, messages) if again else await take_in(around, record, messages)
         now = self.clock()
-        step.idle = None if self._sent_at is None or around.model != self.model else max(0.0, now - self._sent_at)
+        idle = None if self._sent_at is None or around.model != self.model else max(0.0, now - self._sent_at)
+        step = stand_still(around, record, messages, idle) if again else await take_in(around, record, messages, idle)
         step.bound_to = self._bound_to(around)
-        arrived = before_pressing(step)
+        arrived = step.standing()
         try:
             await press(step)
         except ContextOverflow:
-            self._keep_arrivals(arrived, (system, tools))
+            self._keep_arrivals(step, arrived, (system, tools))
             raise
         report = await self._commit(step, (system, tools), started)
         self._last, self._sent_at = (messages, system, tools), now
@@ -437,9 +437,11 @@ class Session:
             return rebased(record, messages, prices[:in_view])
         return rewound(record, in_history, prices)
 
-    def _keep_arrivals(self, step: Step, fixed: tuple[Any, Any]) -> None:
+    def _keep_arrivals(self, step: Step, arrived: Standing, fixed: tuple[Any, Any]) -> None:
         """Remember what arrived although it could not be sent, so that the next step need not look at it again."""
         before = self._record.shown[: self._sent_length]
+        step.restore(arrived)
+        step.quiet_until, step.waiting = 0, False
         commit(step)
         self._sent_intact = min(self._sent_intact, _shared(before, step.record.shown))
         self._fixed_seen = snapshot(list(fixed))

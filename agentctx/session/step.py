@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from attrs import define, evolve, field, frozen
@@ -58,6 +58,16 @@ class Surroundings:
     fixed_bytes: int
     bare_call: Call
 
+    def call(self, warmth: float) -> Call:
+        """What stages are told when nothing has to shrink, the provider's cache being believed to be so warm."""
+        if warmth not in self._calls:  # there are few: a cache is warm or cold
+            self._calls[warmth] = evolve(self.bare_call, warmth=warmth)
+        return self._calls[warmth]
+
+    @cached_property
+    def _calls(self) -> dict[float, Call]:
+        return {self.bare_call.warmth: self.bare_call}
+
     def with_budget(self, budget: Budget | None) -> Surroundings:
         """The same with another budget in force."""
         call = evolve(self.bare_call, budget=budget)
@@ -71,6 +81,19 @@ class Surroundings:
         """The price of each message."""
         price = self.source.meter.price
         return [price(message) for message in messages]
+
+
+@frozen
+class Standing:
+    """Where a step stands: what the stages did so far, and from which place of the record's view on.
+
+    Args:
+        trail: As of ``Step``.
+        start: As of ``Step``.
+    """
+
+    trail: Trail
+    start: int
 
 
 @define
@@ -87,12 +110,12 @@ class Step:
         start: From this place of the record's view on, the trail's messages replace it.
         raw: The new messages as they were read, with those of the unfinished round before them.
         raw_origin: The index in the history of each of ``raw``.
+        idle: Seconds since the last request was prepared; None when there was none.
         open_from: Index in the history from which the last round is unfinished; None when it is finished.
         ids: The call ids that repair has seen in this step.
         quiet_until: See ``Record``.
         waiting: See ``Record``.
         bound_to: System prompt and tools that the reasoning so far was made with; None when they are those of now.
-        idle: Seconds since the last request was prepared; None when there was none.
     """
 
     around: Surroundings
@@ -104,18 +127,26 @@ class Step:
     start: int
     raw: list[Message]
     raw_origin: list[int]
+    idle: float | None
     open_from: int | None = None
     ids: set[str] = field(factory=set)
     quiet_until: int = 0
     waiting: bool = False
     bound_to: tuple[Message | None, tuple[Tool, ...]] | None = None
-    idle: float | None = None
+
+    def standing(self) -> Standing:
+        """Where the step stands now, to be restored."""
+        return Standing(self.trail.copy(), self.start)
+
+    def restore(self, standing: Standing) -> None:
+        """Go back to where the step stood."""
+        self.trail, self.start = standing.trail, standing.start
 
     def call(self, limit: int | None = None) -> Call:
         """What the stages are told, with the tokens to come down to."""
         around = self.around
         if limit is None and not around.plan.protect:
-            return evolve(around.bare_call, warmth=self.warmth) if around.plan.under_pressure else around.bare_call
+            return around.call(self.warmth)
         return around.plan.call(around.source, around.budget, limit, len(self.natives), self.message_at, self.warmth)
 
     @property
@@ -139,8 +170,15 @@ class Step:
         return self.trail.tokens
 
 
-async def take_in(around: Surroundings, record: Record, natives: Sequence[Any]) -> Step:
-    """Read, repair and treat what is new, with the unfinished round before it."""
+async def take_in(around: Surroundings, record: Record, natives: Sequence[Any], idle: float | None) -> Step:
+    """Read, repair and treat what is new, with the unfinished round before it.
+
+    Args:
+        around: What is known beside the messages.
+        record: The record to go on from.
+        natives: The whole history.
+        idle: Seconds since the last request; None when there was none.
+    """
     known = len(record)
     new, meter = natives[known:], around.source.meter
     fresh, seen = await offload(lambda: _read(around, record, new), len(new))
@@ -151,13 +189,13 @@ async def take_in(around: Surroundings, record: Record, natives: Sequence[Any]) 
     size = around.fixed + record.view_tokens + sum(map(meter.message, raw))
     unbound, settled = record.unbound_from, record.settled
     trail = Trail(around.context(raw), list(raw_origin), size, unbound_from=unbound, offset=settled)
-    step = Step(around, record, natives, seen, trail, arrived, settled, raw, raw_origin)
+    step = Step(around, record, natives, seen, trail, arrived, settled, raw, raw_origin, idle)
     if raw:
         await _treat(step)
     return step
 
 
-def stand_still(around: Surroundings, record: Record, natives: Sequence[Any]) -> Step:
+def stand_still(around: Surroundings, record: Record, natives: Sequence[Any], idle: float | None) -> Step:
     """The step when nothing is new: all that was decided stays, also about a round that is not finished."""
     provisional = sum(price.tokens for price in around.prices(record.view[record.settled :]))
     size = around.fixed + record.view_tokens + provisional
@@ -173,6 +211,7 @@ def stand_still(around: Surroundings, record: Record, natives: Sequence[Any]) ->
         len(record.view),
         raw,
         origins,
+        idle,
         open_from=origins[0] if origins else None,
     )
 
@@ -230,13 +269,6 @@ def _with_view_protection(step: Step, call: Call) -> Call:
         return [index - len(before) for rule in rules for index in rule(whole) if index >= len(before)]
 
     return call.protecting((on_arrivals,))
-
-
-def before_pressing(step: Step) -> Step:
-    """The step as it is now, to be committed if pressing fails: what arrived was read and treated in any case."""
-    trail = step.trail
-    kept = evolve(trail, origins=list(trail.origins), reports=list(trail.reports), made=dict(trail.made))
-    return evolve(step, trail=kept)
 
 
 def widen(step: Step) -> None:
