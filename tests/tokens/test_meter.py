@@ -216,9 +216,9 @@ async def note(others):
 
 
 @pytest.mark.anyio
-async def test_much_is_counted_beside_the_loop():
+async def test_much_is_counted_beside_the_loop(anyio_backend):
     """While megabytes are counted, other tasks go on running."""
-    messages = [words(f"{number} " + "many words that go on and on, " * 40_000) for number in range(2)]
+    messages = [words(f"{anyio_backend} {number} " + "many words that go on and on, " * 40_000) for number in range(2)]
     steps, done = [], anyio.Event()
 
     async def tick():

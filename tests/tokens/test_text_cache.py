@@ -1,10 +1,12 @@
-import sys
+import gc
+import tracemalloc
 from threading import Thread
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.tokens.cache import ENTRY_BYTES, TextCache
+from agentctx.tokens.cache import TextCache
 
 
 def test_what_was_put_is_found():
@@ -15,18 +17,18 @@ def test_what_was_put_is_found():
 
 
 @given(texts=st.lists(st.text(max_size=200), max_size=80))
-def test_memory_is_bounded(texts):
-    """Whatever is put, the cache never takes more than it may, and what it still has is right."""
-    cache = TextCache(max_bytes=4_000, max_text=500)
+def test_it_is_bounded_and_right(texts):
+    """Whatever is put, the cache never holds more than it may, and what it still has is right."""
+    cache = TextCache(most=10)
     for text in texts:
         cache.put(text, len(text))
-        assert cache.bytes <= 4_000
-        assert cache.get(text) in {len(text), None}
+        assert len(cache) <= 10
+        assert cache.get(text) == len(text)
 
 
 def test_what_is_asked_for_stays():
     """A text that is asked for again and again outlives any number of texts that are not."""
-    cache = TextCache(max_bytes=10_000)
+    cache = TextCache(most=50)
     cache.put("often", 1)
     for number in range(1_000):
         cache.put(f"once {number}", number)
@@ -34,19 +36,19 @@ def test_what_is_asked_for_stays():
     assert cache.get("once 0") is None
 
 
-def test_long_texts_are_not_kept():
-    """A text longer than the limit is counted anew rather than kept."""
-    cache = TextCache(max_text=1_000)
-    cache.put("x" * 2_000, 250)
-    assert (cache.get("x" * 2_000), cache.bytes) == (None, 0)
-
-
-def test_bytes_are_those_of_the_texts():
-    """The memory in use is that of the texts and of their entries."""
-    cache = TextCache()
-    cache.put("hello", 1)
-    cache.put("hello", 1)
-    assert (sys.getsizeof("hello") + ENTRY_BYTES, 1) == (cache.bytes, len(cache))
+@pytest.mark.parametrize("length", [10, 10_000])
+def test_memory_is_bounded_whatever_the_texts(length):
+    """A full cache takes the memory that it says, whether its texts are short or long."""
+    cache = TextCache(most=2_000)
+    gc.collect()
+    tracemalloc.start()
+    for number in range(5_000):
+        cache.put(f"{number}".rjust(length), 1_000 + number)
+    gc.collect()
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken < cache.bytes + 20_000
+    assert cache.bytes <= 2_000 * 140
 
 
 def test_threads_share_it():
