@@ -31,10 +31,11 @@ async def first(stream, wanted):
     if hasattr(stream, "__aiter__") and not hasattr(stream, "__next__"):
         async for event in stream:
             if wanted(event):
-                return
-    for event in stream:
-        if wanted(event):
-            return
+                break
+    else:
+        for event in stream:
+            if wanted(event):
+                break
 
 
 def says(event):
