@@ -27,7 +27,7 @@ STATE = (
 SENT = ("tokens", "length", "intact", "at")
 """The fields of what was sent last: tokens, messages, unchanged messages at the start, seconds since 1970."""
 
-_LEARNED = ("model", "limit", "anchor", "reports", "ratios", "doubtful", "sound", "truncation")
+_LEARNED = ("model", "limit", "anchor", "reports", "ratios", "doubtful", "sound", "base", "truncation")
 _TRUNCATION = ("billed", "sent", "why")
 _BUDGET = tuple(attribute.name for attribute in fields(Budget))
 _MEDIA = tuple(attribute.name for attribute in fields(MediaLimits))
@@ -68,6 +68,7 @@ def dump_learned(allowance: Allowance) -> dict[str, Any]:
         "ratios": list(calibration.samples),
         "doubtful": _pair(calibration.doubtful),
         "sound": _pair(calibration.sound),
+        "base": _pair(calibration.base),
         "truncation": None if allowance.truncation is None else asdict(allowance.truncation),
     }
 
@@ -93,6 +94,7 @@ def load_learned(state: Any, where: str) -> Allowance:  # noqa: ANN401 - checked
         deque(ratios, maxlen=SAMPLES),
         _sizes(known, "doubtful"),
         _sizes(known, "sound"),
+        _sizes(known, "base"),
     )
     return Allowance(None, calibration, known.whole_or_none("limit", least=1), _suspicion(known))
 

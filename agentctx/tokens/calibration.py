@@ -8,6 +8,7 @@ in which everything that never changes (tools, system prompt, wrapping) cancels.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from statistics import median
 
 from attrs import define, field
@@ -16,7 +17,20 @@ SAMPLES = 16
 """How many differences the ratio is the median of."""
 
 LEAST_DIFFERENCE = 300
-"""Tokens; smaller differences say more about rounding than about the ratio."""
+"""Tokens; smaller differences say more about rounding than about the ratio, and are added up."""
+
+LEAST_SHARE = 0.08
+"""Differences of a smaller share of the prompt are added up as well: what is off by little in all of it hides them."""
+
+UNKNOWN = 4_000
+"""Tokens; a first prompt of this size owes as much of its difference to wrapping and tools as to the tokenizer."""
+
+ENOUGH = 3
+"""So many samples speak for themselves; fewer are joined by what the last prompt as a whole says."""
+
+AGREE = 1.4
+"""Two samples, or one and what the last prompt as a whole says, agree when the larger is at most so many times the
+smaller: then the samples speak for themselves, too."""
 
 BELIEVABLE = (0.6, 2.5)
 """Ratios outside of this are taken for a mistake in the report."""
@@ -37,6 +51,7 @@ class Calibration:
         reports: How many reports were believed.
         samples: The last ratios that were learned from differences.
         doubtful: A report that was not believed and waits to be confirmed.
+        base: The report that the next difference is taken from.
         sound: The last report whose size followed ours from the sound one before it. Reports that are each off by
             little may be off by much together, as those of a server that cuts what is too long for it.
     """
@@ -46,22 +61,29 @@ class Calibration:
     samples: deque[float] = field(factory=lambda: deque(maxlen=SAMPLES))
     doubtful: tuple[int, int] | None = None
     sound: tuple[int, int] | None = None
+    base: tuple[int, int] | None = None
 
     @property
     def ratio(self) -> float:
         """The provider's tokens for one of ours, for what is appended."""
-        if self.samples:
-            return median(self.samples)
+        known = self.samples
+        if len(known) >= ENOUGH or (known and _agree([*known, self._guess()][:2])):
+            return median(known)
+        return median([*known, self._guess()])
+
+    def _guess(self) -> float:
+        """What the last prompt as a whole says of the ratio; the smaller it was, the less."""
         if self.anchor is None:
             return 1.0
-        return _clamped(self.anchor[1] / max(1, self.anchor[0]))
+        local, billed = self.anchor
+        return 1.0 + (_clamped(billed / max(1, local)) - 1.0) * local / (local + UNKNOWN)
 
     def learn(self, local: int, billed: int) -> None:
         """Take in a report: what we counted for a prompt, and what the provider billed, in tokens."""
         if local < 1 or billed < 1:
             return
         if self.doubtful is not None and _explains(self.doubtful, local, billed):
-            self.anchor, self.doubtful = self.doubtful, None
+            self.anchor = self.base = self.doubtful
         elif not self._believes(local, billed):
             self.doubtful = (local, billed)
             return
@@ -85,7 +107,8 @@ class Calibration:
 
     def go_back(self) -> None:
         """Forget the reports since the last sound one."""
-        self.anchor, self.doubtful = self.sound, None
+        self.anchor = self.base = self.sound
+        self.doubtful = None
 
     def _from(self, report: tuple[int, int], local: int) -> int:
         known, billed = report
@@ -105,12 +128,19 @@ class Calibration:
         return _explains(self.anchor, local, billed)
 
     def _sample(self, local: int, billed: int) -> None:
-        if self.anchor is None:
+        if self.base is None:
+            self.base = (local, billed)
+        difference = local - self.base[0]
+        if abs(difference) < max(LEAST_DIFFERENCE, local * LEAST_SHARE):
             return
-        difference = local - self.anchor[0]
-        ratio = (billed - self.anchor[1]) / difference if abs(difference) >= LEAST_DIFFERENCE else 0.0
+        ratio = (billed - self.base[1]) / difference
         if ratio >= FOLLOWS:
             self.samples.append(_clamped(ratio))
+        self.base = (local, billed)
+
+
+def _agree(ratios: Sequence[float]) -> bool:
+    return max(ratios) <= AGREE * min(ratios)
 
 
 def _clamped(ratio: float) -> float:
