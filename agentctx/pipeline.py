@@ -113,7 +113,7 @@ class Pipeline(Plan):
         """
         started = perf_counter()
         as_list(messages)
-        read = partial(reader, messages, system=system, tools=tools, format=format, model=model, counter=self.counter)
+        read = partial(reader, messages, system=system, tools=tools, format=format, model=model, counter=self.counting)
         source = await offload(read, len(messages))
         budget = self.budget_for(model)
         said = await offload(lambda: source.messages(messages), len(messages))

@@ -26,6 +26,7 @@ from agentctx.strategies.fit_request_bytes import FitRequestBytes
 from agentctx.strategies.keep_cache_markers import KeepCacheMarkers
 from agentctx.strategies.limit_images import LimitImages
 from agentctx.strategies.protect import bind
+from agentctx.tokens.remembering import remembering
 from agentctx.view import View
 
 
@@ -66,6 +67,11 @@ class Plan:
         if own is None and carried and model is not None:
             return Budget.for_model(model)
         return own
+
+    @cached_property
+    def counting(self) -> TokenCounter | None:
+        """The plan's counter, which all its conversations ask about each text once; None when it has none."""
+        return None if self.counter is None else remembering(self.counter)
 
     @cached_property
     def originals(self) -> Store | None:

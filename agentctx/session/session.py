@@ -156,9 +156,8 @@ class Session:
         """
         as_list(messages)
         async with self._flight:
-            self._retried = False
             report, view = await self._step(messages, system, tools, model, format)
-            number = self.steps - 1
+            self._retried, number = False, self.steps - 1
         await self._tell(report, number)
         return view
 
@@ -176,14 +175,18 @@ class Session:
         async with self._flight:
             if overflow is None or self._retried or self._last is None:
                 return None
-            self._retried, refused, before = True, self._sent_tokens, self.allowance.learned
+            refused, before = self._sent_tokens, self.allowance.learned
             self.allowance.refused(overflow, refused)
+            report = None
             try:
                 report, view = await self._step(*self._last)
             except ContextOverflow:
-                self.allowance.forget(before)
+                self._retried = True
                 return None
-            number = self.steps - 1
+            finally:
+                if report is None:  # also when it was cancelled, or a stage failed: nothing has happened then
+                    self.allowance.forget(before)
+            self._retried, number = True, self.steps - 1
         await self._tell(report, number)
         return view if report.tokens_after < refused else None
 
@@ -389,7 +392,7 @@ class Session:
         if around is not None and same:
             source = around.source
         else:
-            source = reader(messages, system=system, tools=tools, format=named, model=model, counter=self.plan.counter)
+            source = reader(messages, system=system, tools=tools, format=named, model=model, counter=self.plan.counting)
         allowance = self.allowance if model == self.model else self._allowances.of(model)
         said, known = source.fixed_part(system, tools)
         empty = Context((), said, known)

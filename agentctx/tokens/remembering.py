@@ -61,7 +61,7 @@ class RememberingCutter(RememberingCounter):
 
 def remembering(counter: TokenCounter) -> TokenCounter:
     """The counter as one that counts each text once; itself when it does so already or counts whole messages."""
-    if isinstance(counter, _REMEMBER_THEMSELVES) or hasattr(counter, "count_message"):
+    if isinstance(counter, (*_REMEMBER_THEMSELVES, RememberingCounter)) or hasattr(counter, "count_message"):
         return counter
     cutter = as_cutter(counter)
     return RememberingCounter(counter) if cutter is None else RememberingCutter(counter, cutter=cutter)

@@ -86,3 +86,22 @@ async def test_memory_grows_with_the_transcript_only():
     last, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert (last - first) / 898 < 50 + 2 * 8  # two pointers a step are the caller's own list
+
+
+async def test_sessions_of_one_pipeline_ask_its_counter_once_about_each_text():
+    """What one conversation had counted is not counted again for the next one."""
+
+    class Asked:
+        def __init__(self):
+            self.texts = []
+
+        def count(self, text, /):
+            self.texts.append(text)
+            return len(text)
+
+    counter = Asked()
+    shared = Pipeline(FitContextWindow(), budget=Budget(90_000), counter=counter)
+    for _ in range(3):
+        await shared.session(format="openai-chat").prepare(conversation("same", 3))
+        await shared.prepare(conversation("same", 3), format="openai-chat")
+    assert len(counter.texts) == len(set(counter.texts))
