@@ -30,7 +30,7 @@ async def press(step: Step) -> None:
         ContextOverflow: If it cannot be made to fit.
     """
     plan, budget = step.around.plan, step.around.budget
-    step.quiet_until = step.record.quiet_until
+    step.quiet_until = _still_quiet(step, budget)
     if budget is None:
         await _run(step, plan.under_pressure, None)
     elif not _too_large(step, budget):
@@ -45,6 +45,11 @@ async def press(step: Step) -> None:
 def _too_large(step: Step, budget: Budget) -> bool:
     size = step.tokens
     return size > budget.limit or (size > budget.trigger_tokens and size > step.quiet_until)
+
+
+def _still_quiet(step: Step, budget: Budget | None) -> int:
+    """Until which size to keep quiet: no longer once the caller itself has come down to the target."""
+    return 0 if budget is not None and step.tokens <= budget.target_tokens else step.record.quiet_until
 
 
 async def _compact(step: Step, budget: Budget) -> None:

@@ -176,6 +176,7 @@ def rewound(record: Record, length: int, prices: Sequence[Price]) -> Record:
         made=dict(record.made),
         given_tokens=sum(record.sizes[:length]),
         given_bytes=sum(record.weights[:length]),
+        quiet_until=record.quiet_until,
         unbound_from=_still_unbound(record, cut),
         foreign=min(record.foreign, length),
         digests=record.digests[: length * DIGEST_BYTES],
@@ -219,7 +220,7 @@ def rebased(record: Record, natives: Sequence[Any], prices: Sequence[Price]) -> 
         evolve(message, source=native) if message.source is None else message  # what a stage made is the caller's now
         for message, native in zip(record.view[:length], natives, strict=False)
     ]
-    new = Record(view=view, out=record.out[:length], origins=list(range(length)))
+    new = Record(view=view, out=record.out[:length], origins=list(range(length)), quiet_until=record.quiet_until)
     new.unbound_from = _still_unbound(record, length)
     new.remember([snapshot(native) for native in natives[:length]], new.view, prices[:length])
     new.shown = list(new.seen)

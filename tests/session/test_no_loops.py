@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import pytest
 
-from agentctx import Budget, ClearToolResults, FitContextWindow, FixedCounter, Pipeline
+from agentctx import Budget, ClearToolResults, FitContextWindow, FixedCounter, Pipeline, Scope, Text
 from agentctx.testing import Recorder
 from agentctx.testing.builders import assistant, call, result, system, transcript, user
 
@@ -59,3 +62,78 @@ async def test_what_cannot_shrink_is_said_once_with_the_arithmetic():
         messages = [*messages, *transcript("openai-chat", assistant("ok"), user(f"more {number}"))][:3]
     assert len(heard.events) == 1
     assert "system and tools" in heard.events[0].stages[0].notes[0]
+
+
+def floor_events(heard):
+    """The events that say that the context cannot get below the trigger."""
+    return [event for event in heard.events if any("stays above the trigger" in each for each in notes(event))]
+
+
+def notes(event):
+    """What the stages of an event had to say."""
+    return [note for stage in event.stages for note in stage.notes]
+
+
+@pytest.mark.parametrize("writes_back", [False, True], ids=["history", "view"])
+async def test_a_fixed_part_of_nine_tenths_is_said_once_in_a_thousand_turns(writes_back):
+    """Where tools and system prompt take 90 % of the window, that is one event, and compacting is no habit."""
+    heard, calls = Recorder(), []
+
+    async def counting(context, call):
+        calls.append(call.limit)
+        return context
+
+    tools = [{"type": "function", "function": {"name": "read", "description": "reads " * 2_990, "parameters": {}}}]
+    budget = Budget(10_000, trigger=0.8, target=0.4)
+    session = Pipeline(counting, FitContextWindow(), budget=budget, on_compact=heard).session(format="openai-chat")
+    messages = transcript("openai-chat", system("rules " * 6_000), user("task"))
+    for number in range(1_000):
+        messages = [*messages, *transcript("openai-chat", assistant(f"answer {number}"), user(f"question {number}"))]
+        view = await session.prepare(messages, tools=tools)
+        assert view.report.tokens_after <= 10_000
+        messages = list(view.messages) if writes_back else messages
+    assert view.report.tokens_after > 9_000
+    (said,) = floor_events(heard)
+    assert "system and tools" in notes(said)[-1]
+    cuts = [event for event in heard.events if event.tokens_after < event.tokens_before]
+    assert len(cuts) <= 60
+
+
+async def test_a_stage_that_makes_things_longer_changes_nothing():
+    """What a stage returns is not taken when it is longer: it is tried rarely, and the history stays as it is."""
+    calls = []
+
+    async def verbose(context, call):
+        calls.append(call.limit)
+        longer = [*context.messages]
+        longer[1] = longer[1].with_parts((Text("a summary that says more than what it stands for " * 30),))
+        return context.with_messages(tuple(longer))
+
+    verbose.scope = Scope.PRESSURE
+    session = Pipeline(verbose, budget=Budget(1_000_000, trigger=2_000, target=500)).session(format="openai-chat")
+    messages = transcript("openai-chat", system("rules"), assistant("hello"))
+    for number in range(400):
+        messages = [*messages, *transcript("openai-chat", user(f"question {number} " * 10), assistant("answer"))]
+        view = await session.prepare(messages)
+        assert all(sent is given for sent, given in zip(view.messages, messages, strict=True))
+    size = view.report.tokens_after
+    assert 1 <= len(calls) <= 1 + math.log(size / 2_000) / math.log(1.1)
+
+
+@pytest.mark.parametrize(("trigger", "target"), [(8_000, 4_000), (8_000, 1_000), (9_500, 7_000)])
+@pytest.mark.parametrize("words", [20, 100, 300])
+async def test_calls_between_compactions_of_a_steady_chat(trigger, target, words):
+    """A chat that grows evenly is compacted no more often than its growth and the two marks ask for."""
+    budget = Budget(10_000, trigger=trigger, target=target)
+    session = Pipeline(FitContextWindow(), budget=budget).session(format="openai-chat")
+    messages, cuts, sizes = transcript("openai-chat", system("rules"), user("task")), [], []
+    for number in range(600):
+        messages = [*messages, *transcript("openai-chat", assistant("ok"), user("word " * words))]
+        report = (await session.prepare(messages)).report
+        sizes.append(report.tokens_after)
+        if report.first_changed is not None:
+            cuts.append(number)
+    growth = max(after - before for before, after in itertools.pairwise(sizes))
+    apart = [later - earlier for earlier, later in itertools.pairwise(cuts)]
+    assert len(cuts) > 1
+    assert min(apart) >= math.floor((trigger - target) / growth)

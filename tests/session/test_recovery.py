@@ -1,0 +1,174 @@
+"""After an overflow: one smaller view, made to the limit that the provider named, once a step."""
+
+from __future__ import annotations
+
+import json
+
+import anyio
+import pytest
+
+from agentctx import Budget, FitContextWindow, FixedCounter, Pipeline, Session, TruncateToolOutputs
+from agentctx.testing.builders import assistant, call, result, system, transcript, user
+
+pytestmark = pytest.mark.anyio
+
+
+def messages_of(rounds, words=300):
+    """A task and rounds of one call each."""
+    turns = [system("rules"), user("task")]
+    for number in range(rounds):
+        turns += [assistant(call(f"c{number}", "read")), result(f"c{number}", f"word{number} " * words)]
+    return transcript("openai-chat", *turns)
+
+
+def pipeline(window=100_000, reserve=0, **options):
+    """Stages that can make anything smaller."""
+    return Pipeline(TruncateToolOutputs(2_000), FitContextWindow(), budget=Budget(window, reserve), **options)
+
+
+class ProviderError(Exception):
+    """What a client raises."""
+
+
+def too_long(requested, limit):
+    """As Anthropic says it: the prompt alone, and the most it may have."""
+    return ProviderError(f"prompt is too long: {requested} tokens > {limit} maximum")
+
+
+async def sent(session, messages):
+    """The size of the view of a step, in tokens."""
+    return (await session.prepare(messages)).report.tokens_after
+
+
+async def test_the_limit_less_the_reserve_is_kept():
+    """The smaller view leaves the room for the answer free within the limit that the error named."""
+    session = pipeline(reserve=5_000).session(format="openai-chat")
+    size = await sent(session, messages_of(60))
+    view = await session.recover(too_long(size, 20_000))
+    assert view.report.tokens_after <= 15_000
+    assert session.budget.limit <= 15_000
+
+
+async def test_a_limit_in_the_words_alone_is_kept_in_the_providers_own_tokens():
+    """Where only the limit is named, it is translated by what usage has taught of the provider's count."""
+    session = pipeline().session(format="openai-chat")
+    messages = messages_of(60)
+    for length in (20, 30, 40, 50, 60):
+        session.record({"prompt_tokens": round(1.5 * await sent(session, messages[: 2 * length]))})
+    size = await sent(session, messages)
+    limit = round(1.5 * size) - 100
+    view = await session.recover(ProviderError(f"This model's maximum context length is {limit} tokens."))
+    assert 1.5 * view.report.tokens_after <= limit
+
+
+@pytest.mark.parametrize(
+    ("limit", "answer"), [(20_000, 4_000), (20_000, 12_000), (12_000, 500)], ids=["some", "much", "little"]
+)
+async def test_a_total_with_the_answer_is_taken_apart(limit, answer):
+    """Where the provider counts prompt and answer together, the smaller prompt fits beside the same answer."""
+    session = pipeline().session(format="openai-chat")
+    size = await sent(session, messages_of(60))
+    error = ProviderError(
+        f"This model's maximum context length is {limit} tokens. However, you requested {size + answer} tokens "
+        f"({size} in the messages, {answer} in the completion)."
+    )
+    view = await session.recover(error)
+    assert view.report.tokens_after + answer <= limit
+
+
+async def test_a_limit_above_what_was_sent_still_shrinks():
+    """When our count was far too low, the named limit is larger than what we sent by it: the view is smaller still."""
+    session = pipeline(window=1_000_000).session(format="openai-chat")
+    size = await sent(session, messages_of(60))
+    view = await session.recover(ProviderError(f"input token count exceeds the maximum number of tokens {size * 4}"))
+    assert view.report.tokens_after < size
+
+
+@pytest.mark.parametrize("limit", [0, 1, 5])
+async def test_an_absurd_limit_spoils_nothing(limit):
+    """A limit that nothing fits gives no view, and the session goes on as if it had not been named."""
+    session = pipeline().session(format="openai-chat")
+    messages = messages_of(60)
+    size = await sent(session, messages[:-2])
+    budget = session.budget
+    assert await session.recover(too_long(size, limit)) is None
+    assert session.budget == budget
+    assert await sent(session, messages) > size
+
+
+async def test_nothing_but_an_overflow_is_recovered():
+    """None, another error, and an error before the first step give no view."""
+    session = pipeline().session(format="openai-chat")
+    assert await session.recover(too_long(9, 8)) is None
+    await session.prepare(messages_of(5))
+    assert await session.recover(TimeoutError("timed out")) is None
+    assert await session.recover(ProviderError("429 Too Many Requests")) is None
+
+
+async def test_it_is_done_once_a_step_and_again_at_the_next():
+    """A second overflow in a row gives no view; after the next ``prepare`` one is made again, smaller still."""
+    session = pipeline().session(format="openai-chat")
+    messages = messages_of(60)
+    size = await sent(session, messages[:-4])
+    first = await session.recover(too_long(size, 20_000))
+    assert await session.recover(too_long(first.report.tokens_after, 19_000)) is None
+    size = await sent(session, messages)
+    again = await session.recover(too_long(size, 3_000))
+    assert again.report.tokens_after < min(size, 3_000)
+
+
+async def test_of_two_tasks_that_failed_one_gets_a_view():
+    """When two tasks recover the same step at once, it is made smaller once."""
+    session = pipeline().session(format="openai-chat")
+    size = await sent(session, messages_of(60))
+    views = []
+
+    async def recover():
+        views.append(await session.recover(too_long(size, 20_000)))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(recover)
+        group.start_soon(recover)
+    assert sorted(view is None for view in views) == [False, True]
+
+
+async def test_what_an_overflow_taught_outlives_a_restart():
+    """The limit is part of the state; the loaded session keeps it, and recovers its own steps."""
+    first = pipeline().session(format="openai-chat")
+    messages = messages_of(60)
+    size = await sent(first, messages[:-2])
+    await first.recover(too_long(size, 10_000))
+    loaded = Session.load(pipeline(), json.loads(json.dumps(first.dump())))
+    assert loaded.budget == first.budget
+    assert await loaded.recover(too_long(size, 10_000)) is None
+    size = await sent(loaded, messages)
+    assert size <= 10_000
+    assert (await loaded.recover(too_long(size, 1_500))).report.tokens_after < 1_500
+
+
+async def test_a_model_of_the_table_and_no_budget_at_all():
+    """The named limit holds where the budget came from the model's window, and where there was none."""
+    for stages, model in (((FitContextWindow(),), "gpt-5.4"), ((TruncateToolOutputs(500),), None)):
+        session = Pipeline(*stages).session(format="openai-chat", model=model)
+        size = await sent(session, messages_of(60))
+        view = await session.recover(too_long(size, 10_000))
+        assert view.report.tokens_after <= 10_000
+
+
+async def test_what_fits_no_smaller_is_left_to_the_caller():
+    """Where all must stay there is no view, and the message that was too large is still sent next time."""
+    session = Pipeline(FitContextWindow(), budget=Budget(1_000), counter=FixedCounter(10)).session(format="openai-chat")
+    messages = transcript("openai-chat", system("rules"), user("task"))
+    await session.prepare(messages)
+    assert await session.recover(too_long(20, 10)) is None
+    assert (await session.prepare(messages)).messages == messages
+
+
+async def test_a_tokens_per_minute_limit_is_an_overflow_when_it_can_never_fit():
+    """A request larger than the whole allowance is made smaller; one that came too soon is not."""
+    session = pipeline().session(format="openai-chat")
+    size = await sent(session, messages_of(60))
+    soon = f"Rate limit reached on tokens per min (TPM): Limit {size * 2}, Used {size * 2}, Requested {size}"
+    assert await session.recover(ProviderError(soon)) is None
+    never = f"Request too large on tokens per min (TPM): Limit {size // 2}, Requested {size}"
+    assert (await session.recover(ProviderError(never))).report.tokens_after <= size // 2
