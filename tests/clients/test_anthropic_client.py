@@ -140,6 +140,24 @@ async def test_claudes_raw_and_beta_calls_are_prepared(serve, made, kind):
 
 @KINDS
 @pytest.mark.anyio
+async def test_cache_markers_on_system_prompt_and_tools_are_sent(serve, made, kind):
+    """A stage that marks the system prompt or the tools for the provider's cache marks them in what is sent."""
+    desk, url = serve(messages)
+    client = wrap(made(kind, url), agentctx.Pipeline(agentctx.PlaceCacheMarkers(), budget=agentctx.Budget(100_000)))
+    tool = {"name": "look", "description": "Look. " * 1_500, "input_schema": {"type": "object"}}
+    system = "Be brief. " * 1_500
+    long = {"model": MODEL, "max_tokens": ROOM, "messages": claude(0)}
+    await now(client.messages.create(**long, system=system))
+    await now(client.messages.create(**long, tools=[tool]))
+    marked, with_tool = desk.accepted
+    marker = {"type": "ephemeral"}
+    assert marked["system"] == [{"type": "text", "text": system, "cache_control": marker}]
+    assert with_tool["tools"] == [{**tool, "cache_control": marker}]
+    assert tool.keys() == {"name", "description", "input_schema"}
+
+
+@KINDS
+@pytest.mark.anyio
 async def test_the_callers_middleware_stays(serve, made, kind):
     """A client with middleware of its own keeps it, and the given client gets none."""
     _, url = serve(messages)

@@ -9,6 +9,7 @@ from functools import partial
 import anyio
 import httpx
 import pytest
+from anthropic import AsyncAnthropic
 from both_kinds import now
 from client_histories import chat
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAI
@@ -16,7 +17,7 @@ from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAI
 import agentctx
 from agentctx.clients import sessions as named_sessions
 from agentctx.clients import wrap
-from agentctx.testing.servers import Said, chat_completions
+from agentctx.testing.servers import Said, chat_completions, messages
 
 MODEL = "gpt-4o"
 CANARY = re.compile(r"canary-\d+")
@@ -136,6 +137,64 @@ async def test_a_session_sticks_to_what_it_decided(serve, made):
 
 
 @pytest.mark.anyio
+async def test_a_session_learns_its_model_from_the_request(serve, made):
+    """A session made without a model, of a pipeline without a budget, takes the window of the model that is called."""
+    desk, url = serve(chat_completions)
+    plan = agentctx.Pipeline(agentctx.FitContextWindow())
+    with plan.session() as session:
+        await ask(wrap(made(url), plan), chat(2))
+    assert session.model == MODEL
+    assert session.budget == agentctx.Budget.for_model(MODEL)
+    assert len(desk.accepted) == 1
+
+
+@pytest.mark.parametrize("belonging", ["with", "key"])
+@pytest.mark.anyio
+async def test_a_conversation_goes_on_with_another_model_and_provider(serve, made, closing, belonging):
+    """The window is that of the model of each call; a smaller one is kept at its first call, and reports stay apart."""
+    desk, url = serve(chat_completions)
+    claude_desk, claude_url = serve(messages)
+    plan = agentctx.Pipeline(agentctx.FitContextWindow())
+    session = plan.session()
+    key = None if belonging == "with" else lambda _body: "one"
+    openai, anthropic = made(url), closing(AsyncAnthropic(base_url=claude_url, api_key="none"))
+    history = chat(700)
+    assert 16_385 < agentctx.count(history, MODEL) < 128_000
+
+    async def go():
+        client = wrap(openai, plan, key=key)
+        await ask(client, history)
+        await client.chat.completions.create(model="gpt-3.5-turbo", messages=history, max_tokens=100)
+        asked = {"model": "claude-sonnet-5-5", "max_tokens": 100, "messages": history[1:]}
+        await wrap(anthropic, plan, key=key).messages.create(**asked)
+
+    if belonging == "with":
+        with session:
+            await go()
+        assert session.steps == 3
+        assert session.model == "claude-sonnet-5-5"
+    else:
+        await go()
+    whole, small = (body["messages"] for body in desk.accepted)
+    assert whole == history
+    assert agentctx.count(small, "gpt-3.5-turbo") <= agentctx.Budget.for_model("gpt-3.5-turbo").limit
+    assert len(claude_desk.accepted) == 1
+
+
+@pytest.mark.anyio
+async def test_a_deployments_name_leaves_the_sessions_model(serve, made):
+    """A name that the model table does not know does not replace the model that the session was told."""
+    desk, url = serve(chat_completions)
+    plan = agentctx.Pipeline(agentctx.FitContextWindow())
+    session = plan.session(model=MODEL)
+    client = wrap(made(url), plan, session=session)
+    await client.chat.completions.create(model="our-deployment", messages=chat(2))
+    assert session.model == MODEL
+    assert session.budget == agentctx.Budget.for_model(MODEL)
+    assert len(desk.accepted) == 1
+
+
+@pytest.mark.anyio
 async def test_the_named_conversations_are_bounded(serve, made, monkeypatch):
     """Only so many conversations of a key are remembered; the one unused for longest is forgotten."""
     monkeypatch.setattr(named_sessions, "MOST", 2)
@@ -231,7 +290,7 @@ async def test_threads_share_a_sync_client(serve, made):
             assert session.billed_tokens < 900
 
     async with anyio.create_task_group() as tasks:
-        for number in range(20):
+        for number in range(100):
             tasks.start_soon(partial(anyio.to_thread.run_sync, converse, number))
     assert all(len(canaries(body)) == 1 for body in desk.requests)
 

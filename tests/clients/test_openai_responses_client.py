@@ -5,6 +5,7 @@ import pytest
 from both_kinds import inside, listed, now
 from client_histories import items
 from openai import AsyncOpenAI, OpenAI
+from pydantic import BaseModel
 
 import agentctx
 from agentctx.clients import wrap
@@ -14,6 +15,10 @@ MODEL = "gpt-5.4"
 WINDOW = 1_000
 LONG = items(20)
 KINDS = pytest.mark.parametrize("kind", [AsyncOpenAI, OpenAI])
+
+
+class Verdict(BaseModel):
+    verdict: str
 
 
 def pipeline(**options):
@@ -107,6 +112,48 @@ async def test_what_the_provider_keeps_cannot_be_prepared(serve, made, kind):
     with pytest.raises(agentctx.InvalidInput, match="store=False"):
         await now(client.responses.create(model=MODEL, input="Go on.", previous_response_id="resp_1"))
     assert not desk.requests
+
+
+@KINDS
+@pytest.mark.anyio
+async def test_a_stored_prompt_without_input_is_left_alone(serve, made, kind):
+    """A prompt that the provider keeps, without any input, has nothing to prepare and is sent as it is."""
+    desk, url = serve(responses)
+    client = wrap(made(kind, url), pipeline())
+    with pytest.raises(openai.NotFoundError, match="pmpt_1"):
+        await now(client.responses.create(model=MODEL, prompt={"id": "pmpt_1"}))
+    assert desk.requests == [{"model": MODEL, "prompt": {"id": "pmpt_1"}}]
+
+
+@KINDS
+@pytest.mark.anyio
+async def test_parse_beta_and_the_models_own_items_are_prepared(serve, made, kind):
+    """``parse``, the beta resource, and output items sent back as the SDK's objects go through the pipeline."""
+    desk, url = serve(responses, window=WINDOW, answer=lambda _: Said('{"verdict": "good"}'))
+    client = wrap(made(kind, url), pipeline())
+    parsed = await now(client.responses.parse(model=MODEL, input=LONG, text_format=Verdict))
+    assert parsed.output_parsed == Verdict(verdict="good")
+    whole = await now(client.responses.create(model=MODEL, input=LONG[:1]))
+    again = [*LONG[:1], *whole.output, {"role": "user", "content": "And now?"}]
+    assert (await now(client.responses.create(model=MODEL, input=again))).output_text == '{"verdict": "good"}'
+    beta = await now(client.beta.responses.create(model=MODEL, input=LONG))
+    assert beta.output[0].content[0].text == '{"verdict": "good"}'
+    assert len(desk.accepted) == 4
+    assert len(desk.requests) == 6
+
+
+@KINDS
+@pytest.mark.anyio
+async def test_the_stream_helper_reads_what_was_said(serve, made, kind):
+    """The helper's own accumulation works on a restarted stream: text, parsed output and events in order."""
+    _, url = serve(responses, window=WINDOW, refuses="stream", answer=lambda _: Said('{"verdict": "good"}'))
+    client = wrap(made(kind, url), pipeline())
+    helper = client.responses.stream(model=MODEL, input=LONG, text_format=Verdict)
+    events = await inside(helper, listed)
+    assert [event.type for event in events].count("response.created") == 1
+    assert text(events) == '{"verdict": "good"}'
+    done = next(event for event in events if event.type == "response.completed")
+    assert done.response.output_parsed == Verdict(verdict="good")
 
 
 @pytest.mark.anyio

@@ -8,20 +8,49 @@ from typing import assert_type
 
 from agentctx import Pipeline, TrimRounds
 from agentctx.clients import wrap
+from anthropic import Anthropic, AsyncAnthropic, AsyncAnthropicVertex
+from anthropic.types import Message, MessageParam
+from google.genai import Client
+from google.genai.types import GenerateContentResponse
+from openai import AsyncAzureOpenAI, AsyncOpenAI, OpenAI, Stream
+from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionMessageParam
+from openai.types.responses import Response
 
 
-class Client:
+class Own:
     def ask(self) -> str:
         return ""
 
 
-assert_type(wrap(Client(), Pipeline(TrimRounds(3))), Client)
-assert_type(wrap(Client(), Pipeline(TrimRounds(3)), key=lambda body: body["user"]).ask(), str)
+plan = Pipeline(TrimRounds(3))
+assert_type(wrap(Own(), plan), Own)
+assert_type(wrap(Own(), plan, key=lambda body: body["user"]).ask(), str)
+
+
+async def calls(azure: AsyncAzureOpenAI, vertex: AsyncAnthropicVertex) -> None:
+    chat: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hello."}]
+    claude: list[MessageParam] = [{"role": "user", "content": "Hello."}]
+    openai = wrap(AsyncOpenAI(), plan)
+    assert_type(openai, AsyncOpenAI)
+    assert_type(await openai.chat.completions.create(model="gpt-4o", messages=chat), ChatCompletion)
+    assert_type(await openai.responses.create(model="gpt-4o", input="Hello."), Response)
+    stream = wrap(OpenAI(), plan).chat.completions.create(model="gpt-4o", messages=chat, stream=True)
+    assert_type(stream, Stream[ChatCompletionChunk])
+    assert_type(wrap(azure, plan), AsyncAzureOpenAI)
+    anthropic = wrap(AsyncAnthropic(), plan)
+    assert_type(anthropic, AsyncAnthropic)
+    assert_type(await anthropic.messages.create(model="claude", max_tokens=1, messages=claude), Message)
+    assert_type(wrap(Anthropic(), plan), Anthropic)
+    assert_type(wrap(vertex, plan), AsyncAnthropicVertex)
+    google = wrap(Client(), plan)
+    assert_type(google, Client)
+    answer = await google.aio.models.generate_content(model="gemini", contents="Hello.")
+    assert_type(answer, GenerateContentResponse)
 """
 
 
 def test_a_wrapped_client_type_checks_as_the_client(tmp_path):
-    """The type of what ``wrap`` returns is that of the client, under ``mypy --strict``."""
+    """The type of what ``wrap`` returns is that of the client, for each SDK's own, under ``mypy --strict``."""
     snippet = tmp_path / "snippet.py"
     snippet.write_text(SNIPPET)
     command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", str(snippet)]
