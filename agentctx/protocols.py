@@ -106,7 +106,10 @@ class Store(Protocol):
 
 
 Listener = Callable[[Compaction], Awaitable[object] | object]
-"""Told of every compaction; may be plain or async. One that raises is logged and costs nothing."""
+"""Told of every compaction, and of a ``SilentTruncationSuspected``; may be plain or async.
+
+One that raises is logged and costs nothing.
+"""
 
 
 class ContextProvider(Protocol):

@@ -7,8 +7,17 @@ from typing import Any
 
 from agentctx.errors import InvalidInput
 
-_INCLUSIVE = ("prompt_tokens", "promptTokenCount", "prompt_token_count")
+_INCLUSIVE = ("prompt_tokens", "promptTokenCount", "prompt_token_count", "prompt_eval_count")
 _BEDROCK = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
+_OUTPUT = (
+    "completion_tokens",
+    "output_tokens",
+    "outputTokens",
+    "candidatesTokenCount",
+    "candidates_token_count",
+    "eval_count",
+)
+_SERVER_TOOLS = ("web_search_requests", "web_fetch_requests", "code_execution_requests", "tool_search_requests")
 _ANTHROPIC_EXTRA = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
 
@@ -33,18 +42,21 @@ def prompt_tokens(usage: Any) -> int:  # noqa: ANN401 - a dict or any SDK's usag
 
 def is_one_prompt(usage: Any) -> bool:  # noqa: ANN401 - a dict or any SDK's usage object
     """Whether ``usage`` is that of one prompt: with server tools or compaction, Anthropic sums several iterations."""
-    rounds = usage.get("iterations") if isinstance(usage, Mapping) else getattr(usage, "iterations", None)
+    rounds, tools = _value(usage, "iterations"), _value(usage, "server_tool_use")
+    if tools is not None and any(_field(tools, name) for name in _SERVER_TOOLS):
+        return False
     return not isinstance(rounds, Sequence) or len(rounds) < 2
 
 
 def _field(usage: Any, name: str) -> int | None:  # noqa: ANN401 - a dict or any SDK's usage object
-    value = usage.get(name) if isinstance(usage, Mapping) else getattr(usage, name, None)
+    value = _value(usage, name)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-_OUTPUT = ("completion_tokens", "output_tokens", "outputTokens", "candidatesTokenCount", "candidates_token_count")
 
 
 def output_tokens(usage: Any) -> int | None:  # noqa: ANN401 - a dict or any SDK's usage object
     """The tokens of the answer, as the provider calls them; None when it does not say."""
     return next((amount for name in _OUTPUT if (amount := _field(usage, name)) is not None), None)
+
+
+def _value(usage: Any, name: str) -> Any:  # noqa: ANN401 - a dict or any SDK's usage object
+    return usage.get(name) if isinstance(usage, Mapping) else getattr(usage, name, None)

@@ -10,6 +10,7 @@ import pytest
 from agentctx import Budget, FitContextWindow, Pipeline, Session, SilentTruncationSuspected
 from agentctx.testing import Recorder
 from agentctx.testing.builders import assistant, call, result, system, thinking, transcript, user
+from agentctx.tokens.calibration import Calibration
 
 pytestmark = pytest.mark.anyio
 
@@ -198,12 +199,18 @@ async def test_deferred_tools_are_not_judged_before_the_first_report():
     assert session.suspicion is None
 
 
-async def test_usage_of_several_prompts_is_not_judged():
-    """Where server tools ran, usage is a sum of several prompts and says nothing about one."""
+@pytest.mark.parametrize(
+    "several",
+    [{"iterations": [{"type": "message"}, {"type": "message"}]}, {"server_tool_use": {"web_search_requests": 2}}],
+    ids=["iterations", "server tools"],
+)
+async def test_usage_of_several_prompts_is_not_judged(several):
+    """Where server tools ran, usage is a sum of several prompts and says nothing about one; nothing is learned."""
     session = pipeline().session(format="anthropic", model="claude-sonnet-4-5")
     await session.prepare(transcript("anthropic", user("word " * 5_000)))
-    session.record({"input_tokens": 900, "output_tokens": 5, "iterations": [{"type": "message"}, {"type": "message"}]})
+    session.record({"input_tokens": 900, "output_tokens": 5, **several})
     assert session.suspicion is None
+    assert session.allowance.calibration == Calibration()
 
 
 async def test_a_view_is_judged_once():
