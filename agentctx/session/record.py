@@ -162,6 +162,7 @@ def rewound(record: Record, length: int, prices: Sequence[Price]) -> Record:
         length: How many messages of the history still stand.
         prices: The price of each message of the record's view.
     """
+    foreign = min(record.foreign, length)
     cut, length = _cut(record, length)
     new = Record(
         seen=record.seen[:length],
@@ -178,7 +179,7 @@ def rewound(record: Record, length: int, prices: Sequence[Price]) -> Record:
         given_bytes=sum(record.weights[:length]),
         quiet_until=record.quiet_until,
         unbound_from=_still_unbound(record, cut),
-        foreign=min(record.foreign, length),
+        foreign=foreign,
         digests=record.digests[: length * DIGEST_BYTES],
         linked=record.linked,
     )

@@ -388,7 +388,9 @@ class Session:
         same = model == self.model and format_name in (None, spoken, spoken.partition("/")[0])
         if around is not None and same and self._fixed_seen == [system, tools]:
             return around if around.budget is self.budget else around.with_budget(self.budget)
-        named = format_name or self.format or spoken.partition("/")[0] or None
+        if format_name is None or (self.format or "").partition("/")[0] == format_name:
+            format_name = self.format  # which may name a dialect of it
+        named = format_name or spoken.partition("/")[0] or None
         if around is not None and same:
             source = around.source
         else:
@@ -401,7 +403,7 @@ class Session:
             self.plan,
             source,
             model,
-            format_name or self.format,
+            format_name,
             allowance,
             allowance.in_force,
             said,
