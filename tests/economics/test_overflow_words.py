@@ -8,7 +8,11 @@ import pytest
 from agentctx.economics.overflow import classify_error
 
 VECTORS = Path(__file__).parents[2] / "../shared/vectors/overflow_errors.json"
-SHARED = json.loads(VECTORS.read_text("utf-8")) if VECTORS.exists() else {"overflow": [], "not_overflow": []}
+FEW = {
+    "overflow": [{"message": "prompt is too long: 9 tokens > 8 maximum", "code": "invalid_request_error"}],
+    "not_overflow": [{"message": "You exceeded your current quota.", "status": 429}],
+}
+SHARED = json.loads(VECTORS.read_text("utf-8")) if VECTORS.exists() else FEW
 
 CASES = json.loads((Path(__file__).parent / "errors.json").read_text("utf-8"))
 """Words seen in public issue threads and test suites, with the numbers that they say."""
