@@ -32,6 +32,7 @@ async def no_clients_left(anyio_backend):
     yield
     kept = [*litellm.in_memory_llm_clients_cache.cache_dict.values()]
     await litellm.close_litellm_async_clients()
+    await litellm.module_level_aclient.client._transport.aclose()  # the one that LiteLLM's own closing forgets
     litellm.in_memory_llm_clients_cache.flush_cache()
     for each in kept:
         if not is_async(each):
