@@ -21,6 +21,7 @@ def broken_pair(
         results_anywhere: Whether a result may stand anywhere after its call.
     """
     waiting: dict[str, int] = {}
+    optional: set[str] = set()
     in_run = False
     for index, message in enumerate(messages):
         if message.role == "assistant":
@@ -28,6 +29,7 @@ def broken_pair(
                 return _unanswered(waiting)
             in_run = True
             twice = _open_calls(message, index, waiting)
+            optional.update(call.id for call in message.calls if call.optional)
             if twice is not None:
                 return twice
             continue
@@ -35,7 +37,8 @@ def broken_pair(
         problem = _take_results(message, index, waiting, anywhere=results_anywhere)
         if problem is not None:
             return problem
-    return _unanswered(waiting) if waiting else None
+    lost = {call_id: index for call_id, index in waiting.items() if call_id not in optional}
+    return _unanswered(lost) if lost else None
 
 
 def _open_calls(message: Message, index: int, waiting: dict[str, int]) -> str | None:

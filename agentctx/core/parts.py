@@ -81,6 +81,7 @@ class ToolCall:
         arguments: The arguments as JSON text (or free text for custom tools).
         signature: A signature that travels with the call (Gemini), when there is one.
         source: The native block it was read from, if any.
+        optional: Whether the provider takes the call also while nobody has answered it: a request for approval.
     """
 
     id: str
@@ -88,6 +89,7 @@ class ToolCall:
     arguments: str
     signature: str | None = None
     source: Any = _source()
+    optional: bool = field(default=False, eq=False, repr=False, kw_only=True)
 
 
 @frozen
@@ -100,6 +102,7 @@ class ToolResult:
         name: The tool's name, when the format carries it in the result.
         is_error: Whether the tool failed.
         source: The native block or message it was read from, if any.
+        interim: Whether the tool says more later: another result of the same call takes this one's place.
     """
 
     call_id: str
@@ -107,6 +110,7 @@ class ToolResult:
     name: str | None = None
     is_error: bool = False
     source: Any = _source()
+    interim: bool = field(default=False, eq=False, repr=False, kw_only=True)
 
     @property
     def text(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from agentctx.core.marker import is_marker
 from agentctx.core.message import SYSTEM_ROLES, Message
-from agentctx.core.parts import Part, ToolResult
+from agentctx.core.parts import Part, ToolCall, ToolResult
 
 ProtectRule = Callable[[Sequence[Message]], Iterable[int]]
 """Given the messages, the indexes of those that must survive byte for byte."""
@@ -45,6 +45,22 @@ def last_words(messages: Sequence[Message], count: int = 1) -> list[int]:
     return found
 
 
+def pending(messages: Sequence[Message]) -> list[int]:
+    """The indexes of requests for approval that nobody answered, and of results that are not the last word."""
+    open_at: dict[str, int] = {}
+    for index, message in enumerate(messages):
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                open_at.pop(part.id, None)
+                if part.optional:
+                    open_at[part.id] = index
+            elif isinstance(part, ToolResult):
+                open_at.pop(part.call_id, None)
+                if part.interim:
+                    open_at[part.call_id] = index
+    return list(open_at.values())
+
+
 def always(messages: Sequence[Message]) -> frozenset[int]:
-    """What survives without being asked for: system messages, the first task, the latest user message."""
-    return frozenset((*system_messages(messages), *first_task(messages), *last_words(messages)))
+    """What survives without being asked for: system messages, the first task, the latest user message, what waits."""
+    return frozenset((*system_messages(messages), *first_task(messages), *last_words(messages), *pending(messages)))

@@ -23,7 +23,8 @@ from agentctx.runner import Trail, run_stage
 from agentctx.session.allowance import Allowance
 from agentctx.session.cost import warmth_after
 from agentctx.session.foreign import DropForeignReasoning
-from agentctx.session.record import Record, call_ids
+from agentctx.session.late import asked_at
+from agentctx.session.record import Record, call_ids, rewound
 from agentctx.session.snapshot import snapshot, snapshots
 from agentctx.strategies.repair_history import has_server_calls, repair
 
@@ -179,9 +180,13 @@ async def take_in(around: Surroundings, record: Record, natives: Sequence[Any], 
         natives: The whole history.
         idle: Seconds since the last request; None when there was none.
     """
+    meter = around.source.meter
+    fresh, seen = await _read_new(around, record, natives)
+    place = await offload(partial(asked_at, record, natives, fresh, around.source.wire), len(fresh))
+    if place is not None:
+        record = rewound(record, place, around.prices(record.view))
+        fresh, seen = await _read_new(around, record, natives)
     known = len(record)
-    new, meter = natives[known:], around.source.meter
-    fresh, seen = await offload(lambda: _read(around, record, new), len(new))
     await meter.settle(fresh)
     arrived = around.prices(fresh)
     raw = [*record.tail, *fresh]
@@ -214,6 +219,11 @@ def stand_still(around: Surroundings, record: Record, natives: Sequence[Any], id
         idle,
         open_from=origins[0] if origins else None,
     )
+
+
+async def _read_new(around: Surroundings, record: Record, natives: Sequence[Any]) -> tuple[list[Message], list[Any]]:
+    new = natives[len(record) :]
+    return await offload(lambda: _read(around, record, new), len(new))
 
 
 def _read(around: Surroundings, record: Record, new: Sequence[Any]) -> tuple[list[Message], list[Any]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from attrs import evolve
+
 from agentctx.core.message import Message
 from agentctx.core.parts import Part, Text, ToolResult
 
@@ -22,7 +24,7 @@ def edit_results(message: Message, edit: Edit) -> Message:
 
 def with_content(result: ToolResult, content: tuple[Part, ...]) -> ToolResult:
     """The same result with another content."""
-    return ToolResult(result.call_id, content, result.name, result.is_error, source=result.source)
+    return evolve(result, content=content)
 
 
 def with_text(result: ToolResult, text: str) -> ToolResult:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from agentctx.core.message import Context, Message
 from agentctx.core.parts import Media, Part, Text, ToolResult
@@ -58,7 +58,7 @@ def _replaced(parts: tuple[Part, ...], spare: int) -> tuple[tuple[Part, ...], in
         if isinstance(part, ToolResult) and gone < spare:
             content, more = _replaced(part.content, spare - gone)
             gone += more
-            changed = ToolResult(part.call_id, content, part.name, part.is_error, source=part.source)
+            changed = evolve(part, content=content)
             out.append(changed if more else part)
         elif isinstance(part, Media) and part.kind == "image" and gone < spare:
             out.append(Text(LEFT_OUT))

@@ -31,6 +31,15 @@ class Pairs:
     reasons: list[tuple[Message, str]] = field(factory=list)
 
 
+LOST_RESULT = "[no result: the tool call was interrupted]"
+"""What answers a call whose result is lost."""
+
+
+def stands_in(result: ToolResult) -> bool:
+    """Whether a result only holds the place of one that may still come."""
+    return result.interim or result.text == LOST_RESULT
+
+
 @define
 class _Waiting:
     """A call and the last message of the run that made it."""
@@ -72,6 +81,7 @@ def _assign(
     calls: list[_Waiting] = []
     open_calls: dict[str, list[_Waiting]] = defaultdict(list)
     spare: dict[str, list[tuple[int, ToolResult]]] = defaultdict(list)
+    held: dict[str, _Waiting] = {}
     for index, message in enumerate(messages):
         for part in message.parts:
             if isinstance(part, ToolCall) and index in ends:
@@ -79,10 +89,17 @@ def _assign(
                 calls.append(waiting)
                 open_calls[part.id].append(waiting)
             elif isinstance(part, ToolResult):
+                taker: _Waiting | None
                 if open_calls[part.call_id]:
-                    _nearest(open_calls[part.call_id]).result = (index, part)
-                else:
+                    taker = _nearest(open_calls[part.call_id])
+                elif (taker := held.pop(part.call_id, None)) is not None and taker.result is not None:
+                    spare[part.call_id].append(taker.result)  # it only held the place of this one
+                if taker is None:
                     spare[part.call_id].append((index, part))
+                    continue
+                taker.result = (index, part)
+                if stands_in(part):
+                    held[part.call_id] = taker
     return calls, spare
 
 
@@ -157,7 +174,7 @@ def _follow(messages: Sequence[Message], run_end: int, waits: list[_Waiting], in
     for waiting in waits:
         if waiting.result is not None and waiting.result[0] not in in_place:
             moved[waiting.result[0]].append(waiting.result[1])
-    unanswered = tuple(waiting.call for waiting in waits if waiting.result is None)
+    unanswered = tuple(waiting.call for waiting in waits if waiting.result is None and not waiting.call.optional)
     if moved or unanswered:
         pairs.answers_after[run_end] = [_only(messages[index], results) for index, results in sorted(moved.items())]
         pairs.unanswered[run_end] = unanswered

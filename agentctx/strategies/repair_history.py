@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import Context, Message
 from agentctx.core.pairing import broken_pair, open_at_end
 from agentctx.core.parts import Opaque, Part, ToolCall, ToolResult
 from agentctx.offload import offload
 from agentctx.protocols import Call, ReadsPlaces, WireFormat, reads_places
-from agentctx.strategies.pair_results import Pairs, pair_results
-
-LOST_RESULT = "[no result: the tool call was interrupted]"
+from agentctx.strategies.pair_results import LOST_RESULT, Pairs, pair_results
 
 
 @frozen
@@ -224,9 +222,9 @@ def _renamed_part(part: Part, renaming: _Renaming) -> Part:
     if isinstance(part, ToolCall):
         name = renaming.of_call(part.id)
         if name != part.id:
-            return ToolCall(name, part.name, part.arguments, part.signature, source=part.source)
+            return evolve(part, id=name)
     elif isinstance(part, ToolResult):
         name = renaming.of_result(part.call_id)
         if name != part.call_id:
-            return ToolResult(name, part.content, part.name, part.is_error, source=part.source)
+            return evolve(part, call_id=name)
     return part

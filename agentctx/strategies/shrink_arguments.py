@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from attrs import evolve
+
 from agentctx.core.message import Context, Message
 from agentctx.core.parts import Part, Text, ToolCall
 from agentctx.protocols import Call
@@ -68,7 +70,7 @@ def _capped(message: Message, cut: Callable[[str], str]) -> Message:
         if isinstance(part, ToolCall) and shorter != value:
             changed = True
             arguments = json.dumps(shorter, ensure_ascii=False)
-            parts.append(ToolCall(part.id, part.name, arguments, part.signature, source=part.source))
+            parts.append(evolve(part, arguments=arguments))
         else:
             parts.append(part)
     return message.with_parts(tuple(parts)) if changed else message

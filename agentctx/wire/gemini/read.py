@@ -167,7 +167,8 @@ def _read_result(key: str, block: Block, native: object, counts: Counts) -> Part
     name = string(answer, "name", f".{key}")
     response = answer.get("response")
     content = read_response(response) + _read_attached(answer.get("parts"))
-    return ToolResult(_numbered(answer, name, counts), content, name, only_text(response) == "error", source=native)
+    number, failed = _numbered(answer, name, counts), only_text(response) == "error"
+    return ToolResult(number, content, name, failed, source=native, interim=value(answer, "willContinue") is True)
 
 
 def _read_attached(natives: object) -> tuple[Part, ...]:

@@ -109,7 +109,7 @@ def _call(part: ToolCall, why: list[str]) -> ToolCall:
     identity, name = _short(part.id, why), _legal(part.name, why)
     if identity is part.id and name is part.name and finite is part.arguments:
         return part
-    return ToolCall(identity, name, finite, part.signature, source=part.source)
+    return evolve(part, id=identity, name=name, arguments=finite)
 
 
 def _result(part: ToolResult, why: list[str]) -> ToolResult:

@@ -113,7 +113,7 @@ def read_call(native: Any, item: Mapping[str, Any], kind: CallKind, index: int) 
     if kind.tool is not None and not isinstance(arguments, str):
         arguments = serialise(arguments)
     if isinstance(identity, str) and isinstance(name, str) and isinstance(arguments, str):
-        return ToolCall(identity, name, arguments, source=native)
+        return ToolCall(identity, name, arguments, source=native, optional=kind.output == "mcp_approval_response")
     found = ((kind.id_key, identity), ("name", name), (key, arguments))
     field, value = next(pair for pair in found if not isinstance(pair[1], str))
     raise InvalidInput(where=f"messages[{index}].{field}", what=_expected(value))
