@@ -14,7 +14,7 @@ from agentctx.core.report import StageReport
 from agentctx.economics.truncation import SHARE, Suspicion, leaves_out_cached, suspect_truncation
 from agentctx.protocols import Meter
 from agentctx.session.allowance import Allowance
-from agentctx.session.step import Surroundings
+from agentctx.session.surroundings import Surroundings
 from agentctx.session.usage import output_tokens, prompt_tokens
 
 

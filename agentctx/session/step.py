@@ -4,84 +4,27 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
-from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
 from agentctx.core.message import Context, Message, Price, Tool
 from agentctx.core.pairing import open_at_end, waits
 from agentctx.core.report import StageReport
 from agentctx.core.units import units
 from agentctx.offload import MUCH, offload
-from agentctx.plan import Plan, something_left
+from agentctx.plan import something_left
 from agentctx.protocols import Call
-from agentctx.reading import Reader
 from agentctx.runner import Trail, run_stage
-from agentctx.session.allowance import Allowance
 from agentctx.session.cost import warmth_after
 from agentctx.session.foreign import DropForeignReasoning
 from agentctx.session.late import asked_at
 from agentctx.session.record import Record, call_ids, rewound
 from agentctx.session.snapshot import snapshot, snapshots
+from agentctx.session.surroundings import Surroundings
 from agentctx.strategies.repair_history import has_server_calls, repair
-
-
-@frozen
-class Surroundings:
-    """What a step knows beside the messages.
-
-    Args:
-        plan: The stages and their options.
-        source: How the conversation is read.
-        model: The model that is called, if known.
-        format: The wire format, if it was named.
-        allowance: What is known of the model's room.
-        budget: The budget in force.
-        system: The system prompt kept apart from the messages.
-        tools: The tool definitions.
-        fixed: Tokens of system prompt and tools.
-        fixed_bytes: Bytes of system prompt and tools.
-        bare_call: What stages are told when nothing has to shrink and the caller protects nothing.
-    """
-
-    plan: Plan
-    source: Reader
-    model: str | None
-    format: str | None
-    allowance: Allowance
-    budget: Budget | None
-    system: Message | None
-    tools: tuple[Tool, ...]
-    fixed: int
-    fixed_bytes: int
-    bare_call: Call
-
-    def call(self, warmth: float) -> Call:
-        """What stages are told when nothing has to shrink, the provider's cache being believed to be so warm."""
-        if warmth not in self._calls:  # there are few: a cache is warm or cold
-            self._calls[warmth] = evolve(self.bare_call, warmth=warmth)
-        return self._calls[warmth]
-
-    @cached_property
-    def _calls(self) -> dict[float, Call]:
-        return {self.bare_call.warmth: self.bare_call}
-
-    def with_budget(self, budget: Budget | None) -> Surroundings:
-        """The same with another budget in force."""
-        call = evolve(self.bare_call, budget=budget)
-        return evolve(self, budget=budget, bare_call=call)
-
-    def context(self, messages: Sequence[Message]) -> Context:
-        """These messages with system prompt and tools."""
-        return Context(tuple(messages), self.system, self.tools)
-
-    def prices(self, messages: Sequence[Message]) -> list[Price]:
-        """The price of each message."""
-        price = self.source.meter.price
-        return [price(message) for message in messages]
 
 
 @frozen

@@ -104,7 +104,7 @@ def test_restarts_change_nothing(both_loops, *, history, stage, budget, model, e
                 if billing is not None:
                     session.record({"prompt_tokens": int(said[0][-1]["tokens_after"] * billing) + 7})
                 if loop == "writes back":
-                    growing[place] = list(session._record.out)
+                    growing[place] = list(session._conversation.record.out)
             assert sessions[0].budget == sessions[1].budget
 
     both_loops(walk)
@@ -248,7 +248,7 @@ async def test_bytes_come_back_as_bytes():
     session = plan.session(format="bedrock")
     await session.prepare(messages)
     loaded = hop(session, plan)
-    assert loaded._record.out == messages
+    assert loaded._conversation.record.out == messages
     assert (await loaded.prepare(deepcopy(messages))).report.first_changed is None
 
 
@@ -293,7 +293,10 @@ async def test_a_loaded_session_works_out_no_digest_twice():
     await session.prepare(messages[:-4])
     loaded = hop(session, plan)
     await loaded.prepare(messages[:-2])
-    assert not any(type(seen).__name__ == "Digest" for seen in (*loaded._record.seen, *loaded._record.shown))
+    assert not any(
+        type(seen).__name__ == "Digest"
+        for seen in (*loaded._conversation.record.seen, *loaded._conversation.record.shown)
+    )
 
 
 @pytest.mark.anyio

@@ -1,0 +1,235 @@
+"""What a session remembers of its conversation, and how it goes on from one step to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from attrs import define, evolve, field
+
+from agentctx.binding import opening
+from agentctx.core.ledger import Ledger
+from agentctx.core.message import Context, Message, Tool
+from agentctx.core.report import Report
+from agentctx.errors import ContextOverflow
+from agentctx.plan import Plan
+from agentctx.protocols import Meter
+from agentctx.reading import reader
+from agentctx.session.allowance import Allowance
+from agentctx.session.allowances import Allowances
+from agentctx.session.foreign import understands
+from agentctx.session.linking import link
+from agentctx.session.outcome import Prefix, report_on, view_of_step
+from agentctx.session.plain import Digest
+from agentctx.session.pressure import press
+from agentctx.session.recognise import recognised, shared_start
+from agentctx.session.record import Record
+from agentctx.session.sent import Sent
+from agentctx.session.snapshot import snapshot
+from agentctx.session.step import Standing, Step, commit, commit_aside, stand_still, take_in
+from agentctx.session.surroundings import Surroundings, surround
+from agentctx.view import View
+
+
+class Given(NamedTuple):
+    """What the caller passes at a step, in the provider's own shape.
+
+    Args:
+        messages: The transcript.
+        system: The system prompt, where the format keeps it apart.
+        tools: The tool definitions.
+    """
+
+    messages: Sequence[Any]
+    system: Any
+    tools: Any
+
+
+@define(eq=False)
+class Conversation:
+    """A conversation, as far as it is known. A step that fails or is cancelled leaves it as it was.
+
+    Args:
+        plan: The pipeline.
+        model: The name of the model that was called last, or will be called first; None when it is not known.
+        format: The wire format, if named.
+        allowances: What is known of the room of each model.
+        allowance: That of the model of now.
+        record: The history, and the view that was made of it.
+        around: What was known beside the messages at the last step; None before the first, and after a load.
+        fixed: System prompt and tools as they were passed in last; after a load, what tells them from others.
+        opening: After a load, what tells the system prompt and tools that reasoning is bound to from others.
+        wire_name: The wire format with its dialect; None before the first step.
+        sent: What was sent last.
+        unjudged: Tokens of the last request that the one before had not; None once its usage was looked at.
+        steps: How many steps were prepared.
+        last: What the caller passed at the last step; None before the first.
+        ledger: The changes in force.
+    """
+
+    plan: Plan
+    model: str | None
+    format: str | None
+    allowances: Allowances
+    allowance: Allowance = field(init=False)
+    record: Record = field(init=False, factory=Record)
+    around: Surroundings | None = field(init=False, default=None)
+    fixed: Any = field(init=False, default=None)
+    opening: Digest | None = field(init=False, default=None)
+    wire_name: str | None = field(init=False, default=None)
+    sent: Sent = field(init=False, factory=Sent)
+    unjudged: int | None = field(init=False, default=None)
+    steps: int = field(init=False, default=0)
+    last: Given | None = field(init=False, default=None)
+    ledger: Ledger = field(init=False, factory=Ledger)
+    _counted_by: Meter | None = field(init=False, default=None)
+
+    def __attrs_post_init__(self) -> None:
+        """Find the budget."""
+        self.allowance = self.allowances.of(self.model)
+        self.allowances.keep(self.model, self.allowance)
+
+    async def step(
+        self, given: Given, now: float, model: str | None = None, format_name: str | None = None
+    ) -> tuple[Report, View]:
+        """Prepare the next model call.
+
+        Args:
+            given: What the caller passes.
+            now: Seconds since 1970.
+            model: The model that is called from now on; None: the one before.
+            format_name: The wire format from now on; None: the one before.
+
+        Raises:
+            InvalidInput: If something cannot be read; names the message and the field.
+            ContextOverflow: If what must stay is larger than the budget.
+            StageError: If a stage broke a promise.
+            UnknownModel: If the budget is the model's and the model table does not know it.
+        """
+        started, natives = perf_counter(), given.messages
+        around = self._surroundings(given, model, format_name)
+        record = await self._going_on(natives, around)
+        again = record is self.record and 0 < len(natives) == len(record)
+        idle = None if around.model != self.model else self.sent.idle(now)
+        step = stand_still(around, record, natives, idle) if again else await take_in(around, record, natives, idle)
+        step.bound_to = self._bound_to(around)
+        arrived = step.standing()
+        try:
+            await press(step)
+        except ContextOverflow:
+            self._keep_arrivals(step, arrived, given)
+            raise
+        report = await self._commit(step, given, started)
+        self.last, self.sent = given, evolve(self.sent, at=now)
+        return report, view_of_step(step, given.system, given.tools, report)
+
+    def _bound_to(self, around: Surroundings) -> tuple[Message | None, tuple[Tool, ...]] | None:
+        """System prompt and tools of the last request where they were others than now; else None."""
+        last = self.around
+        if last is None:
+            same = self.opening is None or self.opening == opening(around.context(()))
+            return None if same else (Message("system", ()), ())  # what they were is not known any more
+        if around.system is last.system and around.tools is last.tools:
+            return None
+        return last.system, last.tools
+
+    def _surroundings(self, given: Given, model: str | None, format_name: str | None) -> Surroundings:
+        """Model, reader, system prompt and tools; those of the step before when nothing changed."""
+        around, model = self.around, self.model if model is None else model
+        spoken = self.wire_name or ""
+        same = model == self.model and format_name in (None, spoken, spoken.partition("/")[0])
+        if around is not None and same and self.fixed == [given.system, given.tools]:
+            budget = self.allowance.in_force
+            return around if around.budget is budget else around.with_budget(budget)
+        if format_name is None or (self.format or "").partition("/")[0] == format_name:
+            format_name = self.format  # which may name a dialect of it
+        named = format_name or spoken.partition("/")[0] or None
+        if around is not None and same:
+            source = around.source
+        else:
+            source = reader(**given._asdict(), format=named, model=model, counter=self.plan.counting)
+        allowance = self.allowance if model == self.model else self.allowances.of(model)
+        fixed = source.fixed_part(given.system, given.tools)
+        return surround(self.plan, source, allowance, fixed, (model, format_name))
+
+    async def _going_on(self, natives: Sequence[Any], around: Surroundings) -> Record:
+        """The record to go on from: ours, or a new one when the caller has changed or replaced its history."""
+        record, meter, spoken = self.record, around.source.meter, around.source.wire.name
+        if len(record) and self.wire_name != spoken:
+            base = (self.wire_name or "").partition("/")[0]
+            return Record(foreign=len(natives) if base == spoken.partition("/")[0] else 0)
+        if len(record) and not understands(around.model, self.model):
+            return Record(foreign=len(natives))
+        if self._counted_by is not meter:
+            await meter.settle(record.view)
+            prices = around.prices(record.view[: record.settled])
+            record.view_tokens = sum(price.tokens for price in prices)
+            record.view_bytes = sum(price.bytes for price in prices)
+            self._counted_by = meter
+        link(record, natives)
+        return recognised(record, natives, around)
+
+    def _keep_arrivals(self, step: Step, arrived: Standing, given: Given) -> None:
+        """Remember what arrived although it could not be sent, so that the next step need not look at it again."""
+        before = self.record.shown[: self.sent.length]
+        step.restore(arrived)
+        step.quiet_until, step.waiting = 0, False
+        commit(step)
+        intact = min(self.sent.intact, shared_start(before, step.record.shown))
+        self.sent = evolve(self.sent, intact=intact)
+        self.fixed = snapshot([given.system, given.tools])
+        self._adopt(step)
+
+    def _adopt(self, step: Step) -> None:
+        """Go on from this step."""
+        around = step.around
+        if around is not self.around:
+            self.around, self.wire_name = around, around.source.wire.name
+            self.model, self.format, self.allowance = around.model, around.format, around.allowance
+            self.allowances.keep(self.model, self.allowance)
+        self.record = step.record
+
+    async def _commit(self, step: Step, given: Given, started: float) -> Report:
+        """Remember the step and report on it. Nothing waits once anything changes: no step is ever half done."""
+        old, sent = self.record, self.sent
+        appended = step.record is old and step.start >= sent.length
+        before = None if appended else old.shown[: sent.length]
+        await commit_aside(step)
+        record, same_fixed = step.record, self._same_fixed(step.around, given)
+        if not same_fixed or isinstance(self.fixed, Digest):
+            self.fixed = snapshot([given.system, given.tools])
+        shared = min(sent.intact, sent.length if before is None else shared_start(before, record.shown))
+        prefix = self._prefix(step, shared, same_fixed=same_fixed)
+        self._adopt(step)
+        if step.trail.reports or not appended:
+            self.ledger = record.ledger()
+        report = report_on(step, self.ledger, prefix, started)
+        self.sent = Sent(report.tokens_after, len(record.out), len(record.out), sent.at)
+        self.steps += 1
+        self.unjudged = report.tokens_after - report.prefix_tokens
+        return report
+
+    def _same_fixed(self, around: Surroundings, given: Given) -> bool:
+        """Whether system prompt and tools are those of the step before."""
+        last = self.around
+        if around.model != self.model:  # another model has another cache
+            return False
+        if last is None:
+            return self.steps > 0 and bool(self.fixed == [given.system, given.tools])
+        return around.system is last.system and around.tools is last.tools
+
+    def _prefix(self, step: Step, shared: int, *, same_fixed: bool) -> Prefix:
+        """How the request begins, of which ``shared`` messages at the start are those of the last one."""
+        sent, around = self.sent, step.around
+        if not same_fixed:
+            return Prefix(0 if self.steps else None, 0, sent.tokens)
+        if shared == sent.length:
+            return Prefix(None, sent.tokens, sent.tokens)
+        tokens = around.fixed + sum(price.tokens for price in around.prices(step.record.view[:shared]))
+        return Prefix(shared if self.steps else None, tokens, sent.tokens)
+
+    @property
+    def context(self) -> Context | None:
+        """The last view with system prompt and tools; None before the first step, and after a load."""
+        return None if self.around is None else self.around.context(self.record.view)

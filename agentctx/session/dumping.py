@@ -1,0 +1,79 @@
+"""A conversation as versioned JSON, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentctx.binding import opening
+from agentctx.errors import InvalidInput
+from agentctx.plan import Plan
+from agentctx.session.allowances import Allowances
+from agentctx.session.checked import Checked
+from agentctx.session.conversation import Conversation
+from agentctx.session.plain import Digest, digest
+from agentctx.session.record import Record
+from agentctx.session.record_state import dump_record, load_record
+from agentctx.session.sent import Sent
+from agentctx.session.state import SENT, dump_budget, load_budget
+from agentctx.wire.registry import format_named
+
+
+def dump_conversation(known: Conversation) -> dict[str, Any]:
+    """A conversation as plain JSON values.
+
+    Raises:
+        InvalidInput: If JSON cannot hold a message of the view; names it.
+    """
+    fixed = None if known.fixed is None else digest(known.fixed).hex()
+    opened_with = known.opening
+    if known.around is not None:
+        opened_with = Digest(digest(opening(known.around.context(()))))
+    sent = known.sent
+    return {
+        "model": known.model,
+        "home": known.allowances.home,
+        "format": known.format or (known.wire_name or "").partition("/")[0] or None,
+        "steps": known.steps,
+        "budget": dump_budget(known.allowances.own),
+        "sent": {"tokens": sent.tokens, "length": sent.length, "intact": sent.intact, "at": sent.at},
+        "learned": known.allowances.dump(),
+        "fixed": fixed,
+        "opening": None if opened_with is None else opened_with.content.hex(),
+        "record": dump_record(known.record),
+    }
+
+
+def load_conversation(plan: Plan, state: Checked) -> Conversation:
+    """The conversation that was dumped.
+
+    Args:
+        plan: The pipeline.
+        state: The session's state.
+
+    Raises:
+        InvalidInput: If the state is damaged; names the place.
+        UnknownModel: If the budget is the model's and the model table does not know it.
+    """
+    own = load_budget(state.values["budget"], state.at("budget"))
+    allowances = Allowances(plan, state.text_or_none("home"), own)
+    allowances.load(state.listed("learned"))
+    known = Conversation(plan, state.text_or_none("model"), state.text_or_none("format"), allowances)
+    known.steps = state.whole("steps")
+    known.fixed, known.opening = state.digest_or_none("fixed"), state.digest_or_none("opening")
+    sent = Checked.of(state.values["sent"], state.at("sent"), SENT)
+    if known.format is not None:
+        _load_messages(known, state, known.format, sent)
+    elif state.values["record"] != dump_record(Record()):
+        raise state.fail("format", "it is missing, though there are messages")
+    return known
+
+
+def _load_messages(known: Conversation, state: Checked, format_name: str, sent: Checked) -> None:
+    try:
+        wire = format_named(format_name, known.model)
+    except InvalidInput as error:
+        raise state.fail("format", error.what) from error
+    known.wire_name, known.record = wire.name, load_record(state.values["record"], wire)
+    known.ledger = known.record.ledger()
+    length = sent.whole("length", most=len(known.record.out))
+    known.sent = Sent(sent.whole("tokens"), length, sent.whole("intact", most=length), sent.real_or_none("at"))

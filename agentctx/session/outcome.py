@@ -1,0 +1,86 @@
+"""What comes out of a step: the view, and the report on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from agentctx.binding import options_of
+from agentctx.core.ledger import Ledger
+from agentctx.core.report import Report
+from agentctx.plan import native_system, since
+from agentctx.session.cost import bill
+from agentctx.session.step import Step
+from agentctx.view import View
+
+
+@frozen
+class Prefix:
+    """How a request begins, compared to the one before.
+
+    Args:
+        first_changed: The first message that is not as it was; None when all that was sent is still there.
+        tokens: Tokens at the start that the request before had too.
+        sent: Tokens of the request before.
+    """
+
+    first_changed: int | None
+    tokens: int
+    sent: int
+
+
+def report_on(step: Step, ledger: Ledger, prefix: Prefix, started: float) -> Report:
+    """The report on a step.
+
+    Args:
+        step: The step, committed.
+        ledger: The changes in force.
+        prefix: How the request begins.
+        started: When the step began, by the clock of ``plan.since``.
+    """
+    record, around = step.record, step.around
+    tail = sum(price.bytes for price in around.prices(record.view[record.settled :]))
+    budget, reports = around.budget, step.trail.reports
+    return Report(
+        stages=tuple(reports),
+        ledger=ledger,
+        messages_before=len(record),
+        messages_after=len(record.view),
+        tokens_before=around.fixed + record.given_tokens,
+        tokens_after=step.tokens,
+        bytes_before=around.fixed_bytes + record.given_bytes,
+        bytes_after=around.fixed_bytes + record.view_bytes + tail,
+        limit=None if budget is None else budget.limit,
+        first_changed=prefix.first_changed,
+        prefix_tokens=prefix.tokens,
+        rebilled_tokens=max(0, prefix.sent - prefix.tokens),
+        seconds=since(started),
+        bill=bill(
+            around.source.profile,
+            sent=prefix.sent,
+            given=reports[0].tokens_before if reports else step.tokens,
+            prefix=prefix.tokens,
+            size=step.tokens,
+            warmth=step.warmth,
+        ),
+    )
+
+
+def view_of_step(step: Step, system: Any, tools: Any, report: Report) -> View:  # noqa: ANN401 - as they came
+    """The view that a step made.
+
+    Args:
+        step: The step, committed.
+        system: The system prompt as the caller passed it; handed back when no stage touched it.
+        tools: The tools, likewise.
+        report: The report on the step.
+    """
+    record, chosen, around = step.record, step.trail.context, step.around
+    if chosen.tools is not around.tools:
+        tools = [tool.source for tool in chosen.tools]
+    if chosen.system is not around.system:
+        system = native_system(chosen.system, around.source.wire)
+    return View(
+        list(record.out), system, tools, report, around.context(record.view), options_of(step.trail, around.bare_call)
+    )

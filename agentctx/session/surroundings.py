@@ -1,0 +1,95 @@
+"""What a step knows beside the messages: model, format, budget, system prompt and tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from attrs import evolve, frozen
+
+from agentctx.core.budget import Budget
+from agentctx.core.message import Context, Message, Price, Tool
+from agentctx.plan import Plan
+from agentctx.protocols import Call
+from agentctx.reading import Reader
+from agentctx.session.allowance import Allowance
+
+
+@frozen
+class Surroundings:
+    """What a step knows beside the messages.
+
+    Args:
+        plan: The stages and their options.
+        source: How the conversation is read.
+        model: The model that is called, if known.
+        format: The wire format, if it was named.
+        allowance: What is known of the model's room.
+        budget: The budget in force.
+        system: The system prompt kept apart from the messages.
+        tools: The tool definitions.
+        fixed: Tokens of system prompt and tools.
+        fixed_bytes: Bytes of system prompt and tools.
+        bare_call: What stages are told when nothing has to shrink and the caller protects nothing.
+    """
+
+    plan: Plan
+    source: Reader
+    model: str | None
+    format: str | None
+    allowance: Allowance
+    budget: Budget | None
+    system: Message | None
+    tools: tuple[Tool, ...]
+    fixed: int
+    fixed_bytes: int
+    bare_call: Call
+
+    def call(self, warmth: float) -> Call:
+        """What stages are told when nothing has to shrink, the provider's cache being believed to be so warm."""
+        if warmth not in self._calls:  # there are few: a cache is warm or cold
+            self._calls[warmth] = evolve(self.bare_call, warmth=warmth)
+        return self._calls[warmth]
+
+    @cached_property
+    def _calls(self) -> dict[float, Call]:
+        return {self.bare_call.warmth: self.bare_call}
+
+    def with_budget(self, budget: Budget | None) -> Surroundings:
+        """The same with another budget in force."""
+        call = evolve(self.bare_call, budget=budget)
+        return evolve(self, budget=budget, bare_call=call)
+
+    def context(self, messages: Sequence[Message]) -> Context:
+        """These messages with system prompt and tools."""
+        return Context(tuple(messages), self.system, self.tools)
+
+    def prices(self, messages: Sequence[Message]) -> list[Price]:
+        """The price of each message."""
+        price = self.source.meter.price
+        return [price(message) for message in messages]
+
+
+def surround(
+    plan: Plan,
+    source: Reader,
+    allowance: Allowance,
+    fixed: tuple[Message | None, tuple[Tool, ...]],
+    spoken: tuple[str | None, str | None],
+) -> Surroundings:
+    """The surroundings of a step.
+
+    Args:
+        plan: The stages and their options.
+        source: How the conversation is read.
+        allowance: What is known of the model's room.
+        fixed: System prompt and tools.
+        spoken: The model and the wire format, as far as they are named.
+    """
+    empty, meter, budget = Context((), *fixed), source.meter, allowance.in_force
+    call = plan.call(source, budget, None, 0, _nobody)
+    return Surroundings(plan, source, *spoken, allowance, budget, *fixed, meter.fixed(empty), meter.bytes(empty), call)
+
+
+def _nobody(_index: int) -> None:
+    """No message stands at any index."""
