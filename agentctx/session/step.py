@@ -124,11 +124,10 @@ async def take_in(around: Surroundings, record: Record, natives: Sequence[Any], 
         idle: Seconds since the last request; None when there was none.
     """
     meter = around.source.meter
-    fresh, seen = await _read_new(around, record, natives)
-    place = await offload(partial(asked_at, record, natives, fresh, around.source.wire), len(fresh))
-    if place is not None:
-        record = rewound(record, place, around.prices(record.view))
-        fresh, seen = await _read_new(around, record, natives)
+    fresh, seen, asked = await _read_new(around, record, natives)
+    if asked is not None:
+        record = rewound(record, asked, around.prices(record.view))
+        fresh, seen, _ = await _read_new(around, record, natives)
     known = len(record)
     await meter.settle(fresh)
     arrived = around.prices(fresh)
@@ -164,14 +163,18 @@ def stand_still(around: Surroundings, record: Record, natives: Sequence[Any], id
     )
 
 
-async def _read_new(around: Surroundings, record: Record, natives: Sequence[Any]) -> tuple[list[Message], list[Any]]:
+_New = tuple[list[Message], list[Any], int | None]
+"""New messages as values, what they look like, and the index of an earlier call that they answer, if any."""
+
+
+async def _read_new(around: Surroundings, record: Record, natives: Sequence[Any]) -> _New:
+    return await offload(lambda: _read(around, record, natives), len(natives) - len(record))
+
+
+def _read(around: Surroundings, record: Record, natives: Sequence[Any]) -> _New:
     new = natives[len(record) :]
-    return await offload(lambda: _read(around, record, new), len(new))
-
-
-def _read(around: Surroundings, record: Record, new: Sequence[Any]) -> tuple[list[Message], list[Any]]:
-    """New native messages as values, and what they look like."""
-    return around.source.messages(new, len(record), record.tail), snapshots(new, len(record))
+    fresh = around.source.messages(new, len(record), record.tail)
+    return fresh, snapshots(new, len(record)), asked_at(record, natives, fresh, around.source.wire)
 
 
 def _open_from(raw: Sequence[Message], origins: Sequence[int]) -> int | None:

@@ -63,7 +63,8 @@ class FitContextWindow:
         size = call.size(context)
         if size <= aim:
             return context
-        return await offload(lambda: self._fitted(context, limit, aim, call), len(context.messages), size)
+        to_cut = size if size > limit else 0  # what fits as it is has no result to be cut
+        return await offload(lambda: self._fitted(context, limit, aim, call), len(context.messages), to_cut)
 
     def _fitted(self, context: Context, limit: int, aim: int, call: Call) -> Context:
         return drop_oldest(shrink_open_round(context, limit, call), aim, call, f"over {aim:,} tokens: oldest first")

@@ -6,13 +6,19 @@ from typing import ClassVar
 
 from attrs import field, frozen
 
-from agentctx.core.message import Context
-from agentctx.core.parts import ToolResult
+from agentctx.core.message import Context, Message
+from agentctx.core.parts import Text, ToolResult
 from agentctx.errors import ConfigError
 from agentctx.offload import MUCH, offload
 from agentctx.protocols import Call, Scope
 from agentctx.strategies.cut_text import Cut, Keep, cut_to_chars, cut_to_tokens
 from agentctx.strategies.edit_results import edit_results, with_text
+
+_CUT = 200
+"""Cutting one result takes as long as looking at so many messages."""
+
+_FEW = 2
+"""So many messages are cut at once, without a look at how much that is."""
 
 
 @frozen
@@ -58,8 +64,16 @@ class TruncateToolOutputs:
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context with long tool outputs cut."""
-        tokens = sum(map(call.count, context.messages)) if len(context.messages) < MUCH else 0
-        return await offload(lambda: self._truncated(context, call), len(context.messages), tokens)
+        messages = context.messages
+        looked_at = len(messages)
+        if _FEW < looked_at < MUCH:
+            looked_at += _CUT * sum(map(self._long, messages))
+        return await offload(lambda: self._truncated(context, call), looked_at)
+
+    def _long(self, message: Message) -> int:
+        """How many results of a message look as if they had to be cut; nothing is counted for it."""
+        most = min(limit for limit in (self.max_tokens, self.max_chars) if limit is not None)
+        return sum(_characters(result) > most for result in message.results)
 
     def _truncated(self, context: Context, call: Call) -> Context:
         frozen_places = call.frozen(context)
@@ -87,3 +101,7 @@ class TruncateToolOutputs:
     def _limits(self) -> str:
         limits = ((self.max_tokens, "tokens"), (self.max_chars, "characters"))
         return " and ".join(f"{limit:,} {unit}" for limit, unit in limits if limit is not None)
+
+
+def _characters(result: ToolResult) -> int:
+    return sum(len(part.text) for part in result.content if isinstance(part, Text))
