@@ -120,8 +120,8 @@ class Conversation:
         except ContextOverflow:
             self._keep_arrivals(step, arrived, given)
             raise
-        report = await self._commit(step, given, started)
-        self.last, self.sent = given, evolve(self.sent, at=now)
+        report = await self._commit(step, given, now, started)
+        self.last = given
         return report, view_of_step(step, given.system, given.tools, report)
 
     def _bound_to(self, around: Surroundings) -> tuple[Message | None, tuple[Tool, ...]] | None:
@@ -190,7 +190,7 @@ class Conversation:
             self.allowances.keep(self.model, self.allowance)
         self.record = step.record
 
-    async def _commit(self, step: Step, given: Given, started: float) -> Report:
+    async def _commit(self, step: Step, given: Given, now: float, started: float) -> Report:
         """Remember the step and report on it. Nothing waits once anything changes: no step is ever half done."""
         old, sent = self.record, self.sent
         appended = step.record is old and step.start >= sent.length
@@ -205,7 +205,7 @@ class Conversation:
         if step.trail.reports or not appended:
             self.ledger = record.ledger()
         report = report_on(step, self.ledger, prefix, started)
-        self.sent = Sent(report.tokens_after, len(record.out), len(record.out), sent.at)
+        self.sent = Sent(report.tokens_after, len(record.out), len(record.out), now)
         self.steps += 1
         self.unjudged = report.tokens_after - report.prefix_tokens
         return report

@@ -82,12 +82,14 @@ async def _run_now(step: Step, stages: Sequence[ContextStrategy], limit: int | N
     budget, record = step.around.budget, step.record
     limited = budget is not None and (budget.request_bytes is not None or budget.media.images is not None)
     loose = step.bound_to is not None or step.trail.unbound_from is not None or _leaves_reasoning(step)
-    call = step.call(limit)
-    stages = [stage for stage in stages if _concerns(stage, call)]
+    if stages:
+        told = step.call(limit)
+        stages = [stage for stage in stages if _concerns(stage, told)]
     if stages or limited or loose or (budget is not None and step.tokens > budget.limit):
         widen(step)
     elif not step.trail.reports:
         return
+    call = step.call(limit)
     for stage in stages:
         await run_stage(stage, step.trail, call)
     before = (*record.view[: record.settled], *step.raw) if step.start == 0 else tuple(step.raw)
