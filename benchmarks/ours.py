@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from statistics import median
-from time import perf_counter, thread_time
+from time import perf_counter
 from typing import Any
 
 import anyio
@@ -177,15 +177,16 @@ async def pause(text: str, seed: int) -> float:
     return max(gaps)
 
 
-async def stretch(messages: Sequence[dict[str, Any]]) -> float:
-    """The longest piece of work that one ``prepare`` of a new session does on the event loop without letting go.
+async def held(messages: Sequence[dict[str, Any]], clock: Callable[[], float]) -> float:
+    """The longest time for which another task does not get the event loop while a new session prepares, in seconds.
 
-    In processor time of the loop's thread: other programs and other threads take no part.
+    By ``thread_time`` it is what ``prepare`` itself does on the loop's thread without letting go. By ``perf_counter``
+    it is what the other task waits: for the interpreter too, which worker threads and the garbage collector hold.
     """
     gaps: list[float] = []
     gc.collect()
     async with anyio.create_task_group() as group:
-        group.start_soon(tick, gaps, thread_time)
+        group.start_soon(tick, gaps, clock)
         await anyio.sleep(0.05)
         gaps.clear()
         await pipeline(128_000).session().prepare(messages)

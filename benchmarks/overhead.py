@@ -17,6 +17,7 @@ import json
 import platform
 import sys
 from statistics import median
+from time import perf_counter, thread_time
 
 import anyio
 import ours
@@ -46,15 +47,18 @@ async def big_rows(effort: Effort) -> list[Row]:
     ]
 
 
-async def stretch_rows(effort: Effort) -> list[Row]:
-    """How long the event loop is held at a time while a million tokens arrive: in many messages, and in few."""
-    many = median([await ours.stretch(ours.transcript(6_000, seed)) for seed in range(effort.repeats)])
-    few = median([await ours.stretch(ours.few_and_big(seed)) for seed in range(effort.repeats)])
-    how = "processor time of the loop's thread, median"
-    return [
-        Row("longest hold of the loop while 1M tokens arrive in 6,000 messages", 1_000 * many, 10, how=how, unit="ms"),
-        Row("the same in 3 tool outputs", 1_000 * few, 10, how=how, unit="ms"),
-    ]
+async def held_rows(effort: Effort) -> list[Row]:
+    """How long the event loop is held, and waited for, while a million tokens arrive: in many messages, and in few."""
+    rows = []
+    for clock, what, how in (
+        (thread_time, "longest hold of the loop", "processor time of the loop's thread, median"),
+        (perf_counter, "longest wait for the loop", "time on the wall, garbage collection included, median"),
+    ):
+        many = median([await ours.held(ours.transcript(6_000, seed), clock) for seed in range(effort.repeats)])
+        few = median([await ours.held(ours.few_and_big(seed), clock) for seed in range(effort.repeats)])
+        for seconds, where in ((many, "6,000 messages"), (few, "3 tool outputs")):
+            rows.append(Row(f"{what} while 1M tokens arrive in {where}", 1_000 * seconds, 10, how=how, unit="ms"))
+    return rows
 
 
 def import_rows(effort: Effort) -> list[Row]:
@@ -73,7 +77,7 @@ def import_rows(effort: Effort) -> list[Row]:
 async def measure(effort: Effort) -> list[Row]:
     """All rows, one after the other."""
     ours.tokens("warm")
-    rows = [*import_rows(effort), *await step_rows(effort), *await big_rows(effort), *await stretch_rows(effort)]
+    rows = [*import_rows(effort), *await step_rows(effort), *await big_rows(effort), *await held_rows(effort)]
     if effort.peers:
         from loops import loop_rows  # noqa: PLC0415 - only these rows need other libraries
 

@@ -10,7 +10,7 @@ from attrs import define, evolve, field
 
 from agentctx.binding import opening
 from agentctx.core.ledger import Ledger
-from agentctx.core.message import Context, Message, Tool
+from agentctx.core.message import Message, Tool
 from agentctx.core.report import Report
 from agentctx.errors import ContextOverflow
 from agentctx.plan import Plan
@@ -228,8 +228,3 @@ class Conversation:
             return Prefix(None, sent.tokens, sent.tokens)
         tokens = around.fixed + sum(price.tokens for price in around.prices(step.record.view[:shared]))
         return Prefix(shared if self.steps else None, tokens, sent.tokens)
-
-    @property
-    def context(self) -> Context | None:
-        """The last view with system prompt and tools; None before the first step, and after a load."""
-        return None if self.around is None else self.around.context(self.record.view)
