@@ -12,16 +12,17 @@ from agentctx.core.parts import Part, Text, ToolCall, ToolResult
 SYSTEM_ROLES = frozenset({"system", "developer"})
 
 
+_NO_PRICE = (object(), 0, 0)
+
+
 class Price(NamedTuple):
     """The size of a message by one counter.
 
     Args:
-        key: What it was counted by; compared by identity.
         tokens: Tokens.
         bytes: Bytes of text and of inline media.
     """
 
-    key: object
     tokens: int
     bytes: int
 
@@ -32,24 +33,33 @@ class Message:
 
     Equal when it looks equal: the payload it was read from takes no part.
 
+    There may be many thousands, so it brings few objects along that the garbage collector has to look at: how long
+    it holds everything up depends on their number.
+
     Args:
         role: ``"system"``, ``"developer"``, ``"user"``, ``"assistant"`` or ``"tool"``.
         parts: What it says.
         source: The native payload it was read from, if any.
-        read_as: The role and the parts as they were read from ``source``; set by the wire format.
+        read_role: The role as it was read from ``source``; None when it was not read from anything.
+        read_parts: The parts as they were read from ``source``; None when it was not read from anything.
     """
 
     role: str
     parts: tuple[Part, ...]
     source: Any = field(default=None, eq=False, repr=False, kw_only=True)
-    read_as: tuple[str, tuple[Part, ...]] | None = field(default=None, eq=False, repr=False, kw_only=True)
-    _price: Price | None = field(default=None, eq=False, repr=False, init=False)
+    read_role: str | None = field(default=None, eq=False, repr=False, kw_only=True)
+    read_parts: tuple[Part, ...] | None = field(default=None, eq=False, repr=False, kw_only=True)
+    _price: tuple[object, int, int] = field(default=_NO_PRICE, eq=False, repr=False, init=False)
+
+    @classmethod
+    def read(cls, role: str, parts: tuple[Part, ...], source: Any) -> Message:  # noqa: ANN401 - any native payload
+        """What a wire format has read from the native payload ``source``."""
+        return cls(role, parts, source=source, read_role=role, read_parts=parts)
 
     @property
     def untouched(self) -> bool:
         """Whether it still says what its native payload says, so that the payload itself can go back."""
-        read_as = self.read_as
-        return read_as is not None and read_as[1] is self.parts and read_as[0] == self.role
+        return self.read_parts is self.parts and self.read_role == self.role
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -68,16 +78,22 @@ class Message:
 
     def with_parts(self, parts: tuple[Part, ...]) -> Message:
         """The same message saying something else; everything else of its native payload is kept."""
-        return Message(self.role, parts, source=self.source, read_as=self.read_as)
+        return Message(self.role, parts, source=self.source, read_role=self.read_role, read_parts=self.read_parts)
 
-    def price(self, key: object) -> Price | None:
-        """The size that was remembered under ``key``, or None."""
-        price = self._price
-        return price if price is not None and price.key is key else None
+    def price(self, mark: object) -> Price | None:
+        """The size that was remembered under ``mark`` (compared by identity), or None."""
+        under, tokens, size = self._price
+        return Price(tokens, size) if under is mark else None
 
-    def remember_price(self, price: Price) -> None:
-        """Remember this message's size; a cache, invisible to equality."""
-        object.__setattr__(self, "_price", price)
+    def remember_price(self, mark: object, price: Price) -> None:
+        """Remember this message's size; a cache, invisible to equality.
+
+        Args:
+            mark: Stands for what it was counted by. Best a bare ``object()``: what is remembered then holds nothing
+                that the garbage collector looks at, and it stops looking at what is remembered.
+            price: The size.
+        """
+        object.__setattr__(self, "_price", (mark, price.tokens, price.bytes))
 
 
 @frozen

@@ -163,9 +163,7 @@ class Conversation:
             return Record(foreign=len(natives))
         if self._counted_by is not meter:
             await meter.settle(record.view)
-            prices = around.prices(record.view[: record.settled])
-            record.view_tokens = sum(price.tokens for price in prices)
-            record.view_bytes = sum(price.bytes for price in prices)
+            record.weigh_view(around.weigh(record.view[: record.settled]))
             self._counted_by = meter
         link(record, natives)
         return recognised(record, natives, around)
@@ -226,5 +224,5 @@ class Conversation:
             return Prefix(0 if self.steps else None, 0, sent.tokens)
         if shared == sent.length:
             return Prefix(None, sent.tokens, sent.tokens)
-        tokens = around.fixed + sum(price.tokens for price in around.prices(step.record.view[:shared]))
+        tokens = around.fixed + sum(around.weigh(step.record.view[:shared]).tokens)
         return Prefix(shared if self.steps else None, tokens, sent.tokens)

@@ -40,7 +40,7 @@ def report_on(step: Step, ledger: Ledger, prefix: Prefix, started: float) -> Rep
         started: When the step began, by the clock of ``plan.since``.
     """
     record, around = step.record, step.around
-    tail = sum(price.bytes for price in around.prices(record.view[record.settled :]))
+    tail = sum(around.weigh(record.view[record.settled :]).bytes)
     budget, reports = around.budget, step.trail.reports
     return Report(
         stages=tuple(reports),

@@ -29,11 +29,11 @@ def recognised(record: Record, natives: Sequence[Any], around: Surroundings) -> 
 
 def _changed(record: Record, natives: Sequence[Any], around: Surroundings) -> Record:
     """The record of what still stands of the conversation."""
-    prices = around.prices(record.view)
+    weights = around.weigh(record.view)
     in_view, in_history = shared_length(natives, record.shown), shared_length(natives, record.seen)
     if in_view > in_history:
-        return rebased(record, natives, prices[:in_view])
-    return rewound(record, in_history, prices)
+        return rebased(record, natives, weights.first(in_view))
+    return rewound(record, in_history, weights)
 
 
 def _refresh(record: Record, natives: Sequence[Any]) -> None:

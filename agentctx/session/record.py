@@ -10,11 +10,12 @@ from attrs import define, evolve, field
 
 from agentctx.core.compare import Change
 from agentctx.core.ledger import ROLES, Book, Ledger, numbers
-from agentctx.core.message import Message, Price
+from agentctx.core.message import Message
 from agentctx.core.pairing import open_at_end, waits
 from agentctx.core.units import units
 from agentctx.session.plain import DIGEST_BYTES, digest
 from agentctx.session.snapshot import snapshot
+from agentctx.session.weights import Weights
 
 
 @define
@@ -131,15 +132,18 @@ class Record:
         origin = self.origins[place]
         return origin is not None and self.shown[place] is self.seen[origin]
 
-    def remember(self, seen: Iterable[Any], arrived: Iterable[Message], prices: Iterable[Price]) -> None:
+    def remember(self, seen: Iterable[Any], arrived: Iterable[Message], weights: Weights) -> None:
         """Add what arrived to the history: what it looked like, what it says, and what it weighs."""
         self.roles.extend(ROLES.index(message.role) for message in arrived)
         self.seen.extend(seen)
-        for price in prices:
-            self.sizes.append(price.tokens)
-            self.weights.append(price.bytes)
-            self.given_tokens += price.tokens
-            self.given_bytes += price.bytes
+        self.sizes += weights.tokens
+        self.weights += weights.bytes
+        self.given_tokens += sum(weights.tokens)
+        self.given_bytes += sum(weights.bytes)
+
+    def weigh_view(self, weights: Weights) -> None:
+        """Note what the settled view weighs."""
+        self.view_tokens, self.view_bytes = sum(weights.tokens), sum(weights.bytes)
 
     def forget_dropped(self, natives: Sequence[Any], gone: Iterable[int]) -> None:
         """From now on recognise dropped messages by identity: their content no longer matters."""
@@ -152,7 +156,7 @@ def call_ids(messages: Iterable[Message]) -> set[str]:
     return {call.id for message in messages for call in message.calls}
 
 
-def rewound(record: Record, length: int, prices: Sequence[Price]) -> Record:
+def rewound(record: Record, length: int, weights: Weights) -> Record:
     """The record as it was when only the first ``length`` messages of the history were known.
 
     What was decided about them stays decided, but for an unfinished last round: it is not known any more.
@@ -160,7 +164,7 @@ def rewound(record: Record, length: int, prices: Sequence[Price]) -> Record:
     Args:
         record: The record; it is not changed.
         length: How many messages of the history still stand.
-        prices: The price of each message of the record's view.
+        weights: What each message of the record's view weighs.
     """
     foreign = min(record.foreign, length)
     cut, length = _cut(record, length)
@@ -184,7 +188,7 @@ def rewound(record: Record, length: int, prices: Sequence[Price]) -> Record:
         linked=record.linked,
     )
     new.forget_made()
-    _settle(new, prices[:cut])
+    _settle(new, weights.first(cut))
     return new
 
 
@@ -214,24 +218,24 @@ def _still_unbound(record: Record, cut: int) -> int | None:
     return first if first is not None and first < cut else None
 
 
-def rebased(record: Record, natives: Sequence[Any], prices: Sequence[Price]) -> Record:
-    """The record after the caller has replaced its own history by the view (its first ``len(prices)`` messages)."""
-    length = _whole_until(record.view[: len(prices)], range(len(prices)), len(prices))
+def rebased(record: Record, natives: Sequence[Any], weights: Weights) -> Record:
+    """The record after the caller has replaced its own history by the view (its first ``len(weights)`` messages)."""
+    length = _whole_until(record.view[: len(weights)], range(len(weights)), len(weights))
+    weights = weights.first(length)
     view = [
         evolve(message, source=native) if message.source is None else message  # what a stage made is the caller's now
         for message, native in zip(record.view[:length], natives, strict=False)
     ]
     new = Record(view=view, out=record.out[:length], origins=list(range(length)), quiet_until=record.quiet_until)
     new.unbound_from = _still_unbound(record, length)
-    new.remember([snapshot(native) for native in natives[:length]], new.view, prices[:length])
+    new.remember([snapshot(native) for native in natives[:length]], new.view, weights)
     new.shown = list(new.seen)
-    _settle(new, prices[:length])
+    _settle(new, weights)
     return new
 
 
-def _settle(record: Record, prices: Sequence[Price]) -> None:
+def _settle(record: Record, weights: Weights) -> None:
     """All of the view is final."""
     record.settled = len(record.view)
     record.ids = call_ids(record.view)
-    record.view_tokens = sum(price.tokens for price in prices)
-    record.view_bytes = sum(price.bytes for price in prices)
+    record.weigh_view(weights)

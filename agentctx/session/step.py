@@ -10,7 +10,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from agentctx.core.compare import Outcome
-from agentctx.core.message import Context, Message, Price, Tool
+from agentctx.core.message import Context, Message, Tool
 from agentctx.core.pairing import open_at_end, waits
 from agentctx.core.report import StageReport
 from agentctx.core.units import units
@@ -24,6 +24,7 @@ from agentctx.session.late import asked_at
 from agentctx.session.record import Record, call_ids, rewound
 from agentctx.session.snapshot import snapshot, snapshots
 from agentctx.session.surroundings import Surroundings
+from agentctx.session.weights import Weights, weights
 from agentctx.strategies.repair_history import has_server_calls, repair
 
 
@@ -50,7 +51,7 @@ class Step:
         natives: Everything the caller passed.
         seen: What the messages that are new look like.
         trail: The part of the view that the step works on, and what the stages did.
-        arrived: Prices of the messages that are new.
+        arrived: What the messages that are new weigh.
         start: From this place of the record's view on, the trail's messages replace it.
         raw: The new messages as they were read, with those of the unfinished round before them.
         raw_origin: The index in the history of each of ``raw``.
@@ -67,7 +68,7 @@ class Step:
     natives: Sequence[Any]
     seen: list[Any]
     trail: Trail
-    arrived: list[Price]
+    arrived: Weights
     start: int
     raw: list[Message]
     raw_origin: list[int]
@@ -126,11 +127,11 @@ async def take_in(around: Surroundings, record: Record, natives: Sequence[Any], 
     meter = around.source.meter
     fresh, seen, asked = await _read_new(around, record, natives)
     if asked is not None:
-        record = rewound(record, asked, around.prices(record.view))
+        record = rewound(record, asked, around.weigh(record.view))
         fresh, seen, _ = await _read_new(around, record, natives)
     known = len(record)
     await meter.settle(fresh)
-    arrived = around.prices(fresh)
+    arrived = around.weigh(fresh)
     raw = [*record.tail, *fresh]
     raw_origin = [*record.tail_origin, *range(known, known + len(fresh))]
     size = around.fixed + record.view_tokens + sum(map(meter.message, raw))
@@ -144,7 +145,7 @@ async def take_in(around: Surroundings, record: Record, natives: Sequence[Any], 
 
 def stand_still(around: Surroundings, record: Record, natives: Sequence[Any], idle: float | None) -> Step:
     """The step when nothing is new: all that was decided stays, also about a round that is not finished."""
-    provisional = sum(price.tokens for price in around.prices(record.view[record.settled :]))
+    provisional = sum(around.weigh(record.view[record.settled :]).tokens)
     size = around.fixed + record.view_tokens + provisional
     trail = Trail(around.context(()), [], size, unbound_from=record.unbound_from)
     raw, origins = list(record.tail), list(record.tail_origin)
@@ -154,7 +155,7 @@ def stand_still(around: Surroundings, record: Record, natives: Sequence[Any], id
         natives,
         [],
         trail,
-        [],
+        weights(),
         len(record.view),
         raw,
         origins,
@@ -307,14 +308,12 @@ def _settle(step: Step) -> None:
         place = bisect_left(step.raw_origin, open_from)
         record.tail, record.tail_origin = step.raw[place:], step.raw_origin[place:]
     if step.start == 0:
-        prices = around.prices(record.view[:settled])
-        record.view_tokens = sum(price.tokens for price in prices)
-        record.view_bytes = sum(price.bytes for price in prices)
+        record.weigh_view(around.weigh(record.view[:settled]))
         record.ids = call_ids(record.view[:settled]) if around.source.wire.unique_ids else record.ids
     else:
-        for price in around.prices(record.view[record.settled : settled]):
-            record.view_tokens += price.tokens
-            record.view_bytes += price.bytes
+        more = around.weigh(record.view[record.settled : settled])
+        record.view_tokens += sum(more.tokens)
+        record.view_bytes += sum(more.bytes)
         if around.source.wire.unique_ids:
             record.ids |= call_ids(record.view[record.settled : settled])
     record.settled = settled

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from attrs import evolve, frozen
 
 from agentctx.core.budget import Budget
-from agentctx.core.message import Context, Message, Price, Tool
+from agentctx.core.message import Context, Message, Tool
 from agentctx.plan import Plan
 from agentctx.protocols import Call
 from agentctx.reading import Reader
 from agentctx.session.allowance import Allowance
+from agentctx.session.weights import Weights, weights
 
 
 @frozen
@@ -64,10 +65,9 @@ class Surroundings:
         """These messages with system prompt and tools."""
         return Context(tuple(messages), self.system, self.tools)
 
-    def prices(self, messages: Sequence[Message]) -> list[Price]:
-        """The price of each message."""
-        price = self.source.meter.price
-        return [price(message) for message in messages]
+    def weigh(self, messages: Iterable[Message]) -> Weights:
+        """What each message weighs."""
+        return weights(map(self.source.meter.price, messages))
 
 
 def surround(

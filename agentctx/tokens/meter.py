@@ -37,11 +37,12 @@ class MessageCounter(Protocol):
 
 
 class _Key:
-    """Stands for a counter, a profile and a format: messages remember by it what they were counted by."""
+    """Stands for a counter, a profile and a format: messages remember by its mark what they were counted by."""
 
-    __slots__ = ("__weakref__", "tools")
+    __slots__ = ("__weakref__", "mark", "tools")
 
     def __init__(self) -> None:
+        self.mark = object()
         self.tools: tuple[tuple[Tool, ...], list[object], int, int] | None = None
 
 
@@ -75,6 +76,7 @@ class MessageMeter:
     profile: ModelProfile | None = None
     format: str = "openai-chat"
     _key: _Key = field(init=False, repr=False)
+    _mark: object = field(init=False, repr=False)
     _whole: MessageCounter | None = field(init=False, repr=False)
     _shape: Shape = field(init=False, repr=False)
     _image: ImageRule = field(init=False, repr=False)
@@ -82,18 +84,19 @@ class MessageMeter:
     def __attrs_post_init__(self) -> None:
         """Find what goes with the format and the profile."""
         self._key = _key_of(self.counter, self.profile, self.format)
+        self._mark = self._key.mark
         self._whole = self.counter if isinstance(self.counter, MessageCounter) else None
         self._shape = shape_of(self.format)
         self._image = _IMAGES if self.profile is None else self.profile.image
 
     def message(self, message: Message, /) -> int:
         """Tokens of one message, with role, name, calls, media; counted once and remembered."""
-        price = message._price  # noqa: SLF001 - a call less, on the hottest path there is
-        return price.tokens if price is not None and price.key is self._key else self._work_out(message).tokens
+        mark, tokens, _ = message._price  # noqa: SLF001 - a call less, on the hottest path there is
+        return tokens if mark is self._mark else self._work_out(message).tokens
 
     def price(self, message: Message, /) -> Price:
         """Tokens and bytes of one message; worked out once and remembered."""
-        return message.price(self._key) or self._work_out(message)
+        return message.price(self._mark) or self._work_out(message)
 
     def parts(self, parts: Sequence[Part], /) -> int:
         """Tokens of parts, without a message around them."""
@@ -124,8 +127,8 @@ class MessageMeter:
         A message that is settled costs no more than a look at it. The event loop is held for a few milliseconds at
         most (but for the first count of all, which loads the vocabulary: see ``agentctx.warmup``).
         """
-        key = self._key
-        pending = [each for each in messages if (price := each._price) is None or price.key is not key]  # noqa: SLF001 - as in message
+        mark = self._mark
+        pending = [each for each in messages if each._price[0] is not mark]  # noqa: SLF001 - as in message
         if not pending:
             return
         if self._whole is not None or is_little(pending):
@@ -147,8 +150,8 @@ class MessageMeter:
                 tokens += self._shape.name + self.counter.count(name)
         if type(tokens) is not int or tokens < 0:
             tokens = _whole(self.counter, tokens)
-        price = Price(self._key, tokens, size)
-        message.remember_price(price)
+        price = Price(tokens, size)
+        message.remember_price(self._mark, price)
         return price
 
     def _part(self, part: Part) -> int:

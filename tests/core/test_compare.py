@@ -12,7 +12,7 @@ from agentctx.core.compare import match
 def native(text):
     payload = {"role": "user", "content": text}
     parts = (Text(text),)
-    return Message("user", parts, source=payload, read_as=("user", parts))
+    return Message.read("user", parts, payload)
 
 
 def test_an_edited_message_is_recognised_by_its_payload():

@@ -76,7 +76,7 @@ class Anthropic:
             parts = read_content(message.get("content"))
         except InvalidInput as error:
             raise InvalidInput(where=f"messages[{index}].content{error.where}", what=error.what) from error
-        return Message(role, parts, source=native, read_as=(role, parts))
+        return Message.read(role, parts, native)
 
     def read_system(self, native: object, /) -> Message | None:
         """The native system prompt (a string or a list of text blocks) as a value; None when there is none.
@@ -90,7 +90,7 @@ class Anthropic:
             parts = read_content(native)
         except InvalidInput as error:
             raise InvalidInput(where=f"system{error.where}", what=error.what) from error
-        return Message("system", parts, source=native, read_as=("system", parts))
+        return Message.read("system", parts, native)
 
     def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
         """The native tool definitions as values.

@@ -78,7 +78,7 @@ class Bedrock:
             )
         except InvalidInput as error:
             raise InvalidInput(where=f"system{error.where}", what=error.what) from error
-        return Message("system", parts, source=native, read_as=("system", parts))
+        return Message.read("system", parts, native)
 
     def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
         """The members of ``toolConfig.tools`` as values.

@@ -61,7 +61,7 @@ def read_message(native: object, index: int) -> Message:
         parts = read_content(message["content"])
     except InvalidInput as error:
         raise InvalidInput(where=f"messages[{index}].content{error.where}", what=error.what) from error
-    return Message(role, parts, source=native, read_as=(role, parts))
+    return Message.read(role, parts, native)
 
 
 def read_content(content: object) -> tuple[Part, ...]:

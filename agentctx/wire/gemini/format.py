@@ -89,7 +89,7 @@ class Gemini:
             parts = read_system(native)
         except InvalidInput as error:
             raise InvalidInput(where=f"system{error.where}", what=error.what) from error
-        return Message("system", parts, source=native, read_as=("system", parts))
+        return Message.read("system", parts, native)
 
     def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
         """The functions of the native tools, and each built-in tool, as values.

@@ -122,7 +122,7 @@ def _replaced(message: Message, new: dict[int, ToolCall] | dict[int, ToolResult]
     parts: tuple[Part, ...] = tuple(new.get(id(part), part) for part in message.parts)
     if all(one is other for one, other in zip(parts, message.parts, strict=True)):
         return message
-    return Message(message.role, parts, source=message.source, read_as=(message.role, parts))
+    return Message.read(message.role, parts, message.source)
 
 
 @define

@@ -52,7 +52,7 @@ def read_content(native: object, index: int) -> Message:
         parts = read_parts(content.get("parts"))
     except InvalidInput as error:
         raise InvalidInput(where=f"messages[{index}].parts{error.where}", what=error.what) from error
-    return Message(role, parts, source=native, read_as=(role, parts))
+    return Message.read(role, parts, native)
 
 
 def read_system(native: object) -> tuple[Part, ...]:

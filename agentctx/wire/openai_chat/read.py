@@ -49,7 +49,7 @@ def read_message(native: Any, index: int) -> Message:  # noqa: ANN401 - a dict o
     else:
         where = f"messages[{index}].role"
         raise InvalidInput(where, f"Invalid value: {role!r}. Supported values are: {_ROLES}.")
-    return Message(role, parts, source=native, read_as=(role, parts))
+    return Message.read(role, parts, native)
 
 
 def read_system(native: Any) -> Message | None:  # noqa: ANN401 - a string or a list of native blocks
@@ -63,7 +63,7 @@ def read_system(native: Any) -> Message | None:  # noqa: ANN401 - a string or a 
     if not isinstance(native, str | list | tuple):
         _refuse("system", "a string or a list of blocks", native)
     parts = _content(native, -1)
-    return Message("system", parts, source=native, read_as=("system", parts))
+    return Message.read("system", parts, native)
 
 
 def read_tools(native: Sequence[Any] | None) -> tuple[Tool, ...]:

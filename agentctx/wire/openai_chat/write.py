@@ -117,7 +117,8 @@ def _all_same(made: Sequence[Any], was: object) -> bool:
 def _with_reasoning(native: dict[str, Any], message: Message) -> dict[str, Any]:
     """Set the keys that carry reasoning: as they were when all of it is still there, else from what is left."""
     kept = [part for part in message.parts if isinstance(part, Thinking)]
-    if message.read_as is not None and kept == [part for part in message.read_as[1] if isinstance(part, Thinking)]:
+    read = message.read_parts
+    if read is not None and kept == [part for part in read if isinstance(part, Thinking)]:
         return native
     for key in (*REASONING_BLOCKS, *REASONING_TEXTS):
         native.pop(key, None)

@@ -179,8 +179,9 @@ def _repeated(mending: _Mending) -> None:
 def _without_id(message: Message) -> Message:
     """The message read from the same item without its id."""
     native = {key: value for key, value in fields_of(message.source).items() if key != "id"}
-    read_as = (message.role, message.parts) if message.untouched else None
-    return Message(message.role, message.parts, source=native, read_as=read_as)
+    if message.untouched:
+        return Message.read(message.role, message.parts, native)
+    return Message(message.role, message.parts, source=native)
 
 
 def _triggers(mending: _Mending) -> None:

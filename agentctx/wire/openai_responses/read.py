@@ -55,14 +55,14 @@ def read_message(native: Any, index: int) -> Message:  # noqa: ANN401 - a dict o
         content = item.get("content")
         where = f"messages[{index}].content"
         parts = (Text(content, source=content),) if isinstance(content, str) else read_content(content, where)
-        return Message(role, parts, source=native, read_as=(role, parts))
+        return Message.read(role, parts, native)
     if kind == "function_call":
         role, parts = "assistant", (read_call(native, item, CALLS["function_call"], index),)
     elif kind == "function_call_output":
         role, parts = "tool", read_output(native, item, "function_call_output", index)
     else:
         role, parts = _other(native, item, index)
-    return Message(role, parts, source=native, read_as=(role, parts))
+    return Message.read(role, parts, native)
 
 
 def _other(native: Any, item: Mapping[str, Any], index: int) -> tuple[str, tuple[Part, ...]]:  # noqa: ANN401
@@ -162,7 +162,7 @@ def read_system(native: Any) -> Message | None:  # noqa: ANN401 - a string, bloc
     else:
         found = [_instruction(each, place) for place, each in enumerate(native)]
         parts = tuple(part for one in found for part in one)
-    return Message("system", parts, source=native, read_as=("system", parts))
+    return Message.read("system", parts, native)
 
 
 def _instruction(native: Any, place: int) -> tuple[Part, ...]:  # noqa: ANN401 - a message or a block

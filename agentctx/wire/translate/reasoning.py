@@ -70,7 +70,7 @@ def _without_id(message: Message) -> Message:
     if "id" not in native:
         return message
     bare = {key: value for key, value in native.items() if key != "id"}
-    return Message(message.role, message.parts, source=bare, read_as=(message.role, message.parts))
+    return Message.read(message.role, message.parts, bare)
 
 
 def _unsigned(part: Part) -> Part:
