@@ -14,7 +14,7 @@ from agentctx.core.compare import Outcome
 from agentctx.core.event import Compaction
 from agentctx.core.item import ContextItem
 from agentctx.core.marker import CacheMarker, Ttl
-from agentctx.core.message import Context, Message, Price, Tool
+from agentctx.core.message import Context, Message, Tool
 from agentctx.core.parts import Opaque, Part, ToolCall
 from agentctx.core.profile import ModelProfile
 from agentctx.core.protection import ProtectRule, always
@@ -280,8 +280,8 @@ class Meter(Protocol):
         """Tokens of one message, with role, names, calls, media; counted once and remembered."""
         ...
 
-    def price(self, message: Message, /) -> Price:
-        """Tokens and bytes of one message; worked out once and remembered."""
+    def weight(self, message: Message, /) -> int:
+        """Bytes of one message; worked out once and remembered."""
         ...
 
     def parts(self, parts: Sequence[Part], /) -> int:

@@ -75,9 +75,9 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
         after = await run(stage, before, call)
         if after is before and not call.notes.remarks:
             return None
-        if not trusted:
-            await offload(lambda: check(name, before, after, call, trail.origins), len(before.messages))
-        report = await _write_down(name, before, after, call, trail, started)
+        compared = partial(_compared, name, before, after, call, None if trusted else trail.origins)
+        found = await offload(compared, len(before.messages))
+        report = await _write_down(name, before, after, found, call, trail, started)
     finally:
         call.notes.clear()
     if report.acted:
@@ -85,21 +85,30 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
     return report
 
 
-def check(name: str, before: Context, after: Context, call: Call, origins: Sequence[int | None]) -> None:
-    """Hold a stage to its promises.
+def _compared(name: str, before: Context, after: Context, call: Call, origins: Sequence[int | None] | None) -> Matched:
+    """What a stage returned, laid beside what it was given, and held to the stage's promises.
 
     Args:
         name: The stage's name.
         before: What it was given.
         after: What it returned.
         call: What it was told.
-        origins: For each message of ``before``, its index in what the caller passed in, if any.
+        origins: For each message of ``before``, its index in what the caller passed in, if any; None for a stage that
+            is trusted.
 
     Raises:
         StageError: If it changed the system prompt, broke a pair, or lost what is protected; names the caller's index.
     """
-    if after is before:
-        return
+    if after is not before and origins is not None:
+        _check_whole(name, before, after, call)
+    found = match(before.messages, after.messages)
+    if after is not before and origins is not None:
+        _check_protected(name, before, after, found, call, origins)
+    return found
+
+
+def _check_whole(name: str, before: Context, after: Context, call: Call) -> None:
+    """The system prompt is the same, and all pairs are whole."""
     if after.system is not before.system and after.system != before.system:
         raise StageError(name, "changed the system prompt, which survives byte for byte")
     wire = call.wire
@@ -107,14 +116,14 @@ def check(name: str, before: Context, after: Context, call: Call, origins: Seque
     problem = broken_pair(after.messages, merges_turns=merges, results_anywhere=anywhere)
     if problem is not None:
         raise StageError(name, f"broke a pair: {problem}")
-    _check_protected(name, before, after, call, origins)
 
 
-def _check_protected(name: str, before: Context, after: Context, call: Call, origins: Sequence[int | None]) -> None:
+def _check_protected(
+    name: str, before: Context, after: Context, found: Matched, call: Call, origins: Sequence[int | None]
+) -> None:
     def place(index: int) -> str:
         return f"messages[{origins[index]}]"
 
-    found = match(before.messages, after.messages)
     survivors = always(before.messages)
     pinned = call.frozen(before)
     for index in found.dropped:
@@ -129,9 +138,8 @@ def _check_protected(name: str, before: Context, after: Context, call: Call, ori
 
 
 async def _write_down(
-    name: str, before: Context, after: Context, call: Call, trail: Trail, started: float
+    name: str, before: Context, after: Context, found: Matched, call: Call, trail: Trail, started: float
 ) -> StageReport:
-    found = await offload(lambda: match(before.messages, after.messages), len(before.messages))
     await call.meter.settle(after.messages)
     compared = partial(_changes, name, before, after, found, call, trail)
     told = await offload(compared, len(before.messages))

@@ -84,21 +84,36 @@ def match(before: Sequence[Message], after: Sequence[Message]) -> Matched:
     their order.
     """
     start = _shared_prefix(before, after)
-    places = _places(before, start)
-    gone = dict.fromkeys(range(start, len(before)))
-    origins: list[int | None] = list(range(start))
-    edited: list[tuple[int, int]] = []
-    added: list[int] = []
-    for position in range(start, len(after)):
-        origin = _take(places, before, after[position], gone)
-        origins.append(origin)
-        if origin is None:
-            added.append(position)
-        elif not _same(before[origin], after[position]):
-            edited.append((origin, position))
+    found, gone = _found(before, after, start)
+    origins = [*range(start), *found]
+    edited = tuple(
+        (origin, position)
+        for position, origin in enumerate(found, start)
+        if origin is not None and not _same(before[origin], after[position])
+    )
+    added = tuple(position for position, origin in enumerate(found, start) if origin is None)
     changed = start if start < max(len(before), len(after)) else None
     moved = _moved(origins, {position for _, position in edited})
-    return Matched(tuple(origins), tuple(edited), tuple(gone), moved, tuple(added), changed)
+    return Matched(tuple(origins), edited, gone, moved, added, changed)
+
+
+def _found(before: Sequence[Message], after: Sequence[Message], start: int) -> tuple[list[int | None], tuple[int, ...]]:
+    """For each message after, from ``start`` on, its position before; and the positions before that are left over."""
+    places = {_key(before[position]): position for position in range(start, len(before))}
+    if len(places) < len(before) - start:
+        return _told_apart(before, after, start)
+    found = [places.pop(_key(after[position]), None) for position in range(start, len(after))]
+    return found, tuple(places.values())
+
+
+def _told_apart(
+    before: Sequence[Message], after: Sequence[Message], start: int
+) -> tuple[list[int | None], tuple[int, ...]]:
+    """The same where a payload occurs twice."""
+    places = _places(before, start)
+    gone = dict.fromkeys(range(start, len(before)))
+    found = [_take(places, before, after[position], gone) for position in range(start, len(after))]
+    return found, tuple(gone)
 
 
 def _moved(origins: Sequence[int | None], edited: AbstractSet[int]) -> tuple[tuple[int, int], ...]:
@@ -131,8 +146,9 @@ def _same(one: Message, other: Message) -> bool:
 
 
 def _shared_prefix(before: Sequence[Message], after: Sequence[Message]) -> int:
-    length = min(len(before), len(after))
-    return next((index for index in range(length) if not _same(before[index], after[index])), length)
+    pairs = enumerate(zip(before, after, strict=False))
+    differ = (index for index, (one, other) in pairs if one is not other and not _same(one, other))
+    return next(differ, min(len(before), len(after)))
 
 
 def _key(message: Message) -> int:

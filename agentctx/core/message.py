@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from attrs import field, frozen
 
@@ -12,19 +12,7 @@ from agentctx.core.parts import Part, Text, ToolCall, ToolResult
 SYSTEM_ROLES = frozenset({"system", "developer"})
 
 
-_NO_PRICE = (object(), 0, 0)
-
-
-class Price(NamedTuple):
-    """The size of a message by one counter.
-
-    Args:
-        tokens: Tokens.
-        bytes: Bytes of text and of inline media.
-    """
-
-    tokens: int
-    bytes: int
+_NOT_COUNTED = (object(), 0, 0)
 
 
 @frozen
@@ -49,7 +37,7 @@ class Message:
     source: Any = field(default=None, eq=False, repr=False, kw_only=True)
     read_role: str | None = field(default=None, eq=False, repr=False, kw_only=True)
     read_parts: tuple[Part, ...] | None = field(default=None, eq=False, repr=False, kw_only=True)
-    _price: tuple[object, int, int] = field(default=_NO_PRICE, eq=False, repr=False, init=False)
+    _counted: tuple[object, int, int] = field(default=_NOT_COUNTED, eq=False, repr=False, init=False)
 
     @classmethod
     def read(cls, role: str, parts: tuple[Part, ...], source: Any) -> Message:  # noqa: ANN401 - any native payload
@@ -80,20 +68,21 @@ class Message:
         """The same message saying something else; everything else of its native payload is kept."""
         return Message(self.role, parts, source=self.source, read_role=self.read_role, read_parts=self.read_parts)
 
-    def price(self, mark: object) -> Price | None:
-        """The size that was remembered under ``mark`` (compared by identity), or None."""
-        under, tokens, size = self._price
-        return Price(tokens, size) if under is mark else None
+    def counted(self, mark: object) -> tuple[int, int] | None:
+        """Its tokens and bytes as they were remembered under ``mark`` (compared by identity), or None."""
+        under, tokens, size = self._counted
+        return (tokens, size) if under is mark else None
 
-    def remember_price(self, mark: object, price: Price) -> None:
-        """Remember this message's size; a cache, invisible to equality.
+    def remember_count(self, mark: object, tokens: int, size: int) -> None:
+        """Remember what it was counted as; a cache, invisible to equality.
 
         Args:
-            mark: Stands for what it was counted by. Best a bare ``object()``: what is remembered then holds nothing
-                that the garbage collector looks at, and it stops looking at what is remembered.
-            price: The size.
+            mark: Stands for what counted it. Best a bare ``object()``: what is remembered then holds nothing that the
+                garbage collector looks at, and it stops looking at what is remembered.
+            tokens: Tokens.
+            size: Bytes of text and of inline media.
         """
-        object.__setattr__(self, "_price", (mark, price.tokens, price.bytes))
+        object.__setattr__(self, "_counted", (mark, tokens, size))
 
 
 @frozen

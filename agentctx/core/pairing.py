@@ -28,8 +28,7 @@ def broken_pair(
             if waiting and not results_anywhere and not (in_run and merges_turns):
                 return _unanswered(waiting)
             in_run = True
-            twice = _open_calls(message, index, waiting)
-            optional.update(call.id for call in message.calls if call.optional)
+            twice = _open_calls(message, index, waiting, optional)
             if twice is not None:
                 return twice
             continue
@@ -41,9 +40,11 @@ def broken_pair(
     return _unanswered(lost) if lost else None
 
 
-def _open_calls(message: Message, index: int, waiting: dict[str, int]) -> str | None:
+def _open_calls(message: Message, index: int, waiting: dict[str, int], optional: set[str]) -> str | None:
     for part in message.parts:
         if isinstance(part, ToolCall):
+            if part.optional:
+                optional.add(part.id)
             if part.id in waiting:
                 return f"messages[{index}]: the call id {part.id!r} occurs twice in one turn"
             waiting[part.id] = index

@@ -51,11 +51,13 @@ def pending(messages: Sequence[Message]) -> list[int]:
     for index, message in enumerate(messages):
         for part in message.parts:
             if isinstance(part, ToolCall):
-                open_at.pop(part.id, None)
+                if open_at:
+                    open_at.pop(part.id, None)
                 if part.optional:
                     open_at[part.id] = index
             elif isinstance(part, ToolResult):
-                open_at.pop(part.call_id, None)
+                if open_at:
+                    open_at.pop(part.call_id, None)
                 if part.interim:
                     open_at[part.call_id] = index
     return list(open_at.values())

@@ -81,7 +81,9 @@ def _round_end(messages: Sequence[Message], start: int, late: _LateResults) -> i
 def _only_thinks(message: Message) -> bool:
     """Whether this is nothing but reasoning, signed: then it belongs to what the model does next."""
     parts = message.parts
-    return bool(parts) and all(isinstance(part, Thinking) and part.signed for part in parts)
+    if not parts or not isinstance(parts[0], Thinking):
+        return False
+    return all(isinstance(part, Thinking) and part.signed for part in parts)
 
 
 def _only_acts(message: Message) -> bool:

@@ -24,7 +24,7 @@ from agentctx.session.late import asked_at
 from agentctx.session.record import Record, call_ids, rewound
 from agentctx.session.snapshot import snapshot, snapshots
 from agentctx.session.surroundings import Surroundings
-from agentctx.session.weights import Weights, weights
+from agentctx.session.weights import Weights
 from agentctx.strategies.repair_history import has_server_calls, repair
 
 
@@ -155,7 +155,7 @@ def stand_still(around: Surroundings, record: Record, natives: Sequence[Any], id
         natives,
         [],
         trail,
-        weights(),
+        Weights(),
         len(record.view),
         raw,
         origins,

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 from attrs import evolve, frozen
 
 from agentctx.core.budget import Budget
+from agentctx.core.ledger import numbers
 from agentctx.core.message import Context, Message, Tool
 from agentctx.plan import Plan
 from agentctx.protocols import Call
 from agentctx.reading import Reader
 from agentctx.session.allowance import Allowance
-from agentctx.session.weights import Weights, weights
+from agentctx.session.weights import Weights
 
 
 @frozen
@@ -65,9 +66,10 @@ class Surroundings:
         """These messages with system prompt and tools."""
         return Context(tuple(messages), self.system, self.tools)
 
-    def weigh(self, messages: Iterable[Message]) -> Weights:
+    def weigh(self, messages: Sequence[Message]) -> Weights:
         """What each message weighs."""
-        return weights(map(self.source.meter.price, messages))
+        meter = self.source.meter
+        return Weights(numbers(map(meter.message, messages)), numbers(map(meter.weight, messages)))
 
 
 def surround(

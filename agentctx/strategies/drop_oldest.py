@@ -6,15 +6,16 @@ from agentctx.core.message import Context
 from agentctx.core.units import Unit
 from agentctx.protocols import Call
 from agentctx.strategies.drop_units import without
-from agentctx.strategies.room import lay_out
+from agentctx.strategies.shrink_open_round import shrink_open_round
 
 
-def drop_oldest(context: Context, aim: int, call: Call, why: str) -> Context:
+def drop_oldest(context: Context, limit: int, aim: int, call: Call) -> Context:
     """Drop whole rounds with their questions, oldest first, until the request has at most ``aim`` tokens.
 
-    What is protected and the round that the model is in stay, so the result may still be larger than ``aim``.
+    What is protected and the round that the model is in stay, so the result may still be larger than ``aim``; when
+    they alone are over ``limit`` tokens, the results of that round are cut before.
     """
-    room = lay_out(context, call)
+    context, room = shrink_open_round(context, limit, call)
     size = room.size
     gone: list[Unit] = []
     for bundle in room.bundles:
@@ -22,4 +23,4 @@ def drop_oldest(context: Context, aim: int, call: Call, why: str) -> Context:
             break
         gone.extend(bundle)
         size -= sum(call.count(message) for unit in bundle for message in unit.of(context.messages))
-    return without(context, gone, call, why)
+    return without(context, gone, call, f"over {aim:,} tokens: oldest first")

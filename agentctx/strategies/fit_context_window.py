@@ -13,8 +13,6 @@ from agentctx.offload import offload
 from agentctx.protocols import Call, Scope
 from agentctx.strategies.drop_oldest import drop_oldest
 from agentctx.strategies.options import as_budget
-from agentctx.strategies.room import lay_out
-from agentctx.strategies.shrink_results import shrink_results
 
 
 @frozen
@@ -64,10 +62,7 @@ class FitContextWindow:
         if size <= aim:
             return context
         to_cut = size if size > limit else 0  # what fits as it is has no result to be cut
-        return await offload(lambda: self._fitted(context, limit, aim, call), len(context.messages), to_cut)
-
-    def _fitted(self, context: Context, limit: int, aim: int, call: Call) -> Context:
-        return drop_oldest(shrink_open_round(context, limit, call), aim, call, f"over {aim:,} tokens: oldest first")
+        return await offload(lambda: drop_oldest(context, limit, aim, call), len(context.messages), to_cut)
 
     def _limits(self, call: Call) -> tuple[int, int]:
         """The hard limit and the size to come down to, in tokens."""
@@ -81,14 +76,3 @@ class FitContextWindow:
             )
             raise ConfigError(msg)
         return call.budget.limit, call.limit
-
-
-def shrink_open_round(context: Context, limit: int, call: Call) -> Context:
-    """Cut the results of what must stay, when that alone is over ``limit``, to half of the room they have."""
-    room = lay_out(context, call)
-    if room.floor <= limit:
-        return context
-    places = room.staying - call.frozen(context)
-    held = sum(call.meter.parts(context.messages[index].results) for index in places)
-    wanted = max(0, limit - (room.floor - held)) // 2
-    return shrink_results(context, places, held - wanted, call, "what must stay is larger than the window")

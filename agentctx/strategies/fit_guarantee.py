@@ -12,7 +12,6 @@ from agentctx.errors import BigItem, ContextOverflow
 from agentctx.offload import offload
 from agentctx.protocols import Call
 from agentctx.strategies.drop_oldest import drop_oldest
-from agentctx.strategies.fit_context_window import shrink_open_round
 from agentctx.strategies.room import lay_out
 from agentctx.strategies.shrink_arguments import shrink_arguments
 from agentctx.strategies.shrink_results import shrink_results
@@ -50,8 +49,7 @@ class FitGuarantee:
 
     def _fitted(self, context: Context, call: Call) -> Context:
         given = context
-        context = shrink_open_round(context, self.limit, call)
-        context = drop_oldest(context, self.limit, call, f"over {self.limit:,} tokens: oldest first")
+        context = drop_oldest(context, self.limit, self.limit, call)
         why = f"over {self.limit:,} tokens"
         places = frozenset(range(len(context.messages))) - call.frozen(context)
         context = shrink_results(context, places, call.size(context) - self.limit, call, why)

@@ -14,7 +14,6 @@ from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Message
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope
-from agentctx.strategies.fit_context_window import shrink_open_round
 from agentctx.strategies.limits import limits
 from agentctx.strategies.options import check_tokens
 from agentctx.strategies.packing.dropped import note_of, task_of
@@ -24,6 +23,7 @@ from agentctx.strategies.packing.relevance import Relevance
 from agentctx.strategies.packing.scoring import Weights
 from agentctx.strategies.packing.shorten import shortened, still_short
 from agentctx.strategies.packing.unload import Packed, left_out, told, unload
+from agentctx.strategies.shrink_open_round import shrink_open_round
 
 Strategy = Literal["recent", "relevance", "hybrid", "compression"]
 
@@ -118,8 +118,8 @@ class Pack:
         limit, aim = limits("Pack", self.max_tokens, call)
         if call.size(context) <= aim:
             return context
-        context = shrink_open_round(context, limit, call)
-        full = load(context, call, aim, self.keep_last)
+        context, room = shrink_open_round(context, limit, call)
+        full = load(context, room, call, aim, self.keep_last)
         task = task_of(context.messages) if self.task is None else self.task
         scores = await ranked(context, full, self.weights, task, self.relevance)
         packed = await _aside(full, lambda: self._packed(context, full, scores, call))

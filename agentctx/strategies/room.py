@@ -15,12 +15,14 @@ class Room:
     """A request laid out for cutting.
 
     Args:
+        units: All its units.
         bundles: Units that may be dropped, bundled so that questions go with their answers, oldest first.
         staying: Indexes of the messages that stay whatever happens: the protected, and the open round.
         size: Tokens of the whole request.
         floor: Tokens of what stays, with system prompt and tools.
     """
 
+    units: tuple[Unit, ...]
     bundles: tuple[tuple[Unit, ...], ...]
     staying: frozenset[int]
     size: int
@@ -41,4 +43,4 @@ def lay_out(context: Context, call: Call) -> Room:
     staying = frozenset(range(len(messages))) - going
     size = call.size(context)
     floor = size - sum(call.count(messages[index]) for index in going)
-    return Room(bundles, staying, size, floor)
+    return Room(groups, bundles, staying, size, floor)

@@ -15,10 +15,9 @@ from agentctx.errors import ConfigError
 from agentctx.offload import offload
 from agentctx.protocols import Call, Scope
 from agentctx.strategies.drop_units import without
-from agentctx.strategies.fit_context_window import shrink_open_round
 from agentctx.strategies.limits import limits
 from agentctx.strategies.options import check_tokens
-from agentctx.strategies.room import lay_out
+from agentctx.strategies.shrink_open_round import shrink_open_round
 from agentctx.tiers.allocate import allocate
 from agentctx.tiers.tier import Tier, TierRule, as_tier
 
@@ -108,8 +107,7 @@ class Tiered:
         return await offload(lambda: self._divided(context, limit, aim, call), len(context.messages), size)
 
     def _divided(self, context: Context, limit: int, aim: int, call: Call) -> Context:
-        context = shrink_open_round(context, limit, call)
-        room = lay_out(context, call)
+        context, room = shrink_open_round(context, limit, call)
         loose = [unit for bundle in room.bundles for unit in bundle]
         tiers = self._pieces(context.messages, loose, call)
         gone = [unit for piece in self._over(tiers, max(0, aim - room.floor)) for unit in piece.units]

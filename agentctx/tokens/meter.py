@@ -13,7 +13,7 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 from attrs import define, field
 
-from agentctx.core.message import Context, Message, Price, Tool
+from agentctx.core.message import Context, Message, Tool
 from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.profile import ImageRule, ModelProfile
 from agentctx.errors import ConfigError
@@ -91,12 +91,12 @@ class MessageMeter:
 
     def message(self, message: Message, /) -> int:
         """Tokens of one message, with role, name, calls, media; counted once and remembered."""
-        mark, tokens, _ = message._price  # noqa: SLF001 - a call less, on the hottest path there is
-        return tokens if mark is self._mark else self._work_out(message).tokens
+        mark, tokens, _ = message._counted  # noqa: SLF001 - a call less, on the hottest path there is
+        return tokens if mark is self._mark else self._work_out(message)[0]
 
-    def price(self, message: Message, /) -> Price:
-        """Tokens and bytes of one message; worked out once and remembered."""
-        return message.price(self._mark) or self._work_out(message)
+    def weight(self, message: Message, /) -> int:
+        """Bytes of one message; worked out once and remembered."""
+        return (message.counted(self._mark) or self._work_out(message))[1]
 
     def parts(self, parts: Sequence[Part], /) -> int:
         """Tokens of parts, without a message around them."""
@@ -117,9 +117,9 @@ class MessageMeter:
 
     def bytes(self, context: Context, /) -> int:
         """Bytes of text (as UTF-8) and inline media of a whole request, without the provider's syntax around them."""
-        system = 0 if context.system is None else self.price(context.system).bytes
+        system = 0 if context.system is None else self.weight(context.system)
         tools = self._tools(context.tools)[1] if context.tools else 0
-        return system + tools + sum(self.price(message).bytes for message in context.messages)
+        return system + tools + sum(map(self.weight, context.messages))
 
     async def settle(self, messages: Sequence[Message], /) -> None:
         """Count what was not counted yet: here when it is little, in one worker thread when it is much.
@@ -128,7 +128,7 @@ class MessageMeter:
         most (but for the first count of all, which loads the vocabulary: see ``agentctx.warmup``).
         """
         mark = self._mark
-        pending = [each for each in messages if each._price[0] is not mark]  # noqa: SLF001 - as in message
+        pending = [each for each in messages if each._counted[0] is not mark]  # noqa: SLF001 - as in message
         if not pending:
             return
         if self._whole is not None or is_little(pending):
@@ -140,7 +140,7 @@ class MessageMeter:
         for message in messages:
             self._work_out(message)
 
-    def _work_out(self, message: Message) -> Price:
+    def _work_out(self, message: Message) -> tuple[int, int]:
         size = sum(map(part_bytes, message.parts))
         if self._whole is not None:
             tokens = self._whole.count_message(message)
@@ -150,9 +150,8 @@ class MessageMeter:
                 tokens += self._shape.name + self.counter.count(name)
         if type(tokens) is not int or tokens < 0:
             tokens = _whole(self.counter, tokens)
-        price = Price(tokens, size)
-        message.remember_price(self._mark, price)
-        return price
+        message.remember_count(self._mark, tokens, size)
+        return tokens, size
 
     def _part(self, part: Part) -> int:
         count = self.counter.count

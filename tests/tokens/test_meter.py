@@ -57,7 +57,7 @@ def test_saying_more_never_costs_less(message, text):
     """A message with a part more costs more tokens and more bytes."""
     more = message.with_parts((*message.parts, Text(text)))
     assert METER.message(more) > METER.message(message)
-    assert METER.price(more).bytes == METER.price(message).bytes + len(text.encode("utf-8", "surrogatepass"))
+    assert METER.weight(more) == METER.weight(message) + len(text.encode("utf-8", "surrogatepass"))
 
 
 def test_parts_of_every_kind_cost():
@@ -207,7 +207,7 @@ async def test_little_is_counted_at_once():
         messages = [words(f"small message {number}") for number in range(5)]
         await METER.settle(messages)
         assert others == []
-    assert all(message.price(METER._key) for message in messages)
+    assert all(message.counted(METER._mark) for message in messages)
 
 
 async def note(others):
@@ -231,7 +231,7 @@ async def test_much_is_counted_beside_the_loop(anyio_backend):
         await METER.settle(messages)
         done.set()
     assert len(steps) > 20
-    assert all(message.price(METER._key).tokens > 200_000 for message in messages)
+    assert all(message.counted(METER._mark)[0] > 200_000 for message in messages)
 
 
 @pytest.mark.anyio

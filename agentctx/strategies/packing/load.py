@@ -8,10 +8,10 @@ from functools import cached_property
 from attrs import evolve, frozen
 
 from agentctx.core.message import Context, Message
-from agentctx.core.units import Unit, units
+from agentctx.core.units import Unit
 from agentctx.protocols import Call
 from agentctx.strategies.packing.choose import choose
-from agentctx.strategies.room import lay_out
+from agentctx.strategies.room import Room
 
 
 @frozen
@@ -79,26 +79,25 @@ class Load:
         return tuple(sorted((*first, *(others[place] for place in choose(worths, sizes, room)))))
 
 
-def load(context: Context, call: Call, aim: int, keep_last: int) -> Load:
+def load(context: Context, room: Room, call: Call, aim: int, keep_last: int) -> Load:
     """Lay out a request.
 
     Args:
         context: The request.
+        room: The request laid out.
         call: What the stage is told.
         aim: The size that it shall have, in tokens.
         keep_last: Units with one of so many last messages in them are the recent ones.
     """
-    room = lay_out(context, call)
     loose = tuple(unit for bundle in room.bundles for unit in bundle)
-    all_units = units(context.messages)
-    place_of = {unit.start: place for place, unit in enumerate(all_units)}
+    place_of = {unit.start: place for place, unit in enumerate(room.units)}
     last = len(context.messages) - keep_last
     return Load(
         units=loose,
         places=tuple(place_of[unit.start] for unit in loose),
         sizes=tuple(unit_tokens(unit.of(context.messages), call) for unit in loose),
         recent=tuple(index for index in range(len(loose) - 1, -1, -1) if loose[index].stop > last),
-        total=len(all_units),
+        total=len(room.units),
         room=aim - room.floor,
         aim=aim,
     )

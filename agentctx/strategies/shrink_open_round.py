@@ -1,0 +1,24 @@
+"""What must stay is cut when it alone is too large: the results of the round that the model is in."""
+
+from __future__ import annotations
+
+from agentctx.core.message import Context
+from agentctx.protocols import Call
+from agentctx.strategies.room import Room, lay_out
+from agentctx.strategies.shrink_results import shrink_results
+
+
+def shrink_open_round(context: Context, limit: int, call: Call) -> tuple[Context, Room]:
+    """Cut the results of what must stay, when that alone is over ``limit`` tokens, to half of the room they have.
+
+    Returns:
+        The request, the same object when nothing was cut; and how it is laid out.
+    """
+    room = lay_out(context, call)
+    if room.floor <= limit:
+        return context, room
+    places = room.staying - call.frozen(context)
+    held = sum(call.meter.parts(context.messages[index].results) for index in places)
+    wanted = max(0, limit - (room.floor - held)) // 2
+    shrunk = shrink_results(context, places, held - wanted, call, "what must stay is larger than the window")
+    return shrunk, room if shrunk is context else lay_out(shrunk, call)
