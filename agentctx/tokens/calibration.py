@@ -25,6 +25,10 @@ LEAST_SHARE = 0.08
 UNKNOWN = 4_000
 """Tokens; a first prompt of this size owes as much of its difference to wrapping and tools as to the tokenizer."""
 
+TOO_FAR = 0.5
+"""A prompt billed with so much more than ours, as a share of it, owes that rather to what we were not shown, as tools
+and instructions that a client adds, than to the tokenizer; the farther, the more."""
+
 ENOUGH = 3
 """So many samples speak for themselves; fewer are joined by what the last prompt as a whole says."""
 
@@ -76,7 +80,8 @@ class Calibration:
         if self.anchor is None:
             return 1.0
         local, billed = self.anchor
-        return 1.0 + (_clamped(billed / max(1, local)) - 1.0) * local / (local + UNKNOWN)
+        off = _clamped(billed / max(1, local)) - 1.0
+        return 1.0 + off * local / (local + UNKNOWN) / (1 + (off / TOO_FAR) ** 4)
 
     def learn(self, local: int, billed: int) -> None:
         """Take in a report: what we counted for a prompt, and what the provider billed, in tokens."""

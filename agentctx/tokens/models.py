@@ -24,6 +24,7 @@ _REGION = re.compile(r"^(?:us|eu|apac|global|jp|au|ca|us-gov)\.(?=[a-z0-9]+\.)")
 _VENDOR = re.compile(
     r"^(?:anthropic|amazon|meta|mistral|cohere|openai|qwen|deepseek|moonshotai|minimax|xai|google|zai)\."
 )
+_ALIAS = re.compile(r"^(claude-(?:opus|sonnet)-4)-0$")  # Anthropic's own second name of them
 # What may follow a known name: a date, a variant, a version of the deployment; but no number of one or two digits,
 # which is another model (claude-opus-4 and claude-opus-4-9), unless it follows a "v".
 _SUFFIX = re.compile(r"[-@:_](?!\d{1,2}(?:\D|$))\S")
@@ -142,6 +143,8 @@ def _spellings(name: str) -> Iterator[str]:
         if shorter != name:
             name = shorter
             yield name
+    if _ALIAS.match(name):
+        yield _ALIAS.sub(r"\1", name)
     if name.startswith("claude") and "." in name:
         yield name.replace(".", "-")
 

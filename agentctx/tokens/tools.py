@@ -63,8 +63,10 @@ def _json_tool(tool: Tool, count: Count) -> int:
     return count(tool.name) + count(tool.description) + count(serialise(tool.parameters))
 
 
-SERVER_TOOLS = (("bash_", 325), ("text_editor_", 700), ("computer_", 4500))
-"""Tools whose definition Anthropic holds, by the start of their type, with the tokens that they cost."""
+SERVER_TOOLS = (("bash_", 325), ("text_editor_", 700), ("computer_", 4500), ("memory_", 1050))
+"""Tools whose definition Anthropic holds, by the start of their type, with the tokens that they cost.
+
+That of memory is what a recorded call with it alone cost beside its words and the surcharge for tools."""
 
 
 def _type_of(tool: Tool) -> str:
