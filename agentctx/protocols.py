@@ -307,17 +307,18 @@ class Meter(Protocol):
 
 @frozen
 class Reason:
-    """Why a stage did something to a message.
+    """Why a stage did something to messages.
 
     Args:
-        message: The message as the stage got it.
         why: The reason, in a few words.
-        outcome: What became of it, when "dropped" or "edited" says too little.
+        outcome: What became of them, when "dropped" or "edited" says too little.
     """
 
-    message: Message
     why: str
     outcome: Outcome | None = None
+
+
+_NONE_GIVEN = Reason("")
 
 
 @define
@@ -325,29 +326,39 @@ class Notes:
     """Reasons and remarks of the stages of one step; emptied by the pipeline after each stage.
 
     Args:
-        reasons: By the identity of the message.
+        reasons: By the identity of the message; of thousands that go for one reason it is one object.
         remarks: What was said about the step as a whole.
     """
 
     reasons: dict[int, Reason] = field(factory=dict)
     remarks: list[str] = field(factory=list)
+    _messages: list[Message] = field(factory=list)  # whose identities these are: none may be that of a later one
+    _last: Reason = _NONE_GIVEN
+
+    def note(self, message: Message, why: str, outcome: Outcome | None = None) -> None:
+        """Write down why something is done to a message, and what that is called if not so."""
+        if self._last.why != why or self._last.outcome is not outcome:
+            self._last = Reason(why, outcome)
+        self.reasons[id(message)] = self._last
+        self._messages.append(message)
 
     def why(self, message: Message) -> Reason:
         """The reason given for a message, or an empty one."""
-        return self.reasons.get(id(message)) or Reason(message, "")
+        return self.reasons.get(id(message), _NONE_GIVEN)
 
     def copy(self) -> Notes:
         """What was said so far, to be restored."""
-        return Notes(dict(self.reasons), list(self.remarks))
+        return Notes(dict(self.reasons), list(self.remarks), list(self._messages))
 
     def restore(self, known: Notes) -> None:
         """Forget everything said since the copy was made."""
-        self.reasons, self.remarks = known.reasons, known.remarks
+        self.reasons, self.remarks, self._messages = known.reasons, known.remarks, known._messages
 
     def clear(self) -> None:
         """Forget everything said."""
         self.reasons.clear()
         self.remarks.clear()
+        self._messages.clear()
 
 
 @frozen
@@ -413,7 +424,7 @@ class Call:
 
     def note(self, message: Message, why: str, outcome: Outcome | None = None) -> None:
         """Say why a message is dropped or edited, and what that is called if not so; it is put into the report."""
-        self.notes.reasons[id(message)] = Reason(message, why, outcome)
+        self.notes.note(message, why, outcome)
 
     def remark(self, text: str) -> None:
         """Say something about the step as a whole; it is put into the stage's report."""

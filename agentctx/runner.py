@@ -142,8 +142,8 @@ async def _write_down(
 ) -> StageReport:
     await call.meter.settle(after.messages)
     compared = partial(_changes, name, before, after, found, call, trail)
-    told = await offload(compared, len(before.messages))
-    changes = await _with_handles(told, call)
+    told, messages = await offload(compared, len(before.messages))
+    changes = await _with_handles(told, messages, call)
     grown = sum(change.tokens_after - change.tokens_before for change in changes)
     grown += _grown_unseen(before, found, call, trail)
     if after.tools is not before.tools:
@@ -151,7 +151,8 @@ async def _write_down(
     report = StageReport(
         name, changes, trail.tokens, trail.tokens + grown, perf_counter() - started, tuple(call.notes.remarks)
     )
-    trail.made |= {id(made): (made, change) for change, made in told if change.outcome is Outcome.ADDED}
+    added = (pair for pair in zip(messages, told, strict=True) if pair[1].outcome is Outcome.ADDED)
+    trail.made |= {id(made): (made, change) for made, change in added}
     trail.origins = [None if origin is None else trail.origins[origin] for origin in found.origins]
     trail.context, trail.tokens = after, trail.tokens + grown
     return report
@@ -165,22 +166,25 @@ def _grown_unseen(before: Context, found: Matched, call: Call, trail: Trail) -> 
 
 def _changes(
     name: str, before: Context, after: Context, found: Matched, call: Call, trail: Trail
-) -> list[tuple[Change, Message]]:
-    """What the stage did, each with the message that it did it to."""
+) -> tuple[list[Change], list[Message]]:
+    """What the stage did, and the message that it did each to."""
     edited: Mapping[int, int] = dict((*found.edited, *found.moved))
-    changes: list[tuple[Change, Message]] = []
+    changes: list[Change] = []
+    messages: list[Message] = []
     for origin in sorted((*edited, *found.dropped)):
         old = before.messages[origin]
         new = after.messages[edited[origin]] if origin in edited else None
         index = trail.origins[origin]
         if index is not None:
-            changes.append((_change(name, index, old, new, call), old))
+            changes.append(_change(name, index, old, new, call))
+            messages.append(old)
     remade = [position for origin, position in found.edited if trail.origins[origin] is None]
     for position in sorted((*found.added, *remade)):
         made = after.messages[position]
         place, why = trail.offset + position, call.notes.why(made).why
-        changes.append((Change(place, made.role, Outcome.ADDED, name, why, 0, call.count(made)), made))
-    return changes
+        changes.append(Change(place, made.role, Outcome.ADDED, name, why, 0, call.count(made)))
+        messages.append(made)
+    return changes, messages
 
 
 def _change(name: str, index: int, old: Message, new: Message | None, call: Call) -> Change:
@@ -190,13 +194,13 @@ def _change(name: str, index: int, old: Message, new: Message | None, call: Call
     return Change(index, old.role, said.outcome or usual, name, said.why, call.count(old), size)
 
 
-async def _with_handles(changes: list[tuple[Change, Message]], call: Call) -> tuple[Change, ...]:
+async def _with_handles(changes: Sequence[Change], messages: Sequence[Message], call: Call) -> tuple[Change, ...]:
     """The changes, the originals put into the store when there is one."""
     store, wire = call.store, call.wire
     if store is None or wire is None:
-        return tuple(change for change, _ in changes)
+        return tuple(changes)
     kept: list[Change] = []
-    for change, old in changes:
+    for change, old in zip(changes, messages, strict=True):
         if change.outcome in (Outcome.MOVED, Outcome.ADDED):
             kept.append(change)
             continue
