@@ -10,6 +10,8 @@ import anyio.lowlevel
 import anyio.to_thread
 from anyio.lowlevel import RunVar
 
+from agentctx.core.pace import giving_way
+
 T = TypeVar("T")
 
 MUCH = 400
@@ -27,7 +29,7 @@ _limiter: RunVar[anyio.CapacityLimiter] = RunVar("agentctx.offload.limiter")
 async def offload(work: Callable[[], T], messages: int, tokens: int = 0) -> T:
     """Do ``work`` here when it is about few messages and little text, else in a worker thread.
 
-    Pure Python holds the interpreter, but not for longer than its switch interval (5 ms): the event loop goes on.
+    Pure Python holds the interpreter, but loops over many messages give way (``core.pace``): the event loop goes on.
 
     Args:
         work: Plain work that nobody else depends on; it may go on for a moment after a cancellation.
@@ -38,7 +40,13 @@ async def offload(work: Callable[[], T], messages: int, tokens: int = 0) -> T:
         if messages >= SOME:
             await anyio.lowlevel.checkpoint()
         return work()
-    return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=_threads())
+    return await anyio.to_thread.run_sync(aside, work, abandon_on_cancel=True, limiter=_threads())
+
+
+def aside(work: Callable[[], T]) -> T:
+    """Do ``work`` in a worker thread, giving way to the event loop."""
+    with giving_way():
+        return work()
 
 
 def _threads() -> anyio.CapacityLimiter:

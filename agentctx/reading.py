@@ -8,6 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from agentctx.core.message import Message, Tool
+from agentctx.core.pace import paced
 from agentctx.core.profile import ModelProfile
 from agentctx.errors import InvalidInput, UnknownModel
 from agentctx.protocols import Meter, TokenCounter, WireFormat, reads_places
@@ -42,7 +43,7 @@ class Reader:
         """
         wire = self.wire
         read = wire.read_message
-        messages = [read(native, index) for index, native in enumerate(natives, first)]
+        messages = [read(native, index) for index, native in paced(enumerate(natives, first))]
         placed = reads_places(wire)
         return messages if placed is None else placed.pair(messages, after)
 

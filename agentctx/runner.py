@@ -13,6 +13,7 @@ from attrs import define, field
 
 from agentctx.core.compare import Change, Matched, Outcome, match
 from agentctx.core.message import Context, Message
+from agentctx.core.pace import paced
 from agentctx.core.pairing import broken_pair
 from agentctx.core.protection import always, words
 from agentctx.core.reasoning import seals
@@ -171,7 +172,7 @@ def _changes(
     edited: Mapping[int, int] = dict((*found.edited, *found.moved))
     changes: list[Change] = []
     messages: list[Message] = []
-    for origin in sorted((*edited, *found.dropped)):
+    for origin in paced(sorted((*edited, *found.dropped))):
         old = before.messages[origin]
         new = after.messages[edited[origin]] if origin in edited else None
         index = trail.origins[origin]

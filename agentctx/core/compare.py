@@ -12,6 +12,7 @@ from itertools import pairwise
 from attrs import evolve, frozen
 
 from agentctx.core.message import Message
+from agentctx.core.pace import paced
 
 
 class Outcome(StrEnum):
@@ -99,10 +100,10 @@ def match(before: Sequence[Message], after: Sequence[Message]) -> Matched:
 
 def _found(before: Sequence[Message], after: Sequence[Message], start: int) -> tuple[list[int | None], tuple[int, ...]]:
     """For each message after, from ``start`` on, its position before; and the positions before that are left over."""
-    places = {_key(before[position]): position for position in range(start, len(before))}
+    places = {_key(before[position]): position for position in paced(range(start, len(before)))}
     if len(places) < len(before) - start:
         return _told_apart(before, after, start)
-    found = [places.pop(_key(after[position]), None) for position in range(start, len(after))]
+    found = [places.pop(_key(after[position]), None) for position in paced(range(start, len(after)))]
     return found, tuple(places.values())
 
 

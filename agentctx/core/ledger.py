@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.compare import Change, Outcome
+from agentctx.core.pace import paced
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
@@ -84,7 +85,7 @@ class Book:
     def write(self, new: Iterable[Change]) -> None:
         """Write down what a step did to messages of the history. A message that is gone has no other line."""
         gone = []
-        for change in new:
+        for change in paced(new):
             if change.outcome is Outcome.ADDED:
                 continue
             if change.tokens_after:
@@ -123,7 +124,7 @@ def _joined(spans: Iterable[Span], gone: Iterable[Change]) -> list[Span]:
     lines += [(each.index, each.index + 1, (each.outcome, each.stage, each.reason)) for each in gone]
     lines.sort(key=lambda line: line[0])
     joined: list[tuple[int, int, tuple[Outcome, str, str]]] = []
-    for start, stop, said in lines:
+    for start, stop, said in paced(lines):
         if joined and joined[-1][1] >= start and joined[-1][2] == said:
             joined[-1] = joined[-1][0], max(stop, joined[-1][1]), said
         else:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from agentctx.core.message import Message
+from agentctx.core.pace import paced
 from agentctx.core.parts import Opaque, ToolCall, ToolResult
 
 
@@ -23,7 +24,7 @@ def broken_pair(
     waiting: dict[str, int] = {}
     optional: set[str] = set()
     in_run = False
-    for index, message in enumerate(messages):
+    for index, message in paced(enumerate(messages)):
         if message.role == "assistant":
             if waiting and not results_anywhere and not (in_run and merges_turns):
                 return _unanswered(waiting)

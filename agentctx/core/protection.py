@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from agentctx.core.marker import is_marker
 from agentctx.core.message import SYSTEM_ROLES, Message
+from agentctx.core.pace import paced
 from agentctx.core.parts import Part, ToolCall, ToolResult
 
 ProtectRule = Callable[[Sequence[Message]], Iterable[int]]
@@ -48,7 +49,7 @@ def last_words(messages: Sequence[Message], count: int = 1) -> list[int]:
 def pending(messages: Sequence[Message]) -> list[int]:
     """The indexes of requests for approval that nobody answered, and of results that are not the last word."""
     open_at: dict[str, int] = {}
-    for index, message in enumerate(messages):
+    for index, message in paced(enumerate(messages)):
         for part in message.parts:
             if isinstance(part, ToolCall):
                 if open_at:

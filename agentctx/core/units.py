@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from attrs import define, field, frozen
 
 from agentctx.core.message import Message
+from agentctx.core.pace import breathe, paced
 from agentctx.core.parts import Opaque, Text, Thinking, ToolCall, ToolResult
 
 
@@ -51,6 +52,7 @@ def iter_units(messages: Sequence[Message], start: int = 0) -> Iterator[Unit]:
     index, end = start, len(messages)
     late = _LateResults(messages, start)
     while index < end:
+        breathe()
         stop = _round_end(messages, index, late) if messages[index].role == "assistant" else index + 1
         yield Unit(index, stop, messages[index].role == "assistant")
         index = stop
@@ -119,7 +121,7 @@ def _last_results(messages: Sequence[Message], start: int) -> dict[int, int]:
     """For each message with calls that are answered, the index of the last message that answers one of them."""
     last: dict[int, int] = {}
     open_calls: dict[str, list[int]] = defaultdict(list)
-    for index in range(start, len(messages)):
+    for index in paced(range(start, len(messages))):
         acts = messages[index].role == "assistant"
         for part in messages[index].parts:
             if acts and isinstance(part, ToolCall):

@@ -11,6 +11,7 @@ from attrs import define, evolve, field
 from agentctx.core.compare import Change
 from agentctx.core.ledger import ROLES, Book, Ledger, numbers
 from agentctx.core.message import Message
+from agentctx.core.pace import paced
 from agentctx.core.pairing import open_at_end, waits
 from agentctx.core.units import units
 from agentctx.session.plain import DIGEST_BYTES, digest
@@ -147,7 +148,7 @@ class Record:
 
     def forget_dropped(self, natives: Sequence[Any], gone: Iterable[int]) -> None:
         """From now on recognise dropped messages by identity: their content no longer matters."""
-        for index in gone:
+        for index in paced(gone):
             self.seen[index] = natives[index]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from agentctx.core.pace import paced
 from agentctx.errors import InvalidInput
 
 _PLAIN = (str, int, float, type(None))
@@ -22,7 +23,7 @@ def snapshots(natives: Iterable[Any], first: int) -> list[Any]:
     """
     seen: list[Any] = []
     try:
-        for native in natives:
+        for native in paced(natives):
             seen.append(snapshot(native))  # noqa: PERF401 - its length tells which message failed
     except RecursionError:
         where = f"messages[{first + len(seen)}]"

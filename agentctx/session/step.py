@@ -11,6 +11,7 @@ from attrs import define, field, frozen
 
 from agentctx.core.compare import Outcome
 from agentctx.core.message import Context, Message, Tool
+from agentctx.core.pace import paced
 from agentctx.core.pairing import open_at_end, waits
 from agentctx.core.report import StageReport
 from agentctx.core.units import units
@@ -256,7 +257,7 @@ def commit(step: Step) -> None:
     _write_down(step)
     record.shown[step.start :] = [
         _shown(record, message, native, origin)
-        for message, native, origin in zip(messages, written, trail.origins, strict=True)
+        for message, native, origin in paced(zip(messages, written, trail.origins, strict=True))
     ]
     record.out[step.start :] = written
     record.view[step.start :] = messages
@@ -285,8 +286,8 @@ def _written(step: Step, messages: Sequence[Message]) -> list[Any]:
     record, write = step.record, step.around.source.wire.write_message
     if step.start == 0 and record.view:
         known = {id(message): native for message, native in zip(record.view, record.out, strict=True)}
-        return [known[id(message)] if id(message) in known else write(message) for message in messages]
-    return [write(message) for message in messages]
+        return [known[id(message)] if id(message) in known else write(message) for message in paced(messages)]
+    return [write(message) for message in paced(messages)]
 
 
 def _write_down(step: Step) -> None:

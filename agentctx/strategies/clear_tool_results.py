@@ -8,6 +8,7 @@ from typing import ClassVar
 from attrs import field, frozen
 
 from agentctx.core.message import Context, Message
+from agentctx.core.pace import paced
 from agentctx.core.parts import Part, Text, ToolCall, ToolResult
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
@@ -76,7 +77,7 @@ class ClearToolResults:
         """The results to clear, by identity, with the index of their message."""
         found: list[tuple[int, ToolResult, str]] = []
         names: dict[str, str] = {}
-        for index, message in enumerate(messages):
+        for index, message in paced(enumerate(messages)):
             for part in message.parts:
                 if isinstance(part, ToolCall):
                     names[part.id] = part.name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agentctx.core.message import Context
+from agentctx.core.pace import paced
 from agentctx.core.units import Unit
 from agentctx.protocols import Call
 from agentctx.strategies.drop_units import without
@@ -18,7 +19,7 @@ def drop_oldest(context: Context, limit: int, aim: int, call: Call) -> Context:
     context, room = shrink_open_round(context, limit, call)
     size = room.size
     gone: list[Unit] = []
-    for bundle in room.bundles:
+    for bundle in paced(room.bundles):
         if size <= aim:
             break
         gone.extend(bundle)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from agentctx.core.message import Context
+from agentctx.core.pace import paced
 from agentctx.core.units import Unit
 from agentctx.protocols import Call
 
@@ -21,7 +22,7 @@ def without(context: Context, groups: Iterable[Unit], call: Call, why: str) -> C
         gone.update(range(unit.start, unit.stop))
     if not gone:
         return context
-    for index in gone:
+    for index in paced(gone):
         call.note(context.messages[index], why)
     kept = tuple(message for index, message in enumerate(context.messages) if index not in gone)
     return context.with_messages(kept)

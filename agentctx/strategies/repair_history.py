@@ -10,6 +10,7 @@ from functools import partial
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import Context, Message
+from agentctx.core.pace import paced
 from agentctx.core.pairing import broken_pair, open_at_end
 from agentctx.core.parts import Opaque, Part, ToolCall, ToolResult
 from agentctx.offload import offload
@@ -196,7 +197,7 @@ def _rename_repeated(messages: Sequence[Message], call: Call, renaming: _Renamin
     """Give repeated call ids a number; every result follows its call, so the order tells which is which."""
     out: list[Message] = []
     changed, in_turn = False, False
-    for message in messages:
+    for message in paced(messages):
         if message.role == "assistant" and not in_turn:
             renaming.begin_turn()
         in_turn = message.role == "assistant"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from agentctx.core.message import Context
+from agentctx.core.pace import paced
 from agentctx.core.units import Unit, segments, units
 from agentctx.protocols import Call
 from agentctx.strategies.drop_units import droppable
@@ -42,5 +43,5 @@ def lay_out(context: Context, call: Call) -> Room:
     going = {index for bundle in bundles for unit in bundle for index in range(unit.start, unit.stop)}
     staying = frozenset(range(len(messages))) - going
     size = call.size(context)
-    floor = size - sum(call.count(messages[index]) for index in going)
+    floor = size - sum(call.count(messages[index]) for index in paced(going))
     return Room(groups, bundles, staying, size, floor)

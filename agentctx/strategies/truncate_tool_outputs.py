@@ -7,6 +7,7 @@ from typing import ClassVar
 from attrs import field, frozen
 
 from agentctx.core.message import Context, Message
+from agentctx.core.pace import paced
 from agentctx.core.parts import Text, ToolResult
 from agentctx.errors import ConfigError
 from agentctx.offload import MUCH, offload
@@ -79,7 +80,7 @@ class TruncateToolOutputs:
         frozen_places = call.frozen(context)
         messages = list(context.messages)
         changed = False
-        for index, message in enumerate(messages):
+        for index, message in paced(enumerate(messages)):
             if index in frozen_places:
                 continue
             shorter = edit_results(message, lambda result: self._cut(result, call))

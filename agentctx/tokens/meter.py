@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from operator import index
 from threading import Lock
 from typing import Any, Protocol, SupportsIndex, runtime_checkable
@@ -14,9 +15,11 @@ from anyio.lowlevel import RunVar
 from attrs import define, field
 
 from agentctx.core.message import Context, Message, Tool
+from agentctx.core.pace import paced
 from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.profile import ImageRule, ModelProfile
 from agentctx.errors import ConfigError
+from agentctx.offload import aside
 from agentctx.protocols import TokenCounter
 from agentctx.tokens.extent import is_little, part_bytes, tool_bytes
 from agentctx.tokens.media import media_tokens
@@ -134,10 +137,11 @@ class MessageMeter:
         if self._whole is not None or is_little(pending):
             self._count_all(pending)
         else:
-            await anyio.to_thread.run_sync(self._count_all, pending, abandon_on_cancel=True, limiter=_threads())
+            work = partial(self._count_all, pending)
+            await anyio.to_thread.run_sync(aside, work, abandon_on_cancel=True, limiter=_threads())
 
     def _count_all(self, messages: Sequence[Message]) -> None:
-        for message in messages:
+        for message in paced(messages):
             self._work_out(message)
 
     def _work_out(self, message: Message) -> tuple[int, int]:

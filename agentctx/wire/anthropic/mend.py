@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from attrs import evolve
 
 from agentctx.core.message import Message
+from agentctx.core.pace import paced
 from agentctx.core.parts import Part, Text, ToolCall, ToolResult
 from agentctx.wire.mending import Mended, cleaned, same, with_object
 from agentctx.wire.native import mapping_or_none
@@ -17,7 +18,7 @@ _BLANK = "blank text removed"
 def mend(messages: Sequence[Message]) -> list[Mended]:
     """The messages that cannot be sent as they are, each with what to send instead."""
     found: list[Mended] = []
-    for index, message in enumerate(messages):
+    for index, message in paced(enumerate(messages)):
         why: list[str] = []
         parts = _mend_parts(message, why)
         if index == len(messages) - 1 and message.role == "assistant":

@@ -10,6 +10,7 @@ from typing import Any
 from attrs import evolve
 
 from agentctx.core.message import Message
+from agentctx.core.pace import paced
 from agentctx.core.parts import Media, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.wire.native import clean_text, finite_json
 from agentctx.wire.openai_chat.read import LEGACY
@@ -36,7 +37,7 @@ def mend(messages: Sequence[Message]) -> tuple[tuple[int, Message | None, str], 
 
 
 def _mended(messages: Sequence[Message]) -> Iterator[tuple[int, Message | None, str]]:
-    for index, message in enumerate(messages):
+    for index, message in paced(enumerate(messages)):
         parts, reasons = _parts(message)
         reasons += _shape(message)
         if not reasons:

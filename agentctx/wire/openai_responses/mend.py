@@ -10,6 +10,7 @@ from typing import Any
 from attrs import define, evolve, field
 
 from agentctx.core.message import Message
+from agentctx.core.pace import paced
 from agentctx.core.parts import Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.wire.native import clean_text, finite_json
 from agentctx.wire.openai_responses.write import fields_of
@@ -59,7 +60,7 @@ def mend(messages: Sequence[Message]) -> tuple[Mended, ...]:
     that nothing follows goes.
     """
     mending = _Mending(messages)
-    for index, message in enumerate(messages):
+    for index, message in paced(enumerate(messages)):
         for part in message.parts:
             if not _is_fine(part):
                 _mend_parts(mending, index, message)
@@ -162,7 +163,7 @@ def _value(native: Any, key: str) -> Any:  # noqa: ANN401 - whatever stands ther
 def _repeated(mending: _Mending) -> None:
     """No two items may have one id: the same item again goes, another one with that id goes on without id."""
     seen: dict[str, int] = {}
-    for index, message in enumerate(mending.messages):
+    for index, message in paced(enumerate(mending.messages)):
         if not isinstance(identity := _value(message.source, "id"), str):
             continue
         first = seen.setdefault(identity, index)
