@@ -68,11 +68,6 @@ class Message:
         """The same message saying something else; everything else of its native payload is kept."""
         return Message(self.role, parts, source=self.source, read_role=self.read_role, read_parts=self.read_parts)
 
-    def counted(self, mark: object) -> tuple[int, int] | None:
-        """Its tokens and bytes as they were remembered under ``mark`` (compared by identity), or None."""
-        under, tokens, size = self._counted
-        return (tokens, size) if under is mark else None
-
     def remember_count(self, mark: object, tokens: int, size: int) -> None:
         """Remember what it was counted as; a cache, invisible to equality.
 

@@ -224,5 +224,5 @@ class Conversation:
             return Prefix(0 if self.steps else None, 0, sent.tokens)
         if shared == sent.length:
             return Prefix(None, sent.tokens, sent.tokens)
-        tokens = around.fixed + sum(around.weigh(step.record.view[:shared]).tokens)
+        tokens = around.fixed + sum(map(around.source.meter.message, step.record.view[:shared]))
         return Prefix(shared if self.steps else None, tokens, sent.tokens)

@@ -40,7 +40,7 @@ def report_on(step: Step, ledger: Ledger, prefix: Prefix, started: float) -> Rep
         started: When the step began, by the clock of ``plan.since``.
     """
     record, around = step.record, step.around
-    tail = sum(around.weigh(record.view[record.settled :]).bytes)
+    tail = sum(map(around.source.meter.weight, record.view[record.settled :]))
     budget, reports = around.budget, step.trail.reports
     return Report(
         stages=tuple(reports),

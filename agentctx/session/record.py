@@ -137,8 +137,8 @@ class Record:
         """Add what arrived to the history: what it looked like, what it says, and what it weighs."""
         self.roles.extend(ROLES.index(message.role) for message in arrived)
         self.seen.extend(seen)
-        self.sizes += weights.tokens
-        self.weights += weights.bytes
+        self.sizes.extend(weights.tokens)
+        self.weights.extend(weights.bytes)
         self.given_tokens += sum(weights.tokens)
         self.given_bytes += sum(weights.bytes)
 

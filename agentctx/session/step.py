@@ -146,7 +146,7 @@ async def take_in(around: Surroundings, record: Record, natives: Sequence[Any], 
 
 def stand_still(around: Surroundings, record: Record, natives: Sequence[Any], idle: float | None) -> Step:
     """The step when nothing is new: all that was decided stays, also about a round that is not finished."""
-    provisional = sum(around.weigh(record.view[record.settled :]).tokens)
+    provisional = sum(map(around.source.meter.message, record.view[record.settled :]))
     size = around.fixed + record.view_tokens + provisional
     trail = Trail(around.context(()), [], size, unbound_from=record.unbound_from)
     raw, origins = list(record.tail), list(record.tail_origin)
@@ -312,9 +312,9 @@ def _settle(step: Step) -> None:
         record.weigh_view(around.weigh(record.view[:settled]))
         record.ids = call_ids(record.view[:settled]) if around.source.wire.unique_ids else record.ids
     else:
-        more = around.weigh(record.view[record.settled : settled])
-        record.view_tokens += sum(more.tokens)
-        record.view_bytes += sum(more.bytes)
+        more, meter = record.view[record.settled : settled], around.source.meter
+        record.view_tokens += sum(map(meter.message, more))
+        record.view_bytes += sum(map(meter.weight, more))
         if around.source.wire.unique_ids:
             record.ids |= call_ids(record.view[record.settled : settled])
     record.settled = settled

@@ -8,7 +8,6 @@ from functools import cached_property
 from attrs import evolve, frozen
 
 from agentctx.core.budget import Budget
-from agentctx.core.ledger import numbers
 from agentctx.core.message import Context, Message, Tool
 from agentctx.plan import Plan
 from agentctx.protocols import Call
@@ -69,7 +68,7 @@ class Surroundings:
     def weigh(self, messages: Sequence[Message]) -> Weights:
         """What each message weighs."""
         meter = self.source.meter
-        return Weights(numbers(map(meter.message, messages)), numbers(map(meter.weight, messages)))
+        return Weights(list(map(meter.message, messages)), list(map(meter.weight, messages)))
 
 
 def surround(

@@ -1,12 +1,10 @@
-"""What messages weigh, in a few bytes each: there may be many thousands."""
+"""What messages weigh."""
 
 from __future__ import annotations
 
-from array import array
+from collections.abc import Sequence
 
-from attrs import field, frozen
-
-from agentctx.core.ledger import numbers
+from attrs import frozen
 
 
 @frozen(eq=False)
@@ -18,8 +16,8 @@ class Weights:
         bytes: Bytes of each.
     """
 
-    tokens: array[int] = field(factory=numbers)
-    bytes: array[int] = field(factory=numbers)
+    tokens: Sequence[int] = ()
+    bytes: Sequence[int] = ()
 
     def __len__(self) -> int:
         """How many messages."""

@@ -99,7 +99,8 @@ class MessageMeter:
 
     def weight(self, message: Message, /) -> int:
         """Bytes of one message; worked out once and remembered."""
-        return (message.counted(self._mark) or self._work_out(message))[1]
+        mark, _, size = message._counted  # noqa: SLF001 - as in message
+        return size if mark is self._mark else self._work_out(message)[1]
 
     def parts(self, parts: Sequence[Part], /) -> int:
         """Tokens of parts, without a message around them."""
