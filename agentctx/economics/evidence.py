@@ -38,7 +38,7 @@ _QUOTED_CODE = re.compile(
 _LEADING_STATUS = re.compile(
     r"^\W*(?:http(?: error)?:?\s+|error code:\s*|status(?: code)?:?\s*)?([45]\d\d)\b", re.IGNORECASE
 )
-_ECHO = re.compile(r"input_value=|\[type=\w+, |['\"]input['\"]:\s*[\[{'\"]")
+_ECHO = re.compile(r"input_value=|\[type=\w+, |['\"]input['\"]:\s*[\[{'\"]|['\"]failed_generation\\?['\"]:")
 _DEEPEST = 8
 _LOOKED_AT = 8_000
 
@@ -82,9 +82,17 @@ def own(error: BaseException) -> Evidence:
         if base.__module__ != "builtins":
             found.codes.add(base.__name__.lower())
             found.source = found.source or base.__module__.partition(".")[0]
-    found.say(str(error))
+    found.say(_words(error))
     _object(error, found, 0)
     return found
+
+
+def _words(error: BaseException) -> str:
+    """What an exception says of itself; nothing when its own code fails at that, which must not hide the error."""
+    try:
+        return str(error)
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):
+        return ""
 
 
 def of_payload(payload: Any) -> Evidence:  # noqa: ANN401 - an error body, a stream event, or an SDK's object
@@ -151,7 +159,7 @@ def _parsed(text: str) -> Any:  # noqa: ANN401 - any JSON value
         return None
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

@@ -30,7 +30,7 @@ class Amounts:
 
 
 _SUMS = (
-    re.compile(rf"exceed context limit: (?P<prompt>{_N}) \+ (?P<answer>{_N}) > (?P<limit>{_N})"),
+    re.compile(rf"exceed context limit:? (?:\(i\.?e\.?,? )?(?P<prompt>{_N}) \+ (?P<answer>{_N}) > (?P<limit>{_N})"),
     re.compile(rf"must be <= (?P<limit>{_N})\. given: (?P<prompt>{_N}) `?inputs`? tokens and (?P<answer>{_N})"),
     re.compile(rf"is too large: (?P<answer>{_N})\..*?length is (?P<limit>{_N}) .*?request has (?P<prompt>{_N}) input"),
     re.compile(
@@ -78,11 +78,11 @@ _PROMPTS = tuple(
     for pattern in (
         rf"prompt is too long:? \(?{_N}",
         rf"prompt contains (?:at least )?{_N}",
-        rf"prompt tokens? \({_N}|prompt token count (?:of )?{_N}",
+        rf"(?<!max_)prompt[ _]tokens? \({_N}|prompt token count (?:of )?{_N}",
         rf"(?:prompt|input) \((?:length |total length )?{_N}",
         rf"input token count (?:is )?\(?{_N}",
-        rf"input length \(?{_N}",
-        rf"request has {_N} input|prompt has {_N} tokens|prompt length {_N} exceeds",
+        rf"(?<!maximum )(?<!max )input length \(?{_N}",
+        rf"request has {_N} input|prompt has {_N} tokens|prompt length \(?{_N}\)? exceeds",
         rf"number of (?:input )?tokens \(?{_N}\)? (?:has |have )?(?:exceed|cannot)",
         rf"request \({_N} tokens",
         rf"resulted in {_N} tokens\.|tokens in (?:the )?prompt:? \(?{_N}",
@@ -99,7 +99,7 @@ _REQUESTS = tuple(
         rf"for a total of (?:at least )?{_N}",
         rf"requested:? (?:a total of |tokens |token count |about )?\(?{_N}(?! output)",
         rf"resulted in {_N} tokens",
-        rf"request contains {_N}|will take {_N} tokens",
+        rf"max_total_tokens \({_N}|request contains {_N}|will take {_N} tokens",
         rf"received {_N}",
         rf"current length is {_N}",
         rf"output tokens \({_N}\) exceeded",
@@ -118,8 +118,8 @@ _BROKEN_DOWN = re.compile(r"\d\)?(?: tokens)? (?:in the messages|in your prompt|
 _EXCESS = (re.compile(rf"exceeded (?:max context length )?by {_N}"), re.compile(r"at least 1, got -(\d+)"))
 
 _MORE = (
-    r"(?:>=?|exceed\w*|(?:longer|larger|greater|bigger|more) than|too (?:long|large)|\bover\b|beyond|not fit|\bbut\b"
-    r"|maximum|\blimit\b)"
+    r"(?:>=?|exceed\w{0,3}|(?:longer|larger|greater|bigger|more) than|too (?:long|large)|\bover\b|beyond|not fit"
+    r"|\bbut\b|maximum|\blimit\b)"
 )
 _LESS = (
     r"(?:max(?:imum)?\b|limit(?:ed)?\b|at most|up to|supports?|longer than|not exceed|n_ctx"

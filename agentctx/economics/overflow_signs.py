@@ -22,7 +22,7 @@ _WINDOW = (
     rf"|(?:max|maximum|specified|model'?s?) (?:\w+ ){{0,2}}(?:prompt|model|input|sequence|seq)[ _]{_SIZE})"
 )
 _OVER = (
-    r"(?:exceed\w*|(?:longer|larger|greater|bigger|more) than|\bover\b|beyond|n[o']t fit"
+    r"(?:exceed\w{0,3}|(?:longer|larger|greater|bigger|more) than|\bover\b|beyond|n[o']t fit"
     r"|too (?:long|large|big) (?:for|in)|>=?)"
 )
 
@@ -44,7 +44,7 @@ WINDOW = _any_of(
     r"max_prompt_tokens_exceeded|tokens_limit_reached",
     r"prompt tokens too long|the max input characters is|text fields that are too large",
     r"too large for (?:this |the )?model|is too large to process\b",
-    r"prompt is too (?:long|large)\b|prompt too (?:long|large)\b|prompt 超长|(?:prompt|input) \([^)]*\) is too long",
+    r"prompt is too (?:long|large)\b|prompt too (?:long|large)\b|prompt ?超长|(?:prompt|input) \([^)]*\) is too long",
     r"(?<!tool )(?<!audio )(?<!video )(?<!image )input is too (?:long|large)(?: for|[.:,;]|$)"
     r"|input (?:token length|prompt) too long|(?:^|[\d:.>\"'] ?)input too long",
     r"(?:all messages|conversation|chat history|request input) is too long",
@@ -64,7 +64,9 @@ WINDOW = _any_of(
     r"total number of tokens (?:\(prompt and prediction\)|in the prompt) cannot exceed",
     r"size limit exceeded by|minimal context could not be added",
     r"too many input tokens|too many tokens in (?:the )?(?:prompt|request|input)",
-    rf"(?:input|prompt)[^.]{{0,40}}?must be less than (?:the )?context {_SIZE}|not enough context {_SIZE}",
+    rf"(?:input|prompt|max_total_tokens)[^.]{{0,40}}?must be less than (?:or equal to )?(?:the )?"
+    rf"(?:context {_SIZE}|max_seq_len)|not enough context {_SIZE}",
+    r"(?:input|prompt) is too big\b",
     r"tokens in request more than max tokens allowed|input tokens;? this model accepts",
     r"can only process up to \d[\d,]* tokens",
     r"exceed model maximum(?! output)",
@@ -72,7 +74,8 @@ WINDOW = _any_of(
     r"(?:context|model) window is \d[\d,]*k? tokens, you requested",
     r"max_tokens must be at least 1, got -\d{2,}",
     r"required for long context requests|long context beta is not yet available",
-    r"上下文(?:长度|窗口)?[^。]{0,8}(?:超限|超过|超出|过长)|超(?:过|出)[^。]{0,16}上下文|输入[^。]{0,6}(?:过长|超长|超出|超过)",
+    r"上下文(?:长度|窗口)?[^。]{0,8}(?:超限|超过|超出|过长)|超(?:过|出)[^。]{0,16}上下文|输入[^。]{0,6}(?:过长|超长|超限|超出|超过)"
+    r"|压缩上下文",
     r"token[^。]{0,6}超(?:过|出)",
 )
 """The context is larger than the model's window: nothing else is said in these words."""
@@ -88,8 +91,9 @@ NAMES = _any_of(
 BYTES = _any_of(
     r"request_too_large|request exceeds the maximum (?:allowed )?(?:size|number of bytes)",
     r"(?<!response )(?:payload|entity|content|body|request) (?:is |was )?too large",
-    r"(?<!response )(?:request body|payload)(?: size)?\b[^.]{0,40}?exceed|request size(?: limit)? exceed",
-    r"message size \d+ exceeds limit|sent message larger than max",
+    r"(?<!response )(?:request body|body size|payload)(?: size)?\b[^.]{0,40}?exceed",
+    r"request size(?: limit| (?:of )?\d[\d,]*(?: bytes)?)? exceed",
+    r"message size \d+ exceeds limit|sent message larger than max|(?<!client: )received message larger than max",
     r"too many total text bytes|max bytes to request body",
 )
 """The request's body is larger than the endpoint takes."""

@@ -1,6 +1,7 @@
 """Exceptions as SDKs raise them: where the words, codes and statuses lie."""
 
 import json
+from time import perf_counter
 
 import pytest
 
@@ -233,3 +234,30 @@ def test_our_own_overflow_is_none_of_a_provider():
 def test_nothing_is_no_overflow(nothing):
     """What says nothing is no overflow and no error."""
     assert classify_error(nothing) is None
+
+
+class Speechless(Exception):
+    """As an exception whose own code fails when it is asked for its words."""
+
+    def __str__(self):
+        return self.args[1]
+
+
+def test_exception_that_cannot_say_itself():
+    """An exception whose text cannot be had is still looked at, and never replaced by the failure to have it."""
+    assert classify_error(Speechless()) is None
+    assert classify_error(raised(Speechless(), cause=StatusError(WORDS))).limit == 8_192
+
+
+def test_json_nested_without_end():
+    """A body of brackets alone is no JSON that could be read, and no crash."""
+    assert classify_error("[" * 100_000) is None
+
+
+@pytest.mark.parametrize("word", ["exceed", "context ", "prompt ", "limit: 1 ", "9,"])
+def test_no_error_takes_long_to_read(word):
+    """A text made to be hard to match, as long as any that is looked at, takes no noticeable time."""
+    started = perf_counter()
+    classify_error(word * 10_000)
+
+    assert perf_counter() - started < 3
