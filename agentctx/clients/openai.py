@@ -54,7 +54,7 @@ def _async_request(kind: Any, sessions: Sessions) -> Callable[..., Any]:  # noqa
         async def send(body: dict[str, Any]) -> Any:  # noqa: ANN401 - the SDK's own
             return await kind.request(client, cast_to, _with_body(options, body), **more)
 
-        return await exchange(sessions, shape, options.json_data, send, _ASYNC)
+        return await exchange(sessions, shape, _body_of(options), send, _ASYNC)
 
     return request
 
@@ -70,7 +70,7 @@ def _request(kind: Any, sessions: Sessions) -> Callable[..., Any]:  # noqa: ANN4
         async def send(body: dict[str, Any]) -> Any:  # noqa: ANN401 - the SDK's own
             return kind.request(client, cast_to, _with_body(options, body), **more)
 
-        return drive(exchange(sessions, shape, options.json_data, send, _SYNC))
+        return drive(exchange(sessions, shape, _body_of(options), send, _SYNC))
 
     return request
 
@@ -82,8 +82,17 @@ def _shape_of(options: Any) -> Shape | None:  # noqa: ANN401 - the SDK's own
     return _SHAPES.get(options.url.partition("?")[0])
 
 
+def _body_of(options: Any) -> Mapping[str, Any]:  # noqa: ANN401 - the SDK's own
+    """The body that the SDK would send: what stands in ``extra_body`` is part of it, and goes first."""
+    if options.extra_json is None:
+        body: Mapping[str, Any] = options.json_data
+        return body
+    both = {**options.json_data, **options.extra_json}
+    return {name: value for name, value in both.items() if not isinstance(value, openai.Omit)}
+
+
 def _with_body(options: Any, body: dict[str, Any]) -> Any:  # noqa: ANN401 - the SDK's own
-    return options.model_copy(update={"json_data": body})
+    return options.model_copy(update={"json_data": body, "extra_json": None})
 
 
 async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever the SDK returns

@@ -68,6 +68,19 @@ async def test_a_request_that_fits_is_sent_as_it_is(serve, made, kind):
 
 @KINDS
 @pytest.mark.anyio
+async def test_what_the_extra_body_brings_is_prepared_too(serve, made, kind):
+    """Messages in ``extra_body`` replace the others when the SDK sends them, so they are what has to fit."""
+    desk, url = serve(chat_completions)
+    client = wrap(made(kind, url), pipeline(budget=agentctx.Budget(WINDOW)))
+    extra = {"messages": LONG, "user": openai.omit}
+    await now(client.chat.completions.create(model=MODEL, messages=chat(0), user="someone", extra_body=extra))
+    assert 2 < len(desk.requests[0]["messages"]) < len(LONG)
+    assert agentctx.count(desk.requests[0]["messages"], MODEL) <= WINDOW
+    assert "user" not in desk.requests[0]
+
+
+@KINDS
+@pytest.mark.anyio
 async def test_an_overflow_is_sent_again_smaller_once(serve, made, kind):
     """When the provider takes less than the budget says, a smaller request follows and its answer is the answer."""
     desk, url = serve(chat_completions, window=WINDOW)
