@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentctx.errors import InvalidInput
+from agentctx.session.checked import MOST
 
 _INCLUSIVE = ("prompt_tokens", "promptTokenCount", "prompt_token_count", "prompt_eval_count")
 _BEDROCK = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
@@ -27,7 +28,7 @@ def prompt_tokens(usage: Any) -> int:  # noqa: ANN401 - a dict or any SDK's usag
     OpenAI and Gemini report the whole prompt; Anthropic and Bedrock report its parts, which are added up.
 
     Raises:
-        InvalidInput: If no known field is there.
+        InvalidInput: If no known field is there with a number that a prompt can have.
     """
     known = next((amount for name in _INCLUSIVE if (amount := _field(usage, name)) is not None), None)
     if known is not None:
@@ -36,7 +37,7 @@ def prompt_tokens(usage: Any) -> int:  # noqa: ANN401 - a dict or any SDK's usag
         return sum(_field(usage, name) or 0 for name in _BEDROCK)
     base = _field(usage, "input_tokens")
     if base is None:
-        raise InvalidInput("usage", f"no prompt token count in it: {str(usage)[:200]}")
+        raise InvalidInput("usage", f"no prompt token count in it; pass the response's usage, not {str(usage)[:200]}")
     return base + sum(_field(usage, name) or 0 for name in _ANTHROPIC_EXTRA)
 
 
@@ -50,7 +51,7 @@ def is_one_prompt(usage: Any) -> bool:  # noqa: ANN401 - a dict or any SDK's usa
 
 def _field(usage: Any, name: str) -> int | None:  # noqa: ANN401 - a dict or any SDK's usage object
     value = _value(usage, name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST else None
 
 
 def output_tokens(usage: Any) -> int | None:  # noqa: ANN401 - a dict or any SDK's usage object

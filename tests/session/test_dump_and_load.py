@@ -361,3 +361,15 @@ async def test_a_dump_of_a_loaded_session_is_the_same_dump():
     for one in (session, loaded):
         await one.prepare(messages)
     assert loaded.dump() == session.dump()
+
+
+@pytest.mark.parametrize("amount", [-5, 2**40])
+@pytest.mark.anyio
+async def test_a_bill_that_no_prompt_can_have_spoils_no_state(amount):
+    """A usage with an impossible number is refused, and the session goes on through a restart as if it had not come."""
+    plan = pipeline()
+    session = plan.session(format="openai-chat")
+    await session.prepare(rounds("openai-chat", 3))
+    with pytest.raises(InvalidInput, match="no prompt token count"):
+        session.record({"prompt_tokens": amount})
+    assert hop(session, plan).billed_tokens is None
