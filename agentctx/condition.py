@@ -7,6 +7,7 @@ from collections.abc import Callable
 from attrs import frozen
 
 from agentctx.core.message import Context
+from agentctx.errors import ConfigError
 from agentctx.protocols import Call
 
 Test = Callable[[Context, Call], bool]
@@ -35,6 +36,15 @@ class Condition:
     def approves(self, before: Context, after: Context, call: Call) -> bool:
         """Whether what stages made of a context is worth having."""
         return self.approval is None or self.approval(before, after, call)
+
+    def __bool__(self) -> bool:
+        """Not true or false by itself: of two that are joined with ``and`` or ``or``, Python would drop one.
+
+        Raises:
+            ConfigError: Always.
+        """
+        msg = f"{self.name}: join conditions with &, | and ~ instead of and, or and not"
+        raise ConfigError(msg)
 
     def __and__(self, other: Condition) -> Condition:
         name = " & ".join(f"({each.name})" if " | " in each.name else each.name for each in (self, other))

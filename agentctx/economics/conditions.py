@@ -37,10 +37,11 @@ def pays_back(within: int) -> Condition:
         within: How many calls the conversation is expected to go on with the cut history, at least.
 
     Raises:
-        ConfigError: If ``within`` is below 1; at run time, if no model was named or its prices are not known.
+        ConfigError: If ``within`` is no whole number of at least 1; at run time, if no model was named or its prices
+            are not known.
     """
-    if isinstance(within, bool) or within < 1:
-        msg = f"pays_back: within must be at least 1 call, got {within!r}"
+    if isinstance(within, bool) or not isinstance(within, int) or within < 1:
+        msg = f"pays_back: within must be a whole number of calls, at least 1, got {within!r}"
         raise ConfigError(msg)
 
     def test(context: Context, call: Call) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import iscoroutinefunction
+
 from attrs import field, frozen
 
 from agentctx.condition import Condition, Test
@@ -89,7 +91,8 @@ def when(condition: Test, *stages: ContextStrategy) -> When:
     """Run ``stages`` only when ``condition`` holds, for example ``when(over(0.8), TrimRounds(20))``.
 
     Raises:
-        ConfigError: If there is no stage.
+        ConfigError: If there is no stage, or if the condition is a stage or another async function: what such a
+            function returns before it is awaited counts as true.
     """
     if not stages:
         msg = "when: pass at least one stage"
@@ -97,6 +100,9 @@ def when(condition: Test, *stages: ContextStrategy) -> When:
     asked: object = condition
     if not callable(asked):
         msg = f"when: the condition is {condition!r}; it is called with (context, call): see over"
+        raise ConfigError(msg)
+    if iscoroutinefunction(asked) or iscoroutinefunction(type(asked).__call__):
+        msg = f"when: the condition is {condition!r}, which is async; a condition comes first and is a plain function"
         raise ConfigError(msg)
     check_stages("when", stages)
     return When(condition, stages)

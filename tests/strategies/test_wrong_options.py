@@ -12,9 +12,11 @@ from agentctx import (
     Protect,
     TrimRounds,
     TruncateToolOutputs,
+    cache_cold,
     count,
     first_of,
     over,
+    pays_back,
     when,
 )
 
@@ -39,6 +41,9 @@ WRONG = {
     "budget: expected a Budget": lambda: FitContextWindow("8k"),
     "over": lambda: over("80%"),
     "when: the condition": lambda: when(0.8, TrimRounds(1)),
+    "which is async": lambda: when(TrimRounds(1), over(1)),
+    "over(0.8): join": lambda: when(over(0.8) and cache_cold(), TrimRounds(1)),
+    "within must be": lambda: pays_back(within="20"),
     "when: stages[0]": lambda: when(over(1), TrimRounds),
     "first_of: stages[0]": lambda: first_of(5),
     "Protect.last_user": lambda: Protect.last_user("2"),
