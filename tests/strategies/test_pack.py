@@ -164,6 +164,21 @@ except ValueError as error:
     assert "pip install 'agentctx[relevance]'" in printed
 
 
+def test_every_name_can_be_imported_without_bm25():
+    """Without the library for BM25 all names can be imported, and only making a ``Bm25`` says how to get it."""
+    code = """
+import sys
+sys.modules["bm25s"] = None
+from agentctx import *
+try:
+    Bm25()
+except ConfigError as error:
+    print(error)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "pip install 'agentctx[relevance]'" in ran.stdout, ran.stderr
+
+
 def test_greed_alone_is_not_enough():
     """Two that fill the room are better than the one with the most for its size."""
     assert choose([60, 50, 50], [10, 9, 9], 18) == (1, 2)

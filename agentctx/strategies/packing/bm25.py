@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 
 import anyio.to_thread
-import bm25s  # type: ignore[import-untyped]  # it ships no types
 from attrs import define, field, frozen
 
+from agentctx.errors import ConfigError
 from agentctx.strategies.packing.words import forms, raw_words
 
 
@@ -21,16 +22,27 @@ class Bm25:
     Args:
         k1: How much it matters that a word occurs more than once; 0 means not at all.
         b: How much long texts are held to their length, 0 to 1.
+
+    Raises:
+        ConfigError: If bm25s is not installed.
     """
 
     k1: float = 1.5
     b: float = 0.75
+
+    def __attrs_post_init__(self) -> None:
+        """Look for the library."""
+        if find_spec("bm25s") is None:
+            msg = "Bm25: it needs bm25s: pip install 'agentctx[relevance]'"
+            raise ConfigError(msg)
 
     async def __call__(self, task: str, texts: Sequence[str], /) -> Sequence[float]:
         """The BM25 score of each text; 0 where it shares no word with the task."""
         return await anyio.to_thread.run_sync(self._scores, task, texts, abandon_on_cancel=True)
 
     def _scores(self, task: str, texts: Sequence[str]) -> list[float]:
+        import bm25s  # type: ignore[import-untyped]  # noqa: PLC0415 - no types; an extra: all else works without it
+
         asked = _Asked.of(task)
         counted = [asked.numbers(text) for text in texts]
         if not any(min(numbers, default=asked.other) < asked.other for numbers in counted):
