@@ -36,7 +36,7 @@ class Forecast:
 
     def __str__(self) -> str:
         """One sentence for a report."""
-        when = "never" if self.calls == inf else f"after {self.calls:,.0f} calls"
+        when = "never" if self.calls == inf else f"after {self.calls:,.0f} calls" if self.calls > 1 else "at that call"
         return (
             f"next call ${self.with_cut:.4f} with the cut, ${self.without:.4f} without; "
             f"later ${self.later_with:.4f} instead of ${self.later_without:.4f}: pays back {when}"

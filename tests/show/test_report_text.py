@@ -47,6 +47,7 @@ def test_a_cut_says_what_it_costs():
         "cost: next call $0.0500 with the cut, $0.0200 without; later $0.0100 instead of $0.0200: "
         "pays back after 4 calls"
     )
+    assert str(Forecast(0.05, 0.02, 0.02, 0.01, calls=1)).endswith("pays back at that call")
     assert "cost" not in report_text(Report((), (), 1, 1, 10, 10, bill=lambda: forecast))
 
 
