@@ -46,7 +46,9 @@ class Condition:
         msg = f"{self.name}: join conditions with &, | and ~ instead of and, or and not"
         raise ConfigError(msg)
 
-    def __and__(self, other: Condition) -> Condition:
+    def __and__(self, other: object) -> Condition:
+        if not isinstance(other, Condition):
+            return NotImplemented
         name = " & ".join(f"({each.name})" if " | " in each.name else each.name for each in (self, other))
 
         def approval(before: Context, after: Context, call: Call) -> bool:
@@ -54,7 +56,9 @@ class Condition:
 
         return Condition(lambda context, call: self(context, call) and other(context, call), name, approval)
 
-    def __or__(self, other: Condition) -> Condition:
+    def __or__(self, other: object) -> Condition:
+        if not isinstance(other, Condition):
+            return NotImplemented
         name = f"{self.name} | {other.name}"
 
         def approval(before: Context, after: Context, call: Call) -> bool:

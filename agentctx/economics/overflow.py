@@ -111,7 +111,7 @@ def _kind(said: Evidence, whole: str) -> Kind | None:
     if signs.WINDOW.search(whole) or any(map(signs.NAMES.search, said.codes)):
         return "window"
     if signs.BYTES.search(whole) or any(map(signs.BYTES.search, said.codes)):
-        return "bytes"
+        return None if signs.MONEY.search(whole) else "bytes"
     if signs.RATE.search(whole) or any(map(signs.RATE.search, said.codes)) or 429 in said.statuses:
         return None
     if signs.NO_BODY.search(whole) or (signs.PERHAPS.search(whole) and not signs.ELSE.search(whole)):

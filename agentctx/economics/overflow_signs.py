@@ -121,11 +121,16 @@ ELSE = _any_of(
 )
 """Something else is too large, too long or out of date."""
 
+_MONEY = (r"insufficient", r"\bcredits?\b", r"billing", r"balance", r"\bafford\b")
+
+MONEY = _any_of(*_MONEY)
+"""Out of money: whatever else is said, nothing smaller helps."""
+
 RATE = _any_of(
     r"rate[ _-]?limit", r"too many requests", r"\bper[ _-](?:min|minute|day|hour|second|month)\b", r"\b[tr]p[mds]\b",
     r"throttl", r"quota", r"please wait", r"(?:try again|retry) (?:in|after) \d",
     r"resource[ _]?exhausted", r"usage limit", r"token rate",
-    r"insufficient", r"\bcredits?\b", r"billing", r"balance", r"\bafford\b", r"overloaded", r"at capacity",
+    *_MONEY, r"overloaded", r"at capacity",
     r"\btrial\b", r"\bfree (?:tier|plan)\b", r"\bupgrade\b",
     r"your (?:account|plan|subscription)|monthly|daily",
 )  # fmt: skip

@@ -60,3 +60,10 @@ def test_a_wrong_option_is_refused_at_once(said):
     with pytest.raises(ConfigError) as caught:
         WRONG[said]()
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("join", [lambda one: one | 1, lambda one: one & None])
+def test_a_condition_is_joined_with_a_condition_only(join):
+    """Something else beside it is Python's usual error, which names both kinds."""
+    with pytest.raises(TypeError, match="'Condition' and"):
+        join(over(0.8))
