@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def test_what_providers_reported_grows_with_the_prompt():
         session = json.loads(line)
         told = [(report["index"], prompt_tokens(report["usage"])) for report in session["reports"]]
         assert told == sorted(told, key=lambda each: each[0])
-        for (_, before), (_, after) in zip(told, told[1:], strict=False):
+        for (_, before), (_, after) in pairwise(told):
             assert after > before / 2 > 0
 
 
