@@ -1,7 +1,8 @@
 """Recorded sessions, prepared before each model call: valid, within the budget, untouched, the user's words there.
 
-Every recording is walked through in the nightly profile; otherwise a sample of each file. Without the shared recordings
-the sessions in ``examples/sessions`` are walked through.
+Every recording is walked through in the nightly profile, call by call; otherwise a sample of each file, and of a long
+recording some calls, evenly spread. Without the shared recordings the sessions in ``examples/sessions`` are walked
+through.
 """
 
 import gzip
@@ -34,6 +35,8 @@ FORMATS = ("openai-chat", "anthropic", "openai-responses")
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 SAMPLE, SMALL_FILE = 5, 2_000_000
 """Recordings of each file that are walked through on an ordinary day; of a file of more compressed bytes, one."""
+MOST_CALLS = 60
+"""Model calls of one recording that are prepared on an ordinary day; most recordings have fewer."""
 HEAD = re.compile(r'"id":\s*"(?P<id>[^"]*)".*?"format":\s*"(?P<format>[^"]*)"')
 
 
@@ -81,9 +84,10 @@ def role(message):
 
 
 def model_calls(messages):
-    """How many messages each model call of the recording saw: all before each assistant turn."""
+    """How many messages each model call of the recording saw: all before each assistant turn, and at last all."""
     roles = [role(message) for message in messages]
-    return [stop for stop in range(1, len(roles)) if roles[stop] == "assistant" != roles[stop - 1]]
+    calls = [stop for stop in range(1, len(roles)) if roles[stop] == "assistant" != roles[stop - 1]]
+    return [*(calls if NIGHTLY else calls[:: max(1, -(-len(calls) // MOST_CALLS))]), len(roles)]
 
 
 def blocks(message):
@@ -173,7 +177,7 @@ async def test_every_model_call_of_a_recording(recording, window):
     objects = list(map(id, messages))
     pipeline = walk_of(window)
     prepare = partial(pipeline.session(format=record["format"]).prepare, system=record["system"], tools=record["tools"])
-    for step, stop in enumerate([*model_calls(messages), len(messages)]):
+    for step, stop in enumerate(model_calls(messages)):
         given = messages[:stop]
         try:
             view = await prepare(given)
