@@ -156,35 +156,54 @@ def test_presets_set_the_markers_that_a_careful_client_sets(model, preset):
     assert unmarked == 0 or not model.startswith("claude")
 
 
+CLAUDE, TURNS = "claude-sonnet-4-5", 300
+
+
+class Walk:
+    """A session that reads line by line for three hundred turns, and what it costs by Anthropic's prices."""
+
+    def __init__(self, pipeline):
+        self.dollars, self.breaks, self.compactions = 0.0, 0, 0
+        self.history = [{"role": "user", "content": "Find the fault. " * 100}]
+        self.session = pipeline.session(CLAUDE, format="anthropic")
+        self.session.clock = lambda: 20.0 * self.session.steps
+        self.reads = BlockReader(reader(self.history, format="anthropic", model=CLAUDE).meter, own=ANTHROPIC)
+        self.cache = CacheSimulator(cache_rules(profile(CLAUDE)))
+
+    async def go(self):
+        """Prepare and bill each turn."""
+        before = []
+        for turn in range(TURNS):
+            view = await self.session.prepare(self.history)
+            self.dollars += cost(self.cache.send(self.reads.read(view.context), 20.0 * turn), profile(CLAUDE))
+            sent = [json.dumps(unmarked(message)) for message in view.messages]
+            self.breaks += sent[: len(before)] != before
+            self.compactions += view.report.first_changed is not None
+            before = sent
+            ask = {"type": "tool_use", "id": f"t{turn}", "name": "read", "input": {"line": turn}}
+            text = f"line {turn}. " * (20 + turn * 37 % 200)
+            told = {"type": "tool_result", "tool_use_id": f"t{turn}", "content": text}
+            self.history += [{"role": "assistant", "content": [ask]}, {"role": "user", "content": [told]}]
+        return self
+
+
+@pytest.fixture(scope="module")
+def untrimmed():
+    """All of it sent, in a window that would hold it."""
+    return anyio.run(Walk(Pipeline(PlaceCacheMarkers())).go)
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("preset", [late_and_large, coding_agent, thrifty])
-async def test_three_hundred_turns_keep_their_prefix_and_cost_less_than_untrimmed(preset):
+async def test_three_hundred_turns_keep_their_prefix_and_cost_less_than_untrimmed(preset, untrimmed):
     """The prefix is the same, byte for byte, in 95 % of consecutive requests, and breaks at most once a compaction.
 
     By Anthropic's prices the bill is smaller than that of sending everything, in a window that would hold it.
     """
-    model, history = "claude-sonnet-4-5", [{"role": "user", "content": "Find the fault. " * 100}]
-    session = preset(Budget(24_000), model).session(model, format="anthropic")
-    everything = Pipeline(PlaceCacheMarkers()).session(model, format="anthropic")
-    session.clock = everything.clock = lambda: 20.0 * session.steps
-    dollars, breaks, compactions, before = [0.0, 0.0], 0, 0, []
-    readers = [BlockReader(reader(history, format="anthropic", model=model).meter, own=ANTHROPIC) for _ in range(2)]
-    caches = [CacheSimulator(cache_rules(profile(model))) for _ in range(2)]
-    for turn in range(300):
-        views = [await session.prepare(history), await everything.prepare(history)]
-        for place, view in enumerate(views):
-            usage = caches[place].send(readers[place].read(view.context), 20.0 * turn)
-            dollars[place] += cost(usage, profile(model))
-        sent = [json.dumps(unmarked(message)) for message in views[0].messages]
-        breaks += sent[: len(before)] != before
-        compactions += views[0].report.first_changed is not None
-        before = sent
-        ask = {"type": "tool_use", "id": f"t{turn}", "name": "read", "input": {"line": turn}}
-        told = {"type": "tool_result", "tool_use_id": f"t{turn}", "content": f"line {turn}. " * (20 + turn * 37 % 200)}
-        history += [{"role": "assistant", "content": [ask]}, {"role": "user", "content": [told]}]
+    walk = await Walk(preset(Budget(24_000), CLAUDE)).go()
 
-    assert 3 <= breaks <= min(compactions, 0.05 * 300)
-    assert dollars[0] < dollars[1]
+    assert 3 <= walk.breaks <= min(walk.compactions, 0.05 * TURNS)
+    assert walk.dollars < untrimmed.dollars
 
 
 class OnlyClaude:

@@ -7,13 +7,20 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
+SCRIPT = """
+import sys, overhead
+from attrs import evolve
+
+overhead.QUICK = evolve(overhead.QUICK, steps=20, repeats=1)
+sys.exit(overhead.main())
+"""
 
 
 @pytest.fixture(scope="module")
 def done():
-    """The benchmark, run without other libraries and with little effort."""
-    command = [sys.executable, str(REPOSITORY / "benchmarks" / "overhead.py"), "--quick", "--no-peers", "--json"]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    """The benchmark, run without other libraries and with the least effort: what it says is looked at, not how much."""
+    command = [sys.executable, "-c", SCRIPT, "--quick", "--no-peers", "--json"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(REPOSITORY), str(REPOSITORY / "benchmarks")))}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
