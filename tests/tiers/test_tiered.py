@@ -122,7 +122,7 @@ async def test_a_session_goes_down_to_its_target():
     assert (await session.prepare([*agent(6), *agent(4)])).report.tokens_after <= 80
 
 
-STEPS = 100
+STEPS = 60
 
 STAGES = {
     "own limit": (Tiered(max_tokens=300), None),

@@ -5,6 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentctx.tokens.models import profile
+from agentctx.wire.openai_responses import rules, rules_items
+from agentctx.wire.openai_responses.view import opened
 from agentctx.wire.registry import format_named
 
 WIRE = format_named("openai-responses")
@@ -80,7 +82,6 @@ BROKEN = {
     "surrogate": [{"role": "user", "content": "\ud800"}],
     "string_length": [{"role": "user", "content": "x" * 10_485_761}],
     "input_empty": [],
-    "input_too_long": [USER] * 131_073,
 }
 
 
@@ -88,6 +89,14 @@ BROKEN = {
 def test_what_breaks_a_rule_is_refused_by_its_name(name, items):
     """Each illegal request breaks the rule that it is made to break."""
     assert name.split()[0] in errors(items)
+
+
+def test_the_number_of_items_is_limited():
+    """A request of more than 131,072 items is refused; the other rules, which take long for so many, not asked."""
+    assert rules_items.input_present in rules.RULES
+    assert not [*rules_items.input_present(opened({"input": [USER] * 131_072}, None))]
+    [found] = rules_items.input_present(opened({"input": [USER] * 131_073}, None))
+    assert found.rule == "resp.input_too_long"
 
 
 LEGAL = {
