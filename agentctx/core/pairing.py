@@ -10,7 +10,7 @@ from agentctx.core.parts import Opaque, ToolCall, ToolResult
 
 
 def broken_pair(
-    messages: Sequence[Message], *, merges_turns: bool = True, results_anywhere: bool = False
+    messages: Sequence[Message], *, merges_turns: bool = True, results_anywhere: bool = False, known: int = 0
 ) -> str | None:
     """The first broken pair, named by message index and call id, or None when all pairs are whole.
 
@@ -19,11 +19,15 @@ def broken_pair(
         merges_turns: Whether the results of a run of assistant messages may follow the run as a whole; else each
             assistant message must be answered before the next.
         results_anywhere: Whether a result may stand anywhere after its call.
+        known: So many messages at the start stand as they did in a transcript whose pairs are all whole. They are not
+            looked at again, but for the round that ``known`` is in; where results may stand anywhere, all are.
     """
     waiting: dict[str, int] = {}
     optional: set[str] = set()
     in_run = False
-    for index, message in enumerate(messages):
+    start = 0 if results_anywhere else _run_start(messages, known)
+    for index in range(start, len(messages)):
+        message = messages[index]
         if message.role == "assistant":
             if waiting and not results_anywhere and not (in_run and merges_turns):
                 return _unanswered(waiting)
@@ -40,11 +44,17 @@ def broken_pair(
     return _unanswered(lost) if lost else None
 
 
+def _run_start(messages: Sequence[Message], known: int) -> int:
+    """The last place before ``known`` at which a run of assistant messages begins: no call waits there."""
+    places = range(known - 1, 0, -1)
+    begins = (place for place in places if messages[place].role == "assistant" != messages[place - 1].role)
+    return next(begins, 0)
+
+
 def _open_calls(message: Message, index: int, waiting: dict[str, int], optional: set[str]) -> str | None:
     for part in message.parts:
         if isinstance(part, ToolCall):
-            if part.optional:
-                optional.add(part.id)
+            (optional.add if part.optional else optional.discard)(part.id)
             if part.id in waiting:
                 return f"messages[{index}]: the call id {part.id!r} occurs twice in one turn"
             waiting[part.id] = index

@@ -235,13 +235,25 @@ def widen(step: Step) -> None:
     record, trail = step.record, step.trail
     trail.context = step.around.context((*record.view[: step.start], *trail.context.messages))
     trail.origins = [*record.origins[: step.start], *trail.origins]
+    trail.intact = step.start
     step.start = trail.offset = 0
+
+
+def narrow(step: Step) -> None:
+    """After ``widen``: let the trail be no more than what stands in the record's view in another way."""
+    trail, start = step.trail, step.trail.intact
+    trail.context = trail.context.with_messages(trail.context.messages[start:])
+    trail.origins = trail.origins[start:]
+    step.start += start
+    trail.offset += start
+    trail.intact = 0
 
 
 async def commit_aside(step: Step) -> None:
     """``commit``; where it is about many messages, in a worker thread and on a copy of the record."""
     changes = sum(len(report.changes) for report in step.trail.reports)
-    looked_at = len(step.seen) + changes + (len(step.trail.context.messages) if step.start == 0 else 0)
+    again = step.start == 0 or step.start < step.record.settled
+    looked_at = len(step.seen) + changes + (len(step.trail.context.messages) if again else 0)
     if looked_at >= MUCH:
         step.record = step.record.copy()
     await offload(partial(commit, step), looked_at)
@@ -254,6 +266,7 @@ def commit(step: Step) -> None:
     written = _written(step, messages)  # first: a message that cannot be written leaves the record as it was
     record.remember(step.seen, step.raw[len(step.raw) - len(step.seen) :], step.arrived)
     _write_down(step)
+    replaced = record.view[step.start :]
     record.shown[step.start :] = [
         _shown(record, message, native, origin)
         for message, native, origin in zip(messages, written, trail.origins, strict=True)
@@ -261,11 +274,11 @@ def commit(step: Step) -> None:
     record.out[step.start :] = written
     record.view[step.start :] = messages
     record.made |= trail.made
-    if step.start == 0:
+    if trail.made or any(id(message) in record.made for message in replaced):
         record.forget_made()
     record.origins[step.start :] = trail.origins
     record.forget_dropped(step.natives, _dropped(trail.reports))
-    _settle(step)
+    _settle(step, replaced[: max(0, record.settled - step.start)])
     record.quiet_until, record.waiting = step.quiet_until, step.waiting
     record.unbound_from = trail.unbound_from
 
@@ -283,10 +296,9 @@ def _dropped(reports: Sequence[StageReport]) -> Iterator[int]:
 def _written(step: Step, messages: Sequence[Message]) -> list[Any]:
     """The messages in the caller's format; one that was written before is the same object again."""
     record, write = step.record, step.around.source.wire.write_message
-    if step.start == 0 and record.view:
-        known = {id(message): native for message, native in zip(record.view, record.out, strict=True)}
-        return [known[id(message)] if id(message) in known else write(message) for message in messages]
-    return [write(message) for message in messages]
+    before = zip(record.view[step.start :], record.out[step.start :], strict=True)
+    known = {id(message): native for message, native in before}
+    return [known[id(message)] if id(message) in known else write(message) for message in messages]
 
 
 def _write_down(step: Step) -> None:
@@ -298,8 +310,8 @@ def _write_down(step: Step) -> None:
         record.book.write(change for report in reports for change in report.changes)
 
 
-def _settle(step: Step) -> None:
-    """Note which part of the view is final."""
+def _settle(step: Step, replaced: Sequence[Message]) -> None:
+    """Note which part of the view is final, and what it weighs without what was ``replaced`` of it."""
     record, around = step.record, step.around
     settled = len(record.view)
     record.tail, record.tail_origin = [], []
@@ -307,15 +319,13 @@ def _settle(step: Step) -> None:
         settled, open_from = _unfinished(record.origins, min(step.start, record.settled), step.open_from)
         place = bisect_left(step.raw_origin, open_from)
         record.tail, record.tail_origin = step.raw[place:], step.raw_origin[place:]
-    if step.start == 0:
-        record.weigh_view(around.weigh(record.view[:settled]))
-        record.ids = call_ids(record.view[:settled]) if around.source.wire.unique_ids else record.ids
-    else:
-        more = around.weigh(record.view[record.settled : settled])
-        record.view_tokens += sum(more.tokens)
-        record.view_bytes += sum(more.bytes)
-        if around.source.wire.unique_ids:
-            record.ids |= call_ids(record.view[record.settled : settled])
+    new = record.view[min(step.start, record.settled) : settled]
+    less, more = around.weigh(replaced), around.weigh(new)
+    record.view_tokens += sum(more.tokens) - sum(less.tokens)
+    record.view_bytes += sum(more.bytes) - sum(less.bytes)
+    if around.source.wire.unique_ids:
+        record.ids -= call_ids(replaced)
+        record.ids |= call_ids(new)
     record.settled = settled
 
 
