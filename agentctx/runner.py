@@ -6,6 +6,7 @@ import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 from time import perf_counter
 from typing import Any
 
@@ -81,6 +82,7 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
         anywhere = call.wire is not None and call.wire.results_anywhere  # then all pairs are looked at
         found = await offload(compared, len(before.messages) - (0 if anywhere else shared))
         await call.meter.settle(after.messages[shared:])
+        _carry_made(before, after, shared, found, trail)
         report = await _write_down(name, before, after, found, call, trail, started)
         trail.intact = min(trail.intact, shared)
     finally:
@@ -164,6 +166,18 @@ async def _write_down(
         trail.origins = [*trail.origins[: found.start], *later]
     trail.context, trail.tokens = after, trail.tokens + grown
     return report
+
+
+def _carry_made(before: Context, after: Context, shared: int, found: Matched, trail: Trail) -> None:
+    """What is said of a made message goes with it when it is another object that says the same: one with a marker."""
+    if not trail.made:
+        return
+    origins = chain(range(shared, found.start), found.later)
+    for position, origin in enumerate(origins, shared):
+        known = None if origin is None else trail.made.get(id(before.messages[origin]))
+        if known is not None:
+            made = after.messages[position]
+            trail.made[id(made)] = made, known[1]
 
 
 def _grown_unseen(before: Context, found: Matched, call: Call, trail: Trail) -> int:

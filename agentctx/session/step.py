@@ -235,6 +235,7 @@ def widen(step: Step) -> None:
     record, trail = step.record, step.trail
     trail.context = step.around.context((*record.view[: step.start], *trail.context.messages))
     trail.origins = [*record.origins[: step.start], *trail.origins]
+    trail.made = record.made | trail.made
     trail.intact = step.start
     step.start = trail.offset = 0
 
@@ -273,9 +274,7 @@ def commit(step: Step) -> None:
     ]
     record.out[step.start :] = written
     record.view[step.start :] = messages
-    record.made |= trail.made
-    if trail.made or any(id(message) in record.made for message in replaced):
-        record.forget_made()
+    record.note_made(trail.made, replaced, messages)
     record.origins[step.start :] = trail.origins
     record.forget_dropped(step.natives, _dropped(trail.reports))
     _settle(step, replaced[: max(0, record.settled - step.start)])
