@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from agentctx.core.marker import is_marker
 from agentctx.core.message import Message
 from agentctx.core.parts import Opaque, ToolCall, ToolResult
 
@@ -65,7 +66,7 @@ def _take_results(message: Message, index: int, waiting: dict[str, int], *, anyw
     only_results = True
     for part in message.parts:
         if not isinstance(part, ToolResult):
-            only_results = False
+            only_results = only_results and is_marker(part)  # which says nothing
         elif waiting.pop(part.call_id, None) is None:
             return f"messages[{index}]: the tool result for {part.call_id!r} does not follow its call"
     if waiting and not anywhere and not (only_results and message.parts):

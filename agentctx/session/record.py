@@ -132,6 +132,8 @@ class Record:
             replaced: The messages that have left the view, or stand in it again.
             new: Those that stand in their place.
         """
+        if not (made or self.made):
+            return
         left = {*map(id, replaced), *(made.keys() - self.made.keys())}.difference(map(id, new))
         self.made |= made
         for gone in left & self.made.keys():

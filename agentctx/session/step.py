@@ -243,6 +243,8 @@ def widen(step: Step) -> None:
 def narrow(step: Step) -> None:
     """After ``widen``: let the trail be no more than what stands in the record's view in another way."""
     trail, start = step.trail, step.trail.intact
+    if not start:
+        return
     trail.context = trail.context.with_messages(trail.context.messages[start:])
     trail.origins = trail.origins[start:]
     step.start += start

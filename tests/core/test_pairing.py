@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agentctx.core.message import Message
 from agentctx.core.pairing import broken_pair
-from agentctx.core.parts import Text, ToolCall, ToolResult
+from agentctx.core.parts import Opaque, Text, ToolCall, ToolResult
 
 ASKED = Message("assistant", (ToolCall("a", "read", "{}"),))
 TOLD = Message("tool", (ToolResult("a", (Text("done"),)),))
@@ -34,6 +34,7 @@ def some_messages():
     said = st.builds(Text, st.just("on"))
     calls = st.builds(ToolCall, ids, st.just("read"), st.just("{}"), optional=st.booleans())
     results = st.builds(ToolResult, ids, st.just(answer))
+    said |= st.just(Opaque("cachePoint", {}))
     turns = st.builds(Message, st.just("assistant"), st.lists(st.one_of(said, calls), max_size=2).map(tuple))
     told = st.builds(Message, st.just("user"), st.lists(st.one_of(said, results), max_size=2).map(tuple))
     return st.lists(st.one_of(turns, told), max_size=8)
@@ -52,6 +53,15 @@ def test_what_was_whole_need_not_be_looked_at_again(before, new, kept, merges, a
     kept = min(kept, len(before))
     after = [*before[:kept], *new]
     assert broken_pair(after, **rules) == broken_pair(after, **rules, known=kept)
+
+
+def test_a_cache_marker_between_results_breaks_no_pair():
+    """A marker says nothing: it may stand between the results of a turn."""
+    asked = Message("assistant", (ToolCall("a", "read", "{}"), ToolCall("b", "read", "{}")))
+    point = {"cachePoint": {"type": "default"}}
+    told = [Message("user", (ToolResult(name, ()), Opaque("cachePoint", point))) for name in "ab"]
+    assert broken_pair([asked, *told]) is None
+    assert broken_pair([asked, told[0]]) is not None
 
 
 def test_a_call_that_may_wait_does_not_excuse_a_later_one():
