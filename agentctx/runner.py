@@ -10,7 +10,7 @@ from itertools import chain
 from time import perf_counter
 from typing import Any
 
-from attrs import define, evolve, field
+from attrs import define, field
 
 from agentctx.core.compare import Change, Matched, Outcome, match
 from agentctx.core.message import Context, Message
@@ -55,7 +55,17 @@ class Trail:
 
     def copy(self) -> Trail:
         """The same place, in containers of its own."""
-        return evolve(self, origins=list(self.origins), reports=list(self.reports), made=dict(self.made))
+        return Trail(
+            self.context,
+            list(self.origins),
+            self.tokens,
+            list(self.reports),
+            self.unbound_from,
+            self.lost_open,
+            self.offset,
+            self.intact,
+            dict(self.made),
+        )
 
 
 async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted: bool = False) -> StageReport | None:

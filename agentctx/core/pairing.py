@@ -26,7 +26,7 @@ def broken_pair(
     waiting: dict[str, int] = {}
     optional: set[str] = set()
     in_run = False
-    start = 0 if results_anywhere else _run_start(messages, known)
+    start = _run_start(messages, known) if known and not results_anywhere else 0
     for index in range(start, len(messages)):
         message = messages[index]
         if message.role == "assistant":
@@ -55,7 +55,10 @@ def _run_start(messages: Sequence[Message], known: int) -> int:
 def _open_calls(message: Message, index: int, waiting: dict[str, int], optional: set[str]) -> str | None:
     for part in message.parts:
         if isinstance(part, ToolCall):
-            (optional.add if part.optional else optional.discard)(part.id)
+            if part.optional:
+                optional.add(part.id)
+            elif optional:
+                optional.discard(part.id)
             if part.id in waiting:
                 return f"messages[{index}]: the call id {part.id!r} occurs twice in one turn"
             waiting[part.id] = index

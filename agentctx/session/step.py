@@ -321,9 +321,13 @@ def _settle(step: Step, replaced: Sequence[Message]) -> None:
         place = bisect_left(step.raw_origin, open_from)
         record.tail, record.tail_origin = step.raw[place:], step.raw_origin[place:]
     new = record.view[min(step.start, record.settled) : settled]
-    less, more = around.weigh(replaced), around.weigh(new)
-    record.view_tokens += sum(more.tokens) - sum(less.tokens)
-    record.view_bytes += sum(more.bytes) - sum(less.bytes)
+    more = around.weigh(new)
+    record.view_tokens += sum(more.tokens)
+    record.view_bytes += sum(more.bytes)
+    if replaced:
+        less = around.weigh(replaced)
+        record.view_tokens -= sum(less.tokens)
+        record.view_bytes -= sum(less.bytes)
     if around.source.wire.unique_ids:
         record.ids -= call_ids(replaced)
         record.ids |= call_ids(new)
