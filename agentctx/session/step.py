@@ -266,13 +266,15 @@ def commit(step: Step) -> None:
     """Make what the step worked out the state of the conversation. Nothing in it waits."""
     record, trail = step.record, step.trail
     messages = trail.context.messages
-    written = _written(step, messages)  # first: a message that cannot be written leaves the record as it was
+    known = dict(zip(map(id, record.view[step.start :]), range(step.start, len(record.view)), strict=True))
+    places = [known.get(id(message)) for message in messages]
+    written = _written(step, messages, places)  # first: what cannot be written leaves the record as it was
     record.remember(step.seen, step.raw[len(step.raw) - len(step.seen) :], step.arrived)
     _write_down(step)
     replaced = record.view[step.start :]
     record.shown[step.start :] = [
-        _shown(record, message, native, origin)
-        for message, native, origin in zip(messages, written, trail.origins, strict=True)
+        _shown(record, message, native, origin) if place is None else record.shown[place]
+        for message, native, origin, place in zip(messages, written, trail.origins, places, strict=True)
     ]
     record.out[step.start :] = written
     record.view[step.start :] = messages
@@ -294,12 +296,10 @@ def _dropped(reports: Sequence[StageReport]) -> Iterator[int]:
     return (change.index for report in reports for change in report.changes if change.outcome is Outcome.DROPPED)
 
 
-def _written(step: Step, messages: Sequence[Message]) -> list[Any]:
-    """The messages in the caller's format; one that was written before is the same object again."""
-    record, write = step.record, step.around.source.wire.write_message
-    before = zip(record.view[step.start :], record.out[step.start :], strict=True)
-    known = {id(message): native for message, native in before}
-    return [known[id(message)] if id(message) in known else write(message) for message in messages]
+def _written(step: Step, messages: Sequence[Message], places: Sequence[int | None]) -> list[Any]:
+    """The messages in the caller's format; one that stood at a place of the view before is the same object again."""
+    out, write = step.record.out, step.around.source.wire.write_message
+    return [write(message) if place is None else out[place] for message, place in zip(messages, places, strict=True)]
 
 
 def _write_down(step: Step) -> None:
@@ -320,17 +320,16 @@ def _settle(step: Step, replaced: Sequence[Message]) -> None:
         settled, open_from = _unfinished(record.origins, min(step.start, record.settled), step.open_from)
         place = bisect_left(step.raw_origin, open_from)
         record.tail, record.tail_origin = step.raw[place:], step.raw_origin[place:]
-    new = record.view[min(step.start, record.settled) : settled]
-    more = around.weigh(new)
-    record.view_tokens += sum(more.tokens)
-    record.view_bytes += sum(more.bytes)
-    if replaced:
-        less = around.weigh(replaced)
-        record.view_tokens -= sum(less.tokens)
-        record.view_bytes -= sum(less.bytes)
+    start = min(step.start, record.settled)
+    if start < len(replaced):  # then less has to be weighed when it is all weighed again
+        start, replaced, record.view_tokens, record.view_bytes = 0, record.view[:0], 0, 0
+        record.ids = set() if around.source.wire.unique_ids else record.ids
+    less, more = around.weigh(replaced), around.weigh(record.view[start:settled])
+    record.view_tokens += sum(more.tokens) - sum(less.tokens)
+    record.view_bytes += sum(more.bytes) - sum(less.bytes)
     if around.source.wire.unique_ids:
         record.ids -= call_ids(replaced)
-        record.ids |= call_ids(new)
+        record.ids |= call_ids(record.view[start:settled])
     record.settled = settled
 
 
