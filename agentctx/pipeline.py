@@ -84,7 +84,7 @@ class Pipeline(Plan):
             rules = bind(self.protect, len(context.messages), context.messages.__getitem__)
             call = call.protecting((*call.protect, *rules))
         for stage in self.stages:
-            context = await run(stage, context, call)
+            context = (await run(stage, context, call)).context
             await call.meter.settle(context.messages)
         return context
 

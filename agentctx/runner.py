@@ -6,6 +6,7 @@ import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 from time import perf_counter
 from typing import Any
 
@@ -38,6 +39,8 @@ class Trail:
             when there is none.
         lost_open: Whether reasoning of the open tool round was dropped.
         offset: How many messages of the request stand before ``context``, out of the stages' sight.
+        intact: How many messages at the start are the very objects that stood there at the step before; 0 when
+            nothing is known of that.
         made: The messages that stages made, by identity, each with what is said of it.
     """
 
@@ -48,12 +51,22 @@ class Trail:
     unbound_from: int | None = None
     lost_open: bool = False
     offset: int = 0
+    intact: int = 0
     made: dict[int, tuple[Message, Change]] = field(factory=dict)
 
     def copy(self) -> Trail:
         """The same place, in containers of its own."""
-        origins, reports, made = list(self.origins), list(self.reports), dict(self.made)
-        return Trail(self.context, origins, self.tokens, reports, self.unbound_from, self.lost_open, self.offset, made)
+        return Trail(
+            self.context,
+            list(self.origins),
+            self.tokens,
+            list(self.reports),
+            self.unbound_from,
+            self.lost_open,
+            self.offset,
+            self.intact,
+            dict(self.made),
+        )
 
 
 async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted: bool = False) -> StageReport | None:
@@ -73,12 +86,16 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
     """
     name, before, started = name_of(stage), trail.context, perf_counter()
     try:
-        after = await run(stage, before, call)
+        after, shared = await run(stage, before, call)
         if after is before and not call.notes.remarks:
             return None
-        compared = partial(_compared, name, before, after, call, None if trusted else trail.origins)
-        found = await offload(compared, len(before.messages))
+        compared = partial(_compared, name, before, after, shared, call, None if trusted else trail.origins)
+        anywhere = call.wire is not None and call.wire.results_anywhere  # then all pairs are looked at
+        found = await offload(compared, len(before.messages) - (0 if anywhere else shared))
+        await call.meter.settle(after.messages[shared:])
+        _carry_made(before, after, shared, found, trail)
         report = await _write_down(name, before, after, found, call, trail, started)
+        trail.intact = min(trail.intact, shared)
     finally:
         call.notes.clear()
     if report.acted:
@@ -86,13 +103,16 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
     return report
 
 
-def _compared(name: str, before: Context, after: Context, call: Call, origins: Sequence[int | None] | None) -> Matched:
+def _compared(
+    name: str, before: Context, after: Context, shared: int, call: Call, origins: Sequence[int | None] | None
+) -> Matched:
     """What a stage returned, laid beside what it was given, and held to the stage's promises.
 
     Args:
         name: The stage's name.
         before: What it was given.
         after: What it returned.
+        shared: How many messages at the start are the same objects: with those it has kept its promises.
         call: What it was told.
         origins: For each message of ``before``, its index in what the caller passed in, if any; None for a stage that
             is trusted.
@@ -100,21 +120,21 @@ def _compared(name: str, before: Context, after: Context, call: Call, origins: S
     Raises:
         StageError: If it changed the system prompt, broke a pair, or lost what is protected; names the caller's index.
     """
+    found = match(before.messages, after.messages, shared)
     if after is not before and origins is not None:
-        _check_whole(name, before, after, call)
-    found = match(before.messages, after.messages)
-    if after is not before and origins is not None:
-        _check_protected(name, before, after, found, call, origins)
+        if after.system is not before.system and after.system != before.system:
+            raise StageError(name, "changed the system prompt, which survives byte for byte")
+        if found.first_changed is not None:
+            _check_pairs(name, after, found.start, call)
+            _check_protected(name, before, after, found, call, origins)
     return found
 
 
-def _check_whole(name: str, before: Context, after: Context, call: Call) -> None:
-    """The system prompt is the same, and all pairs are whole."""
-    if after.system is not before.system and after.system != before.system:
-        raise StageError(name, "changed the system prompt, which survives byte for byte")
+def _check_pairs(name: str, after: Context, start: int, call: Call) -> None:
+    """All pairs are whole; up to ``start`` the messages say what they said before, when all were."""
     wire = call.wire
     merges, anywhere = (True, False) if wire is None else (wire.merges_turns, wire.results_anywhere)
-    problem = broken_pair(after.messages, merges_turns=merges, results_anywhere=anywhere)
+    problem = broken_pair(after.messages, merges_turns=merges, results_anywhere=anywhere, known=start)
     if problem is not None:
         raise StageError(name, f"broke a pair: {problem}")
 
@@ -125,7 +145,7 @@ def _check_protected(
     def place(index: int) -> str:
         return f"messages[{origins[index]}]"
 
-    survivors = always(before.messages)
+    survivors = always(before.messages, found.start)
     pinned = call.frozen(before)
     for index in found.dropped:
         if index in survivors or index in pinned:
@@ -141,9 +161,8 @@ def _check_protected(
 async def _write_down(
     name: str, before: Context, after: Context, found: Matched, call: Call, trail: Trail, started: float
 ) -> StageReport:
-    await call.meter.settle(after.messages)
     compared = partial(_changes, name, before, after, found, call, trail)
-    told, messages = await offload(compared, len(before.messages))
+    told, messages = await offload(compared, len(before.messages) - found.start)
     changes = await _with_handles(told, messages, call)
     grown = sum(change.tokens_after - change.tokens_before for change in changes)
     grown += _grown_unseen(before, found, call, trail)
@@ -154,9 +173,23 @@ async def _write_down(
     )
     added = (pair for pair in zip(messages, told, strict=True) if pair[1].outcome is Outcome.ADDED)
     trail.made |= {id(made): (made, change) for made, change in added}
-    trail.origins = [None if origin is None else trail.origins[origin] for origin in found.origins]
+    if found.first_changed is not None:
+        later = [None if origin is None else trail.origins[origin] for origin in found.later]
+        trail.origins = [*trail.origins[: found.start], *later]
     trail.context, trail.tokens = after, trail.tokens + grown
     return report
+
+
+def _carry_made(before: Context, after: Context, shared: int, found: Matched, trail: Trail) -> None:
+    """What is said of a made message goes with it when it is another object that says the same: one with a marker."""
+    if not trail.made:
+        return
+    origins = chain(range(shared, found.start), found.later)
+    for position, origin in enumerate(origins, shared):
+        known = None if origin is None else trail.made.get(id(before.messages[origin]))
+        if known is not None:
+            made = after.messages[position]
+            trail.made[id(made)] = made, known[1]
 
 
 def _grown_unseen(before: Context, found: Matched, call: Call, trail: Trail) -> int:

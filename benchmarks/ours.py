@@ -19,6 +19,7 @@ from agentctx import (
     Budget,
     Call,
     Context,
+    ContextStrategy,
     FitContextWindow,
     Message,
     Pipeline,
@@ -33,6 +34,9 @@ from agentctx.tokens.tiktoken import encoding
 
 MEGABYTES = 5_000_000
 """Characters of the big tool output; all of them ASCII, so bytes as well."""
+
+MARKED = "claude-sonnet-4-5"
+"""A model whose cache keeps what markers ask for."""
 
 
 def tokens(text: str) -> int:
@@ -50,11 +54,10 @@ def tokenize(messages: Sequence[dict[str, Any]]) -> int:
     return total
 
 
-def pipeline(window: int) -> Pipeline:
-    """What a user of an agent loop would build."""
-    return Pipeline(
-        TruncateToolOutputs(max_tokens=2_000), FitContextWindow(), budget=Budget(window, trigger=0.9, target=0.5)
-    )
+def pipeline(window: int, *more: ContextStrategy) -> Pipeline:
+    """What a user of an agent loop would build, and more stages after it."""
+    stages = TruncateToolOutputs(max_tokens=2_000), FitContextWindow(), *more
+    return Pipeline(*stages, budget=Budget(window, trigger=0.9, target=0.5))
 
 
 @define
@@ -94,14 +97,19 @@ class Steps:
         return median(self.tokenized)
 
 
-async def steps(olds: Sequence[int], count: int) -> list[Steps]:
+async def steps(olds: Sequence[tuple[int, Pipeline]], count: int, model: str | None = None) -> list[Steps]:
     """Steps of sessions that have so many old messages; the sessions take turns, twenty steps each.
 
     So all of them meet the same machine, and the processor's caches are as warm as in a session of its own.
+
+    Args:
+        olds: How many old messages each session has, and its pipeline.
+        count: How many steps each takes.
+        model: The model that is called, if one is named.
     """
     sessions = []
-    for seed, old in enumerate(olds):
-        made, session = transcript(old + 2 * count, seed), pipeline(128_000).session()
+    for seed, (old, made_of) in enumerate(olds):
+        made, session = transcript(old + 2 * count, seed), made_of.session(model=model)
         await session.prepare(made[:old])
         others = transcript(2 + 2 * count, len(olds) + seed)[:1:-1]
         sessions.append(Steps(session, made, made[:old], others))

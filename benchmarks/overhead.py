@@ -26,13 +26,29 @@ from rich.console import Console
 from rich.table import Table
 from rows import QUICK, Effort, Row
 
+from agentctx import PlaceCacheMarkers
+
 
 async def step_rows(effort: Effort) -> list[Row]:
     """An ordinary step: its floor is tokenizing what is new, and it must not grow with what is old."""
-    few, many = await ours.steps((100, 10_000), effort.steps)
+    made_of = ours.pipeline(128_000)
+    few, many = await ours.steps([(100, made_of), (10_000, made_of)], effort.steps)
     how = f"medians of {effort.steps} steps"
     floor = Row("step with 2 new messages on 10,000 / tokenizing those 2", many.prepare / many.tokenize, 4, how=how)
     return [floor, Row("the same step on 10,000 messages / on 100", many.prepare / few.prepare, 3, how=how)]
+
+
+async def marker_rows(effort: Effort) -> list[Row]:
+    """A step at whose end the cache markers move on: also when thousands of messages stand in the view."""
+    marking, whole = ours.pipeline(128_000, PlaceCacheMarkers()), 20_000_000
+    few, many = await ours.steps([(100, marking), (10_000, marking)], effort.steps, ours.MARKED)
+    all_in_view = [ours.pipeline(whole, *more) for more in ((), (PlaceCacheMarkers(),))]
+    bare, marked = await ours.steps([(10_000, each) for each in all_in_view], effort.steps, ours.MARKED)
+    how, ratio = f"medians of {effort.steps} steps", many.prepare / few.prepare
+    return [
+        Row("the same step with cache markers placed, on 10,000 messages / on 100", ratio, 3, how=how),
+        Row("a step with all 10,000 in the view: markers placed / not", marked.prepare / bare.prepare, 2, how=how),
+    ]
 
 
 async def big_rows(effort: Effort) -> list[Row]:
@@ -77,7 +93,8 @@ def import_rows(effort: Effort) -> list[Row]:
 async def measure(effort: Effort) -> list[Row]:
     """All rows, one after the other."""
     ours.tokens("warm")
-    rows = [*import_rows(effort), *await step_rows(effort), *await big_rows(effort), *await held_rows(effort)]
+    rows = [*import_rows(effort), *await step_rows(effort), *await marker_rows(effort)]
+    rows += [*await big_rows(effort), *await held_rows(effort)]
     if effort.peers:
         from loops import loop_rows  # noqa: PLC0415 - only these rows need other libraries
 

@@ -7,7 +7,8 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
-from itertools import pairwise
+from itertools import compress, count, pairwise
+from operator import is_not
 
 from attrs import evolve, frozen
 
@@ -62,7 +63,8 @@ class Matched:
     """Two lists of messages laid beside each other.
 
     Args:
-        origins: For each message after, its position before; None for one that was not there.
+        start: So many messages at the start say the same.
+        later: For each message after, from ``start`` on, its position before; None for one that was not there.
         edited: Pairs (position before, position after) of messages that say something else now.
         dropped: Positions before of messages that are gone.
         moved: Pairs (position before, position after) of messages that say the same in another order.
@@ -70,23 +72,38 @@ class Matched:
         first_changed: The first position after at which the two differ, or None.
     """
 
-    origins: tuple[int | None, ...]
+    start: int
+    later: tuple[int | None, ...]
     edited: tuple[tuple[int, int], ...]
     dropped: tuple[int, ...]
     moved: tuple[tuple[int, int], ...]
     added: tuple[int, ...]
     first_changed: int | None
 
+    @property
+    def origins(self) -> tuple[int | None, ...]:
+        """For each message after, its position before; None for one that was not there."""
+        return (*range(self.start), *self.later)
 
-def match(before: Sequence[Message], after: Sequence[Message]) -> Matched:
+
+def shared(before: Sequence[Message], after: Sequence[Message]) -> int:
+    """How many messages at the start are the very same objects: a look at each without a step of Python's own."""
+    return next(compress(count(), map(is_not, before, after)), min(len(before), len(after)))
+
+
+def match(before: Sequence[Message], after: Sequence[Message], known: int | None = None) -> Matched:
     """Lay ``after`` beside ``before``: the same object is kept, the same native payload with other words is edited.
 
     A message made by hand, without a payload, is matched by identity. Objects that occur twice are told apart by
     their order.
+
+    Args:
+        before: The messages before.
+        after: The messages after.
+        known: What ``shared`` says of them, when it was asked already.
     """
-    start = _shared_prefix(before, after)
+    start = _same_until(before, after, shared(before, after) if known is None else known)
     found, gone = _found(before, after, start)
-    origins = [*range(start), *found]
     edited = tuple(
         (origin, position)
         for position, origin in enumerate(found, start)
@@ -94,8 +111,8 @@ def match(before: Sequence[Message], after: Sequence[Message]) -> Matched:
     )
     added = tuple(position for position, origin in enumerate(found, start) if origin is None)
     changed = start if start < max(len(before), len(after)) else None
-    moved = _moved(origins, {position for _, position in edited})
-    return Matched(tuple(origins), edited, gone, moved, added, changed)
+    moved = _moved(found, start, {position for _, position in edited})
+    return Matched(start, tuple(found), edited, gone, moved, added, changed)
 
 
 def _found(before: Sequence[Message], after: Sequence[Message], start: int) -> tuple[list[int | None], tuple[int, ...]]:
@@ -117,9 +134,9 @@ def _told_apart(
     return found, tuple(gone)
 
 
-def _moved(origins: Sequence[int | None], edited: AbstractSet[int]) -> tuple[tuple[int, int], ...]:
+def _moved(found: Sequence[int | None], start: int, edited: AbstractSet[int]) -> tuple[tuple[int, int], ...]:
     """The fewest messages that must have moved so that the others stand in their old order."""
-    places = [(origin, position) for position, origin in enumerate(origins) if origin is not None]
+    places = [(origin, position) for position, origin in enumerate(found, start) if origin is not None]
     if all(one[0] < other[0] for one, other in pairwise(places)):
         return ()
     still = _longest_rising([origin for origin, _ in places])
@@ -146,10 +163,9 @@ def _same(one: Message, other: Message) -> bool:
     return one is other or (one.source is other.source and one == other)
 
 
-def _shared_prefix(before: Sequence[Message], after: Sequence[Message]) -> int:
-    pairs = enumerate(zip(before, after, strict=False))
-    differ = (index for index, (one, other) in pairs if one is not other and not _same(one, other))
-    return next(differ, min(len(before), len(after)))
+def _same_until(before: Sequence[Message], after: Sequence[Message], start: int) -> int:
+    end = min(len(before), len(after))
+    return next((place for place in range(start, end) if not _same(before[place], after[place])), end)
 
 
 def _key(message: Message) -> int:

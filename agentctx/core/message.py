@@ -38,6 +38,7 @@ class Message:
     read_role: str | None = field(default=None, eq=False, repr=False, kw_only=True)
     read_parts: tuple[Part, ...] | None = field(default=None, eq=False, repr=False, kw_only=True)
     _counted: tuple[object, int, int] = field(default=_NOT_COUNTED, eq=False, repr=False, init=False)
+    _bare: object = field(default=None, eq=False, repr=False, init=False)
 
     @classmethod
     def read(cls, role: str, parts: tuple[Part, ...], source: Any) -> Message:  # noqa: ANN401 - any native payload
@@ -78,6 +79,14 @@ class Message:
             size: Bytes of text and of inline media.
         """
         object.__setattr__(self, "_counted", (mark, tokens, size))
+
+    def remember_bare(self, markers: object) -> None:
+        """Remember that it carries no cache marker, so that nobody looks again; a cache, invisible to equality.
+
+        Args:
+            markers: How markers are written that it has none of (``protocols.CacheMarkers``), compared by identity.
+        """
+        object.__setattr__(self, "_bare", markers)
 
 
 @frozen

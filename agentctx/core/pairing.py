@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from agentctx.core.marker import is_marker
 from agentctx.core.message import Message
 from agentctx.core.pace import paced
 from agentctx.core.parts import Opaque, ToolCall, ToolResult
 
 
 def broken_pair(
-    messages: Sequence[Message], *, merges_turns: bool = True, results_anywhere: bool = False
+    messages: Sequence[Message], *, merges_turns: bool = True, results_anywhere: bool = False, known: int = 0
 ) -> str | None:
     """The first broken pair, named by message index and call id, or None when all pairs are whole.
 
@@ -20,11 +21,15 @@ def broken_pair(
         merges_turns: Whether the results of a run of assistant messages may follow the run as a whole; else each
             assistant message must be answered before the next.
         results_anywhere: Whether a result may stand anywhere after its call.
+        known: So many messages at the start stand as they did in a transcript whose pairs are all whole. They are not
+            looked at again, but for the round that ``known`` is in; where results may stand anywhere, all are.
     """
     waiting: dict[str, int] = {}
     optional: set[str] = set()
     in_run = False
-    for index, message in paced(enumerate(messages)):
+    start = _run_start(messages, known) if known and not results_anywhere else 0
+    for index in paced(range(start, len(messages))):
+        message = messages[index]
         if message.role == "assistant":
             if waiting and not results_anywhere and not (in_run and merges_turns):
                 return _unanswered(waiting)
@@ -41,11 +46,20 @@ def broken_pair(
     return _unanswered(lost) if lost else None
 
 
+def _run_start(messages: Sequence[Message], known: int) -> int:
+    """The last place before ``known`` at which a run of assistant messages begins: no call waits there."""
+    places = range(known - 1, 0, -1)
+    begins = (place for place in places if messages[place].role == "assistant" != messages[place - 1].role)
+    return next(begins, 0)
+
+
 def _open_calls(message: Message, index: int, waiting: dict[str, int], optional: set[str]) -> str | None:
     for part in message.parts:
         if isinstance(part, ToolCall):
             if part.optional:
                 optional.add(part.id)
+            elif optional:
+                optional.discard(part.id)
             if part.id in waiting:
                 return f"messages[{index}]: the call id {part.id!r} occurs twice in one turn"
             waiting[part.id] = index
@@ -56,7 +70,7 @@ def _take_results(message: Message, index: int, waiting: dict[str, int], *, anyw
     only_results = True
     for part in message.parts:
         if not isinstance(part, ToolResult):
-            only_results = False
+            only_results = only_results and is_marker(part)  # which says nothing
         elif waiting.pop(part.call_id, None) is None:
             return f"messages[{index}]: the tool result for {part.call_id!r} does not follow its call"
     if waiting and not anywhere and not (only_results and message.parts):

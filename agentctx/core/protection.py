@@ -64,6 +64,13 @@ def pending(messages: Sequence[Message]) -> list[int]:
     return list(open_at.values())
 
 
-def always(messages: Sequence[Message]) -> frozenset[int]:
-    """What survives without being asked for: system messages, the first task, the latest user message, what waits."""
-    return frozenset((*system_messages(messages), *first_task(messages), *last_words(messages), *pending(messages)))
+def always(messages: Sequence[Message], start: int = 0) -> frozenset[int]:
+    """What survives without being asked for: system messages, the first task, the latest user message, what waits.
+
+    Args:
+        messages: The transcript.
+        start: Leave out the messages before it, but for the first task. Nothing of what they say matters to the others.
+    """
+    later = messages[start:]
+    found = (*system_messages(later), *last_words(later), *pending(later))
+    return frozenset((*first_task(messages), *(start + index for index in found)))

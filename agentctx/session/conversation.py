@@ -27,7 +27,7 @@ from agentctx.session.recognise import recognised, shared_start
 from agentctx.session.record import Record
 from agentctx.session.sent import Sent
 from agentctx.session.snapshot import snapshot
-from agentctx.session.step import Standing, Step, commit, commit_aside, stand_still, take_in
+from agentctx.session.step import Standing, Step, commit, commit_aside, narrow, stand_still, take_in
 from agentctx.session.surroundings import Surroundings, surround
 from agentctx.view import View
 
@@ -191,16 +191,18 @@ class Conversation:
     async def _commit(self, step: Step, given: Given, now: float, started: float) -> Report:
         """Remember the step and report on it. Nothing waits once anything changes: no step is ever half done."""
         old, sent = self.record, self.sent
-        appended = step.record is old and step.start >= sent.length
-        before = None if appended else old.shown[: sent.length]
+        narrow(step)
+        same = step.record is old  # and not one of a history that was changed
+        start = min(step.start, sent.length) if same else 0
+        before, grown = old.shown[start : sent.length], same and not old.tail
         await commit_aside(step)
         record, same_fixed = step.record, self._same_fixed(step.around, given)
         if not same_fixed or isinstance(self.fixed, Digest):
             self.fixed = snapshot([given.system, given.tools])
-        shared = min(sent.intact, sent.length if before is None else shared_start(before, record.shown))
+        shared = min(sent.intact, start + shared_start(before, record.shown[start:]))
         prefix = self._prefix(step, shared, same_fixed=same_fixed)
         self._adopt(step)
-        if step.trail.reports or not appended:
+        if step.trail.reports or not grown or record is not old:
             self.ledger = record.ledger()
         report = report_on(step, self.ledger, prefix, started)
         self.sent = Sent(report.tokens_after, len(record.out), len(record.out), now)

@@ -70,12 +70,17 @@ async def _run(step: Step, stages: Sequence[ContextStrategy], limit: int | None)
     """Run stages and the guarantee; without the stages where the reasoning of the open round asks to wait for it."""
     budget = step.around.budget
     fits = budget is not None and step.tokens <= budget.limit  # without a limit it would wait for ever
-    arrived = step.standing() if stages and fits and waits(step) else None
+    arrived = step.standing() if stages and fits else None
     await _run_now(step, stages, limit)
-    if arrived is not None and step.trail.lost_open:
-        step.restore(arrived)
+    if arrived is None or not step.trail.lost_open:
+        return
+    done = step.standing()
+    step.restore(arrived)
+    if waits(step):  # asked only now, since it may have to look far back
         _say_that_it_waits(step)
         await _run_now(step, (), limit)
+    else:
+        step.restore(done)
 
 
 async def _run_now(step: Step, stages: Sequence[ContextStrategy], limit: int | None) -> None:

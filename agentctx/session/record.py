@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import define, evolve, field
@@ -123,10 +123,22 @@ class Record:
             self.digests += digest(seen)
         return bytes(self.digests)
 
-    def forget_made(self) -> None:
-        """Forget what was said of made messages that are not in the view any more."""
-        if known := self.made:
-            self.made = {id(each): known[id(each)] for each in self.view if id(each) in known}
+    def note_made(
+        self, made: Mapping[int, tuple[Message, Change]], replaced: Iterable[Message], new: Iterable[Message]
+    ) -> None:
+        """Note what is said of made messages, and forget what was said of those that are not in the view any more.
+
+        Args:
+            made: The messages that stages made, as in ``made``.
+            replaced: The messages that have left the view, or stand in it again.
+            new: Those that stand in their place.
+        """
+        if not (made or self.made):
+            return
+        left = {*map(id, replaced), *(made.keys() - self.made.keys())}.difference(map(id, new))
+        self.made |= made
+        for gone in left & self.made.keys():
+            del self.made[gone]
 
     def as_given(self, place: int) -> bool:
         """Whether the message at this place of the view goes out as it came in."""
@@ -179,7 +191,7 @@ def rewound(record: Record, length: int, weights: Weights) -> Record:
         origins=record.origins[:cut],
         roles=record.roles[:length],
         book=record.book.before(length),
-        made=dict(record.made),
+        made={id(each): record.made[id(each)] for each in record.view[:cut] if id(each) in record.made},
         given_tokens=sum(record.sizes[:length]),
         given_bytes=sum(record.weights[:length]),
         quiet_until=record.quiet_until,
@@ -188,7 +200,6 @@ def rewound(record: Record, length: int, weights: Weights) -> Record:
         digests=record.digests[: length * DIGEST_BYTES],
         linked=record.linked,
     )
-    new.forget_made()
     _settle(new, weights.first(cut))
     return new
 

@@ -236,13 +236,28 @@ def widen(step: Step) -> None:
     record, trail = step.record, step.trail
     trail.context = step.around.context((*record.view[: step.start], *trail.context.messages))
     trail.origins = [*record.origins[: step.start], *trail.origins]
+    trail.made = record.made | trail.made
+    trail.intact = step.start
     step.start = trail.offset = 0
+
+
+def narrow(step: Step) -> None:
+    """After ``widen``: let the trail be no more than what stands in the record's view in another way."""
+    trail, start = step.trail, step.trail.intact
+    if not start:
+        return
+    trail.context = trail.context.with_messages(trail.context.messages[start:])
+    trail.origins = trail.origins[start:]
+    step.start += start
+    trail.offset += start
+    trail.intact = 0
 
 
 async def commit_aside(step: Step) -> None:
     """``commit``; where it is about many messages, in a worker thread and on a copy of the record."""
     changes = sum(len(report.changes) for report in step.trail.reports)
-    looked_at = len(step.seen) + changes + (len(step.trail.context.messages) if step.start == 0 else 0)
+    again = step.start == 0 or step.start < step.record.settled
+    looked_at = len(step.seen) + changes + (len(step.trail.context.messages) if again else 0)
     if looked_at >= MUCH:
         step.record = step.record.copy()
     await offload(partial(commit, step), looked_at)
@@ -252,21 +267,22 @@ def commit(step: Step) -> None:
     """Make what the step worked out the state of the conversation. Nothing in it waits."""
     record, trail = step.record, step.trail
     messages = trail.context.messages
-    written = _written(step, messages)  # first: a message that cannot be written leaves the record as it was
+    known = dict(zip(map(id, record.view[step.start :]), range(step.start, len(record.view)), strict=True))
+    places = [known.get(id(message)) for message in messages]
+    written = _written(step, messages, places)  # first: what cannot be written leaves the record as it was
     record.remember(step.seen, step.raw[len(step.raw) - len(step.seen) :], step.arrived)
     _write_down(step)
+    replaced = record.view[step.start :]
     record.shown[step.start :] = [
-        _shown(record, message, native, origin)
-        for message, native, origin in paced(zip(messages, written, trail.origins, strict=True))
+        _shown(record, message, native, origin) if place is None else record.shown[place]
+        for message, native, origin, place in paced(zip(messages, written, trail.origins, places, strict=True))
     ]
     record.out[step.start :] = written
     record.view[step.start :] = messages
-    record.made |= trail.made
-    if step.start == 0:
-        record.forget_made()
+    record.note_made(trail.made, replaced, messages)
     record.origins[step.start :] = trail.origins
     record.forget_dropped(step.natives, _dropped(trail.reports))
-    _settle(step)
+    _settle(step, replaced[: max(0, record.settled - step.start)])
     record.quiet_until, record.waiting = step.quiet_until, step.waiting
     record.unbound_from = trail.unbound_from
 
@@ -281,13 +297,11 @@ def _dropped(reports: Sequence[StageReport]) -> Iterator[int]:
     return (change.index for report in reports for change in report.changes if change.outcome is Outcome.DROPPED)
 
 
-def _written(step: Step, messages: Sequence[Message]) -> list[Any]:
-    """The messages in the caller's format; one that was written before is the same object again."""
-    record, write = step.record, step.around.source.wire.write_message
-    if step.start == 0 and record.view:
-        known = {id(message): native for message, native in zip(record.view, record.out, strict=True)}
-        return [known[id(message)] if id(message) in known else write(message) for message in paced(messages)]
-    return [write(message) for message in paced(messages)]
+def _written(step: Step, messages: Sequence[Message], places: Sequence[int | None]) -> list[Any]:
+    """The messages in the caller's format; one that stood at a place of the view before is the same object again."""
+    out, write = step.record.out, step.around.source.wire.write_message
+    pairs = paced(zip(messages, places, strict=True))
+    return [write(message) if place is None else out[place] for message, place in pairs]
 
 
 def _write_down(step: Step) -> None:
@@ -299,8 +313,8 @@ def _write_down(step: Step) -> None:
         record.book.write(change for report in reports for change in report.changes)
 
 
-def _settle(step: Step) -> None:
-    """Note which part of the view is final."""
+def _settle(step: Step, replaced: Sequence[Message]) -> None:
+    """Note which part of the view is final, and what it weighs without what was ``replaced`` of it."""
     record, around = step.record, step.around
     settled = len(record.view)
     record.tail, record.tail_origin = [], []
@@ -308,15 +322,16 @@ def _settle(step: Step) -> None:
         settled, open_from = _unfinished(record.origins, min(step.start, record.settled), step.open_from)
         place = bisect_left(step.raw_origin, open_from)
         record.tail, record.tail_origin = step.raw[place:], step.raw_origin[place:]
-    if step.start == 0:
-        record.weigh_view(around.weigh(record.view[:settled]))
-        record.ids = call_ids(record.view[:settled]) if around.source.wire.unique_ids else record.ids
-    else:
-        more, meter = record.view[record.settled : settled], around.source.meter
-        record.view_tokens += sum(map(meter.message, more))
-        record.view_bytes += sum(map(meter.weight, more))
-        if around.source.wire.unique_ids:
-            record.ids |= call_ids(record.view[record.settled : settled])
+    start = min(step.start, record.settled)
+    if start < len(replaced):  # then less has to be weighed when it is all weighed again
+        start, replaced, record.view_tokens, record.view_bytes = 0, record.view[:0], 0, 0
+        record.ids = set() if around.source.wire.unique_ids else record.ids
+    new, meter = record.view[start:settled], around.source.meter
+    record.view_tokens += sum(map(meter.message, new)) - sum(map(meter.message, replaced))
+    record.view_bytes += sum(map(meter.weight, new)) - sum(map(meter.weight, replaced))
+    if around.source.wire.unique_ids:
+        record.ids -= call_ids(replaced)
+        record.ids |= call_ids(new)
     record.settled = settled
 
 

@@ -62,7 +62,7 @@ class FitContextWindow:
         if size <= aim:
             return context
         to_cut = size if size > limit else 0  # what fits as it is has no result to be cut
-        return await offload(lambda: drop_oldest(context, limit, aim, call), len(context.messages), to_cut)
+        return await offload(lambda: drop_oldest(context, limit, aim, call, size), len(context.messages), to_cut)
 
     def _limits(self, call: Call) -> tuple[int, int]:
         """The hard limit and the size to come down to, in tokens."""

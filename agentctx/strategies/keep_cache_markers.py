@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from attrs import define, field, frozen
 
-from agentctx.core.compare import match
+from agentctx.core.compare import match, shared
 from agentctx.core.marker import CacheMarker
 from agentctx.core.message import Context, Message
 from agentctx.offload import offload
@@ -38,7 +38,9 @@ class KeepCacheMarkers:
         markers = None if call.wire is None else cache_markers(call.wire)
         if markers is None:
             return context
-        lost = await offload(lambda: list(_lost(self.before, context.messages, markers)), len(self.before))
+        before, after = self.before, context.messages
+        start = shared(before, after)
+        lost = await offload(lambda: list(_lost(before, after, start, markers)), len(before) - start)
         if not lost:
             return context
         keeping = _Keeping(markers, list(context.messages), head_markers(context, markers))
@@ -51,8 +53,17 @@ class KeepCacheMarkers:
 
 
 def marked(messages: Sequence[Message], markers: CacheMarkers) -> Marked:
-    """The markers of messages, by place."""
-    return {place: found for place, message in enumerate(messages) if (found := markers.of(message))}
+    """The markers of messages, by place. A message that has none remembers it: there are many, and all are asked often.
+
+    What a message says does not change, and a caller who marks its native payload is read again.
+    """
+    found: Marked = {}
+    for place in [place for place, message in enumerate(messages) if message._bare is not markers]:  # noqa: SLF001 - no call
+        if carried := markers.of(messages[place]):
+            found[place] = carried
+        else:
+            messages[place].remember_bare(markers)
+    return found
 
 
 def in_order(head: Sequence[CacheMarker], known: Marked, place: int, marker: CacheMarker) -> bool:
@@ -65,16 +76,21 @@ def in_order(head: Sequence[CacheMarker], known: Marked, place: int, marker: Cac
 
 
 def _lost(
-    before: Sequence[Message], after: Sequence[Message], markers: CacheMarkers
+    before: Sequence[Message], after: Sequence[Message], start: int, markers: CacheMarkers
 ) -> Iterator[tuple[CacheMarker, int, int]]:
-    """Each marker whose block is gone, with the message and the part from which to look backwards."""
-    if not (known := marked(before, markers)):
+    """Each marker whose block is gone, with the message and the part from which to look backwards.
+
+    Up to ``start`` all messages are the same objects.
+    """
+    known = {start + place: found for place, found in marked(before[start:], markers).items()}
+    if not known:
         return
-    stays = {origin: place for place, origin in enumerate(match(before, after).origins) if origin is not None}
+    origins = enumerate(match(before[start:], after[start:]).origins, start)
+    stays = {start + origin: place for place, origin in origins if origin is not None}
     for index, found in known.items():
         place = stays.get(index)
         if place is None:
-            earlier = max((stays[origin] for origin in stays if origin < index), default=-1)
+            earlier = max((stays[origin] for origin in stays if origin < index), default=start - 1)
             yield from ((marker, earlier, -1) for marker in found)
         elif after[place] is not before[index]:
             there = {id(marker.owner) for marker in markers.of(after[place])}

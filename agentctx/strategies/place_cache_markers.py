@@ -8,6 +8,7 @@ a conversation is left out).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import ClassVar
 
 from attrs import define, evolve, field, frozen
@@ -60,7 +61,7 @@ class PlaceCacheMarkers:
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context with its markers."""
         markers = None if call.wire is None else cache_markers(call.wire)
-        if markers is None or not self.concerns(call) or call.size(context) < _smallest(call):
+        if markers is None or not self.concerns(call) or _too_short(context, call):
             return context
         work = _Work(context, markers, call)
         work.head(self.head_ttl or self.ttl)
@@ -69,9 +70,12 @@ class PlaceCacheMarkers:
         return work.done()
 
 
-def _smallest(call: Call) -> int:
+def _too_short(context: Context, call: Call) -> bool:
+    """Whether the request is shorter than any that is kept; looks at no more messages than it takes to know."""
     known = None if call.profile is None else call.profile.min_cache
-    return _SMALLEST if known is None else known
+    least = _SMALLEST if known is None else known
+    sizes = accumulate(map(call.count, context.messages), initial=call.meter.fixed(context))
+    return all(size < least for size in sizes)
 
 
 def _ends(messages: Sequence[Message]) -> list[int]:
@@ -97,15 +101,18 @@ class _Work:
     """Placing the markers of one request.
 
     Args:
-        context: The request, as it will be.
+        context: The request; system prompt and tools as they will be.
         markers: How its format has markers written.
         call: What the stage is told.
+        messages: Its messages as they were.
+        made: The messages that are others now, by place.
     """
 
     context: Context
     markers: CacheMarkers
     call: Call
-    messages: list[Message] = field(init=False)
+    messages: Sequence[Message] = field(init=False)
+    made: dict[int, Message] = field(init=False, factory=dict)
     known: Marked = field(init=False)
     fixed: list[CacheMarker] = field(init=False)
     frozen: frozenset[int] = field(init=False)
@@ -113,7 +120,7 @@ class _Work:
 
     def __attrs_post_init__(self) -> None:
         """Look where markers are."""
-        self.messages = list(self.context.messages)
+        self.messages = self.context.messages
         self.known = marked(self.messages, self.markers)
         self.fixed = head_markers(self.context, self.markers)
         self.frozen = self.call.frozen(self.context)
@@ -138,7 +145,7 @@ class _Work:
             if (made := self._marked(message, wish)) is None:
                 return
             if in_order(self.fixed, self.known, place, self.markers.of(made)[-1]):
-                self.messages[place] = made
+                self.made[place] = made
                 self.known[place] = self.markers.of(made)
                 return
 
@@ -180,11 +187,12 @@ class _Work:
                 if over > 0 and (place in self.wanted) is wanted and place not in self.frozen:
                     over -= len(self.known[place])
                     self._lift(place)
-        messages = self.context.messages
-        if all(a is b for a, b in zip(self.messages, messages, strict=True)):
+        if not self.made:
             return self.context
-        return self.context.with_messages(tuple(self.messages))
+        first = min(self.made)
+        later = (self.made.get(place, self.messages[place]) for place in range(first, len(self.messages)))
+        return self.context.with_messages((*self.messages[:first], *later))
 
     def _lift(self, place: int) -> None:
         for at in sorted({marker.place for marker in self.known.pop(place)}, reverse=True):
-            self.messages[place] = self.markers.lift(self.messages[place], at)
+            self.made[place] = self.markers.lift(self.made.get(place, self.messages[place]), at)

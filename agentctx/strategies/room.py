@@ -18,6 +18,7 @@ class Room:
     Args:
         units: All its units.
         bundles: Units that may be dropped, bundled so that questions go with their answers, oldest first.
+        sizes: Tokens of each bundle.
         staying: Indexes of the messages that stay whatever happens: the protected, and the open round.
         size: Tokens of the whole request.
         floor: Tokens of what stays, with system prompt and tools.
@@ -25,13 +26,20 @@ class Room:
 
     units: tuple[Unit, ...]
     bundles: tuple[tuple[Unit, ...], ...]
+    sizes: tuple[int, ...]
     staying: frozenset[int]
     size: int
     floor: int
 
 
-def lay_out(context: Context, call: Call) -> Room:
-    """Lay out a request: everything protected stays, and the round that the model is in."""
+def lay_out(context: Context, call: Call, size: int | None = None) -> Room:
+    """Lay out a request: everything protected stays, and the round that the model is in.
+
+    Args:
+        context: The request.
+        call: What the stage is told.
+        size: Tokens of the request, when they are known.
+    """
     messages = context.messages
     groups = units(messages)
     loose = {unit.start for unit in droppable(groups, call.protected(context))}
@@ -42,6 +50,8 @@ def lay_out(context: Context, call: Call) -> Room:
     )
     going = {index for bundle in bundles for unit in bundle for index in range(unit.start, unit.stop)}
     staying = frozenset(range(len(messages))) - going
-    size = call.size(context)
-    floor = size - sum(call.count(messages[index]) for index in paced(going))
-    return Room(groups, bundles, staying, size, floor)
+    size = call.size(context) if size is None else size
+    sizes = tuple(
+        sum(call.count(message) for unit in bundle for message in unit.of(messages)) for bundle in paced(bundles)
+    )
+    return Room(groups, bundles, sizes, staying, size, size - sum(sizes))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from inspect import isawaitable
+from typing import NamedTuple
 
+from agentctx.core.compare import shared
 from agentctx.core.message import Context
 from agentctx.core.wellformed import flaw
 from agentctx.errors import StageError
@@ -11,7 +13,19 @@ from agentctx.protocols import Call, ContextStrategy
 from agentctx.strategies.naming import Naming, name_of
 
 
-async def run(stage: ContextStrategy, context: Context, call: Call) -> Context:
+class Made(NamedTuple):
+    """What a stage made of a context.
+
+    Args:
+        context: What it made; the same object when it changed nothing.
+        shared: How many messages at the start are the very objects that it was given.
+    """
+
+    context: Context
+    shared: int
+
+
+async def run(stage: ContextStrategy, context: Context, call: Call) -> Made:
     """What a stage makes of a context.
 
     Args:
@@ -28,18 +42,21 @@ async def run(stage: ContextStrategy, context: Context, call: Call) -> Context:
         if not isawaitable(answer):
             raise StageError(name, f"is not async: calling it gave {type(answer).__name__}, which cannot be awaited")
         after = await answer
-    return after if after is context else _checked(name, context, after)
+    return Made(context, len(context.messages)) if after is context else _checked(name, context, after)
 
 
-def _checked(name: str, before: Context, after: object) -> Context:
+def _checked(name: str, before: Context, after: object) -> Made:
     if not isinstance(after, Context):
         raise StageError(name, f"returned {type(after).__name__} instead of a Context")
     if after.tools is not before.tools and not isinstance(after.tools, tuple):
         raise StageError(name, f"tools: expected a tuple of tools, got {type(after.tools).__name__}")
-    known = set(map(id, before.messages))
-    for index, message in enumerate(after.messages):
+    if type(after.messages) is not tuple:
+        after = after.with_messages(tuple(after.messages))
+    start = shared(before.messages, after.messages)
+    known = set(map(id, before.messages[start:]))
+    for index, message in enumerate(after.messages[start:], start):
         if id(message) not in known:
             wrong = flaw(message)
             if wrong is not None:
                 raise StageError(name, f"messages[{index}]{wrong[0]} of what it returned is {wrong[1]}")
-    return after if type(after.messages) is tuple else after.with_messages(tuple(after.messages))
+    return Made(after, start)

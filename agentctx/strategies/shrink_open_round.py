@@ -8,13 +8,19 @@ from agentctx.strategies.room import Room, lay_out
 from agentctx.strategies.shrink_results import shrink_results
 
 
-def shrink_open_round(context: Context, limit: int, call: Call) -> tuple[Context, Room]:
+def shrink_open_round(context: Context, limit: int, call: Call, size: int | None = None) -> tuple[Context, Room]:
     """Cut the results of what must stay, when that alone is over ``limit`` tokens, to half of the room they have.
+
+    Args:
+        context: The request.
+        limit: The most tokens.
+        call: What the stage is told.
+        size: Tokens of the request, when they are known.
 
     Returns:
         The request, the same object when nothing was cut; and how it is laid out.
     """
-    room = lay_out(context, call)
+    room = lay_out(context, call, size)
     if room.floor <= limit:
         return context, room
     places = room.staying - call.frozen(context)

@@ -57,7 +57,7 @@ class When:
             return context
         aiming, known, after = call.aiming_lower(call.size(context)), call.notes.copy(), context
         for stage in self.stages:
-            after = await run(stage, after, aiming)
+            after = (await run(stage, after, aiming)).context
             await call.meter.settle(after.messages)
         if after is context or not isinstance(self.condition, Condition):
             return after
@@ -81,7 +81,7 @@ class FirstOf:
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Try the stages in order until one changes something."""
         for stage in self.stages:
-            result = await run(stage, context, call)
+            result = (await run(stage, context, call)).context
             if result is not context:
                 return result
         return context

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx import Message, Text
-from agentctx.core.compare import match
+from agentctx.core.compare import match, shared
 
 
 def native(text):
@@ -52,3 +52,20 @@ def test_kept_and_dropped_add_up(keep, edit):
     assert tuple(index for index, kept in enumerate(keep) if not kept) == found.dropped
     assert tuple(index for index, kept in enumerate(keep) if kept) == found.origins
     assert [origin for origin, _ in found.edited] == [i for i, kept in enumerate(keep) if kept and edits[i]]
+
+
+@given(st.data())
+def test_what_is_known_to_be_shared_need_not_be_compared(data):
+    """Laid beside each other from the first other object on, two lists are told apart as from their start."""
+    before = [native(str(index)) for index in range(data.draw(st.integers(0, 12)))]
+    made = [native("new"), *(message.with_parts(message.parts) for message in before)]
+    made += [message.with_parts((Text("edited"),)) for message in before]
+    start = data.draw(st.integers(0, len(before)))
+    after = [*before[:start], *data.draw(st.lists(st.sampled_from([*before, *made]), max_size=12))]
+    naive = next(
+        (place for place, (one, other) in enumerate(zip(before, after, strict=False)) if one is not other),
+        min(len(before), len(after)),
+    )
+    assert naive == shared(before, after) >= start
+    assert match(before, after, 0) == match(before, after, start) == match(before, after)
+    assert len(match(before, after).origins) == len(after)

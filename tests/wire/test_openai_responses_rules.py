@@ -250,9 +250,9 @@ def test_an_open_approval_is_a_warning():
 def test_tools_and_what_is_chosen_of_them():
     """A choice names a tool of the list, names are legal, a type is wanted."""
     tools = [{"type": "function", "name": "f"}, {"type": "namespace", "tools": [{"type": "function", "name": "g"}]}]
-    for name, rules in (("f", set()), ("g", set()), ("h", {"tool_choice_name"})):
+    for name, broken in (("f", set()), ("g", set()), ("h", {"tool_choice_name"})):
         choice = {"type": "function", "name": name}
-        assert errors([USER], tools=tools, tool_choice=choice) == rules
+        assert errors([USER], tools=tools, tool_choice=choice) == broken
         allowed = {"type": "allowed_tools", "mode": "auto", "tools": [choice]}
         assert errors([USER], tools=tools, tool_choice=allowed) == rules
     assert errors([USER], tools=tools, tool_choice="auto") == set()
