@@ -21,6 +21,7 @@ from agentctx import Call, Context, Pipeline, TiktokenCounter
 from agentctx.strategies.pack import STRATEGIES, Pack, Strategy
 from agentctx.strategies.packing.load import Load, load
 from agentctx.strategies.packing.rank import ranked
+from agentctx.strategies.room import lay_out
 from agentctx.tokens.meter import MessageMeter
 
 COUNTS = (100, 1_000, 10_000)
@@ -121,7 +122,7 @@ def turns(count: int) -> int:
 async def case(count: int, seed: int) -> Case:
     """The units of a transcript with their worths, and half of the room that they take."""
     context, told = await read(count, seed)
-    laid_out = load(context, told, told.size(context) // 2, 0)
+    laid_out = load(context, lay_out(context, told), told, told.size(context) // 2, 0)
     return Case(laid_out, await ranked(context, laid_out, STRATEGIES["hybrid"], TASK, None))
 
 

@@ -21,6 +21,14 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+@pytest.hookimpl(trylast=True)  # when Hypothesis has marked its own
+def pytest_collection_modifyitems(items):
+    """Trace no property for coverage: it walks the lines of plain tests again, with many inputs, thrice as long."""
+    for item in items:
+        if item.get_closest_marker("hypothesis"):
+            item.add_marker(pytest.mark.no_cover)
+
+
 def pytest_collection_finish():
     """Look for garbage less often, and not among the modules of all SDKs, which stay: it took a fifth of the time."""
     gc.collect()

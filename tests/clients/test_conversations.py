@@ -44,6 +44,7 @@ def ask(client, messages, **more):
     return client.chat.completions.create(model=MODEL, messages=messages, **more)
 
 
+@pytest.mark.no_cover  # the same lines over and over
 @pytest.mark.anyio
 async def test_two_hundred_conversations_never_mix(serve, made):
     """200 conversations at once on one client and one pipeline, overflows included: each sees its own words alone.
@@ -277,6 +278,7 @@ async def test_a_stream_that_is_left_early_is_closed(serve, made):
     assert len(desk.requests) == 3
 
 
+@pytest.mark.no_cover  # the same lines over and over
 @pytest.mark.anyio
 async def test_threads_share_a_sync_client(serve, made):
     """Conversations in threads, on one sync client, each in their own ``with`` block, keep to themselves."""

@@ -193,6 +193,7 @@ def untrimmed():
     return anyio.run(Walk(Pipeline(PlaceCacheMarkers())).go)
 
 
+@pytest.mark.no_cover  # the same lines over and over
 @pytest.mark.anyio
 @pytest.mark.parametrize("preset", [late_and_large, coding_agent, thrifty])
 async def test_three_hundred_turns_keep_their_prefix_and_cost_less_than_untrimmed(preset, untrimmed):

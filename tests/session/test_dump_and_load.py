@@ -262,6 +262,7 @@ async def test_what_json_cannot_hold_is_named():
     assert caught.value.where == "messages[0].odd[1].held"
 
 
+@pytest.mark.no_cover  # the same lines over and over
 @pytest.mark.anyio
 async def test_a_state_stays_small():
     """Of 10,000 messages a state holds the view, and about 30 characters for each message."""

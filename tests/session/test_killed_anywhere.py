@@ -197,6 +197,7 @@ LENGTHS = (3, 5, 7, 8, 15, 17, 22, 29, 30)
 """Steps with nothing new, little new and much new, with and without a compaction, in open rounds and closed ones."""
 
 
+@pytest.mark.no_cover  # the same lines over and over
 @pytest.mark.anyio
 @pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("restarts", [False, True])
@@ -262,6 +263,7 @@ async def test_a_step_in_which_the_counter_fails():
     assert failures > 10
 
 
+@pytest.mark.no_cover  # the same lines over and over
 @pytest.mark.anyio
 @pytest.mark.parametrize("format_name", ["openai-chat", "anthropic"])
 async def test_a_recovery_that_is_cancelled_or_fails(format_name):
@@ -286,6 +288,7 @@ async def test_a_recovery_that_is_cancelled_or_fails(format_name):
     assert at > 10
 
 
+@pytest.mark.no_cover  # the same lines over and over
 @pytest.mark.anyio
 async def test_a_large_step_that_is_cancelled_in_its_threads():
     """A step that reads, counts and commits in worker threads leaves the old state or the new when it is cancelled."""

@@ -91,6 +91,7 @@ def compacting(counter=None):
     return Pipeline(*stages, budget=Budget(20_000), counter=counter)
 
 
+@pytest.mark.no_cover  # the same lines over and over
 @pytest.mark.anyio
 @pytest.mark.parametrize("pipeline", [fitting, compacting])
 @pytest.mark.parametrize("rounds", [3_000, 190])
@@ -110,6 +111,7 @@ async def test_many_messages_do_not_hold_up_the_loop(preparing, pipeline, rounds
     assert 0 < beat.most_calls < CALLS
 
 
+@pytest.mark.no_cover  # the same lines over and over
 @pytest.mark.anyio
 @pytest.mark.parametrize("pipeline", [fitting, compacting])
 @pytest.mark.parametrize(("rounds", "words"), [(3_000, 10), (150, 1_000), (3, 50_000)])

@@ -28,6 +28,7 @@ def conversation(canary, rounds):
     return transcript("openai-chat", *turns)
 
 
+@pytest.mark.no_cover  # the same lines over and over
 async def test_two_hundred_sessions_do_not_mix():
     """200 concurrent sessions on one pipeline: no word of one is ever in another's view."""
     shared = pipeline()
@@ -66,6 +67,7 @@ async def test_tasks_that_share_a_session_take_turns():
     assert session.steps == 10
 
 
+@pytest.mark.no_cover  # the same lines over and over
 async def test_memory_grows_with_the_transcript_only():
     """Over 3,000 steps a session takes less than 50 bytes a step beyond the transcript itself."""
     messages = conversation("long", 3_000)

@@ -74,6 +74,7 @@ def notes(event):
     return [note for stage in event.stages for note in stage.notes]
 
 
+@pytest.mark.no_cover  # the same lines over and over
 @pytest.mark.parametrize("writes_back", [False, True], ids=["history", "view"])
 async def test_a_fixed_part_of_nine_tenths_is_said_once_in_a_thousand_turns(writes_back):
     """Where tools and system prompt take 90 % of the window, that is one event, and compacting is no habit."""

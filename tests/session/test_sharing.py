@@ -59,6 +59,7 @@ def conversation(canary, rounds, format_name="openai-chat"):
     return transcript(format_name, *turns)
 
 
+@pytest.mark.no_cover  # the same lines over and over
 async def test_two_hundred_sessions_of_all_formats_do_not_mix():
     """200 sessions of five formats at once, restarted, recorded and recovered: no word of one is in another's view."""
     store, told = SlowStore(), {}
@@ -174,6 +175,7 @@ def grown():
     return tracemalloc.get_traced_memory()[0]
 
 
+@pytest.mark.no_cover  # the same lines over and over
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # what is kept has nothing to do with the loop
 async def test_a_loop_that_writes_the_view_back_does_not_grow():
     """Over 1,500 steps with many compactions a session that goes on from its views takes no more memory."""
@@ -192,6 +194,7 @@ async def test_a_loop_that_writes_the_view_back_does_not_grow():
     assert taken[1] - taken[0] < 30_000
 
 
+@pytest.mark.no_cover  # the same lines over and over
 @pytest.mark.parametrize("anyio_backend", ["trio"])
 async def test_sessions_that_ended_leave_nothing_behind():
     """After hundreds of short sessions, children and restarts, the pipeline takes no more memory than before."""

@@ -135,6 +135,7 @@ STAGES = {
 }
 
 
+@pytest.mark.no_cover  # the same lines over and over
 @pytest.mark.anyio
 @pytest.mark.parametrize(("stage", "budget"), STAGES.values(), ids=STAGES)
 @pytest.mark.parametrize("format_name", sorted(WRITERS))

@@ -167,6 +167,7 @@ def test_there_are_recordings():
     assert recordings()
 
 
+@pytest.mark.no_cover  # the same lines over and over
 @pytest.mark.anyio
 @pytest.mark.parametrize(("window", "anyio_backend"), RUNS)
 @pytest.mark.parametrize("recording", recordings())

@@ -150,7 +150,7 @@ def test_each_kind_of_item_is_counted_by_what_the_model_reads():
     long_name = {**CALL, "name": "look_into_the_matter_of_the_missing_semicolon"}
     named = tokens(long_name) - tokens(CALL)
     assert 0 < named < 12
-    assert tokens({**THOUGHT, "encrypted_content": "R" * 1_600}) > 300
+    assert 1_300 < tokens({**THOUGHT, "encrypted_content": "R" * 9_572}) < 2_000  # 1,792, as was billed
     assert tokens({"type": "item_of_tomorrow", "words": "word " * 100}) > 100
     assert tokens({"type": "additional_tools", "role": "developer", "tools": [{"words": "word " * 100}]}) > 100
     assert tokens({**OUTPUT, "output": "word " * 100}) > 100
