@@ -10,7 +10,7 @@ from itertools import chain
 from time import perf_counter
 from typing import Any
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from agentctx.core.compare import Change, Matched, Outcome, match
 from agentctx.core.message import Context, Message
@@ -161,21 +161,17 @@ def _check_protected(
 async def _write_down(
     name: str, before: Context, after: Context, found: Matched, call: Call, trail: Trail, started: float
 ) -> StageReport:
-    compared = partial(_changes, name, before, after, found, call, trail)
-    told, messages = await offload(compared, len(before.messages) - found.start)
-    changes = await _with_handles(told, messages, call)
-    grown = sum(change.tokens_after - change.tokens_before for change in changes)
-    grown += _grown_unseen(before, found, call, trail)
+    work = partial(_told, name, before, after, found, call, trail)
+    told = await offload(work, len(before.messages) - found.start)
+    changes = await _with_handles(told.changes, told.messages, call)
+    grown = told.grown
     if after.tools is not before.tools:
         grown += call.meter.fixed(after) - call.meter.fixed(before)
     report = StageReport(
         name, changes, trail.tokens, trail.tokens + grown, perf_counter() - started, tuple(call.notes.remarks)
     )
-    added = (pair for pair in zip(messages, told, strict=True) if pair[1].outcome is Outcome.ADDED)
-    trail.made |= {id(made): (made, change) for made, change in added}
-    if found.first_changed is not None:
-        later = [None if origin is None else trail.origins[origin] for origin in found.later]
-        trail.origins = [*trail.origins[: found.start], *later]
+    trail.made |= told.added
+    trail.origins = told.origins
     trail.context, trail.tokens = after, trail.tokens + grown
     return report
 
@@ -196,6 +192,37 @@ def _grown_unseen(before: Context, found: Matched, call: Call, trail: Trail) -> 
     """Tokens that went with messages which an earlier stage had made: no change names them as they were."""
     gone = (*found.dropped, *(origin for origin, _ in found.edited))
     return -sum(call.count(before.messages[origin]) for origin in gone if trail.origins[origin] is None)
+
+
+@frozen
+class _Told:
+    """What a stage did.
+
+    Args:
+        changes: Each change, without the handle of the original.
+        messages: The message of each change: as it was, or the added one.
+        grown: Tokens that the messages have grown by.
+        added: Of the changes those that added a message, by the message's identity.
+        origins: For each message after, its index in what the caller passed in; None when a stage made it.
+    """
+
+    changes: Sequence[Change]
+    messages: Sequence[Message]
+    grown: int
+    added: Mapping[int, tuple[Message, Change]]
+    origins: list[int | None]
+
+
+def _told(name: str, before: Context, after: Context, found: Matched, call: Call, trail: Trail) -> _Told:
+    changes, messages = _changes(name, before, after, found, call, trail)
+    grown = sum(change.tokens_after - change.tokens_before for change in changes)
+    grown += _grown_unseen(before, found, call, trail)
+    pairs = zip(messages, changes, strict=True)
+    added = {id(made): (made, change) for made, change in pairs if change.outcome is Outcome.ADDED}
+    if found.first_changed is None:
+        return _Told(changes, messages, grown, added, trail.origins)
+    later = [None if origin is None else trail.origins[origin] for origin in found.later]
+    return _Told(changes, messages, grown, added, [*trail.origins[: found.start], *later])
 
 
 def _changes(

@@ -132,10 +132,10 @@ async def take_in(around: Surroundings, record: Record, natives: Sequence[Any], 
         fresh, seen, _ = await _read_new(around, record, natives)
     known = len(record)
     await meter.settle(fresh)
-    arrived = around.weigh(fresh)
+    arrived = await offload(partial(around.weigh, fresh), len(fresh))
     raw = [*record.tail, *fresh]
     raw_origin = [*record.tail_origin, *range(known, known + len(fresh))]
-    size = around.fixed + record.view_tokens + sum(map(meter.message, raw))
+    size = around.fixed + record.view_tokens + sum(map(meter.message, record.tail)) + sum(arrived.tokens)
     unbound, settled = record.unbound_from, record.settled
     trail = Trail(around.context(raw), list(raw_origin), size, unbound_from=unbound, offset=settled)
     step = Step(around, record, natives, seen, trail, arrived, settled, raw, raw_origin, idle)
@@ -197,10 +197,13 @@ async def _treat(step: Step) -> None:
         await run_stage(DropForeignReasoning(step.raw_origin, step.record.foreign), step.trail, call, trusted=True)
     last = step.record.view[step.start - 1] if step.start else None
     earlier, bare = step.record.ids, step.trail.context.messages
-    work = partial(repair, bare, call, wire, seen=step.ids, earlier=earlier, after=last)
-    legal = await offload(work, len(bare))
-    if legal is not None or has_server_calls(step.raw):
-        step.open_from = _open_from(step.raw, step.raw_origin)
+
+    def looked() -> tuple[list[Message] | None, int | None]:
+        legal = repair(bare, call, wire, seen=step.ids, earlier=earlier, after=last)
+        open_ = legal is not None or has_server_calls(step.raw)
+        return legal, _open_from(step.raw, step.raw_origin) if open_ else None
+
+    legal, step.open_from = await offload(looked, len(bare))
     if legal is not None:
 
         async def repaired(context: Context, _call: Call) -> Context:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from inspect import isawaitable
 from typing import NamedTuple
 
 from agentctx.core.compare import shared
-from agentctx.core.message import Context
+from agentctx.core.message import Context, Message
+from agentctx.core.pace import paced
 from agentctx.core.wellformed import flaw
 from agentctx.errors import StageError
+from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy
 from agentctx.strategies.naming import Naming, name_of
 
@@ -42,10 +46,10 @@ async def run(stage: ContextStrategy, context: Context, call: Call) -> Made:
         if not isawaitable(answer):
             raise StageError(name, f"is not async: calling it gave {type(answer).__name__}, which cannot be awaited")
         after = await answer
-    return Made(context, len(context.messages)) if after is context else _checked(name, context, after)
+    return Made(context, len(context.messages)) if after is context else await _checked(name, context, after)
 
 
-def _checked(name: str, before: Context, after: object) -> Made:
+async def _checked(name: str, before: Context, after: object) -> Made:
     if not isinstance(after, Context):
         raise StageError(name, f"returned {type(after).__name__} instead of a Context")
     if after.tools is not before.tools and not isinstance(after.tools, tuple):
@@ -53,10 +57,16 @@ def _checked(name: str, before: Context, after: object) -> Made:
     if type(after.messages) is not tuple:
         after = after.with_messages(tuple(after.messages))
     start = shared(before.messages, after.messages)
-    known = set(map(id, before.messages[start:]))
-    for index, message in enumerate(after.messages[start:], start):
+    work = partial(_check_new, name, before.messages, after.messages, start)
+    await offload(work, max(len(before.messages), len(after.messages)) - start)
+    return Made(after, start)
+
+
+def _check_new(name: str, before: Sequence[Message], after: Sequence[Message], start: int) -> None:
+    """What the stage made itself, from ``start`` on, is made of messages."""
+    known = set(map(id, before[start:]))
+    for index, message in paced(enumerate(after[start:], start)):
         if id(message) not in known:
             wrong = flaw(message)
             if wrong is not None:
                 raise StageError(name, f"messages[{index}]{wrong[0]} of what it returned is {wrong[1]}")
-    return Made(after, start)
