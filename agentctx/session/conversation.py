@@ -120,6 +120,7 @@ class Conversation:
         except ContextOverflow:
             self._keep_arrivals(step, arrived, given)
             raise
+        del arrived  # it holds all that arrived, which the commit takes apart
         report = await self._commit(step, given, now, started)
         self.last = given
         return report, view_of_step(step, given.system, given.tools, report)

@@ -263,7 +263,15 @@ async def commit_aside(step: Step) -> None:
     looked_at = len(step.seen) + changes + (len(step.trail.context.messages) if again else 0)
     if looked_at >= MUCH:
         step.record = step.record.copy()
-    await offload(partial(commit, step), looked_at)
+    await offload(partial(_commit_and_let_go, step), looked_at)
+
+
+def _commit_and_let_go(step: Step) -> None:
+    """``commit``, and take apart here what the step need not know any more: of many messages that takes a while."""
+    commit(step)
+    for spent in (step.raw, step.seen):
+        for _ in paced(range(len(spent))):
+            spent.pop()
 
 
 def commit(step: Step) -> None:
