@@ -161,7 +161,7 @@ def segments(messages: Sequence[Message], groups: Iterable[Unit] | None = None) 
     """
     bundles: list[tuple[Unit, ...]] = []
     current: list[Unit] = []
-    for unit in units(messages) if groups is None else groups:
+    for unit in paced(units(messages) if groups is None else groups):
         current.append(unit)
         if unit.is_round:
             bundles.append(tuple(current))

@@ -12,7 +12,7 @@ from agentctx.protocols import Call
 
 def droppable(groups: Sequence[Unit], protected: frozenset[int]) -> list[Unit]:
     """The units in which nothing is protected."""
-    return [unit for unit in groups if protected.isdisjoint(range(unit.start, unit.stop))]
+    return [unit for unit in paced(groups) if protected.isdisjoint(range(unit.start, unit.stop))]
 
 
 def without(context: Context, groups: Iterable[Unit], call: Call, why: str) -> Context:

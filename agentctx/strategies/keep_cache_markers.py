@@ -13,6 +13,7 @@ from attrs import define, field, frozen
 from agentctx.core.compare import match, shared
 from agentctx.core.marker import CacheMarker
 from agentctx.core.message import Context, Message
+from agentctx.core.pace import paced
 from agentctx.offload import offload
 from agentctx.protocols import CacheMarkers, Call, cache_markers, head_markers
 
@@ -58,7 +59,8 @@ def marked(messages: Sequence[Message], markers: CacheMarkers) -> Marked:
     What a message says does not change, and a caller who marks its native payload is read again.
     """
     found: Marked = {}
-    for place in [place for place, message in enumerate(messages) if message._bare is not markers]:  # noqa: SLF001 - no call
+    asked = [place for place, message in enumerate(messages) if message._bare is not markers]  # noqa: SLF001 - no call
+    for place in paced(asked):
         if carried := markers.of(messages[place]):
             found[place] = carried
         else:

@@ -46,9 +46,11 @@ def lay_out(context: Context, call: Call, size: int | None = None) -> Room:
     if groups and groups[-1].is_round:
         loose.discard(groups[-1].start)
     bundles = tuple(
-        kept for bundle in segments(messages, groups) if (kept := tuple(unit for unit in bundle if unit.start in loose))
+        kept
+        for bundle in paced(segments(messages, groups))
+        if (kept := tuple(unit for unit in bundle if unit.start in loose))
     )
-    going = {index for bundle in bundles for unit in bundle for index in range(unit.start, unit.stop)}
+    going = {index for bundle in paced(bundles) for unit in bundle for index in range(unit.start, unit.stop)}
     staying = frozenset(range(len(messages))) - going
     size = call.size(context) if size is None else size
     sizes = tuple(
