@@ -18,6 +18,7 @@ from agentctx.protocols import Meter
 from agentctx.reading import reader
 from agentctx.session.allowance import Allowance
 from agentctx.session.allowances import Allowances
+from agentctx.session.commit import commit, commit_aside
 from agentctx.session.foreign import understands
 from agentctx.session.linking import link
 from agentctx.session.outcome import Prefix, report_on, view_of_step
@@ -27,7 +28,7 @@ from agentctx.session.recognise import recognised, shared_start
 from agentctx.session.record import Record
 from agentctx.session.sent import Sent
 from agentctx.session.snapshot import snapshot
-from agentctx.session.step import Standing, Step, commit, commit_aside, narrow, stand_still, take_in
+from agentctx.session.step import Standing, Step, narrow, stand_still, take_in
 from agentctx.session.surroundings import Surroundings, surround
 from agentctx.view import View
 

@@ -1,0 +1,140 @@
+"""Make what a step worked out the state of the conversation."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from agentctx.core.compare import Outcome
+from agentctx.core.message import Message
+from agentctx.core.pace import paced
+from agentctx.core.report import StageReport
+from agentctx.offload import MUCH, offload
+from agentctx.session.record import Record, call_ids
+from agentctx.session.snapshot import snapshot
+from agentctx.session.step import Step
+
+
+async def commit_aside(step: Step) -> None:
+    """``commit``; where it is about many messages, in a worker thread and on a copy of the record."""
+    changes = sum(len(report.changes) for report in step.trail.reports)
+    again = step.start == 0 or step.start < step.record.settled
+    looked_at = len(step.seen) + changes + (len(step.trail.context.messages) if again else 0)
+    if looked_at >= MUCH:
+        step.record = step.record.copy()
+    await offload(partial(_commit_and_let_go, step), looked_at)
+
+
+def _commit_and_let_go(step: Step) -> None:
+    """``commit``, and take apart here what the step need not know any more: of many messages that takes a while."""
+    commit(step)
+    for spent in (step.raw, step.seen):
+        for _ in paced(range(len(spent))):
+            spent.pop()
+
+
+def commit(step: Step) -> None:
+    """Make what the step worked out the state of the conversation. Nothing in it waits."""
+    record, trail = step.record, step.trail
+    messages = trail.context.messages
+    known = dict(zip(map(id, record.view[step.start :]), range(step.start, len(record.view)), strict=True))
+    places = [known.get(id(message)) for message in messages]
+    written = _written(step, messages, places)  # first: what cannot be written leaves the record as it was
+    record.remember(step.seen, step.raw[len(step.raw) - len(step.seen) :], step.arrived)
+    _write_down(step)
+    replaced = record.view[step.start :]
+    record.shown[step.start :] = [
+        _shown(record, message, native, origin) if place is None else record.shown[place]
+        for message, native, origin, place in paced(zip(messages, written, trail.origins, places, strict=True))
+    ]
+    record.out[step.start :] = written
+    record.view[step.start :] = messages
+    record.note_made(trail.made, replaced, messages)
+    record.origins[step.start :] = trail.origins
+    record.forget_dropped(step.natives, _dropped(trail.reports))
+    _settle(step, replaced[: max(0, record.settled - step.start)])
+    record.quiet_until, record.waiting = step.quiet_until, step.waiting
+    record.unbound_from = trail.unbound_from
+
+
+def _shown(record: Record, message: Message, native: Any, origin: int | None) -> Any:  # noqa: ANN401 - native
+    """What a message looks like that goes out: what was seen when it came in, unless it was edited."""
+    return record.seen[origin] if origin is not None and message.untouched else snapshot(native)
+
+
+def _dropped(reports: Sequence[StageReport]) -> Iterator[int]:
+    """The indexes in the history of what was dropped in this step."""
+    return (change.index for report in reports for change in report.changes if change.outcome is Outcome.DROPPED)
+
+
+def _written(step: Step, messages: Sequence[Message], places: Sequence[int | None]) -> list[Any]:
+    """The messages in the caller's format; one that stood at a place of the view before is the same object again."""
+    out, write = step.record.out, step.around.source.wire.write_message
+    pairs = paced(zip(messages, places, strict=True))
+    return [write(message) if place is None else out[place] for message, place in pairs]
+
+
+def _write_down(step: Step) -> None:
+    """What this step did, instead of what was done before to the round that was treated again."""
+    record, reports = step.record, step.trail.reports
+    if record.tail_origin and step.seen:
+        record.book = record.book.before(record.tail_origin[0])
+    if reports:
+        record.book.write(change for report in reports for change in report.changes)
+
+
+def _settle(step: Step, replaced: Sequence[Message]) -> None:
+    """Note which part of the view is final, and what it weighs without what was ``replaced`` of it."""
+    record, around = step.record, step.around
+    settled = len(record.view)
+    record.tail, record.tail_origin = [], []
+    if step.open_from is not None and _stands(step, step.open_from):
+        settled, open_from = _unfinished(record.origins, min(step.start, record.settled), step.open_from)
+        place = bisect_left(step.raw_origin, open_from)
+        record.tail, record.tail_origin = step.raw[place:], step.raw_origin[place:]
+    start = min(step.start, record.settled)
+    if start < len(replaced):  # then less has to be weighed when it is all weighed again
+        start, replaced, record.view_tokens, record.view_bytes = 0, record.view[:0], 0, 0
+        record.ids = set() if around.source.wire.unique_ids else record.ids
+    new, meter = record.view[start:settled], around.source.meter
+    record.view_tokens += sum(map(meter.message, new)) - sum(map(meter.message, replaced))
+    record.view_bytes += sum(map(meter.weight, new)) - sum(map(meter.weight, replaced))
+    if around.source.wire.unique_ids:
+        record.ids -= call_ids(replaced)
+        record.ids |= call_ids(new)
+    record.settled = settled
+
+
+def _stands(step: Step, open_from: int) -> bool:
+    """Whether the calls of the unfinished round are still in the view: what was left out once is not read again."""
+    place = step.raw_origin.index(open_from)
+    calling = {
+        origin for origin, message in zip(step.raw_origin[place:], step.raw[place:], strict=True) if message.calls
+    }
+    return calling <= set(step.record.origins[min(step.start, step.record.settled) :])
+
+
+def _unfinished(origins: Sequence[int | None], start: int, index: int) -> tuple[int, int]:
+    """Where the unfinished part of the view begins, and from which index of the history on it was read.
+
+    It holds all that was read from ``index`` on, and nothing older: where repair has moved an older message behind a
+    newer one, both are read again. A made message before it is final: it may be the result of an older call.
+
+    Args:
+        origins: For each message of the view, its index in the history.
+        start: A place of the view before which everything is final.
+        index: The index in the history at which the unfinished round begins.
+    """
+    place = start
+    while place < len(origins) and not _is_from(origins[place], index):
+        place += 1
+    oldest = min((origin for origin in origins[place:] if origin is not None), default=index)
+    if oldest < index:
+        return _unfinished(origins, start, oldest)
+    return place, index
+
+
+def _is_from(origin: int | None, index: int) -> bool:
+    return origin is not None and origin >= index
