@@ -4,7 +4,7 @@ import json
 from functools import partial
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from agentctx import ConfigError, MemoryStore, Pipeline, Protect, validate
 from agentctx.strategies.collapse_repeats import CollapseRepeats
@@ -34,7 +34,6 @@ async def collapsed(messages, **options):
     return await Pipeline(CollapseRepeats(), **options).prepare(messages, format="openai-chat")
 
 
-@settings(max_examples=15)
 @given(histories(), budgets())
 def test_the_ten_laws(both_loops, history, budget):
     """The stage keeps the ten laws on any transcript."""
@@ -42,7 +41,6 @@ def test_the_ten_laws(both_loops, history, budget):
     both_loops(partial(check_laws, stage, history.messages, budget, history.format, history.system, history.tools))
 
 
-@settings(max_examples=15)
 @given(broken_histories(), budgets())
 def test_the_ten_laws_on_broken_histories(both_loops, history, budget):
     """The stage keeps the ten laws on transcripts that had to be repaired."""

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import anyio
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from agentctx import Budget, ConfigError, FixedCounter, Pipeline, Protect, validate
 from agentctx.strategies.tiered import ByTools, Tiered
@@ -20,14 +20,12 @@ KEYS = {"openai-responses": "input", "gemini": "contents"}
 SEARCHED = ByTools({"search": Tier.RAG})
 
 
-@settings(max_examples=15)
 @given(tiereds(), histories(), budgets())
 def test_the_ten_laws(both_loops, stage, history, budget):
     """The stage keeps the ten laws on any transcript, in any budget."""
     both_loops(partial(check_laws, stage, history.messages, budget, history.format, history.system, history.tools))
 
 
-@settings(max_examples=15)
 @given(tiereds(), broken_histories(), budgets())
 def test_the_ten_laws_on_broken_histories(both_loops, stage, history, budget):
     """The stage keeps the ten laws on transcripts that had to be repaired."""
