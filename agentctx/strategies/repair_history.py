@@ -9,6 +9,7 @@ from functools import partial
 
 from attrs import define, evolve, field, frozen
 
+from agentctx.core.marker import is_marker
 from agentctx.core.message import Context, Message
 from agentctx.core.pace import paced
 from agentctx.core.pairing import broken_pair, open_at_end
@@ -133,7 +134,7 @@ def _without(message: Message, halves: set[str]) -> Message | None:
     kept = tuple(part for part in message.parts if not is_half(part))
     if len(kept) == len(message.parts):
         return message
-    return message.with_parts(kept) if kept else None
+    return _unless_empty(message, kept)
 
 
 def _rebuild(messages: Sequence[Message], call: Call, wire: WireFormat, lost_result: str) -> list[Message]:
@@ -155,7 +156,12 @@ def _stays(message: Message, index: int, pairs: Pairs) -> Message | None:
     if index not in pairs.taken_apart:
         return None if index in pairs.moved_whole else message
     rest = tuple(part for part in message.parts if not isinstance(part, ToolResult))
-    return message.with_parts(rest) if rest else None
+    return _unless_empty(message, rest)
+
+
+def _unless_empty(message: Message, parts: tuple[Part, ...]) -> Message | None:
+    """The message with these parts only; None when they say nothing: a cache marker alone is no message."""
+    return None if all(map(is_marker, parts)) else message.with_parts(parts)
 
 
 def _answers(index: int, pairs: Pairs, call: Call, wire: WireFormat, lost_result: str) -> list[Message]:

@@ -133,3 +133,12 @@ async def test_bytes_are_kept_in_the_store():
     (change,) = view.report.changes
     kept = json.loads(await store.get(change.handle))
     assert kept["content"][0]["toolResult"]["content"][1]["image"]["source"]["bytes"] == "/wA="
+
+
+@pytest.mark.anyio
+async def test_a_cache_point_whose_results_went_to_their_call_is_not_sent_alone():
+    """A message that held a late result and a cache point is gone when its result stands with the call."""
+    late = {"role": "user", "content": [*answer({"text": "sun"})["content"], POINT]}
+    sent = await repaired(ASK, call(), ASK, late, SAY, ASK)
+    assert all(message["content"] != [POINT] for message in sent)
+    assert {"toolResult", "text"} <= {key for message in sent for block in message["content"] for key in block}
