@@ -152,9 +152,14 @@ def test_model_chooses_the_counter():
         "nobody-knows": "o200k_base",
     }
     corrected = {
-        name: default_counter(name).percent for name in ("claude-sonnet-4-5", "claude-opus-5", "gemini-2.5-pro")
+        "claude-3-5-sonnet-20241022": 120,
+        "claude-3-7-sonnet": 120,
+        "claude-sonnet-4-5": 120,
+        "claude-opus-4-7": 150,
+        "claude-opus-5": 150,
+        "gemini-2.5-pro": 110,
     }
-    assert corrected == {"claude-sonnet-4-5": 112, "claude-opus-5": 145, "gemini-2.5-pro": 110}
+    assert {name: default_counter(name).percent for name in corrected} == corrected
 
 
 def test_claude_charges_for_tools():

@@ -124,6 +124,8 @@ def test_encoding_of_a_model(name, expected):
         ("gpt-5-mini", ImageRule("openai-patches", factor=1.62)),
         ("gpt-5-nano", ImageRule("openai-patches", factor=2.46)),
         ("o4-mini", ImageRule("openai-patches", factor=1.72)),
+        ("claude-3-5-sonnet", ImageRule("claude", edge=1568, cap=1568)),
+        ("claude-3-7-sonnet", ImageRule("claude", edge=1568, cap=1568)),
         ("claude-opus-4-5", ImageRule("claude", edge=1568, cap=1568)),
         ("claude-opus-4-7", ImageRule("claude", edge=2576, cap=4784)),
         ("claude-sonnet-5-5", ImageRule("claude", edge=2576, cap=4784)),
