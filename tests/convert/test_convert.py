@@ -6,6 +6,7 @@ import pytest
 
 from agentctx import InvalidInput, Outcome, count, validate
 from agentctx.conversion import convert
+from agentctx.wire.dialects import DIALECTS
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 ASKED = {"type": "tool_use", "id": "toolu_01", "name": "read", "input": {"path": "a.py"}}
@@ -33,6 +34,15 @@ def test_a_round_with_claude_becomes_chat_messages():
         {"role": "tool", "tool_call_id": "toolu_01", "content": "a = 1", "name": "read"},
     ]
     assert (done.system, done.tools) == (None, None)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_dialect_gets_the_tools_of_chat(dialect):
+    """Tools go to each dialect of Chat as they go to Chat itself."""
+    tools = [{"name": "read", "description": "Reads.", "input_schema": {"type": "object", "properties": {}}}]
+    done = from_claude(f"openai-chat/{dialect}", tools=tools)
+    assert done.tools == from_claude("openai-chat", tools=tools).tools
+    assert done.tools[0]["function"]["name"] == "read"
 
 
 def test_a_round_with_claude_becomes_items():

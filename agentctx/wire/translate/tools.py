@@ -29,16 +29,17 @@ def translated(tools: Iterable[Tool], format_name: str, names: Respelling) -> tu
 
     Args:
         tools: The tools as they were read.
-        format_name: Name of the format.
+        format_name: Name of the format, with its dialect if it has one.
         names: How their names are spelled there.
     """
+    write = _WRITERS[format_name.partition("/")[0]]
     made, lost = [], []
     for tool in tools:
         schema = schema_of(tool)
         if schema is None:
             lost.append(tool.name or _kind(tool))
         else:
-            made.append(_WRITERS[format_name](names.of(tool.name), tool, schema))
+            made.append(write(names.of(tool.name), tool, schema))
     return made, lost
 
 
