@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from copy import deepcopy
 from itertools import pairwise
 from typing import Any
@@ -21,7 +21,7 @@ from agentctx.core.compare import Outcome
 from agentctx.core.message import SYSTEM_ROLES, Message
 from agentctx.core.parts import Thinking
 from agentctx.core.protection import always, words
-from agentctx.errors import StageError, StoreError
+from agentctx.errors import ConfigError, StageError, StoreError
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy
 from agentctx.session import Session
@@ -29,6 +29,7 @@ from agentctx.stores.memory import MemoryStore
 from agentctx.testing.counting import CountingCounter
 from agentctx.testing.flaky import FlakyError, FlakyStage, FlakyStore, failing_listener
 from agentctx.testing.plan import Say, Turn
+from agentctx.testing.quoting import LIBERTIES, Liberty, misquotes
 from agentctx.testing.trial import Step, Trial, text_of, texts_of
 from agentctx.testing.writers import WRITERS
 from agentctx.view import View
@@ -57,8 +58,13 @@ async def check_laws(
     format: str | None = None,  # noqa: A002 - the name that the whole library gives it
     system: Any = None,  # noqa: ANN401 - any provider's system prompt
     tools: Any = None,  # noqa: ANN401 - any provider's tools
+    may: Collection[Liberty] = (),
 ) -> None:
     """Hold a strategy to the ten laws on one transcript: prepared at once, and step by step in a session.
+
+    Beyond the laws, a strategy may leave out and cut, and put a notice in square brackets in the place of what it took
+    (as ``[3 earlier messages were left out]``). It writes no other words in anybody's name, swaps no results, and
+    keeps names, ids, error flags and the order, unless it is allowed to.
 
     Args:
         strategy: A stage, or a pipeline.
@@ -67,11 +73,19 @@ async def check_laws(
         format: Name of the format; found out when not given.
         system: The system prompt, where the format keeps it apart.
         tools: The tool definitions.
+        may: What the strategy is allowed to do besides: ``"assistant_text"``, ``"user_text"`` or ``"system_text"`` to
+            write in that role (summaries do), ``"tool_calls"`` to change names and ids of calls, ``"is_error"``,
+            ``"swap_results"``, ``"reorder"``.
 
     Raises:
         AssertionError: If a law is broken; the message names the law and the call.
+        ConfigError: If ``may`` names something else.
     """
-    trial = Trial(strategy, messages, format, system, tools, budget)
+    unknown = sorted(set(may) - set(LIBERTIES))
+    if unknown:
+        msg = f"check_laws: may: {unknown[0]!r} is none of {', '.join(LIBERTIES)}"
+        raise ConfigError(msg)
+    trial = Trial(strategy, messages, format, system, tools, budget, frozenset(may))
     for law in LAWS:
         try:
             await law(trial)
@@ -105,10 +119,9 @@ def _says_something(trial: Trial, step: Step) -> bool:
 
 async def input_unchanged(trial: Trial) -> None:
     """Law 2: messages, system prompt and tools are as they were, to the byte; what is kept is the caller's own."""
-    everything = [*trial.messages, {"system": trial.system, "tools": trial.tools}]
-    before, objects = texts_of(everything), list(map(id, trial.messages))
+    objects = list(map(id, trial.messages))
     for step in await trial.all_steps():
-        _hold(2, texts_of(everything) == before, f"{step}: the input was changed")
+        _hold(2, trial.now() == trial.before, f"{step}: the input was changed")
         _hold(2, list(map(id, trial.messages)) == objects, f"{step}: the input list was changed")
         if step.view is not None:
             _hold_own_objects(step, step.view)
@@ -237,6 +250,18 @@ def _signed(trial: Trial, natives: Sequence[Any]) -> list[Thinking]:
     return [part for part in parts if isinstance(part, Thinking) and part.signed]
 
 
+async def nobody_is_misquoted(trial: Trial) -> None:
+    """Beyond the laws: a view says what was said, by who said it, each result under its call, in order."""
+    for step in await trial.all_steps():
+        repaired = await trial.prepare(Pipeline(), step.given)
+        if step.view is None or repaired.view is None:
+            continue
+        view = trial.read(step.view.messages).messages
+        for wrong in misquotes(repaired.view.context.messages, view, trial.may):
+            msg = f"misquoted: {step}: {wrong}"
+            raise AssertionError(msg)
+
+
 async def work_grows_with_the_new(trial: Trial) -> None:
     """Law 9: a session that gets nothing new counts nothing, and with a new message counts little more than that."""
     counter = CountingCounter()
@@ -309,5 +334,6 @@ LAWS: tuple[Law, ...] = (
     signed_reasoning_whole,
     work_grows_with_the_new,
     failures_cost_nothing,
+    nobody_is_misquoted,
 )
-"""The laws, in order."""
+"""The laws, in order, and what holds beyond them."""

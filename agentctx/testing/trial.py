@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -19,6 +19,7 @@ from agentctx.reading import Reader, reader
 from agentctx.session import Session
 from agentctx.stores.memory import MemoryStore
 from agentctx.testing.plan import History
+from agentctx.testing.quoting import Liberty
 from agentctx.view import View
 from agentctx.wire.native import as_mapping
 
@@ -57,6 +58,8 @@ class Trial:
         system: The native system prompt, if it is kept apart.
         tools: The native tool definitions.
         budget: The budget in force; without it the pipeline's own, if any.
+        may: What the strategy is allowed to do besides leaving out and cutting; see ``quoting.LIBERTIES``.
+        before: Everything that was passed in as it was before anything ran, as JSON.
     """
 
     strategy: ContextStrategy
@@ -65,11 +68,27 @@ class Trial:
     system: Any = None
     tools: Any = None
     budget: Budget | None = None
+    may: frozenset[Liberty] = frozenset()
+    before: list[str] = field(init=False, repr=False)
+
+    @before.default
+    def _before(self) -> list[str]:
+        return self.now()
+
+    def now(self) -> list[str]:
+        """Everything that was passed in as it is now, as JSON."""
+        return texts_of([*self.messages, {"system": self.system, "tools": self.tools}])
 
     @classmethod
-    def of(cls, strategy: ContextStrategy, history: History, budget: Budget | None = None) -> Trial:
+    def of(
+        cls,
+        strategy: ContextStrategy,
+        history: History,
+        budget: Budget | None = None,
+        may: Collection[Liberty] = (),
+    ) -> Trial:
         """A strategy tried on a history that was generated or built."""
-        return cls(strategy, history.messages, history.format, history.system, history.tools, budget)
+        return cls(strategy, history.messages, history.format, history.system, history.tools, budget, frozenset(may))
 
     def pipeline(
         self,

@@ -1,0 +1,162 @@
+"""Whether a view quotes its history rightly: each word by who said it, each result under its call, in order.
+
+The laws compare a view with the history that the repair makes of the input, so what the repair had to do is nobody's
+fault. What a stage may do beyond leaving out and cutting is named in ``LIBERTIES``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Literal, get_args
+
+from agentctx.core.message import SYSTEM_ROLES, Message
+from agentctx.core.parts import Text, ToolResult
+
+Liberty = Literal["assistant_text", "user_text", "system_text", "tool_calls", "is_error", "swap_results", "reorder"]
+
+LIBERTIES: tuple[Liberty, ...] = get_args(Liberty)
+"""What a strategy may be allowed to do: write text as the assistant, the user or the system; change names and ids of
+tool calls; change whether a result is an error; put one result's text under another call; change the order."""
+
+NOTICE = re.compile(r"\[[^\[\]]*\]")
+"""What a stage puts in the place of what it left out stands in square brackets, and is nobody's words."""
+
+
+def misquotes(history: Sequence[Message], view: Sequence[Message], allowed: Collection[Liberty] = ()) -> Iterator[str]:
+    """What a view gets wrong about its history, a sentence each.
+
+    Args:
+        history: The messages as they were.
+        view: The messages that are sent.
+        allowed: What is not looked at.
+    """
+    for liberty, check in CHECKS.items():
+        if liberty not in allowed:
+            yield from check(history, view)
+
+
+def _voice(message: Message) -> str:
+    return "system" if message.role in SYSTEM_ROLES else message.role
+
+
+def _said(messages: Iterable[Message], voice: str) -> list[str]:
+    parts = [part for message in messages if _voice(message) == voice for part in message.parts]
+    return [part.text for part in parts if isinstance(part, Text) and part.text.strip()]
+
+
+def _words(voice: str, history: Sequence[Message], view: Sequence[Message]) -> Iterator[str]:
+    """Each text is one that was said in this voice, as often as it was said, or a cut of one."""
+    said = _said(history, voice)
+    left = Counter(said)
+    for text in _said(view, voice):
+        if left[text] > 0:
+            left[text] -= 1
+        elif text in left:
+            yield f"the {voice} says {_start(text)} more often than it was said"
+        elif not any(_is_cut_of(text, whole) for whole in said):
+            yield f"the {voice} never said {_start(text)}"
+
+
+def _is_cut_of(text: str, whole: str) -> bool:
+    """Whether ``text`` is pieces of ``whole`` in their order, with notices in square brackets between them."""
+    place = 0
+    for piece in filter(None, map(str.strip, NOTICE.split(text))):
+        found = whole.find(piece, place)
+        if found < 0:
+            return False
+        place = found + len(piece)
+    return True
+
+
+def _calls(history: Sequence[Message], view: Sequence[Message]) -> Iterator[str]:
+    made = Counter((call.id, call.name) for message in history for call in message.calls)
+    sent = Counter((call.id, call.name) for message in view for call in message.calls)
+    for identity, name in sent - made:
+        yield f"no call {identity!r} of {name!r} was made, or not as often"
+
+
+def _results(messages: Iterable[Message]) -> dict[str, list[ToolResult]]:
+    found: dict[str, list[ToolResult]] = {}
+    for message in messages:
+        for result in message.results:
+            found.setdefault(result.call_id, []).append(result)
+    return found
+
+
+def _flags(history: Sequence[Message], view: Sequence[Message]) -> Iterator[str]:
+    given = _results(history)
+    for identity, results in _results(view).items():
+        flags = {result.is_error for result in given.get(identity, ())}
+        for result in results:
+            if flags and result.is_error not in flags:
+                yield f"is_error of the result of call {identity!r} is {result.is_error}, it was not so"
+
+
+def _swaps(history: Sequence[Message], view: Sequence[Message]) -> Iterator[str]:
+    """No result says what another call's result said, whole or cut; ids may come again, so the order counts as well."""
+    given = _results(history)
+    for identity, results in _results(view).items():
+        own, last = [result.text for result in given.get(identity, ())], -1
+        for text in (result.text for result in results if NOTICE.sub("", result.text).strip()):
+            place = _place_of(text, own, last + 1)
+            if place is not None:
+                last = place
+                continue
+            other = identity if _place_of(text, own, 0) is not None else _who_said(text, given)
+            if other is not None:
+                yield f"the result of call {identity!r} says what the result of call {other!r} said: {_start(text)}"
+
+
+def _place_of(text: str, wholes: Sequence[str], start: int) -> int | None:
+    """Where from ``start`` on a text stands of which ``text`` is a cut."""
+    return next((place for place in range(start, len(wholes)) if _is_cut_of(text, wholes[place])), None)
+
+
+def _who_said(text: str, given: dict[str, list[ToolResult]]) -> str | None:
+    """The call of whose result ``text`` is a cut."""
+    found = (key for key, results in given.items() if any(_is_cut_of(text, each.text) for each in results))
+    return next(found, None)
+
+
+def _order(history: Sequence[Message], view: Sequence[Message]) -> Iterator[str]:
+    """What stands in both stands in the same order."""
+    places: dict[object, list[int]] = {}
+    for place, atom in enumerate(_atoms(history)):
+        places.setdefault(atom, []).append(place)
+    last = -1
+    for atom in _atoms(view):
+        if atom in places:
+            later = next((place for place in places[atom] if place > last), None)
+            if later is None:
+                yield f"{_start(str(atom[-1]))} stands after what came later"
+                return
+            last = later
+
+
+def _atoms(messages: Iterable[Message]) -> Iterator[tuple[str, ...]]:
+    """Calls and texts, in order; results follow their calls."""
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, Text) and part.text.strip() and message.role not in SYSTEM_ROLES:
+                yield ("text", message.role, part.text)
+        for call in message.calls:
+            yield ("call", call.id, call.name)
+
+
+def _start(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:40] + "…")
+
+
+CHECKS: Mapping[Liberty, Callable[[Sequence[Message], Sequence[Message]], Iterator[str]]] = {
+    "assistant_text": partial(_words, "assistant"),
+    "user_text": partial(_words, "user"),
+    "system_text": partial(_words, "system"),
+    "tool_calls": _calls,
+    "is_error": _flags,
+    "swap_results": _swaps,
+    "reorder": _order,
+}
+"""What is looked at, unless the liberty is given."""
