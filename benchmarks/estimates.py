@@ -112,7 +112,7 @@ async def prompts(session: dict[str, Any], recording: Recording) -> list[Prompt]
         counted = view.report.tokens_after
         estimated = known.allowance.calibration.estimate(counted)
         apart = sum(last < call <= length for call in calls)
-        billed = prompt_tokens(usage)
+        billed = prompt_tokens(usage) or 0
         said.append(Prompt(session["id"], length, session["whole"], number, apart, counted, estimated, billed))
         known.record(usage)
         last = length

@@ -13,7 +13,8 @@ from attrs import define
 from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape import Body, Request, Shape
 from agentctx.economics.overflow import classify_error
-from agentctx.errors import ContextOverflow, InvalidInput
+from agentctx.errors import AgentctxError, ContextOverflow
+from agentctx.listeners import logger
 from agentctx.pipeline import Pipeline
 from agentctx.reading import known_profile
 from agentctx.session import Session
@@ -84,16 +85,17 @@ class Turn:
         return True
 
     def learn(self, usage: Any) -> None:  # noqa: ANN401 - a dict or any SDK's usage object
-        """Record what was billed; a usage without a prompt's size is passed over.
+        """Record what was billed. It raises nothing: the answer is paid for, whatever is said of its price.
 
-        So is that of a call which another call of the conversation has overtaken: a session records its last view's.
+        The usage of a call that another call of the conversation has overtaken is passed over: a session records its
+        last view's.
         """
         if self.session is None or usage is None or self.session.steps != self.step:
             return
         try:
             self.session.record(usage)
-        except InvalidInput:
-            return
+        except AgentctxError as error:
+            logger.warning("what the model call cost could not be recorded: %s", error)
 
 
 def _mends(view: View | None, error: BaseException, sent: int) -> bool:

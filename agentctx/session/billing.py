@@ -15,7 +15,7 @@ from agentctx.economics.truncation import SHARE, Suspicion, leaves_out_cached, s
 from agentctx.protocols import Meter
 from agentctx.session.allowance import Allowance
 from agentctx.session.surroundings import Surroundings
-from agentctx.session.usage import output_tokens, prompt_tokens
+from agentctx.session.usage import output_tokens
 
 
 @frozen
@@ -33,6 +33,7 @@ class Judgement:
 
 def judge(
     usage: Any,  # noqa: ANN401 - a dict or any SDK's usage object
+    billed: int,
     allowance: Allowance,
     around: Surroundings,
     view: Iterable[Message],
@@ -44,13 +45,14 @@ def judge(
 
     Args:
         usage: The response's usage.
+        billed: The size of the prompt in it, in tokens.
         allowance: How the provider counts, compared to us.
         around: What is known beside the messages.
         view: The messages that were sent.
         sent: The prompt by our own count, in tokens.
         fresh: Tokens of it that the prompt before did not have.
     """
-    calibration, billed, profile = allowance.calibration, prompt_tokens(usage), around.source.profile
+    calibration, profile = allowance.calibration, around.source.profile
     expected = calibration.expected(sent)
     output = output_tokens(usage)
     window = None if profile is None else profile.window

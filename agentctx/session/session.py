@@ -176,18 +176,23 @@ class Session:
     def record(self, usage: Any) -> None:  # noqa: ANN401 - a dict or any SDK's usage object
         """Take note of what the provider billed for the last view; the next steps are counted accordingly.
 
+        A usage that does not tell the size of the prompt (None, an empty field, 0) teaches nothing.
+
         Args:
             usage: The response's ``usage``, as a dict or the SDK's object, of any provider.
 
         Raises:
-            InvalidInput: If no prompt token count is in it.
+            InvalidInput: If it is no usage, or has a number that no prompt can have.
         """
-        self.billed_tokens = prompt_tokens(usage)
+        billed = prompt_tokens(usage)
+        if billed is None:
+            return
+        self.billed_tokens = billed
         if not is_one_prompt(usage):
             return
-        judgement = self._judge(usage)
+        judgement = self._judge(usage, billed)
         if judgement.whole:
-            self.allowance.learn(self._conversation.sent.tokens, self.billed_tokens)
+            self.allowance.learn(self._conversation.sent.tokens, billed)
         if judgement.doubt is not None and self.allowance.suspects(judgement.doubt):
             self._suspect(judgement.doubt)
 
@@ -196,13 +201,13 @@ class Session:
         """Why the provider is suspected of having cut a prompt silently, with the numbers; None when it is not."""
         return self.allowance.truncation
 
-    def _judge(self, usage: Any) -> Judgement:  # noqa: ANN401 - a dict or any SDK's usage object
+    def _judge(self, usage: Any, billed: int) -> Judgement:  # noqa: ANN401 - a dict or any SDK's usage object
         """Whether ``usage`` bills the last view as it was sent; each view is judged once."""
         known = self._conversation
         around, fresh, known.unjudged = known.around, known.unjudged, None
         if around is None or fresh is None:
             return Judgement()
-        return judge(usage, self.allowance, around, known.record.view, sent=known.sent.tokens, fresh=fresh)
+        return judge(usage, billed, self.allowance, around, known.record.view, sent=known.sent.tokens, fresh=fresh)
 
     def _suspect(self, doubt: Suspicion) -> None:
         """Say it: to those listeners that do not wait at once, to the others at the next step."""

@@ -22,23 +22,40 @@ _SERVER_TOOLS = ("web_search_requests", "web_fetch_requests", "code_execution_re
 _ANTHROPIC_EXTRA = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
 
-def prompt_tokens(usage: Any) -> int:  # noqa: ANN401 - a dict or any SDK's usage object
-    """The tokens of the whole prompt, cached parts included, from any provider's ``usage``.
+def prompt_tokens(usage: Any) -> int | None:  # noqa: ANN401 - a dict or any SDK's usage object
+    """The tokens of the whole prompt, cached parts included, from any provider's ``usage``; None when it is not told.
 
-    OpenAI and Gemini report the whole prompt; Anthropic and Bedrock report its parts, which are added up.
+    OpenAI and Gemini report the whole prompt; Anthropic and Bedrock report its parts, which are added up. It is not
+    told where there is no usage at all, where the field is empty or 0, and where only the answer was counted, as
+    Ollama does when the prompt was cached.
 
     Raises:
-        InvalidInput: If no known field is there with a number that a prompt can have.
+        InvalidInput: If it is no usage, or has a number that no prompt can have.
     """
+    if usage is None:
+        return None
+    total = _total(usage)
+    if total is None and not _leaves_it_out(usage):
+        raise InvalidInput("usage", f"no prompt token count in it; pass the response's usage, not {str(usage)[:200]}")
+    return total or None
+
+
+def _total(usage: Any) -> int | None:  # noqa: ANN401 - a dict or any SDK's usage object
     known = next((amount for name in _INCLUSIVE if (amount := _field(usage, name)) is not None), None)
     if known is not None:
         return known
-    if _field(usage, "inputTokens") is not None:
-        return sum(_field(usage, name) or 0 for name in _BEDROCK)
-    base = _field(usage, "input_tokens")
-    if base is None:
-        raise InvalidInput("usage", f"no prompt token count in it; pass the response's usage, not {str(usage)[:200]}")
-    return base + sum(_field(usage, name) or 0 for name in _ANTHROPIC_EXTRA)
+    for base, parts in ((_BEDROCK[0], _BEDROCK[1:]), ("input_tokens", _ANTHROPIC_EXTRA)):
+        if (amount := _field(usage, base)) is not None:
+            return amount + sum(_field(usage, name) or 0 for name in parts)
+    return None
+
+
+def _leaves_it_out(usage: Any) -> bool:  # noqa: ANN401 - a dict or any SDK's usage object
+    """Whether it is a usage that does not say how large the prompt was, and says nothing impossible of it either."""
+    known = (*_INCLUSIVE, _BEDROCK[0], "input_tokens")
+    empty = all(_value(usage, name) is None for name in known)
+    named = isinstance(usage, Mapping) and any(name in usage for name in known)
+    return empty and (named or output_tokens(usage) is not None or any(hasattr(usage, name) for name in known))
 
 
 def is_one_prompt(usage: Any) -> bool:  # noqa: ANN401 - a dict or any SDK's usage object
@@ -51,6 +68,8 @@ def is_one_prompt(usage: Any) -> bool:  # noqa: ANN401 - a dict or any SDK's usa
 
 def _field(usage: Any, name: str) -> int | None:  # noqa: ANN401 - a dict or any SDK's usage object
     value = _value(usage, name)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # JSON knows one kind of number
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -89,6 +90,33 @@ async def test_usage_without_a_count_is_a_clear_error():
     """Usage in which no prompt count can be found is refused."""
     with pytest.raises(InvalidInput, match="usage"):
         pipeline().session().record({"tokens": 5})
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        None,
+        {"prompt_tokens": 0, "completion_tokens": 3},
+        {"prompt_tokens": None},
+        {"input_tokens": 0, "output_tokens": 0},
+        {"input_tokens": 0, "cache_read_input_tokens": None, "output_tokens": 4},
+        {"inputTokens": 0, "outputTokens": 4},
+        {"eval_count": 12},
+        {"promptTokenCount": 0, "candidatesTokenCount": 2},
+        SimpleNamespace(prompt_tokens=None, completion_tokens=None),
+    ],
+)
+async def test_usage_that_does_not_tell_the_prompt_teaches_nothing(usage):
+    """Where the size of the prompt is left out, the session is the same as if nothing had been recorded."""
+    session = pipeline().session(format="openai-chat")
+    view = await session.prepare(transcript("openai-chat", user("word " * 900)))
+    before = session.dump()
+    session.record(usage)
+    assert session.dump() == before
+    session.record({"prompt_tokens": view.report.tokens_after + 40})
+    known = session.dump()
+    session.record(usage)
+    assert session.dump() == known
 
 
 class RefusedError(Exception):
