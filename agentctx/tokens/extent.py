@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from agentctx.core.message import Message, Tool
 from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.tokens.media import may_be_text
 from agentctx.tokens.serialise import characters, serialise
 
 INLINE_CHARACTERS = 64 * 1024
@@ -35,8 +36,8 @@ def _characters(part: Part) -> int:
             return len(part.arguments)
         case Opaque():
             return characters(part.data)
-        case _:
-            return 0
+        case Media():
+            return len(part.data or "") if may_be_text(part) else 0
 
 
 def part_bytes(part: Part) -> int:

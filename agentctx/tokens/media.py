@@ -1,4 +1,4 @@
-"""What images, sounds, films and documents cost. Their base64 is never counted as text.
+"""What images, sounds, films and documents cost. Their base64 is never counted as text; what a text document says is.
 
 Images follow the providers' published formulas: OpenAI's guide to images (tiles, patches), Anthropic's page on vision
 (28-pixel patches, 2026-08), Google's page on tokens (258 a tile). The rest are estimates, each said where it is made.
@@ -6,7 +6,12 @@ Images follow the providers' published formulas: OpenAI's guide to images (tiles
 
 from __future__ import annotations
 
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import Callable
 from math import ceil, floor, sqrt
+from urllib.parse import unquote_to_bytes
 
 from agentctx.core.parts import Media
 from agentctx.core.profile import ImageRule
@@ -32,12 +37,21 @@ PAGE_TEXT = 500
 """Tokens of text on a page, for providers that read a document's text beside its picture; estimate."""
 
 
-def media_tokens(part: Media, rule: ImageRule) -> int:
+_TEXT_TYPES = re.compile(
+    r"text/|application/(?:[\w.-]+\+)?(?:x-)?(?:json|xml|yaml|toml|sql|sh|javascript|typescript)\b"
+)
+_PAGE_TYPES = re.compile(r"application/(?:pdf|msword|zip|vnd\.)")
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_NOT_TEXT = ("%PDF-", "{\\rtf", "PK\x03")
+
+
+def media_tokens(part: Media, rule: ImageRule, count: Callable[[str], int]) -> int:
     """What a part costs, in tokens; never 0.
 
     Args:
         part: The part.
         rule: How the model's provider counts images.
+        count: Counts text: that of a document of plain text.
     """
     match part.kind:
         case "image":
@@ -48,7 +62,48 @@ def media_tokens(part: Media, rule: ImageRule) -> int:
         case "video":
             return ceil(VIDEO_TOKENS * _seconds(part, _VIDEO_BYTES))
         case _:
-            return _pages(part) * page_tokens(rule)
+            text = document_text(part)
+            return _pages(part) * page_tokens(rule) if text is None else max(1, count(text))
+
+
+def document_text(part: Media) -> str | None:
+    """The characters of a document of plain text, as its type says or, where it says nothing, its bytes; else None.
+
+    Args:
+        part: A document; other media have none.
+    """
+    if not may_be_text(part):
+        return None
+    named = part.media_type is not None and _TEXT_TYPES.match(part.media_type) is not None
+    return _decoded(_bytes_of(part), named=named)
+
+
+def may_be_text(part: Media) -> bool:
+    """Whether it has to be looked into to know what a document costs."""
+    inline = part.data is not None or (part.url or "").startswith("data:")
+    return part.kind == "document" and inline and _PAGE_TYPES.match(part.media_type or "") is None
+
+
+def _bytes_of(part: Media) -> bytes | None:
+    if part.data is None:
+        return unquote_to_bytes((part.url or "").partition(",")[2])
+    plain = part.data.encode("ascii", "ignore").rstrip(b"=\r\n ")
+    try:
+        return b64decode(plain + b"=" * (-len(plain) % 4), altchars=b"-_" if b"-" in plain or b"_" in plain else None)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _decoded(content: bytes | None, *, named: bool) -> str | None:
+    """The characters of a content; what is named a text is one also when single bytes of it are damaged."""
+    if content is None:
+        return None
+    encoding = "utf-16" if content[:2] in {b"\xff\xfe", b"\xfe\xff"} else "utf-8"
+    try:
+        text = content.decode(encoding, "replace" if named else "strict")
+    except UnicodeDecodeError:
+        return None
+    return text if named or not (text.startswith(_NOT_TEXT) or _CONTROL.search(text)) else None
 
 
 def page_tokens(rule: ImageRule) -> int:

@@ -21,6 +21,7 @@ from agentctx.core.profile import ImageRule, ModelProfile
 from agentctx.errors import ConfigError
 from agentctx.offload import aside
 from agentctx.protocols import TokenCounter
+from agentctx.tokens.carried import carried
 from agentctx.tokens.extent import is_little, part_bytes, tool_bytes
 from agentctx.tokens.media import media_tokens
 from agentctx.tokens.serialise import serialise
@@ -170,9 +171,15 @@ class MessageMeter:
             case Thinking():
                 return _hidden(part.encrypted, self._shape.envelope) if part.encrypted else count(part.text)
             case Media():
-                return media_tokens(part, self._image)
+                return media_tokens(part, self._image, count)
             case Opaque():
-                return max(1, count(serialise(part.data)))
+                return max(1, self._opaque(part.data))
+
+    def _opaque(self, data: object) -> int:
+        """A block that is not understood: its words as text, and what it carries as what that is."""
+        found = carried(data)
+        media = sum(media_tokens(each, self._image, self.counter.count) for each in found.media)
+        return self.counter.count(serialise(found.rest)) + media + found.encrypted
 
     def _tools(self, tools: tuple[Tool, ...]) -> tuple[int, int]:
         """Tokens and bytes of the tools; worked out again when they say something else than the last time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -39,9 +40,11 @@ def _leaves(value: object) -> Iterator[str]:
 
 
 def _plain(value: Any) -> object:  # noqa: ANN401 - whatever JSON cannot hold
-    """Mappings and SDK objects (pydantic models) as dicts, the rest as text."""
+    """Mappings and SDK objects (pydantic models) as dicts, bytes as base64, the rest as text."""
     if isinstance(value, Mapping):
         return dict(value)
+    if isinstance(value, (bytes, bytearray)):
+        return b64encode(value).decode("ascii")
     dump = getattr(value, "model_dump", None)
     return dump(exclude_unset=True) if callable(dump) else str(value)
 
@@ -51,7 +54,7 @@ def characters(value: object) -> int:
     total, open_values = 0, [value]
     while open_values:
         each = open_values.pop()
-        if isinstance(each, str):
+        if isinstance(each, (str, bytes, bytearray)):
             total += len(each) + 2
         elif isinstance(each, Mapping):
             total += 2

@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from agentctx.core.parts import Media
 from agentctx.core.profile import ImageRule
-from agentctx.tokens.media import image_tokens, media_tokens
+from agentctx.tokens.default import default_counter
+from agentctx.tokens.media import document_text, image_tokens
+from agentctx.tokens.media import media_tokens as tokens_of
 
 TILES = ImageRule("openai-tiles")
 PATCHES = ImageRule("openai-patches", patches=1536)
@@ -16,7 +18,13 @@ CLAUDE = ImageRule("claude", edge=1568, cap=1568)
 CLAUDE_SHARP = ImageRule("claude", edge=2576, cap=4784)
 GEMINI_2 = ImageRule("gemini", tile=258)
 GEMINI_3 = ImageRule("gemini", tile=1120)
+COUNT = default_counter(None).count
 RULES = [TILES, PATCHES, NEWER, NEWEST, CLAUDE, CLAUDE_SHARP, GEMINI_2, GEMINI_3]
+
+
+def media_tokens(part, rule):
+    """What a part costs where text is counted as usual."""
+    return tokens_of(part, rule, COUNT)
 
 
 @pytest.mark.parametrize(
@@ -92,3 +100,42 @@ def test_longer_sounds_cost_more():
     """A sound of twice the length costs twice as much."""
     short, long = (Media("audio", "audio/wav", "A" * size) for size in (640_000, 1_280_000))
     assert media_tokens(long, TILES) == pytest.approx(2 * media_tokens(short, TILES), abs=1)
+
+
+WORDS = "The quick brown fox, naïve as ever, jumps over 1,000 lazy dogs.\n" * 200
+
+
+def as_base64(text, encoding="utf-8"):
+    """A text as the base64 of its bytes."""
+    return base64.b64encode(text.encode(encoding)).decode()
+
+
+@pytest.mark.parametrize("rule", RULES[-3:], ids=lambda rule: rule.kind)
+@pytest.mark.parametrize("media_type", ["text/plain", "text/csv", "application/json", "application/ld+json", None])
+def test_a_text_document_costs_what_it_says(rule, media_type):
+    """A document of plain text, known by its type or by its bytes, costs its text."""
+    part = Media("document", media_type, as_base64(WORDS))
+    assert media_tokens(part, rule) == COUNT(WORDS)
+    assert media_tokens(Media("document", media_type, as_base64(WORDS, "utf-16")), rule) == COUNT(WORDS)
+
+
+def test_a_damaged_text_is_a_text_where_its_type_says_so():
+    """Bytes that are no UTF-8 do not make a text a picture; where nothing says that it is one, they do."""
+    data = base64.b64encode(WORDS.encode("latin-1")).decode()
+    assert media_tokens(Media("document", "text/plain", data), TILES) == pytest.approx(COUNT(WORDS), rel=0.1)
+    assert document_text(Media("document", None, data)) is None
+
+
+def test_a_text_in_a_url_costs_what_it_says():
+    """So does one that stands in a data URL as it is."""
+    assert media_tokens(Media("document", "text/plain", url="data:text/plain," + "two%20words" * 50), TILES) > 50
+    assert document_text(Media("document", url="data:,two%20words")) == "two words"
+
+
+@pytest.mark.parametrize("start", ["%PDF-1.7\n", "{\\rtf1 ", "PK\x03\x04"])
+@pytest.mark.parametrize("media_type", ["application/pdf", None])
+def test_pages_are_no_text(start, media_type):
+    """A PDF is counted by its pages also where all its bytes are letters."""
+    data = as_base64(start + WORDS * 20)
+    assert document_text(Media("document", media_type, data)) is None
+    assert media_tokens(Media("document", media_type, data), CLAUDE) < COUNT(WORDS * 20) / 2

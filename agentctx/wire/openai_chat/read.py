@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from mimetypes import guess_type
 from typing import Any, NoReturn
 
 from agentctx.core.message import Message, Tool
@@ -233,6 +234,8 @@ def _media(kind: str, data: Mapping[str, Any], block: Any) -> Media | None:  # n
     if kind == "input_audio" and isinstance(content := fields.get("data"), str):
         return Media("audio", f"audio/{fields.get('format', 'wav')}", content, source=block)
     if kind == "file" and isinstance(url := fields.get("file_data") or fields.get("file_id"), str):
+        if url == fields.get("file_data") and not url.startswith(("data:", "https://", "http://")):
+            return Media("document", guess_type(str(fields.get("filename") or ""))[0], url, source=block)
         return _located("document", url, None, block)
     return None
 

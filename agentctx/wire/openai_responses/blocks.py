@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from mimetypes import guess_type
 from typing import Any
 
 from agentctx.core.parts import Media, Opaque, Part, Text
@@ -99,7 +100,7 @@ def _media(kind: str, data: Mapping[str, Any], block: Any) -> Media | None:  # n
 def _file(data: Mapping[str, Any], url: str, block: Any) -> Media:  # noqa: ANN401 - as read_block
     """A file; its content may stand there as a ``data:`` URL or as base64 alone."""
     if string(data, "file_data") and not url.startswith("data:"):
-        return Media("document", None, url, source=block)
+        return Media("document", guess_type(string(data, "filename") or "")[0], url, source=block)
     return located("document", url, string(data, "detail"), block)
 
 
