@@ -128,9 +128,12 @@ class Build:
 
     async def _formatted(self, blocks: Sequence[Block], source: Reader) -> tuple[Message, ...]:
         """Cut and format until all of it fits; a formatter that adds to the blocks leaves them less room."""
-        known = [self.facts.block()] if self.facts is not None and self.facts.known else []
-        self.slots, self.tokens = slots_of([*blocks, *known], source.meter), 0
         limit, less = self.options.budget.limit, 0
+        self.slots, self.tokens = slots_of(blocks, source.meter), 0
+        if self.facts is not None and self.facts.known:
+            above = sum(slot.size for slot in self.slots if slot.block.tier < Tier.HISTORY)
+            known = self.facts.block(limit - self.fixed - above)
+            self.slots = slots_of([*blocks, known], source.meter)
         for _ in range(ATTEMPTS):
             with _Blaming(name_of(self.options.formatter), less):
                 await assemble(self.slots, Room(limit, self.fixed + less, self.options.rules))

@@ -31,7 +31,8 @@ async def assemble(slots: Sequence[Slot], room: Room) -> None:
         StageError: If an eviction broke its contract.
     """
     for slot in slots:
-        slot.messages, slot.tokens, slot.granted, slot.label = (), 0, 0, None
+        slot.keep_all()
+        slot.granted = 0
     found = grants(slots, room)
     _check_least(slots, found, room)
     for slot, grant in zip(slots, found, strict=True):
@@ -45,7 +46,7 @@ def _check_least(slots: Sequence[Slot], found: Sequence[Grant], room: Room) -> N
     for slot, grant in zip(slots, found, strict=True):
         slot.granted = grant.offered
         if slot.least > grant.tokens:
-            slot.label = "rejected"
+            slot.reject()
     rejected = [slot for slot in slots if slot.label is not None]
     if rejected:
         raise overflow(rejected, slots, room)
@@ -77,7 +78,7 @@ async def _fit(slot: Slot, tokens: int) -> None:
     allowance = slot.allowance(tokens)
     if slot.asked is None or allowance.count(slot.asked) > tokens:
         slot.quiet()
-        slot.label = "rejected"
+        slot.reject()
         slot.messages = await _evicted(slot, allowance)
         slot.asked = None if getattr(evict, "gradual", False) else slot.messages
     else:

@@ -42,13 +42,13 @@ class BlockReport:
 
     @property
     def dropped(self) -> bool:
-        """Whether nothing of it is left."""
-        return self.messages_before > 0 and self.messages_after == 0
+        """Whether nothing of it is left; a block that made the build fail was not dropped but rejected."""
+        return self.messages_before > 0 and self.messages_after == 0 and self.eviction != "rejected"
 
 
 @frozen
 class BuildReport:
-    """What a build did; filled as far as the build came when it failed.
+    """What a build did; filled as far as the build came when it failed: what it had not cut yet stands there whole.
 
     Args:
         limit: The most tokens that the request could have.
@@ -106,7 +106,7 @@ class BuildReport:
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """The names of the blocks of which nothing is left."""
+        """The names of the blocks of which nothing is left, but for those that made the build fail."""
         return tuple(block.id for block in self.blocks if block.dropped)
 
     def to_dict(self) -> dict[str, Any]:

@@ -58,19 +58,28 @@ def _positive(_instance: object, _attribute: object, value: Any) -> None:  # noq
         raise ConfigError(msg)
 
 
+def _share(_instance: object, _attribute: object, value: Any) -> None:  # noqa: ANN401 - checked here
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
+        msg = f"Facts: share: expected a share above 0 and up to 1, got {value!r}"
+        raise ConfigError(msg)
+
+
 @define
 class Facts:
     """The facts of one conversation, in the order in which they were learned, each once.
 
     Args:
         extractor: Takes facts from messages.
-        max_tokens: The most tokens that they may have together; the oldest go first. None means no cap.
+        max_tokens: The most tokens that they may have together; the oldest go first. None means ``share``.
+        share: The most of the room for facts and conversation together that the facts may have, so that they do not
+            crowd out the conversation that they come from; asked only without ``max_tokens``.
         on: The errors of the extractor that cost nothing but its facts, and are told in the report.
         known: The facts.
         read: What was read already; each message is read once.
 
     Raises:
-        ConfigError: If the extractor cannot be called, or ``max_tokens`` is not positive.
+        ConfigError: If the extractor cannot be called, ``max_tokens`` is not positive, or ``share`` is not above 0 and
+            up to 1.
     """
 
     extractor: FactExtractor = field(validator=_callable)
@@ -78,6 +87,7 @@ class Facts:
     on: tuple[type[Exception], ...] = (Exception,)
     known: list[str] = field(factory=list)
     read: set[Reading] = field(factory=set, repr=False)
+    share: float = field(default=0.5, validator=_share, kw_only=True)
 
     async def learn(self, lost: Mapping[Reading, Message]) -> bool:
         """Take the facts from those messages that were not read yet; whether one of them is new.
@@ -99,14 +109,19 @@ class Facts:
         self.read.update(unread)
         return bool(new)
 
-    def block(self) -> Block:
-        """The facts as a block of the tier ``CORE``, a system message each."""
+    def block(self, room: int) -> Block:
+        """The facts as a block of the tier ``CORE``, a system message each.
+
+        Args:
+            room: What there is for facts and conversation together, in tokens.
+        """
         messages = [Message("system", (Text(fact),)) for fact in self.known]
-        return Block(FACTS, messages, Tier.CORE, TruncateOldest(), self.max_tokens)
+        most = max(1, int(room * self.share)) if self.max_tokens is None else self.max_tokens
+        return Block(FACTS, messages, Tier.CORE, TruncateOldest(), most)
 
     def copied(self) -> Facts:
         """Facts that know the same, and learn apart from these."""
-        return Facts(self.extractor, self.max_tokens, self.on, list(self.known), set(self.read))
+        return Facts(self.extractor, self.max_tokens, self.on, list(self.known), set(self.read), share=self.share)
 
 
 def _as_texts(found: object) -> Sequence[str]:

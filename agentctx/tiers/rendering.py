@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Sequence
 from typing import Protocol
@@ -34,8 +35,8 @@ def tag_name(name: str) -> str:
 
 
 def escape(text: str) -> str:
-    """The text with ``&``, ``<`` and ``>`` written so that no tag can be forged; quotes stay, they do no harm here."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """The text with ``&``, ``<``, ``>`` and quotes written so that neither a tag nor an attribute can be forged."""
+    return html.escape(text, quote=True)
 
 
 @frozen

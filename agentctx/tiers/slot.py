@@ -73,6 +73,10 @@ class Slot:
         self.messages, self.tokens, self.label = self.given, self.size, None
         self.quiet()
 
+    def reject(self) -> None:
+        """Let nothing of it go out, and say so: unless it is made to fit after all, the build fails."""
+        self.messages, self.tokens, self.label = (), 0, "rejected"
+
     def quiet(self) -> None:
         """Forget what its eviction said."""
         self.remarks.clear()

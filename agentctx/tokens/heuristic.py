@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable
 from math import ceil
 
 from attrs import field, frozen
 
+from agentctx.core.parts import Media, Part, ToolCall
 from agentctx.errors import ConfigError
 from agentctx.tokens.graphemes import ceiling, floor
 
@@ -56,18 +58,35 @@ class HeuristicCounter:
 
     Args:
         chars_per_token: Small letters of Latin script that make one token.
+        media_tokens: What each image, sound, film or document costs; None: what the provider's formula says.
+        call_tokens: What each tool call costs, as a number of tokens or a function of the call; None: its name and its
+            arguments as text, and what the format adds.
 
     Raises:
-        ConfigError: If ``chars_per_token`` is not positive.
+        ConfigError: If ``chars_per_token`` is not positive, or a number of tokens is negative.
     """
 
     chars_per_token: float = field(default=4)
+    media_tokens: int | None = field(default=None, kw_only=True)
+    call_tokens: int | Callable[[ToolCall], int] | None = field(default=None, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         """Check the option."""
         if self.chars_per_token <= 0:
             msg = f"chars_per_token: expected a positive number, got {self.chars_per_token!r}"
             raise ConfigError(msg)
+        for name, tokens in (("media_tokens", self.media_tokens), ("call_tokens", self.call_tokens)):
+            if isinstance(tokens, int) and tokens < 0:
+                msg = f"{name}: expected a number of tokens, not negative, got {tokens!r}"
+                raise ConfigError(msg)
+
+    def count_part(self, part: Part, /) -> int | None:
+        """What a medium or a call costs by the options; None: as for any counter."""
+        if isinstance(part, Media):
+            return self.media_tokens
+        if not isinstance(part, ToolCall):
+            return None
+        return self.call_tokens(part) if callable(self.call_tokens) else self.call_tokens
 
     def count(self, text: str, /) -> int:
         """The estimated tokens of ``text``."""

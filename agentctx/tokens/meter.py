@@ -24,6 +24,7 @@ from agentctx.protocols import TokenCounter
 from agentctx.tokens.carried import carried
 from agentctx.tokens.extent import is_little, part_bytes, tool_bytes
 from agentctx.tokens.media import media_tokens
+from agentctx.tokens.remembering import RememberingCounter
 from agentctx.tokens.serialise import serialise
 from agentctx.tokens.shape import Shape, shape_of
 from agentctx.tokens.tools import TOOL_START, TOOL_START_CL100K, json_tools, openai_tools
@@ -37,6 +38,15 @@ class MessageCounter(Protocol):
 
     def count_message(self, message: Message, /) -> int:
         """The tokens of ``message``."""
+        ...
+
+
+@runtime_checkable
+class PartCounter(Protocol):
+    """A counter that says itself what some parts cost, such as media and calls."""
+
+    def count_part(self, part: Part, /) -> int | None:
+        """The tokens of ``part``; None: what its text and the provider's formulas say."""
         ...
 
 
@@ -71,7 +81,8 @@ class MessageMeter:
     Meters with an equal counter, profile and format share what messages remember.
 
     Args:
-        counter: Counts text. One that is a ``MessageCounter`` counts whole messages itself.
+        counter: Counts text. One that is a ``MessageCounter`` counts whole messages itself, and one that is a
+            ``PartCounter`` what parts it likes.
         profile: The model's profile: how images count, what tools add. None when no model was named.
         format: Name of the provider's format.
     """
@@ -82,6 +93,7 @@ class MessageMeter:
     _key: _Key = field(init=False, repr=False)
     _mark: object = field(init=False, repr=False)
     _whole: MessageCounter | None = field(init=False, repr=False)
+    _own: PartCounter | None = field(init=False, repr=False)
     _shape: Shape = field(init=False, repr=False)
     _image: ImageRule = field(init=False, repr=False)
 
@@ -90,6 +102,8 @@ class MessageMeter:
         self._key = _key_of(self.counter, self.profile, self.format)
         self._mark = self._key.mark
         self._whole = self.counter if isinstance(self.counter, MessageCounter) else None
+        asked = self.counter.counter if isinstance(self.counter, RememberingCounter) else self.counter
+        self._own = asked if isinstance(asked, PartCounter) else None
         self._shape = shape_of(self.format)
         self._image = _IMAGES if self.profile is None else self.profile.image
 
@@ -160,6 +174,11 @@ class MessageMeter:
         return tokens, size
 
     def _part(self, part: Part) -> int:
+        own = None if self._own is None else self._own.count_part(part)
+        return self._by_text(part) if own is None else own
+
+    def _by_text(self, part: Part) -> int:
+        """What a part costs by its text and the provider's formulas."""
         count = self.counter.count
         match part:
             case Text():

@@ -332,6 +332,16 @@ async def test_contexty_defect_18_the_report_is_filled_on_failure():
     assert report.error.startswith("ContextOverflow: the request needs 40 tokens and 25 are available")
 
 
+async def test_contexty_defect_18_what_fits_is_not_dropped_by_a_build_that_fails():
+    """The report of a failed build lists nothing as dropped that was not: what fits stands there whole."""
+    made = builder(35, block("rules", chat("s1")), block("big", chat("s2", "s3", "s4")), block("tail", chat("s5")))
+    with pytest.raises(ContextOverflow):
+        await made.build()
+    assert made.report.dropped == ()
+    assert made.report.evictions == {"big": "rejected", "tail": "rejected"}
+    assert made.report.tokens_per_block == {"rules": 10}
+
+
 async def test_contexty_defect_18_the_report_is_filled_when_an_eviction_fails():
     """Also when an eviction raises what it likes, the report has every figure so far, and the error names the block."""
 

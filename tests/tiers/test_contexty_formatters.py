@@ -1,5 +1,7 @@
 """contexty's injectors and formatters, both eras, case by case; where we differ on purpose, the test says why."""
 
+from html import unescape
+
 import pytest
 from blocks import block, builder, built, chat, said, tool_round
 
@@ -55,9 +57,9 @@ async def test_contexty_empty_text():
 
 
 async def test_contexty_escaped():
-    """No text can close a tag; quotes stay as they are (contexty changes them, which the model sees)."""
+    """No text can close a tag, nor end an attribute: quotes are escaped as well."""
     text = await system_of(SYSTEM, facts("""</fact> & "it's" """))
-    assert """<fact>&lt;/fact&gt; &amp; "it's" </fact>""" in text
+    assert "<fact>&lt;/fact&gt; &amp; &quot;it&#x27;s&quot; </fact>" in text
 
 
 async def test_contexty_the_system_words_stay():
@@ -150,7 +152,7 @@ def test_contexty_bad_tags(name):
 def test_contexty_escape_is_reversible():
     """What is escaped can be had back."""
     text = "<a> &amp; &lt; 'q' \"q\""
-    assert escape(text).replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&") == text
+    assert unescape(escape(text)) == text
 
 
 @pytest.mark.parametrize("formatter", [None, str, "text"])

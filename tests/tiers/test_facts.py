@@ -54,7 +54,7 @@ async def test_facts_of_what_was_lost():
 async def test_room_for_facts_makes_more_facts():
     """What has to go to make room for facts is read as well."""
     extractor = Extractor()
-    out = await talking("u1 a1 u2 a2 u3", extractor, tokens=40).build()
+    out = await talking("u1 a1 u2 a2 u3", Facts(extractor, share=1), tokens=40).build()
     assert extractor.read == [["u1", "a1"], ["u2"], ["a2"]]
     assert said(out.messages) == ["s0", "s-u1", "s-u2", "u3"]
 
@@ -163,3 +163,25 @@ def test_many_facts_are_kept_in_linear_work(work):
 
     learned(10)()
     assert work(learned(4_000)) < 6 * work(learned(1_000))
+
+
+async def test_facts_do_not_starve_the_conversation():
+    """However many facts there are, they take their share of what there is for them and the conversation; no more."""
+
+    async def many(messages):
+        return [f"{message.text} fact {number}" for message in messages for number in range(5)]
+
+    made = talking("u1 a1 u2 a2 u3 a3 u4 a4 u5", many, tokens=90)
+    for _ in range(5):
+        out = await made.build()
+    blocks = {block.id: block.tokens_after for block in out.report.blocks}
+    assert blocks == {"sys": 10, "facts": 40, "h": 40}
+    made = talking("u1 a1 u2 a2 u3 a3 u4 a4 u5", Facts(many, share=0.25), tokens=90)
+    assert {block.id: block.tokens_after for block in (await made.build()).report.blocks}["facts"] == 20
+
+
+@pytest.mark.parametrize("share", [0, -1, 1.5, True, "half"])
+async def test_a_share_is_a_share(share):
+    """A share that is none is refused."""
+    with pytest.raises(ConfigError, match="share: expected a share above 0 and up to 1"):
+        Facts(Extractor(), share=share)

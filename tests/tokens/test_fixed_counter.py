@@ -1,7 +1,7 @@
 import pytest
 
 from agentctx.core.message import Context, Message, Tool
-from agentctx.core.parts import Text, ToolCall, ToolResult
+from agentctx.core.parts import Media, Text, ToolCall, ToolResult
 from agentctx.errors import ConfigError
 from agentctx.tokens.fixed import FixedCounter
 from agentctx.tokens.meter import MessageMeter
@@ -47,3 +47,32 @@ def test_nothing_for_free():
     """A counter for which everything is free is refused."""
     with pytest.raises(ConfigError, match="tokens: expected a positive number, got 0"):
         FixedCounter(0)
+
+
+PICTURE = Media("image", "image/png", "aGk=")
+PRICED = [
+    (Message("user", (Text("a long story " * 100), Text("and more"))), 10 + 2 * 3),
+    (Message("assistant", (Text("so"), ToolCall("c1", "read", "{}"), ToolCall("c2", "read", "{}"))), 10 + 3 + 2 * 5),
+    (Message("tool", (ToolResult("c1", (Text("contents"), PICTURE)),)), 10 + 3 + 85),
+    (Message("user", (PICTURE,)), 10 + 85),
+    (Message("user", ()), 10),
+]
+
+
+@pytest.mark.parametrize(("message", "tokens"), PRICED)
+def test_parts_calls_and_media_add_what_is_said(message, tokens):
+    """A message costs the fixed number and what was said for each part, call and medium in it."""
+    assert MessageMeter(FixedCounter(10, per_part=3, per_call=5, per_media=85)).message(message) == tokens
+
+
+def test_media_cost_what_parts_cost_unless_said():
+    """Without a price for media each adds what any part adds."""
+    assert FixedCounter(10, per_part=3).count_message(PRICED[2][0]) == 16
+
+
+@pytest.mark.parametrize("name", ["per_part", "per_call", "per_media"])
+@pytest.mark.parametrize("wrong", [-1, 0.5, True, "3"])
+def test_what_is_added_is_a_number_of_tokens(name, wrong):
+    """A price that is no number of tokens is refused, and named."""
+    with pytest.raises(ConfigError, match=f"{name}: expected a number of tokens, not negative, got {wrong!r}"):
+        FixedCounter(10, **{name: wrong})

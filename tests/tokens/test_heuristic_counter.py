@@ -6,9 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripts_of_the_world import PASSAGES
 
+from agentctx.core.message import Message
+from agentctx.core.parts import Media, Text, ToolCall, ToolResult
 from agentctx.errors import ConfigError
 from agentctx.tokens.exact import TiktokenCounter
 from agentctx.tokens.heuristic import HeuristicCounter
+from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.remembering import remembering
 
 COUNTER = HeuristicCounter()
 TEXTS = st.text(max_size=200) | st.text(st.sampled_from("aA 0中カ한กअعж😀🇪🇺\u0301"), max_size=200)
@@ -65,3 +69,39 @@ def test_senseless_rates_are_refused(rate):
     """A rate that is not positive is refused when the counter is built."""
     with pytest.raises(ConfigError, match="chars_per_token"):
         HeuristicCounter(chars_per_token=rate)
+
+
+def call(name):
+    return Message("assistant", (ToolCall("c1", name, '{"path": "a.py"}'),))
+
+
+def test_media_and_calls_cost_what_is_said():
+    """A flat price for media and for calls takes the place of the formulas, in messages and in results."""
+    picture = Media("image", "image/png", "aGk=")
+    plain, priced = MessageMeter(HeuristicCounter()), MessageMeter(HeuristicCounter(media_tokens=85, call_tokens=20))
+    shown = Message("user", (Text("look"), picture)), Message("tool", (ToolResult("c1", (picture,)),))
+    around = [plain.message(each) - plain.parts((picture,)) for each in shown]
+    assert [priced.message(each) for each in shown] == [size + 85 for size in around]
+    assert priced.parts(call("read").parts) == 20
+
+
+def test_a_call_costs_what_a_function_says():
+    """The price of a call may be asked of a function; a counter of one's own says what a part costs as well."""
+
+    class Own:
+        def count(self, text, /):
+            return len(text)
+
+        def count_part(self, part, /):
+            return 7 if isinstance(part, ToolCall) else None
+
+    meter = MessageMeter(HeuristicCounter(call_tokens=lambda part: len(part.name)))
+    assert meter.parts(call("read").parts) == 4
+    assert MessageMeter(remembering(Own())).parts((*call("read").parts, Text("abc"))) == 10
+
+
+@pytest.mark.parametrize("name", ["media_tokens", "call_tokens"])
+def test_a_price_is_not_negative(name):
+    """A negative price is refused, and named."""
+    with pytest.raises(ConfigError, match=f"{name}: expected a number of tokens, not negative, got -1"):
+        HeuristicCounter(**{name: -1})
