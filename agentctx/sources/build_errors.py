@@ -12,6 +12,7 @@ from attrs import field, frozen
 
 from agentctx.core.item import ContextItem
 from agentctx.sources.amount import amount
+from agentctx.sources.read_file import opened
 from agentctx.sources.secrets import Redactor, redact_secrets
 
 _WINDOW = 256 * 1024
@@ -52,7 +53,7 @@ class BuildErrors:
     def _said(self) -> Iterator[ContextItem]:
         """An item for each log that says anything; a log is read when it is asked for."""
         for _, name in sorted(self._logs()):
-            said = _end(Path(self.folder or "") / name)
+            said = _end(Path(self.folder or ""), name)
             title = name if self.redact is None else self.redact(name, "")
             content = said if self.redact is None else self.redact(said, f"{name}.log")
             if content.strip():
@@ -69,9 +70,9 @@ class BuildErrors:
                     yield -entry.stat(follow_symlinks=False).st_mtime_ns, entry.name
 
 
-def _end(path: Path) -> str:
+def _end(folder: Path, name: str) -> str:
     """The last lines of a file, whole: a secret that is cut in two is not recognised, nor is half a character."""
-    with path.open("rb") as file:
+    with opened(folder, name) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _WINDOW))
         data = file.read(_WINDOW)

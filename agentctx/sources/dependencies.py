@@ -12,6 +12,7 @@ from attrs import field, frozen
 
 from agentctx.core.item import ContextItem
 from agentctx.sources.amount import amount
+from agentctx.sources.read_file import read_below
 from agentctx.sources.secrets import Redactor, redact_secrets
 
 _LARGEST = 2**20
@@ -21,6 +22,8 @@ _LARGEST = 2**20
 @frozen
 class Dependencies:
     """What the project's manifests say about dependencies, each an item: of long ones only that part.
+
+    A manifest that is a link out of the folder is not read.
 
     Args:
         root: The project's folder.
@@ -43,9 +46,9 @@ class Dependencies:
         del query
         items = []
         for name, shorten in _MANIFESTS.items():
-            path = self.root / name
-            if path.is_file() and path.stat().st_size <= _LARGEST:
-                content = shorten(path.read_text(encoding="utf-8", errors="replace"))
+            data = read_below(self.root, name, _LARGEST)
+            if data is not None:
+                content = shorten(data.decode("utf-8", "replace"))
                 shown = content if self.redact is None else self.redact(content, name)
                 items.append(ContextItem(name, shown, 0.5))
         return [item for item in items if item.content.strip()]
@@ -59,7 +62,7 @@ def _package_json(text: str) -> str:
     """Name, engines, scripts and dependencies."""
     try:
         whole = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     kept = ("name", "version", "type", "engines", "packageManager", "scripts")
     return _part(whole, lambda key: key in kept or key.lower().endswith("dependencies"), text)
@@ -75,7 +78,7 @@ def _pyproject(text: str) -> str:
     """What it is called, which Python it wants, and what it depends on."""
     try:
         whole = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text
     project: Mapping[str, Any] = whole.get("project", {})
     kept = ("name", "version", "requires-python", "dependencies", "optional-dependencies")
@@ -89,7 +92,7 @@ def _pyproject(text: str) -> str:
 def _cargo(text: str) -> str:
     try:
         whole = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text
     parts = {key: value for key, value in whole.items() if key == "package" or key.endswith("dependencies")}
     return json.dumps(parts, indent=1, ensure_ascii=False, default=str) if parts else text

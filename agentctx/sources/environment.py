@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -18,6 +17,8 @@ from attrs import field, frozen
 from agentctx.core.item import ContextItem
 from agentctx.sources.amount import amount
 from agentctx.sources.fence import one_line
+from agentctx.sources.git_folder import head_branch
+from agentctx.sources.run_git import installed
 from agentctx.sources.secrets import Redactor, redact_secrets
 from agentctx.sources.several import several
 
@@ -27,6 +28,9 @@ _versions: dict[tuple[str, int], str] = {}
 
 _LIKE = "environment.log"
 """Environments are redacted as logs are: every value that a secret's name is given to goes."""
+
+_OWN_VERSION = {"GOTOOLCHAIN": "local"}
+"""Asked elsewhere than in the project, and so, a tool tells of itself: rustup and go run what a project names."""
 
 
 def _tools(given: object) -> tuple[str, ...]:
@@ -43,7 +47,8 @@ class Environment:
 
     Args:
         root: The working folder.
-        tools: Programs whose versions are told, those that are installed.
+        tools: Programs whose versions are told, those that are installed. They are asked outside of the project: what
+            it pins is not run.
         variables: Environment variables that are told, by name or pattern (``CI``, ``LC_*``). None are by default.
         full_path: Whether the whole path of the working folder is told; else its name: a path tells who the user is.
         max_tokens: The most tokens of it all.
@@ -95,30 +100,18 @@ class Environment:
 
 async def _ask_version(tool: str, found: dict[str, str]) -> None:
     """The first line that a tool prints of its version; nothing when it is not installed or does not say."""
-    path = shutil.which(tool)
+    path = installed(tool)
     if path is None:
         return
     key = (path, (await anyio.Path(path).stat()).st_mtime_ns)
     if key not in _versions:
         option = "version" if tool == "go" else "--version"
         try:
-            done = await anyio.run_process([path, option], stdin=DEVNULL, check=False)
+            done = await anyio.run_process(
+                [path, option], stdin=DEVNULL, check=False, cwd=Path(path).anchor, env=os.environ | _OWN_VERSION
+            )
         except OSError:
             return  # it is there and cannot be run
         said = done.stdout.decode("utf-8", "replace").strip().splitlines()
         _versions[key] = said[0] if done.returncode == 0 and said else ""
     found[tool] = _versions[key]
-
-
-def head_branch(folder: Path) -> str:
-    """The branch of the repository that a folder is in, read from its files; empty outside of one and between."""
-    place = next((each / ".git" for each in (folder, *folder.parents) if (each / ".git").exists()), None)
-    try:
-        if place is None:
-            return ""
-        if place.is_file():  # a worktree or a submodule: the file says where its folder is
-            place = place.parent / place.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
-        head = (place / "HEAD").read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
-    return head.removeprefix("ref: refs/heads/") if head.startswith("ref: refs/heads/") else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,16 +13,26 @@ from attrs import field, frozen
 from agentctx.core.item import ContextItem
 from agentctx.sources.amount import amount
 from agentctx.sources.diff_secrets import redact_diff
-from agentctx.sources.run_git import run_git
+from agentctx.sources.run_git import disarmed, run_git
 from agentctx.sources.secrets import Redactor, redact_secrets
 
-_DIFF = ("diff", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", "HEAD")
-"""No programs of the repository's, and names that can be told apart."""
+_OUTSIDE = "--ignore-submodules=dirty"
+"""Of submodules the commit is compared; to look into one, git would start another git in it."""
+
+_STATUS = ("status", "--short", _OUTSIDE)
+_DIFF = (
+    *("diff", "--no-ext-diff", "--no-textconv", _OUTSIDE, "--submodule=short"),
+    *("--src-prefix=a/", "--dst-prefix=b/", "HEAD"),
+)
+"""Names that can be told apart."""
 
 
 @frozen
 class GitSource:
     """Branch, working tree, and last commits of a git repository; asked of git itself, without locks.
+
+    Nothing that a repository configures is run: no filter, hook, monitor or program of its own, nor one of the user's
+    on its files. Of a submodule it is told whether another commit is checked out, not which of its files changed.
 
     Args:
         root: A folder in the repository.
@@ -48,27 +58,30 @@ class GitSource:
         """Working tree, branch and commits; those that are empty are left out.
 
         Raises:
-            SourceError: If git is not installed, or this is no repository.
+            SourceError: If git is not installed, this is no repository, or one that leads to another's files.
         """
         del query
         questions = [
-            ("working tree", 0.9, ("status", "--short")),
+            ("working tree", 0.9, _STATUS),
             ("branch", 0.8, ("symbolic-ref", "--short", "--quiet", "HEAD")),
             ("last commits", 0.7, ("log", "--oneline", "--no-decorate", f"-{self.commits}")),
         ]
         if self.diff:
             questions.append(("changes", 0.85, _DIFF))
-        await run_git(self.root, "rev-parse", "--git-dir")
         answers = [""] * len(questions)
-        async with anyio.create_task_group() as tasks:
-            for place, (_, _, arguments) in enumerate(questions):
-                tasks.start_soon(self._answer, answers, place, arguments)
+        async with disarmed(self.root) as variables:
+            await run_git(self.root, "rev-parse", "--git-dir", variables=variables)
+            async with anyio.create_task_group() as tasks:
+                for place, (_, _, arguments) in enumerate(questions):
+                    tasks.start_soon(self._answer, answers, place, arguments, variables)
         found = zip(questions, answers, strict=True)
         return [ContextItem(title, answer, worth) for (title, worth, _), answer in found if answer]
 
-    async def _answer(self, answers: list[str], place: int, arguments: tuple[str, ...]) -> None:
+    async def _answer(
+        self, answers: list[str], place: int, arguments: tuple[str, ...], variables: Mapping[str, str]
+    ) -> None:
         """What git says; nothing where there is nothing yet: no commit, no branch."""
-        said = (await run_git(self.root, *arguments, check=False)).rstrip("\n")
+        said = (await run_git(self.root, *arguments, variables=variables, check=False)).rstrip("\n")
         answers[place] = await to_thread.run_sync(self._told, said, arguments is _DIFF)
 
     def _told(self, said: str, is_diff: bool) -> str:  # noqa: FBT001 - called by a thread

@@ -90,10 +90,12 @@ class ReadOnlyFiles:
             refresh: Whether it is read again when it has changed on disk.
 
         Raises:
-            SourceError: If it cannot be read, is no text, or does not fit beside what is pinned.
+            SourceError: If it cannot be read, is no text, does not fit beside what is pinned, or is a link out of the
+                root. A file elsewhere is added by its own path.
         """
         async with self._lock:
             key = self._key(path)
+            self._check_place(path, key)
             file = await to_thread.run_sync(self._read, key, pinned, refresh)
             gone = self._shelf.put(key, file)
             if gone is None:
@@ -287,7 +289,7 @@ class ReadOnlyFiles:
     def _read(self, key: str, pinned: bool, refresh: bool) -> ReadOnlyFile:  # noqa: FBT001 - called by a thread
         name = self._name(key)
         try:
-            text, stamp = read_text(Path(key), self._shelf.room * _LONGEST_TOKEN)
+            text, stamp = read_text(Path(key), self._shelf.room * _LONGEST_TOKEN, self.root)
         except SourceError as error:
             raise SourceError(name, error.what) from error
         title, shown = (name, text) if self.redact is None else (self.redact(name, ""), self.redact(text, name))
@@ -299,6 +301,12 @@ class ReadOnlyFiles:
             return os.path.normcase(os.path.realpath(self.root / path))
         except ValueError as error:
             raise SourceError(repr(str(path)), "cannot read it: no file can have this name") from error
+
+    def _check_place(self, path: str | Path, key: str) -> None:
+        """Refuse a name below the root that leads out of it: whoever made the link chose what the model reads."""
+        written = os.path.normcase(os.path.abspath(self.root / path))  # noqa: PTH100 - it resolves no links, and is to
+        if Path(written).is_relative_to(self.root) and not Path(key).is_relative_to(self.root):
+            raise SourceError(str(path), "is a link that leads out of the root")
 
     def _name(self, key: str) -> str:
         path = Path(key)

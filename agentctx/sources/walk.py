@@ -10,6 +10,7 @@ from attrs import frozen
 
 from agentctx.sources.left_behind import stop_when_left_behind
 from agentctx.sources.pathspec import Patterns
+from agentctx.sources.read_file import read_below
 
 SKIPPED = frozenset({"__pycache__", "node_modules", "vendor", "venv", "build", "dist", "target"})
 """Folders that are not looked into."""
@@ -87,9 +88,6 @@ class _Folder:
 def _ignore_file(root: Path, inside: str, found: Sequence[os.DirEntry[str]]) -> Iterator[_Ignored]:
     if not any(entry.name == ".gitignore" and entry.is_file(follow_symlinks=False) for entry in found):
         return
-    try:
-        with (root / inside / ".gitignore").open(encoding="utf-8", errors="replace") as file:
-            lines = file.read(_LARGEST_IGNORE).splitlines()
-    except OSError:
-        return
-    yield _Ignored(inside, Patterns.of(lines, lenient=True))
+    content = read_below(root, f"{inside}.gitignore", _LARGEST_IGNORE)
+    if content is not None:
+        yield _Ignored(inside, Patterns.of(content.decode("utf-8", "replace").splitlines(), lenient=True))

@@ -1,7 +1,6 @@
 """Read-only files on odd disks: links, encodings, permissions, pipes."""
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -86,7 +85,7 @@ async def test_permission_denied(files, put, monkeypatch):
     def refuse(*_arguments, **_options):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(SourceError, match=r"^locked\.md: cannot read it: Permission denied$"):
         await files.add("locked.md")
     assert (await files.add_pattern("*.md")).failed == (("locked.md", "cannot read it: Permission denied"),)

@@ -1,0 +1,241 @@
+"""Where a repository is, and a copy of what git needs to look at it in which nothing can tell git to run a program.
+
+A repository's own configuration can name programs in more places than anyone can list: filters, hooks, monitors,
+signature checkers, remotes that are fetched from. So none of it is read by the git that looks at the repository. That
+git gets a folder of its own, with the index, the current commit and a handful of settings that are known to be plain
+values; commits and files are read where they are. What git writes, it writes there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from attrs import frozen
+
+from agentctx.errors import SourceError
+from agentctx.sources.read_file import opened, read_below
+
+_SMALL = 64 * 1024
+_LARGE = 2**30
+"""The most bytes of a file that is copied: an index of some million files."""
+
+_PLAIN = frozenset(
+    {"core.abbrev", "core.autocrlf", "core.checkstat", "core.eol", "core.filemode", "core.ignorecase"}
+    | {"core.precomposeunicode", "core.sparsecheckout", "core.sparsecheckoutcone", "core.symlinks", "core.trustctime"}
+    | {"diff.algorithm", "diff.context", "diff.indentheuristic", "diff.renamelimit", "diff.renames"}
+    | {"extensions.objectformat", "extensions.refstorage", "extensions.compatobjectformat"}
+    | {"index.sparse", "status.renamelimit", "status.renames", "status.showuntrackedfiles"}
+)
+"""Settings of a repository that are kept: none names a program or a file."""
+
+_OF_USER = _PLAIN | {"core.attributesfile", "core.excludesfile"}
+"""Settings of the user that are kept: the files that these two name are the user's."""
+
+_LEADS_BACK = re.compile(r'(?m)^[ \t]*worktree[ \t]*=[ \t]*"?(?P<tree>[^"\n]+)')
+
+
+@frozen
+class GitFolder:
+    """Where a repository keeps what it knows.
+
+    Args:
+        tree: The folder of its files; None when it has none.
+        own: What belongs to this working tree alone: HEAD and index.
+        common: What all its working trees share: commits, branches, settings.
+    """
+
+    tree: Path | None
+    own: Path
+    common: Path
+
+
+def git_folder(folder: Path) -> GitFolder | None:
+    """The repository that a folder is in, found as git finds it; None outside of one.
+
+    Raises:
+        SourceError: If ``.git`` leads to a folder that does not lead back, or is made of links to elsewhere: whoever
+            wrote the files would choose which other repository is told of.
+    """
+    if not folder.is_dir():
+        raise SourceError("git", f"cannot look into {folder.name!r}: it is no folder")
+    folder = Path(os.path.realpath(folder))
+    for each in (folder, *folder.parents):
+        if os.path.lexists(each / ".git") and not _is_none(each / ".git"):
+            return _found(each)
+        if (each / "HEAD").is_file() and (each / "objects").is_dir() and (each / "refs").is_dir():
+            return _checked(None, each)
+    return None
+
+
+def _is_none(place: Path) -> bool:
+    """Whether it is a folder that only happens to be called ``.git``."""
+    return place.is_dir() and not place.is_symlink() and not os.path.lexists(place / "HEAD")
+
+
+def _found(tree: Path) -> GitFolder:
+    """The repository of a working tree; a worktree's or a submodule's ``.git`` is a file that says where it is."""
+    place = Path(os.path.realpath(tree / ".git"))
+    if place.is_file():
+        place = Path(os.path.realpath(place.parent / _text(tree, ".git").removeprefix("gitdir:").strip()))
+    if not place.is_dir():
+        raise SourceError("git", "not a git repository: .git leads nowhere")
+    if place != tree / ".git" and not _leads_back(place, tree):
+        how = "set core.worktree there, if it is"
+        raise SourceError("git", f".git leads to a folder that does not say it is of {tree.name!r}: {how}")
+    return _checked(tree, place)
+
+
+def _leads_back(place: Path, tree: Path) -> bool:
+    """Whether a folder says that it is that of this working tree, as those of worktrees and submodules do."""
+    backlink = _LEADS_BACK.search(_text(place, "config"))
+    backs = (_text(place, "gitdir").strip(), "" if backlink is None else f"{backlink['tree'].strip()}/.git")
+    return any(each and os.path.realpath(place / each) == os.path.realpath(tree / ".git") for each in backs) or any(
+        each and Path(os.path.abspath(place / each)) == tree / ".git"  # noqa: PTH100 - .git may itself be a link
+        for each in backs
+    )
+
+
+def _checked(tree: Path | None, own: Path) -> GitFolder:
+    """The repository, when all that is read of it is in its own folders."""
+    shared = _text(own, "commondir").strip()
+    common = Path(os.path.realpath(own / shared)) if shared else own
+    if common != own and not own.is_relative_to(common):
+        raise SourceError("git", "its folder of commits is that of another repository")
+    for place in (own / "HEAD", own / "index", common / "objects", common / "refs", common / "packed-refs"):
+        if place.is_symlink():
+            raise SourceError("git", f"{place.name} is a link")
+    return GitFolder(tree, own, common)
+
+
+def _text(folder: Path, name: str) -> str:
+    """A small file; empty when it is not there."""
+    return (read_below(folder, name, _SMALL) or b"").decode("utf-8", "surrogateescape")
+
+
+def head_branch(folder: Path) -> str:
+    """The branch of the repository that a folder is in, read from its files; empty outside of one and between."""
+    try:
+        found = git_folder(folder)
+    except SourceError:
+        return ""
+    head = "" if found is None else _text(found.own, "HEAD").strip()
+    return head.removeprefix("ref: refs/heads/") if head.startswith("ref: refs/heads/") else ""
+
+
+def settings_in(listed: str, *, of_user: bool) -> dict[str, str]:
+    """The settings that are kept, of those that ``git config --list -z`` tells; the last of one name holds.
+
+    Args:
+        listed: What git said.
+        of_user: Whether they are the user's, not the repository's.
+    """
+    kept = _OF_USER if of_user else _PLAIN
+    pairs = (each.partition("\n") for each in listed.split("\0"))
+    return {name: value if is_given else "true" for name, is_given, value in pairs if name in kept}
+
+
+def copy_config(found: GitFolder, into: Path) -> bool:
+    """Copy the repository's configuration, to be taken apart; whether there is one."""
+    return _copied(found.common, "config", into / "config.given")
+
+
+def copy_repository(found: GitFolder, settings: Mapping[str, str], into: Path) -> dict[str, str]:
+    """Make the folder that git gets instead of the repository's.
+
+    Args:
+        found: The repository.
+        settings: The settings that are kept, by name.
+        into: An empty folder.
+
+    Returns:
+        The variables that make git use it.
+
+    Raises:
+        SourceError: If it cannot be copied.
+    """
+    own = into / "own"
+    common = own if found.own == found.common else into / "common"
+    for folder in (own, common):
+        for below in ("info", "objects", "refs"):
+            (folder / below).mkdir(parents=True, exist_ok=True)
+    if common is not own:
+        (own / "commondir").write_text(str(common), encoding="utf-8")
+    (common / "config").write_text(_config(found, settings), encoding="utf-8", errors="surrogateescape")
+    _copy_refs(found, own, common)
+    _copy_some(found.own, own, ("index", "info/sparse-checkout", *_names(found.own, "sharedindex.*")))
+    _copy_some(found.common, common, ("shallow", "info/exclude", "info/attributes"))
+    where = {"GIT_DIR": str(own), "GIT_OBJECT_DIRECTORY": str(found.common / "objects")}
+    return where if found.tree is None else where | {"GIT_WORK_TREE": str(found.tree)}
+
+
+def _config(found: GitFolder, settings: Mapping[str, str]) -> str:
+    """The settings as git writes them; text in quotes can be nothing but text."""
+    version = int(any(name.startswith("extensions.") for name in settings))
+    fixed: Mapping[str, str] = {
+        "core.repositoryformatversion": str(version),
+        "core.bare": str(found.tree is None).lower(),
+    }
+    lines = []
+    for name, value in {**settings, **fixed}.items():
+        section, _, key = name.partition(".")
+        quoted = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        lines.append(f'[{section}]\n\t{key} = "{quoted}"\n')
+    return "".join(lines)
+
+
+def _copy_refs(found: GitFolder, own: Path, common: Path) -> None:
+    """The current branch and the commit that it is at; no other is asked for."""
+    for given, made in {found.own: own, found.common: common}.items():
+        _copy_some(given, made, _names(given / "reftable", "*", "reftable/"))
+    head = _text(found.own, "HEAD")
+    if not head:
+        raise SourceError("git", "not a git repository: HEAD is no file, or empty")
+    (own / "HEAD").write_text(head, encoding="utf-8", errors="surrogateescape")
+    name = head.removeprefix("ref:").strip()
+    if head.startswith("ref:") and name.startswith("refs/") and ".." not in name:
+        commit = _text(found.common, name).strip() or _packed(found.common, name)
+        if commit:
+            (common / name).parent.mkdir(parents=True, exist_ok=True)
+            (common / name).write_text(f"{commit}\n", encoding="utf-8", errors="surrogateescape")
+
+
+def _packed(common: Path, name: str) -> str:
+    """The commit of a branch that is in the file of many; empty when it is not."""
+    wanted = f" {name}\n".encode("utf-8", "surrogateescape")
+    try:
+        with opened(common, "packed-refs") as file:
+            line = next((line for line in iter(lambda: file.readline(_SMALL), b"") if line.endswith(wanted)), b"")
+    except (OSError, SourceError):
+        return ""
+    return line[: -len(wanted)].decode("ascii", "replace")
+
+
+def _names(folder: Path, pattern: str, inside: str = "") -> Iterable[str]:
+    return [inside + each.name for each in folder.glob(pattern)] if folder.is_dir() else []
+
+
+def _copy_some(given: Path, made: Path, names: Iterable[str]) -> None:
+    for name in names:
+        _copied(given, name, made / name)
+
+
+def _copied(folder: Path, name: str, to: Path) -> bool:
+    """Copy a file, with its time: git looks by the index's whether a file may have changed unseen. Whether it is."""
+    try:
+        with opened(folder, name) as file:
+            found = os.fstat(file.fileno())
+            if found.st_size > _LARGE:
+                raise SourceError("git", f"{name}: {found.st_size:,} bytes are too many")
+            to.parent.mkdir(exist_ok=True)
+            with to.open("wb") as copy:
+                shutil.copyfileobj(file, copy, 2**20)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise SourceError("git", f"cannot read {name}: {error.strerror}") from error
+    os.utime(to, ns=(found.st_mtime_ns, found.st_mtime_ns))
+    return True
