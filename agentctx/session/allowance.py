@@ -7,6 +7,7 @@ from attrs import define, field
 from agentctx.core.budget import Budget
 from agentctx.economics.overflow import Overflow
 from agentctx.economics.truncation import Suspicion
+from agentctx.session.learned_limit import LearnedLimit
 from agentctx.tokens.calibration import Calibration
 
 WORTH_IT = 0.99
@@ -32,14 +33,14 @@ class Allowance:
     Args:
         given: The budget as it was configured; None when there is none.
         calibration: How the provider counts, compared to us.
-        learned: The most that the provider takes, by our count, as an error taught; None before one did.
+        learned: The most that the provider takes, as an error taught.
         truncation: Why the provider is suspected of cutting prompts silently; None when it is not.
         in_force: The budget to keep now; None when there is none.
     """
 
     given: Budget | None
     calibration: Calibration = field(factory=Calibration)
-    learned: int | None = None
+    learned: LearnedLimit = field(factory=LearnedLimit)
     truncation: Suspicion | None = None
     in_force: Budget | None = field(init=False)
 
@@ -50,6 +51,7 @@ class Allowance:
     def learn(self, sent: int, billed: int) -> None:
         """Take in a report of usage: what we counted, and what was billed, in tokens."""
         self.calibration.learn(sent, billed)
+        self.learned.taken(billed)
         self._renew()
 
     def suspects(self, doubt: Suspicion) -> bool:
@@ -62,12 +64,18 @@ class Allowance:
 
     def refused(self, overflow: Overflow, sent: int) -> None:
         """Take in that a view which we counted as ``sent`` tokens was too large."""
-        self.learned = max(1, min(int(sent * STRICTLY), self._taken(overflow, sent)))
+        says = overflow.limit if overflow.kind in ("window", "rate") else None
+        stated = self.calibration.estimate(sent) if says is None else says
+        self.learned.refused(max(1, min(int(sent * STRICTLY), self._taken(overflow, sent))), max(1, stated))
         self._renew()
 
-    def forget(self, learned: int | None) -> None:
-        """Take back what an error taught: nothing smaller could be made of it."""
-        self.learned = learned
+    def forget(self, before: LearnedLimit | None = None) -> None:
+        """Take back what errors taught.
+
+        Args:
+            before: What was known before the error of which nothing smaller could be made; None: nothing is known.
+        """
+        self.learned = LearnedLimit() if before is None else before
         self._renew()
 
     def _taken(self, overflow: Overflow, sent: int) -> int:
@@ -94,10 +102,10 @@ class Allowance:
     def _renew(self) -> None:
         given = self.given
         if given is None:
-            self.in_force = None if self.learned is None else Budget(self.learned)
+            self.in_force = None if self.learned.tokens is None else Budget(self.learned.tokens)
             return
         limit = self.calibration.local(given.limit)
-        if self.learned is not None:
-            limit = min(limit, self.learned)
+        if self.learned.tokens is not None:
+            limit = min(limit, self.learned.tokens)
         share = limit / given.limit
         self.in_force = given if share >= WORTH_IT else given.scaled(share)

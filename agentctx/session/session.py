@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from time import time
 from typing import Any, Self
 
@@ -158,7 +159,7 @@ class Session:
         async with self._flight:
             if overflow is None or self._retried or known.last is None:
                 return None
-            refused, before = known.sent.tokens, self.allowance.learned
+            refused, before = known.sent.tokens, deepcopy(self.allowance.learned)
             self.allowance.refused(overflow, refused)
             report = None
             try:
@@ -172,6 +173,13 @@ class Session:
             self._retried, number = True, self.steps - 1
         await self._tell(report, number)
         return view if report.tokens_after < refused else None
+
+    def forget_limit(self) -> None:
+        """Forget the limit that overflow errors taught for the model of now: the configured budget holds again.
+
+        It is given up by itself when the provider takes larger prompts all the same, as far as ``record`` tells.
+        """
+        self.allowance.forget()
 
     def record(self, usage: Any) -> None:  # noqa: ANN401 - a dict or any SDK's usage object
         """Take note of what the provider billed for the last view; the next steps are counted accordingly.

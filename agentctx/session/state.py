@@ -14,6 +14,7 @@ from agentctx.economics.truncation import Suspicion
 from agentctx.errors import ConfigError, InvalidInput
 from agentctx.session.allowance import Allowance
 from agentctx.session.checked import Checked
+from agentctx.session.learned_limit import REMEMBERED, LearnedLimit
 from agentctx.tokens.calibration import BELIEVABLE, SAMPLES, Calibration
 
 VERSION = 2
@@ -27,7 +28,10 @@ STATE = (
 SENT = ("tokens", "length", "intact", "at")
 """The fields of what was sent last: tokens, messages, unchanged messages at the start, seconds since 1970."""
 
-_LEARNED = ("model", "limit", "anchor", "reports", "ratios", "doubtful", "sound", "base", "truncation")
+_LEARNED = (
+    "model", "limit", "stated", "accepted", "given_up", "anchor", "reports", "ratios", "doubtful", "sound", "base",
+    "truncation",
+)  # fmt: skip
 _TRUNCATION = ("billed", "sent", "why")
 _BUDGET = tuple(attribute.name for attribute in fields(Budget))
 _MEDIA = tuple(attribute.name for attribute in fields(MediaLimits))
@@ -62,7 +66,10 @@ def dump_learned(allowance: Allowance) -> dict[str, Any]:
     """What was learned about one model, as plain JSON values."""
     calibration = allowance.calibration
     return {
-        "limit": allowance.learned,
+        "limit": allowance.learned.tokens,
+        "stated": allowance.learned.stated,
+        "accepted": list(allowance.learned.accepted),
+        "given_up": allowance.learned.given_up,
         "anchor": _pair(calibration.anchor),
         "reports": calibration.reports,
         "ratios": list(calibration.samples),
@@ -96,7 +103,18 @@ def load_learned(state: Any, where: str) -> Allowance:  # noqa: ANN401 - checked
         _sizes(known, "sound"),
         _sizes(known, "base"),
     )
-    return Allowance(None, calibration, known.whole_or_none("limit", least=1), _suspicion(known))
+    return Allowance(None, calibration, _learned_limit(known), _suspicion(known))
+
+
+def _learned_limit(known: Checked) -> LearnedLimit:
+    accepted = known.wholes("accepted", least=1)
+    if len(accepted) > REMEMBERED:
+        raise known.fail("accepted", f"expected at most {REMEMBERED} sizes, got {len(accepted)}")
+    tokens, stated = known.whole_or_none("limit", least=1), known.whole_or_none("stated", least=1)
+    if (tokens is None) != (stated is None):
+        raise known.fail("stated", "it and limit are known together, or neither is")
+    sizes = deque(accepted, maxlen=REMEMBERED)
+    return LearnedLimit(tokens, stated, sizes, known.whole_or_none("given_up", least=1))
 
 
 def _suspicion(known: Checked) -> Suspicion | None:
