@@ -180,6 +180,10 @@ class WireFormat(Protocol):
         """What this format refuses and can be mended in place: (index, new message or None to drop it, why)."""
         ...
 
+    def numbered(self, call_id: str, number: int, /) -> str:
+        """Another id for a call, made of the one that it shares with others: as the provider takes it."""
+        ...
+
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
         """Messages that answer the calls with ``text``."""
         ...

@@ -93,7 +93,7 @@ def waits(messages: Sequence[Message]) -> bool:
 def open_at_end(messages: Sequence[Message]) -> frozenset[str]:
     """The ids of server-side calls that the last assistant turn opened and a paused server may still answer."""
     index = len(messages)
-    while index > 0 and messages[index - 1].role != "assistant" and _only_results(messages[index - 1]):
+    while index > 0 and messages[index - 1].role != "assistant" and only_results(messages[index - 1]):
         index -= 1
     opened: set[str] = set()
     closed: set[str] = set()
@@ -106,5 +106,6 @@ def open_at_end(messages: Sequence[Message]) -> frozenset[str]:
     return frozenset(opened - closed - {""})
 
 
-def _only_results(message: Message) -> bool:
-    return all(isinstance(part, ToolResult) for part in message.parts)
+def only_results(message: Message) -> bool:
+    """Whether there is nothing but results of tools in a message."""
+    return all(isinstance(part, ToolResult) or is_marker(part) for part in message.parts)

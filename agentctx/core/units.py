@@ -9,7 +9,7 @@ until it thinks again or says something.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from attrs import define, field, frozen
@@ -64,10 +64,10 @@ def _round_end(messages: Sequence[Message], start: int, late: _LateResults) -> i
     server_open: set[str] = set()
     bound = False
     while True:
-        waiting: list[str] = []
+        waiting: Counter[str] = Counter()
         run = index
         while index < end and messages[index].role == "assistant":
-            waiting.extend(_open(messages[index], server_open))
+            waiting.update(_open(messages[index], server_open))
             bound = bound or _only_thinks(messages[index])
             index += 1
         while index < end and answers(messages[index], waiting):
@@ -142,14 +142,21 @@ def _open(message: Message, server_open: set[str]) -> Iterator[str]:
                 server_open.discard(part.closes)
 
 
-def answers(message: Message, waiting: list[str]) -> bool:
-    """Whether the message carries the result of a waiting call; what it answers is removed from ``waiting``."""
+def answers(message: Message, waiting: Counter[str]) -> bool:
+    """Whether the message carries the result of a waiting call; what it answers is removed from ``waiting``.
+
+    Args:
+        message: A message.
+        waiting: How many calls of each id have no result.
+    """
     if not waiting or message.role == "assistant":
         return False
     found = False
     for part in message.parts:
         if isinstance(part, ToolResult) and part.call_id in waiting:
-            waiting.remove(part.call_id)
+            waiting[part.call_id] -= 1
+            if not waiting[part.call_id]:
+                del waiting[part.call_id]
             found = True
     return found
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
+from operator import itemgetter
 
 from attrs import define, field
 
@@ -79,7 +80,7 @@ def _assign(
     messages: Sequence[Message], ends: dict[int, int]
 ) -> tuple[list[_Waiting], dict[str, list[tuple[int, ToolResult]]]]:
     calls: list[_Waiting] = []
-    open_calls: dict[str, list[_Waiting]] = defaultdict(list)
+    open_calls: dict[str, list[deque[_Waiting]]] = defaultdict(list)  # by id, those of each turn
     spare: dict[str, list[tuple[int, ToolResult]]] = defaultdict(list)
     held: dict[str, _Waiting] = {}
     for index, message in enumerate(messages):
@@ -87,7 +88,7 @@ def _assign(
             if isinstance(part, ToolCall) and index in ends:
                 waiting = _Waiting(part, ends[index])
                 calls.append(waiting)
-                open_calls[part.id].append(waiting)
+                _ask(open_calls[part.id], waiting)
             elif isinstance(part, ToolResult):
                 taker: _Waiting | None
                 if open_calls[part.call_id]:
@@ -103,20 +104,31 @@ def _assign(
     return calls, spare
 
 
-def _nearest(open_calls: list[_Waiting]) -> _Waiting:
+def _ask(turns: list[deque[_Waiting]], waiting: _Waiting) -> None:
+    if turns and turns[-1][0].run_end == waiting.run_end:
+        turns[-1].append(waiting)
+    else:
+        turns.append(deque((waiting,)))
+
+
+def _nearest(turns: list[deque[_Waiting]]) -> _Waiting:
     """Take the first open call of the nearest turn."""
-    turn = open_calls[-1].run_end
-    first = next(index for index, waiting in enumerate(open_calls) if waiting.run_end == turn)
-    return open_calls.pop(first)
+    first = turns[-1].popleft()
+    if not turns[-1]:
+        turns.pop()
+    return first
 
 
 def _assign_early(calls: list[_Waiting], spare: dict[str, list[tuple[int, ToolResult]]]) -> None:
-    """A call that nobody answered takes a result that came before it, when that one had no call."""
+    """A call that nobody answered takes the last result that came before it and had no call."""
+    left = {name: deque(sorted(found, key=itemgetter(0))) for name, found in spare.items()}
+    before: dict[str, list[tuple[int, ToolResult]]] = defaultdict(list)
     for waiting in calls:
-        before = [item for item in spare.get(waiting.call.id, ()) if item[0] < waiting.run_end]
-        if waiting.result is None and before:
-            waiting.result = before[-1]
-            spare[waiting.call.id].remove(before[-1])
+        later, earlier = left.get(waiting.call.id), before[waiting.call.id]
+        while later and later[0][0] < waiting.run_end:
+            earlier.append(later.popleft())
+        if waiting.result is None and earlier:
+            waiting.result = earlier.pop()
 
 
 def _place(messages: Sequence[Message], calls: list[_Waiting], pairs: Pairs, *, anywhere: bool) -> None:

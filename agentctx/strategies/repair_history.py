@@ -6,13 +6,14 @@ from collections import deque
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
+from itertools import groupby
 
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.marker import is_marker
 from agentctx.core.message import Context, Message
 from agentctx.core.pace import paced
-from agentctx.core.pairing import broken_pair, open_at_end
+from agentctx.core.pairing import broken_pair, only_results, open_at_end
 from agentctx.core.parts import Opaque, Part, ToolCall, ToolResult
 from agentctx.offload import offload
 from agentctx.protocols import Call, ReadsPlaces, WireFormat, reads_places
@@ -62,15 +63,16 @@ def repair(
         earlier: The call ids of the messages before.
         after: The message before; None at the start of the conversation.
     """
-    fixed = _mend(messages, call, wire)
-    current = messages if fixed is None else fixed
-    whole = _whole(current) if has_server_calls(current) else None
+    sided = _on_their_sides(messages, call)
+    fixed = _mend(sided, call, wire)
+    current = sided if fixed is None else fixed
+    whole = _whole(current, anywhere=wire.results_anywhere) if has_server_calls(current) else None
     merges, anywhere = wire.merges_turns, wire.results_anywhere
     broken = whole is not None or broken_pair(current, merges_turns=merges, results_anywhere=anywhere) is not None
     if broken:
         current = _rebuild(current if whole is None else whole, call, wire, lost_result)
     if broken or wire.unique_ids:
-        ids = _Renaming(set() if seen is None else seen, earlier, per_turn=not wire.unique_ids)
+        ids = _Renaming(wire, set() if seen is None else seen, earlier)
         current = _rename_repeated(current, call, ids)
     if (placed := reads_places(wire)) is not None:
         current = _arranged(current, call, placed, after)
@@ -110,28 +112,94 @@ def _mend(messages: Sequence[Message], call: Call, wire: WireFormat) -> list[Mes
     return [message for message in mended if message is not None]
 
 
-def _whole(messages: Sequence[Message]) -> list[Message] | None:
-    """The messages without halves of server-side calls, or None when there are none."""
-    opened: set[str] = set()
-    closed: set[str] = set()
+def _on_their_sides(messages: Sequence[Message], call: Call) -> Sequence[Message]:
+    """The messages with calls in those of the assistant, and results in none of these; the same object when so."""
+    if not any(map(_astray, messages)):
+        return messages
+    out: list[Message] = []
     for message in messages:
-        for part in message.parts:
-            if isinstance(part, Opaque):
-                if part.opens is not None:
-                    opened.add(part.opens)
-                if part.closes is not None:
-                    closed.add(part.closes)
-    halves = opened ^ closed
-    if not halves or not (halves := halves - open_at_end(messages)):
+        if not _astray(message):
+            out.append(message)
+            continue
+        acts = message.role == "assistant"
+        why = f"a tool {'result' if acts else 'call'} cannot stand in a message of the {message.role}"
+        call.note(message, why)
+        for part in _parted(message):
+            call.note(part, why)
+            out.append(part)
+    return out
+
+
+def _astray(message: Message) -> bool:
+    """Whether there is a result in a message of the assistant, or a call in one of anybody else."""
+    if message.role == "assistant":
+        return any(isinstance(part, ToolResult) for part in message.parts)
+    heard = message.role in _ANSWERING
+    return any(isinstance(part, ToolCall) or (isinstance(part, ToolResult) and not heard) for part in message.parts)
+
+
+_ANSWERING = frozenset({"user", "tool"})
+"""The roles whose messages may hold results."""
+
+
+def _parted(message: Message) -> list[Message]:
+    """What the message holds, in its order, each part in a message of the side that it belongs to."""
+    role = message.role
+
+    def side(part: Part) -> str:
+        nonlocal role
+        if isinstance(part, ToolCall):
+            role = "assistant"
+        elif isinstance(part, ToolResult):
+            role = message.role if message.role in _ANSWERING else "user"
+        elif not is_marker(part):  # which goes with what it marks
+            role = message.role
+        return role
+
+    runs = [(said, tuple(parts)) for said, parts in groupby(message.parts, side)]
+    own = next((place for place, (said, _) in enumerate(runs) if said == message.role), None)
+    return [
+        message.with_parts(parts) if place == own else Message(said, parts) for place, (said, parts) in enumerate(runs)
+    ]
+
+
+def _whole(messages: Sequence[Message], *, anywhere: bool) -> list[Message] | None:
+    """The messages without halves of server-side calls, or None when there are none.
+
+    Args:
+        messages: The messages.
+        anywhere: Whether the user may speak between the halves.
+    """
+    halves = _halves(messages, anywhere=anywhere)
+    if not halves:
         return None
     return [kept for message in messages if (kept := _without(message, halves)) is not None]
 
 
-def _without(message: Message, halves: set[str]) -> Message | None:
-    def is_half(part: Part) -> bool:
-        return isinstance(part, Opaque) and (part.opens in halves or part.closes in halves)
+def _halves(messages: Sequence[Message], *, anywhere: bool) -> set[int]:
+    """The blocks, by identity, that open a server-side call which nothing closes in time, and the other way round."""
+    halves: set[int] = set()
+    waiting: dict[str, Opaque] = {}
+    for message in messages:
+        if message.role != "assistant" and not anywhere and not only_results(message):
+            halves.update(map(id, waiting.values()))
+            waiting.clear()
+        for part in message.parts:
+            if not isinstance(part, Opaque):
+                continue
+            if part.opens is not None:
+                halves.update(map(id, filter(None, (waiting.pop(part.opens, None),))))
+                waiting[part.opens] = part
+            if part.closes is not None and waiting.pop(part.closes, None) is None:
+                halves.add(id(part))
+    if waiting:
+        still = open_at_end(messages)
+        halves.update(id(part) for name, part in waiting.items() if name not in still)
+    return halves
 
-    kept = tuple(part for part in message.parts if not is_half(part))
+
+def _without(message: Message, halves: set[int]) -> Message | None:
+    kept = tuple(part for part in message.parts if id(part) not in halves)
     if len(kept) == len(message.parts):
         return message
     return _unless_empty(message, kept)
@@ -176,23 +244,37 @@ def _answers(index: int, pairs: Pairs, call: Call, wire: WireFormat, lost_result
 class _Renaming:
     """Which names the repeated call ids of a history get."""
 
+    wire: WireFormat
     seen: set[str]
     earlier: AbstractSet[str]
-    per_turn: bool
     names: dict[str, deque[str]] = field(factory=dict)
 
     def begin_turn(self) -> None:
-        if self.per_turn:
+        if not self.wire.unique_ids:
             self.names.clear()
             self.seen.clear()
 
     def of_call(self, call_id: str) -> str:
-        name, number = call_id, 2
-        while name in self.seen or (not self.per_turn and name in self.earlier):
-            name, number = f"{call_id}_{number}", number + 1
+        name = self._free(call_id) if self._taken(call_id) else call_id
         self.seen.add(name)
         self.names.setdefault(call_id, deque()).append(name)
         return name
+
+    def _taken(self, name: str) -> bool:
+        return name in self.seen or (self.wire.unique_ids and name in self.earlier)
+
+    def _free(self, call_id: str) -> str:
+        """The id with a number that is free, the one below being taken: found by doubling, since one may come often."""
+        taken, free = 1, 2
+        while self._taken(self.wire.numbered(call_id, free)):
+            taken, free = free, free * 2
+        while free - taken > 1:
+            middle = (taken + free) // 2
+            if self._taken(self.wire.numbered(call_id, middle)):
+                taken = middle
+            else:
+                free = middle
+        return self.wire.numbered(call_id, free)
 
     def of_result(self, call_id: str) -> str:
         names = self.names.get(call_id)

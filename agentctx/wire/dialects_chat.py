@@ -105,6 +105,10 @@ class ChatDialect:
         """What has to stand between messages so that they may follow each other. See ``dialects_mend.arrange``."""
         return tuple(dialects_mend.arrange(messages, after, self.dialect))
 
+    def numbered(self, call_id: str, number: int, /) -> str:
+        """Another id for a call, made of the one that it shares with others."""
+        return dialects_mend.numbered(call_id, number, self.dialect)
+
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
         """One tool message for each call, saying ``text``."""
         return self.chat.synthetic_result(calls, text)

@@ -9,6 +9,8 @@ from attrs import evolve
 from agentctx.core.message import SYSTEM_ROLES, Message
 from agentctx.core.parts import Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.wire.dialects import Dialect
+from agentctx.wire.openai_chat.mend import IDS
+from agentctx.wire.translate.ids import numbered as with_number
 from agentctx.wire.translate.ids import respelled
 from agentctx.wire.translate.target import spelling_of
 from agentctx.wire.translate.turns import HEARD
@@ -68,6 +70,11 @@ def _spelled(part: Part, dialect: Dialect, why: list[str]) -> Part:
     why.append("the id of a tool call is spelled as the provider takes it")
     new = respelled(identity, spelling_of(dialect))
     return evolve(part, id=new) if isinstance(part, ToolCall) else evolve(part, call_id=new)
+
+
+def numbered(call_id: str, number: int, dialect: Dialect) -> str:
+    """Another id for a call, made of the one that it shares with others."""
+    return with_number(call_id, number, IDS if dialect.id_pattern is None else spelling_of(dialect))
 
 
 def _brings_reasoning(message: Message, dialect: Dialect) -> bool:

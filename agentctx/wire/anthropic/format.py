@@ -18,10 +18,11 @@ from agentctx.errors import InvalidInput
 from agentctx.protocols import CacheMarkers
 from agentctx.wire import cache_markers
 from agentctx.wire.anthropic.blocks import read_content, write_content
-from agentctx.wire.anthropic.mend import mend
+from agentctx.wire.anthropic.mend import IDS, mend
 from agentctx.wire.anthropic.recognise import recognise
 from agentctx.wire.anthropic.rules import violations
 from agentctx.wire.native import as_mapping, mapping_or_none
+from agentctx.wire.translate.ids import numbered
 
 ROLES = ("user", "assistant", "system")
 _WRITTEN_ROLES = {"tool": "user", "developer": "system"}
@@ -111,6 +112,10 @@ class Anthropic:
     def mend(self, messages: Sequence[Message], /) -> Sequence[tuple[int, Message | None, str]]:
         """What this format refuses and can be mended in place: (index, new message or None to drop it, why)."""
         return mend(messages)
+
+    def numbered(self, call_id: str, number: int, /) -> str:
+        """Another id for a call, made of the one that it shares with others."""
+        return numbered(call_id, number, IDS)
 
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
         """One user message that answers all the calls with ``text``, as errors."""

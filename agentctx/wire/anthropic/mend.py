@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from attrs import evolve
 
 from agentctx.core.message import Message
 from agentctx.core.pace import paced
-from agentctx.core.parts import Part, Text, ToolCall, ToolResult
+from agentctx.core.parts import Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.wire.cache_markers import CONTROL
 from agentctx.wire.mending import Mended, cleaned, same, with_object
 from agentctx.wire.native import mapping_or_none
+from agentctx.wire.translate.ids import respelled
+from agentctx.wire.translate.target import Spelling
+
+IDS = Spelling("a-zA-Z0-9_-", 64)
+"""How an id is spelled that has to be made anew; the provider takes longer ones."""
 
 _BLANK = "blank text removed"
+_SPELLED = "the id of a call is spelled as the provider takes it"
+_MARKED = "a cache marker cannot stand on reasoning"
+_TAKES = re.compile("[a-zA-Z0-9_-]+")
 
 
 def mend(messages: Sequence[Message]) -> list[Mended]:
@@ -66,8 +76,30 @@ def _mend_part(part: Part, why: list[str]) -> Part | None:
     if isinstance(part, ToolResult):
         return _mend_result(part, why)
     if isinstance(part, ToolCall):
-        return with_object(part, why)
-    return part
+        return _mend_call(part, why)
+    return _unmarked(part, why) if isinstance(part, Thinking) else part
+
+
+def _mend_call(part: ToolCall, why: list[str]) -> ToolCall:
+    call, call_id = with_object(part, why), _spelled(part.id, why)
+    return call if call_id == part.id else evolve(call, id=call_id)
+
+
+def _spelled(call_id: str, why: list[str]) -> str:
+    """The id, or one that is made of it alone, so that call and result still match."""
+    if _TAKES.fullmatch(call_id):
+        return call_id
+    why.append(_SPELLED)
+    return respelled(call_id, IDS)
+
+
+def _unmarked(part: Thinking, why: list[str]) -> Thinking:
+    """Reasoning without the marker on it, which its signature does not cover."""
+    block = part.source if type(part.source) is dict else mapping_or_none(part.source)
+    if block is None or block.get(CONTROL) is None:
+        return part
+    why.append(_MARKED)
+    return evolve(part, source={key: value for key, value in block.items() if key != CONTROL})
 
 
 def _mend_text(part: Text, why: list[str]) -> Text | None:
@@ -84,7 +116,10 @@ def _mend_result(part: ToolResult, why: list[str]) -> ToolResult:
         better = cleaned(item, why) if as_string and isinstance(item, Text) else _mend_part(item, why)
         if better is not None:
             content.append(better)
-    return part if same(content, part.content) else evolve(part, content=tuple(content))
+    call_id = _spelled(part.call_id, why)
+    if same(content, part.content) and call_id == part.call_id:
+        return part
+    return evolve(part, call_id=call_id, content=tuple(content))
 
 
 def _written_as_string(part: ToolResult) -> bool:

@@ -17,12 +17,13 @@ from agentctx.core.violation import Violation
 from agentctx.errors import InvalidInput
 from agentctx.protocols import CacheMarkers
 from agentctx.wire import cache_markers
-from agentctx.wire.bedrock.mend import mend
+from agentctx.wire.bedrock.mend import IDS, mend
 from agentctx.wire.bedrock.read import read_content, read_message
 from agentctx.wire.bedrock.recognise import recognise
 from agentctx.wire.bedrock.rules import violations
 from agentctx.wire.bedrock.write import write_message
 from agentctx.wire.native import fields, fields_or_none, mapping_or_none
+from agentctx.wire.translate.ids import numbered
 
 
 @frozen
@@ -95,6 +96,10 @@ class Bedrock:
     def mend(self, messages: Sequence[Message], /) -> Sequence[tuple[int, Message | None, str]]:
         """What this format refuses and can be mended in place: (index, new message or None to drop it, why)."""
         return mend(messages)
+
+    def numbered(self, call_id: str, number: int, /) -> str:
+        """Another id for a call, made of the one that it shares with others."""
+        return numbered(call_id, number, IDS)
 
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
         """One user message that answers all the calls with ``text``, as errors."""

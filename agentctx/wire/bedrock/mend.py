@@ -12,8 +12,12 @@ from agentctx.core.message import Message
 from agentctx.core.parts import Media, Opaque, Part, Text, ToolCall, ToolResult
 from agentctx.wire.mending import NOT_JSON, Mended, cleaned, same, with_object
 from agentctx.wire.native import fields_or_none, finite_json
+from agentctx.wire.translate.target import Spelling
 
-ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
+IDS = Spelling("a-zA-Z0-9_.:-", 64)
+"""How the ids of calls are spelled."""
+
+ID = IDS.pattern
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 NO_OUTPUT = "[no output]"

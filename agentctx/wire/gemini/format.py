@@ -107,6 +107,10 @@ class Gemini:
         """What this format refuses and can be mended in place: (index, new message or None to drop it, why)."""
         return mend(messages)
 
+    def numbered(self, call_id: str, number: int, /) -> str:
+        """Another id for a call, made of the one that it shares with others."""
+        return f"{call_id}_{number}"
+
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
         """One user content that answers all the calls with ``text``, as errors."""
         if not calls:

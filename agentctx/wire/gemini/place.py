@@ -6,7 +6,9 @@ the next content, and a content with calls stands behind the user's or behind re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from attrs import define, evolve, field
 
@@ -37,80 +39,105 @@ def pair(messages: Sequence[Message], after: Sequence[Message] = ()) -> list[Mes
 
 
 @define
+class _Waiting:
+    """Calls that wait for a response, in order, to be found by id and by name without looking at the others."""
+
+    calls: dict[int, ToolCall] = field(factory=dict)
+    _by_id: dict[str, deque[int]] = field(factory=lambda: defaultdict(deque))
+    _by_name: dict[tuple[str, bool], deque[int]] = field(factory=lambda: defaultdict(deque))
+    _next: int = 0
+
+    def add(self, call: ToolCall) -> None:
+        """One more call."""
+        self.calls[self._next] = call
+        self._by_id[call.id].append(self._next)
+        self._by_name[call.name, False].append(self._next)
+        if is_made(call.id, call.name):
+            self._by_name[call.name, True].append(self._next)
+        self._next += 1
+
+    def of_id(self, call_id: str) -> ToolCall | None:
+        """Take the first call with this id."""
+        return self._take(self._by_id.get(call_id))
+
+    def of_name(self, name: str | None, *, without_id: bool) -> ToolCall | None:
+        """Take the first call of this tool, perhaps among those without an id of their own only."""
+        return self._take(self._by_name.get((name or "", without_id)))
+
+    def first(self) -> ToolCall | None:
+        """Take the first call."""
+        return self.calls.pop(next(iter(self.calls))) if self.calls else None
+
+    def _take(self, places: deque[int] | None) -> ToolCall | None:
+        while places:
+            if (call := self.calls.pop(places.popleft(), None)) is not None:
+                return call
+        return None
+
+
+@define
 class _Walk:
     """The calls that wait for a response, on a walk through a conversation."""
 
-    waiting: list[ToolCall] = field(factory=list)
+    waiting: _Waiting = field(factory=_Waiting)
     names: set[str] = field(factory=set)
+    places: Counter[str] = field(factory=Counter)
     in_run: bool = False
 
     def see(self, message: Message) -> Message:
         """Take in the next message; return it with the ids that it ought to have."""
         if message.role == "assistant":
-            return self._see_calls(message)
-        self.in_run = False
-        return self._see_results(message) if self.waiting and message.results else message
+            message = self._see_calls(message)
+        else:
+            self.in_run = False
+        return self._see_results(message) if self.waiting.calls and message.results else message
 
     def _see_calls(self, message: Message) -> Message:
         calls = message.calls
         if calls and not self.in_run:
-            self.waiting, self.names = [], set()
+            self.waiting, self.names, self.places = _Waiting(), set(), Counter()
         self.in_run = True
         if not calls:
             return message
         named = [self._renumbered(call) for call in calls]
-        self.waiting.extend(named)
+        for call in named:
+            self.waiting.add(call)
         return _replaced(message, dict(zip(map(id, calls), named, strict=True)))
 
     def _renumbered(self, call: ToolCall) -> ToolCall:
         """The call; under another number when a call of the same turn has its made-up id."""
-        name, place = call.id, 0
+        name = call.id
         while name in self.names and is_made(call.id, call.name):
-            name, place = made_id(call.name, place), place + 1
+            name = made_id(call.name, self.places[call.name])
+            self.places[call.name] += 1
         self.names.add(name)
         return (
             call if name == call.id else ToolCall(name, call.name, call.arguments, call.signature, source=call.source)
         )
 
     def _see_results(self, message: Message) -> Message:
+        """Find the call of each response: by its id, else by its name, else by its place, since the provider counts."""
         results = message.results
-        answered = self._by_id(results)
+        answered = self._found(results, self._by_id)
         rest = [result for result in results if id(result) not in answered]
-        self._by_name(rest, answered)
-        self._by_place([result for result in rest if id(result) not in answered], answered)
+        answered |= self._found(rest, self._by_name)
+        rest = [result for result in rest if id(result) not in answered]
+        if len(rest) == len(self.waiting.calls) and all(is_made(result.call_id, result.name) for result in rest):
+            answered |= self._found(rest, lambda _result: self.waiting.first())
         return _replaced(message, {key: _answering(result, call) for key, (result, call) in answered.items()})
 
-    def _by_id(self, results: Sequence[ToolResult]) -> dict[int, tuple[ToolResult, ToolCall]]:
-        answered: dict[int, tuple[ToolResult, ToolCall]] = {}
-        for result in results:
-            if not is_made(result.call_id, result.name):
-                call = next((call for call in self.waiting if call.id == result.call_id), None)
-                self._take(result, call, answered)
-        return answered
+    def _found(
+        self, results: Sequence[ToolResult], take: Callable[[ToolResult], ToolCall | None]
+    ) -> dict[int, tuple[ToolResult, ToolCall]]:
+        found = ((result, take(result)) for result in results)
+        return {id(result): (result, call) for result, call in found if call is not None}
 
-    def _by_name(self, results: Sequence[ToolResult], answered: dict[int, tuple[ToolResult, ToolCall]]) -> None:
-        for result in results:
-            foreign = not is_made(result.call_id, result.name)
-            call = next((call for call in self.waiting if _fits(call, result, foreign=foreign)), None)
-            self._take(result, call, answered)
+    def _by_id(self, result: ToolResult) -> ToolCall | None:
+        return None if is_made(result.call_id, result.name) else self.waiting.of_id(result.call_id)
 
-    def _by_place(self, results: Sequence[ToolResult], answered: dict[int, tuple[ToolResult, ToolCall]]) -> None:
-        """The provider counts; where the numbers agree, the names need not."""
-        if len(results) == len(self.waiting) and all(is_made(result.call_id, result.name) for result in results):
-            for result in results:
-                self._take(result, self.waiting[0], answered)
-
-    def _take(
-        self, result: ToolResult, call: ToolCall | None, answered: dict[int, tuple[ToolResult, ToolCall]]
-    ) -> None:
-        if call is not None:
-            self.waiting.remove(call)
-            answered[id(result)] = (result, call)
-
-
-def _fits(call: ToolCall, result: ToolResult, *, foreign: bool) -> bool:
-    """Whether the names agree; a result with an id of its own fits a call without one only."""
-    return call.name == result.name and not (foreign and not is_made(call.id, call.name))
+    def _by_name(self, result: ToolResult) -> ToolCall | None:
+        """A response with an id of its own answers a call without one only."""
+        return self.waiting.of_name(result.name, without_id=not is_made(result.call_id, result.name))
 
 
 def _answering(result: ToolResult, call: ToolCall) -> ToolResult:
@@ -130,14 +157,17 @@ class _Place:
     """A message of the arranged conversation.
 
     Args:
-        indexes: Where the messages stood that it was made of.
-        message: The message.
-        opening: What has to stand before it.
+        indexes: Where the messages stood that it is made of.
+        messages: These messages.
     """
 
     indexes: list[int]
-    message: Message
-    opening: tuple[Message, ...] = ()
+    messages: list[Message]
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The calls in it."""
+        return tuple(call for message in self.messages for call in message.calls)
 
 
 def arrange(messages: Sequence[Message], after: Message | None = None) -> list[Arranged]:
@@ -148,17 +178,14 @@ def arrange(messages: Sequence[Message], after: Message | None = None) -> list[A
         after: The message before them; None at the start of the conversation.
     """
     places: list[_Place] = []
-    last = after
     for index, message in enumerate(messages):
-        if places and _go_together(places[-1].message, message):
-            calls = places[-2].message.calls if len(places) > 1 else ()
-            places[-1].message = _joined(places[-1].message, message, calls)
+        if places and _go_together(places[-1].messages[-1], message):
+            places[-1].messages.append(message)
             places[-1].indexes.append(index)
         else:
-            homeless = message.role == "assistant" and (last is None or last.role == "assistant") and message.calls
-            places.append(_Place([index], message, (Message("user", (Text(NOT_SHOWN),)),) if homeless else ()))
-        last = places[-1].message
-    return [change for place in places for change in _changes(place)]
+            places.append(_Place([index], [message]))
+    before = _Place([], [] if after is None else [after])
+    return [change for one, place in pairwise((before, *places)) for change in _changes(place, one)]
 
 
 def _go_together(one: Message, other: Message) -> bool:
@@ -168,12 +195,14 @@ def _go_together(one: Message, other: Message) -> bool:
     return other.role != "assistant" and bool(one.results) and bool(other.results)
 
 
-def _joined(one: Message, other: Message, calls: Sequence[ToolCall]) -> Message:
-    parts = one.parts + other.parts
-    if one.role != "assistant":
+def _joined(messages: Sequence[Message], calls: Sequence[ToolCall]) -> Message:
+    """One message of several; responses in the order of the calls that they answer."""
+    parts = tuple(part for message in messages for part in message.parts)
+    if messages[0].role != "assistant":
         order = {call.id: place for place, call in enumerate(calls)}
         parts = tuple(sorted(parts, key=lambda part: _rank(part, order)))
-    return (other if one.source is None else one).with_parts(parts)
+    native = next((message for message in messages if message.source is not None), messages[-1])
+    return native.with_parts(parts)
 
 
 def _rank(part: Part, order: dict[str, int]) -> int:
@@ -181,10 +210,18 @@ def _rank(part: Part, order: dict[str, int]) -> int:
     return order.get(part.call_id, len(order)) if isinstance(part, ToolResult) else len(order) + 1
 
 
-def _changes(place: _Place) -> list[Arranged]:
+def _changes(place: _Place, before: _Place) -> list[Arranged]:
     first, *others = place.indexes
+    homeless = place.messages[0].role == "assistant" and place.calls and not _heard(before)
+    opening = (Message("user", (Text(NOT_SHOWN),)),) if homeless else ()
     if others:
         why = "joined with the content beside it"
-        return [(first, (*place.opening, place.message), why), *((index, (), why) for index in others)]
+        joined = _joined(place.messages, before.calls)
+        return [(first, (*opening, joined), why), *((index, (), why) for index in others)]
     why = "a function call stands behind the user or a function response"
-    return [(first, (*place.opening, place.message), why)] if place.opening else []
+    return [(first, (*opening, place.messages[0]), why)] if opening else []
+
+
+def _heard(before: _Place) -> bool:
+    """Whether the user or a tool spoke last."""
+    return bool(before.messages) and before.messages[-1].role != "assistant"

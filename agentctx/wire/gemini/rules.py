@@ -139,10 +139,11 @@ def count(request: Request) -> Iterator[Violation]:
 def ids(request: Request) -> Iterator[Violation]:
     """Where calls and responses have ids, these agree."""
     for content, after in _with_next(request):
-        calls = [part.id for part in content.calls] if content.by_model else []
+        asked = content.calls if content.by_model else ()
+        calls = {part.id for part in asked}
         answers = [part.id for part in after.responses] if after is not None and not after.by_model else []
         given = [name for name in answers if name is not None]
-        if len(calls) == len(answers) and None not in calls:
+        if len(asked) == len(answers) and None not in calls:
             strangers = [name for name in given if name not in calls] or _repeated(given)
             if strangers:
                 text = f"Function response id {', '.join(strangers)} does not match the id of a function call."
@@ -217,4 +218,10 @@ def _with_next(request: Request) -> Iterator[tuple[ContentAt, ContentAt | None]]
 
 
 def _repeated(given: list[str]) -> list[str]:
-    return [name for place, name in enumerate(given) if name in given[:place]]
+    seen: set[str] = set()
+    repeated = []
+    for name in given:
+        if name in seen:
+            repeated.append(name)
+        seen.add(name)
+    return repeated

@@ -15,6 +15,7 @@ from agentctx.protocols import CacheMarkers
 from agentctx.wire import cache_markers
 from agentctx.wire.openai_chat import mend, read, rules, write
 from agentctx.wire.openai_chat.evidence import evidence
+from agentctx.wire.translate.ids import numbered
 
 
 @frozen
@@ -59,6 +60,10 @@ class OpenAIChat:
     def mend(self, messages: Sequence[Message], /) -> tuple[tuple[int, Message | None, str], ...]:
         """What is refused and can be mended in one message. See ``mend.mend``."""
         return mend.mend(messages)
+
+    def numbered(self, call_id: str, number: int, /) -> str:
+        """Another id for a call, made of the one that it shares with others."""
+        return numbered(call_id, number, mend.IDS)
 
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
         """One tool message for each call, saying ``text``; the format cannot say that it failed."""

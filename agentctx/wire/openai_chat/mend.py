@@ -14,9 +14,13 @@ from agentctx.core.pace import paced
 from agentctx.core.parts import Media, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.wire.native import clean_text, finite_json
 from agentctx.wire.openai_chat.read import LEGACY
+from agentctx.wire.translate.target import Spelling
 
 ID_MAX = 40
 """The longest id of a tool call, in characters: some endpoints refuse more."""
+
+IDS = Spelling(r"\s\S", ID_MAX)
+"""How the ids of calls are spelled: anyhow, if they are short."""
 
 NAME_MAX = 64
 """The longest name of a function, in characters."""

@@ -20,6 +20,7 @@ from agentctx.wire import cache_markers
 from agentctx.wire.openai_responses import mend, read, rules, write
 from agentctx.wire.openai_responses.evidence import evidence
 from agentctx.wire.openai_responses.outputs import lost_output
+from agentctx.wire.translate.ids import numbered
 
 _CHAINS = ("previous_response_id", "conversation")
 
@@ -92,6 +93,10 @@ class OpenAIResponses:
     def mend(self, messages: Sequence[Message], /) -> tuple[tuple[int, Message | None, str], ...]:
         """What is refused and can be mended without looking for pairs. See ``mend.mend``."""
         return mend.mend(messages)
+
+    def numbered(self, call_id: str, number: int, /) -> str:
+        """Another id for a call, made of the one that it shares with others."""
+        return numbered(call_id, number, mend.IDS)
 
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
         """One answer for each call, of the kind that the call asks for, saying ``text`` where that kind has words."""

@@ -14,9 +14,13 @@ from agentctx.core.pace import paced
 from agentctx.core.parts import Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.wire.native import clean_text, finite_json
 from agentctx.wire.openai_responses.write import fields_of
+from agentctx.wire.translate.target import Spelling
 
 CALL_ID_MAX = 64
 """The longest ``call_id``, in characters."""
+
+IDS = Spelling(r"\s\S", CALL_ID_MAX)
+"""How the ids of calls are spelled: anyhow, if they are short."""
 
 NAME_MAX = 64
 """The longest name of a function, in characters."""

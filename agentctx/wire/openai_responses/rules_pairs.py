@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 from agentctx.core.violation import Violation
+from agentctx.wire.openai_responses.kinds import CALLS
 from agentctx.wire.openai_responses.mend import CALL_ID_MAX
 from agentctx.wire.openai_responses.view import Item, Request, broken, too_long, wrong_type
 
+_WORDED = frozenset({"function_call_output", "custom_tool_call_output"})
+
 
 def pairs(request: Request) -> Iterator[Violation]:
-    """R1 to R3: each call has one answer, and each answer has its call before it. Items are looked at in order."""
-    waiting: dict[str, list[Item]] = {}
+    """R1 to R3: each call has one answer of its kind, and each answer its call before it, in the order of items."""
+    waiting: dict[str, deque[Item]] = {}
     answered: set[str] = set()
     ids: set[str] = set()
     for item in request.items:
@@ -22,7 +26,7 @@ def pairs(request: Request) -> Iterator[Violation]:
             if item.id is not None and item.id in ids and item.kind != "mcp_approval_request":
                 answered.discard(identity)  # the very item again, which is refused as such
             ids.add(item.id or "")
-            waiting.setdefault(identity, []).append(item)
+            waiting.setdefault(identity, deque()).append(item)
         else:
             yield from _answer(item, identity, waiting, answered, chained=request.chained)
     for calls in waiting.values():
@@ -31,24 +35,27 @@ def pairs(request: Request) -> Iterator[Violation]:
 
 
 def _answer(
-    item: Item, identity: str, waiting: dict[str, list[Item]], answered: set[str], *, chained: bool
+    item: Item, identity: str, waiting: dict[str, deque[Item]], answered: set[str], *, chained: bool
 ) -> Iterator[Violation]:
     if identity in answered:
         waiting.pop(identity, None)
-        yield broken("output_dup", item, "input", _no_call(identity))
+        yield broken("output_dup", item, "input", _no_call(item))
         return
-    if calls := waiting.pop(identity, None):
+    if calls := waiting.get(identity):
         answered.add(identity)
-        if calls[1:]:
-            waiting[identity] = calls[1:]
+        if CALLS[calls.popleft().kind].output != item.kind:
+            yield broken("output_kind", item, "input", _no_call(item))
+        if not calls:
+            del waiting[identity]
     elif chained:
         answered.add(identity)  # the provider may have kept the call
     else:
-        yield broken("output_orphan", item, "input", _no_call(identity))
+        yield broken("output_orphan", item, "input", _no_call(item))
 
 
-def _no_call(identity: str) -> str:
-    return f"No tool call found for function call output with call_id {identity}."
+def _no_call(item: Item) -> str:
+    said = item.kind.replace("_", " ") if item.kind in _WORDED else "function call output"
+    return f"No tool call found for {said} with call_id {item.call_id}."
 
 
 def _unanswered(call: Item) -> Violation:

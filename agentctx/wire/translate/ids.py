@@ -33,6 +33,18 @@ def respelled(word: str, spelling: Spelling, salt: str = "") -> str:
     return f"{kept if kept[:1].isalpha() else f'c{kept[:-1]}'}_{_in_digits(number, _MARK)}"
 
 
+def numbered(word: str, number: int, spelling: Spelling) -> str:
+    """The word with a number behind it, as the spelling wants it.
+
+    Args:
+        word: An id that is spelled so.
+        number: The number.
+        spelling: What is wanted.
+    """
+    plain = f"{word}_{number}"
+    return plain if spelling.takes(plain) else respelled(word, spelling, str(number))
+
+
 def _in_digits(number: int, length: int) -> str:
     digits = ""
     for _ in range(length):

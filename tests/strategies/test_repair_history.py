@@ -1,0 +1,204 @@
+"""The entry of every pipeline: what a provider refuses is mended and said, in time that grows with what there is."""
+
+import anyio
+import pytest
+
+from agentctx import Pipeline, validate
+from agentctx.reading import reader
+
+TASK = {"role": "user", "content": "task"}
+GO_ON = {"role": "user", "content": "go on"}
+KEYS = {"gemini": "contents", "openai-responses": "input"}
+
+
+def use(call_id, **more):
+    """A call of Anthropic's format."""
+    return {"type": "tool_use", "id": call_id, "name": "run", "input": {}, **more}
+
+
+def answer(call_id, text="done"):
+    """The result of one."""
+    return {"type": "tool_result", "tool_use_id": call_id, "content": text}
+
+
+def said(role, *blocks):
+    """A message of Anthropic's format."""
+    return {"role": role, "content": list(blocks)}
+
+
+def text(words):
+    """A block of text."""
+    return {"type": "text", "text": words}
+
+
+def read(messages, format_name):
+    """Messages as values."""
+    return tuple(reader(messages, format=format_name).messages(messages))
+
+
+async def repaired(messages, format_name="anthropic", model=None):
+    """What is sent instead of messages; it is legal, and the report names what was done."""
+    view = await Pipeline().prepare(messages, format=format_name, model=model)
+    request = {KEYS.get(format_name, "messages"): view.messages}
+    found = validate(request, format=format_name, model=model)
+    assert [str(each) for each in found if each.severity == "error"] == []
+    assert view.report.acted or view.context.messages == read(messages, format_name)  # a marker says nothing
+    return view.messages
+
+
+@pytest.mark.anyio
+async def test_a_result_among_the_assistants_blocks_answers_its_call():
+    """A result in a message of the assistant goes to the user's side; what the model said after it stays after it."""
+    sent = await repaired([TASK, said("assistant", use("c1"), answer("c1"), text("so it is")), GO_ON])
+    assert sent == [
+        TASK,
+        said("assistant", use("c1")),
+        said("user", answer("c1")),
+        said("assistant", text("so it is")),
+        GO_ON,
+    ]
+
+
+@pytest.mark.anyio
+async def test_a_message_of_results_that_bears_the_assistants_name_is_the_users():
+    """A message of results only is moved to the user's side as a whole."""
+    sent = await repaired([TASK, said("assistant", use("c1")), said("assistant", answer("c1")), GO_ON])
+    assert sent == [TASK, said("assistant", use("c1")), said("user", answer("c1")), GO_ON]
+
+
+@pytest.mark.anyio
+async def test_a_call_in_a_message_of_the_user_is_the_assistants():
+    """A call between the user's words is said by the model, and has its result."""
+    sent = await repaired([said("user", text("task"), use("c1")), said("user", answer("c1"))])
+    assert sent == [said("user", text("task")), said("assistant", use("c1")), said("user", answer("c1"))]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", ["gemini", "bedrock"])
+async def test_results_on_the_wrong_side_in_other_formats(format_name):
+    """Gemini and Bedrock: a response in a content of the model goes to the other side."""
+    if format_name == "gemini":
+        call = {"functionCall": {"name": "run", "args": {}}}
+        response = {"functionResponse": {"name": "run", "response": {"output": "done"}}}
+        one, other = {"role": "user", "parts": [{"text": "task"}]}, {"role": "model", "parts": [call, response]}
+        parts = "parts"
+    else:
+        call = {"toolUse": {"toolUseId": "c1", "name": "run", "input": {}}}
+        response = {"toolResult": {"toolUseId": "c1", "content": [{"text": "done"}]}}
+        one, other = {"role": "user", "content": [{"text": "task"}]}, {"role": "assistant", "content": [call, response]}
+        parts = "content"
+    assert await repaired([one, other], format_name) == [
+        one,
+        {**other, parts: [call]},
+        {"role": "user", parts: [response]},
+    ]
+
+
+@pytest.mark.anyio
+async def test_ids_that_anthropic_refuses_are_spelled_anew_in_call_and_result():
+    """Ids of other providers get characters that are taken: alike on both sides, never one for two, always the same."""
+    ids = ["functions.f:0", "functions.f.0", "functions:f:0", "", "a b"]
+    messages = [TASK, said("assistant", *map(use, ids)), said("user", *map(answer, ids)), GO_ON]
+    sent = await repaired(messages)
+    made = [block["id"] for block in sent[1]["content"]]
+    assert made == [block["tool_use_id"] for block in sent[2]["content"]]
+    assert len(set(made)) == len(ids)
+    assert await repaired(messages) == sent
+
+
+@pytest.mark.anyio
+async def test_a_cache_marker_on_reasoning_goes_and_the_reasoning_stays():
+    """The provider takes no marker on reasoning; its signature does not cover one."""
+    thought = {"type": "thinking", "thinking": "hm", "signature": "sig"}
+    marked = {**thought, "cache_control": {"type": "ephemeral"}}
+    assert await repaired([TASK, said("assistant", marked, text("ok")), GO_ON]) == [
+        TASK,
+        said("assistant", thought, text("ok")),
+        GO_ON,
+    ]
+
+
+@pytest.mark.anyio
+async def test_the_users_words_end_a_servers_call():
+    """A call of the provider's own tool that was open when the user spoke is no pair with a result after that."""
+    asked = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+    sent = await repaired(
+        [TASK, said("assistant", text("wait"), asked), GO_ON, said("assistant", found, text("ok")), GO_ON]
+    )
+    assert sent == [TASK, said("assistant", text("wait")), GO_ON, said("assistant", text("ok")), GO_ON]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("format_name", "model", "call_id"),
+    [
+        ("openai-chat", None, "x" * 40),
+        ("openai-chat", "mistral-large-latest", "abcdefghi"),
+        ("openai-chat", "kimi-k2.6", "x" * 40),
+        ("anthropic", None, "x" * 64),
+        ("bedrock", None, "x" * 64),
+        ("openai-responses", None, "x" * 64),
+    ],
+)
+async def test_a_repeated_id_gets_a_number_within_what_an_id_may_be(format_name, model, call_id):
+    """However long an id is, the one that is made of it when it comes again is still taken."""
+    if format_name == "openai-chat":
+        call = {"id": call_id, "type": "function", "function": {"name": "run", "arguments": "{}"}}
+        asked = {"role": "assistant", "content": None, "tool_calls": [call, call], "reasoning_content": "so"}
+        messages = [TASK, asked, *[{"role": "tool", "tool_call_id": call_id, "content": "done"}] * 2]
+    elif format_name == "openai-responses":
+        call = {"type": "function_call", "call_id": call_id, "name": "run", "arguments": "{}"}
+        messages = [TASK, *[call, {"type": "function_call_output", "call_id": call_id, "output": "done"}] * 2]
+    elif format_name == "bedrock":
+        call = {"toolUse": {"toolUseId": call_id, "name": "run", "input": {}}}
+        result = {"toolResult": {"toolUseId": call_id, "content": [{"text": "done"}]}}
+        messages = [{"role": "user", "content": [{"text": "task"}]}]
+        messages += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}] * 2
+    else:
+        messages = [TASK, *[said("assistant", use(call_id)), said("user", answer(call_id))] * 2]
+    await repaired(messages, format_name, model)
+
+
+def chat(count):
+    """Calls with one id in one turn, their results in front of them."""
+    call = {"id": "c", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+    results = [{"role": "tool", "tool_call_id": "c", "content": "done"}] * count
+    return [TASK, *results, {"role": "assistant", "content": None, "tool_calls": [call] * count}]
+
+
+def rounds(count):
+    """Rounds with one id."""
+    return [TASK, *[said("assistant", use("c")), said("user", answer("c"))] * count]
+
+
+def unanswered(count):
+    """Calls with one id that nobody answers until the end."""
+    return [TASK, *[said("assistant", use("c")), GO_ON] * count, said("user", *[answer("c")] * count)]
+
+
+def backwards(count):
+    """Calls of one turn, each answered by a content of its own, the last one first."""
+    ids = [f"c{number}" for number in range(count)]
+    calls = [{"functionCall": {"name": "run", "args": {}, "id": each}} for each in ids]
+    answers = [{"functionResponse": {"name": "run", "response": {}, "id": each}} for each in reversed(ids)]
+    parted = [{"role": "user", "parts": [each]} for each in answers]
+    return [{"role": "user", "parts": [{"text": "task"}]}, {"role": "model", "parts": calls}, *parted]
+
+
+@pytest.mark.parametrize(
+    ("format_name", "made"),
+    [("openai-chat", chat), ("anthropic", rounds), ("anthropic", unanswered), ("gemini", backwards)],
+)
+def test_repair_and_validation_are_linear(work, format_name, made):
+    """Four times as many calls with one id, or in a hostile order, are about four times the work."""
+
+    def done(count):
+        messages = made(count)
+        preparing = work(lambda: anyio.run(lambda: Pipeline().prepare(messages, format=format_name)))
+        judged = work(lambda: validate({KEYS.get(format_name, "messages"): messages}, format=format_name))
+        return preparing, judged
+
+    done(10)
+    for few, many in zip(done(100), done(400), strict=True):
+        assert many < few * 6
