@@ -16,7 +16,8 @@ from agentctx.tokens.default import default_counter
 from agentctx.tokens.meter import MessageMeter
 from agentctx.tokens.models import profile as profile_named
 from agentctx.tokens.remembering import remembering
-from agentctx.wire.registry import detect, format_named
+from agentctx.wire.foreign import refuse_foreign
+from agentctx.wire.registry import Detected, detected, format_named
 
 
 @frozen
@@ -27,11 +28,13 @@ class Reader:
         wire: The provider's format.
         meter: Counts its messages.
         profile: The model's profile; None when no model was named, or an unknown one.
+        certain: False when the messages so far would read alike in other formats as well.
     """
 
     wire: WireFormat
     meter: Meter
     profile: ModelProfile | None
+    certain: bool = True
 
     def messages(self, natives: Sequence[Any], first: int = 0, after: Sequence[Message] = ()) -> list[Message]:
         """Native messages as values.
@@ -75,9 +78,28 @@ def reader(
         ConfigError: If the model is no name.
     """
     profile = known_profile(model)
-    wire = format_named(format, model) if format is not None else detect(_request(messages, system, tools), model)
+    found = found_format(messages, system, tools, format, model)
     counted = default_counter(model) if counter is None else remembering(counter)
-    return Reader(wire, MessageMeter(counted, profile, wire.name), profile)
+    return Reader(found.wire, MessageMeter(counted, profile, found.wire.name), profile, found.certain)
+
+
+def found_format(
+    messages: Sequence[Any],
+    system: Any = None,  # noqa: ANN401 - any provider's system prompt
+    tools: Any = None,  # noqa: ANN401 - any provider's tools
+    format: str | None = None,  # noqa: A002 - the contract's name
+    model: str | None = None,
+) -> Detected:
+    """The format of a conversation: the one that is named, or the one that fits.
+
+    Raises:
+        AmbiguousFormat: If several formats fit and none was named.
+        InvalidInput: If no format fits, the named one is unknown, or it is a transcript of another tool.
+    """
+    if format is None:
+        return detected(_request(messages, system, tools), model)
+    refuse_foreign(messages)
+    return Detected(format_named(format, model))
 
 
 def _request(messages: Sequence[Any], system: Any, tools: Any) -> dict[str, Any]:  # noqa: ANN401

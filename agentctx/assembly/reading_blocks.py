@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from attrs import define, field
 
 from agentctx.core.message import Message
-from agentctx.errors import AmbiguousFormat, InvalidInput
+from agentctx.errors import InvalidInput
 from agentctx.protocols import Call, TokenCounter, WireFormat
 from agentctx.reading import Reader, known_profile
 from agentctx.strategies.repair_history import repair
@@ -39,20 +38,7 @@ def _found(blocks: Sequence[Block], tools: object, model: str | None) -> WireFor
     natives = [message for block in blocks for message in block.messages if not isinstance(message, Message)]
     if not natives and tools is None:
         return FORMATS[USUAL]
-    request = {"messages": natives} if tools is None else {"messages": natives, "tools": tools}
-    try:
-        return detect(request, model)
-    except AmbiguousFormat:
-        if tools is None and all(map(_is_plain, natives)):
-            return FORMATS[USUAL]
-        raise
-
-
-def _is_plain(native: Any) -> bool:  # noqa: ANN401 - any native message
-    """Whether it says one text in a role that all formats have, and so reads and writes alike in all of them."""
-    if not isinstance(native, Mapping) or native.keys() != {"role", "content"}:
-        return False
-    return native["role"] in ("user", "assistant") and isinstance(native["content"], str)
+    return detect({"messages": natives} if tools is None else {"messages": natives, "tools": tools}, model)
 
 
 @define(eq=False)

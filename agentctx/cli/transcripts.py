@@ -27,6 +27,7 @@ from attrs import field, frozen
 
 from agentctx.errors import InvalidInput
 from agentctx.replay import Recording
+from agentctx.wire.foreign import described, tool_of
 
 MESSAGE_KEYS = ("messages", "input", "contents")
 """Where the providers' requests keep their messages."""
@@ -158,6 +159,9 @@ def _is_message(value: object) -> bool:
 
 
 def _entry(value: object, layout: Layout, place: str) -> Entry:
+    shape = next(filter(None, map(tool_of, value[:1] if isinstance(value, list) else (value,))), None)
+    if shape is not None:
+        raise InvalidInput(place, described(shape))
     if isinstance(value, list):
         return Entry(Recording(value), value, None, layout, place)
     if not isinstance(value, dict):

@@ -12,10 +12,10 @@ from agentctx.binding import opening
 from agentctx.core.ledger import Ledger
 from agentctx.core.message import Message, Tool
 from agentctx.core.report import Report
-from agentctx.errors import ContextOverflow
+from agentctx.errors import ContextOverflow, InvalidInput
 from agentctx.plan import Plan
 from agentctx.protocols import Meter
-from agentctx.reading import reader
+from agentctx.reading import found_format, reader
 from agentctx.session.allowance import Allowance
 from agentctx.session.allowances import Allowances
 from agentctx.session.commit import commit, commit_aside
@@ -27,7 +27,7 @@ from agentctx.session.pressure import press
 from agentctx.session.recognise import recognised, shared_start
 from agentctx.session.record import Record
 from agentctx.session.sent import Sent
-from agentctx.session.snapshot import snapshot
+from agentctx.session.snapshot import shared_length, snapshot
 from agentctx.session.step import Standing, Step, narrow, stand_still, take_in
 from agentctx.session.surroundings import Surroundings, surround
 from agentctx.view import View
@@ -139,8 +139,10 @@ class Conversation:
     def _surroundings(self, given: Given, model: str | None, format_name: str | None) -> Surroundings:
         """Model, reader, system prompt and tools; those of the step before when nothing changed."""
         around, model = self.around, self.model if model is None else model
-        spoken = self.wire_name or ""
+        told, assumed = self._told_by(given.messages), self.assumed
+        spoken = told or self.wire_name or ""
         same = model == self.model and format_name in (None, spoken, spoken.partition("/")[0])
+        same = same and spoken == (self.wire_name or spoken)
         if around is not None and same and self.fixed == [given.system, given.tools]:
             budget = self.allowance.in_force
             return around if around.budget is budget else around.with_budget(budget)
@@ -151,9 +153,41 @@ class Conversation:
             source = around.source
         else:
             source = reader(**given._asdict(), format=named, model=model, counter=self.plan.counting)
+            if assumed and told is None and format_name is None:
+                source = evolve(source, certain=False)
         allowance = self.allowance if model == self.model else self.allowances.of(model)
         fixed = source.fixed_part(given.system, given.tools)
         return surround(self.plan, source, allowance, fixed, (model, format_name))
+
+    @property
+    def assumed(self) -> bool:
+        """Whether the messages so far would read alike in another format than the one that they are read in."""
+        if self.format is not None or self.wire_name is None:
+            return False
+        return self.around is None or not self.around.source.certain
+
+    def _told_by(self, natives: Sequence[Any]) -> str | None:
+        """The format that new messages show, where those before them would read alike in another one; else None."""
+        new = self._beyond_known(natives) if self.assumed else ()
+        if not new:
+            return None
+        try:
+            found = found_format(new, model=self.model)
+        except InvalidInput:
+            return None  # what is wrong with them is said when they are read
+        if not found.certain:
+            return None
+        if self.around is not None and found.wire.name == self.wire_name:
+            self.around = evolve(self.around, source=evolve(self.around.source, certain=True))
+        return found.wire.name
+
+    def _beyond_known(self, natives: Sequence[Any]) -> Sequence[Any]:
+        """What stands behind the known history, or behind the last view; all where neither seems to stand there."""
+        for known in (self.record.seen, self.record.shown):
+            end = len(known)
+            if 0 < end <= len(natives) and shared_length([natives[end - 1]], [known[-1]]):
+                return natives[end:]
+        return natives
 
     async def _going_on(self, natives: Sequence[Any], around: Surroundings) -> Record:
         """The record to go on from: ours, or a new one when the caller has changed or replaced its history."""

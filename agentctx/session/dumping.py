@@ -33,6 +33,7 @@ def dump_conversation(known: Conversation) -> dict[str, Any]:
         "model": known.model,
         "home": known.allowances.home,
         "format": known.format or (known.wire_name or "").partition("/")[0] or None,
+        "assumed": known.assumed,
         "steps": known.steps,
         "budget": dump_budget(known.allowances.own),
         "sent": {"tokens": sent.tokens, "length": sent.length, "intact": sent.intact, "at": sent.at},
@@ -63,6 +64,7 @@ def load_conversation(plan: Plan, state: Checked) -> Conversation:
     sent = Checked.of(state.values["sent"], state.at("sent"), SENT)
     if known.format is not None:
         _load_messages(known, state, known.format, sent)
+        known.format = None if state.truth("assumed") else known.format
     elif state.values["record"] != dump_record(Record()):
         raise state.fail("format", "it is missing, though there are messages")
     return known

@@ -20,8 +20,8 @@ from agentctx.tokens.calibration import BELIEVABLE, SAMPLES, Calibration
 VERSION = 2
 
 STATE = (
-    "version", "id", "model", "home", "format", "steps", "children", "billed_tokens", "budget", "sent", "learned",
-    "fixed", "opening", "record",
+    "version", "id", "model", "home", "format", "assumed", "steps", "children", "billed_tokens", "budget", "sent",
+    "learned", "fixed", "opening", "record",
 )  # fmt: skip
 """The fields of a session's state."""
 

@@ -7,10 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+from attrs import frozen
+
 from agentctx.errors import AmbiguousFormat, InvalidInput
 from agentctx.protocols import WireFormat
 from agentctx.wire.dialects import DIALECTS, Dialect, dialect_of
 from agentctx.wire.dialects import FORMAT as DIALECTS_OF
+from agentctx.wire.foreign import refuse_foreign
 from agentctx.wire.native import fields_or_none
 
 # Where each format lives. A format is imported when it is first asked for: most programs use one.
@@ -44,6 +47,8 @@ class _Formats(Mapping[str, WireFormat]):
 
 FORMATS: Mapping[str, WireFormat] = _Formats()
 """Every wire format that can be read and written, by name."""
+
+_MESSAGE_KEYS = ("messages", "input", "contents")
 
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function", "model"})
 """Every role that some format knows."""
@@ -98,22 +103,41 @@ def _in_dialect(dialect: Dialect) -> WireFormat:
     return made
 
 
+@frozen
+class Detected:
+    """The wire format that a request was found to be in.
+
+    Args:
+        wire: The format, in the dialect of the model that is called.
+        certain: False when other formats would read the messages alike, so that later ones may tell otherwise.
+    """
+
+    wire: WireFormat
+    certain: bool = True
+
+
 def detect(request: Mapping[str, Any], model: str | None = None) -> WireFormat:
+    """The wire format that a request is in, in the dialect of the model that is called; see ``detected``."""
+    return detected(request, model).wire
+
+
+def detected(request: Mapping[str, Any], model: str | None = None) -> Detected:
     """The wire format that a request is in, in the dialect of the model that is called.
 
     Where the request fits several formats equally, the model's name decides: that of ``model``, else the request's.
+    Where that does not decide, but all of them read the messages alike, the first of them will do.
 
     Args:
         request: ``messages`` and what else the provider takes.
         model: The model's name, as its provider writes it.
 
     Raises:
-        AmbiguousFormat: If it fits several and no known model is named.
-        InvalidInput: If it fits none.
+        AmbiguousFormat: If it fits several, no known model is named, and they would read it differently.
+        InvalidInput: If it fits none, or is a transcript of another tool.
     """
+    refuse_foreign(next((request[key] for key in _MESSAGE_KEYS if key in request), None))
     scores = {name: wire.recognises(request) for name, wire in FORMATS.items()}
     best = max(scores.values())
-    where = "messages"
     if best == 0:
         raise _in_no_format(request)
     fitting = [name for name, score in scores.items() if score == best]
@@ -121,9 +145,28 @@ def detect(request: Mapping[str, Any], model: str | None = None) -> WireFormat:
     named = named if isinstance(named, str) else None
     if len(fitting) > 1 and named is not None:
         fitting = _usual(named, fitting)
-    if len(fitting) > 1:
+    if len(fitting) > 1 and not _read_alike(request, fitting):
+        where = "messages"
         raise AmbiguousFormat(where, f"they could be {_listed(fitting)}: pass format=")
-    return _as_called(FORMATS[fitting[0]], named)
+    return Detected(_as_called(FORMATS[fitting[0]], named), certain=len(fitting) == 1)
+
+
+def _read_alike(request: Mapping[str, Any], names: Sequence[str]) -> bool:
+    """Whether messages mean the same in all these formats, so that it makes no difference which is taken."""
+    messages, alone = request.get("messages"), request.keys() <= {"messages", "model"}
+    if not alone or not isinstance(messages, (list, tuple)):
+        return False
+    if all(map(_is_plain, messages)):
+        return True
+    first, *others = ([FORMATS[name].read_message(native, 0) for native in messages] for name in names)
+    return all(first == other for other in others)
+
+
+def _is_plain(native: Any) -> bool:  # noqa: ANN401 - any native message
+    """Whether it says one text in a role that all formats have."""
+    if not isinstance(native, Mapping) or native.keys() != {"role", "content"}:
+        return False
+    return native["role"] in ("user", "assistant") and isinstance(native["content"], str)
 
 
 def _in_no_format(request: Mapping[str, Any]) -> InvalidInput:

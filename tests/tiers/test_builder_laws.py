@@ -123,9 +123,9 @@ def test_values_alone_need_no_format(both_loops):
         plain = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
         out = await ContextBuilder(100).add(Block("h", plain)).build()
         assert out.messages == plain
-        parts = [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
+        tools = [{"name": "look", "parameters": {"type": "object"}}]
         with pytest.raises(AmbiguousFormat):
-            await ContextBuilder(100).add(Block("h", parts)).build()
+            await ContextBuilder(100, tools=tools).add(Block("h", plain)).build()
 
     both_loops(main)
 

@@ -1,9 +1,14 @@
 """Finding a request's wire format."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentctx.errors import AmbiguousFormat, InvalidInput
-from agentctx.wire.registry import FORMATS, detect, format_named
+from agentctx.reading import reader
+from agentctx.testing.histories import histories
+from agentctx.wire.foreign import FOREIGN, tool_of
+from agentctx.wire.registry import FORMATS, detect, detected, format_named
 
 PLAIN = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}]
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -71,11 +76,66 @@ def test_the_model_never_overrules_the_messages():
 
 
 @pytest.mark.parametrize("model", [None, "my-finetune"])
+@pytest.mark.parametrize(
+    "messages",
+    [
+        PLAIN,
+        [{"role": "user", "content": [{"type": "text", "text": "hi"}]}],
+        [{"role": "user", "content": "hi"}, {"role": "assistant", "content": [{"type": "text", "text": "x"}]}],
+    ],
+)
+def test_what_means_the_same_everywhere_is_no_ambiguity(messages, model):
+    """Messages that all fitting formats read alike need no format; that it is open is said, for those to come."""
+    found = detected({"messages": messages}, model)
+    assert (found.wire.name, found.certain) == ("openai-chat", False)
+    assert detected({"messages": [*messages, {"role": "tool", "tool_call_id": "c", "content": "x"}]}, model).certain
+
+
+@pytest.mark.parametrize("model", [None, "my-finetune"])
 def test_what_stays_open_is_an_error(model):
-    """Plain text without a known model is ambiguous, and the error says what to pass."""
+    """Where it makes a difference, a request without a known model is ambiguous, and the error says what to pass."""
+    tools = [{"name": "look", "parameters": {"type": "object"}}]
     with pytest.raises(AmbiguousFormat, match=r"pass format=") as caught:
-        detect({"messages": PLAIN}, model)
+        detect({"messages": PLAIN, "tools": tools}, model)
     assert caught.value.where == "messages"
+
+
+LANGCHAIN = {"type": "human", "data": {"content": "find it", "type": "human"}}
+OTHERS = {
+    "LangChain": LANGCHAIN,
+    "LangChain ": {"type": "ai", "content": "", "tool_calls": [], "additional_kwargs": {}},
+    "LangChain  ": {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "HumanMessage"], "kwargs": {}},
+    "pydantic-ai": {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": "find it"}]},
+    "ShareGPT": {"from": "human", "value": "find it"},
+    "AI SDK": {"id": "m1", "role": "user", "parts": [{"type": "text", "text": "find it"}]},
+    "LlamaIndex": {"role": "user", "blocks": [{"block_type": "text", "text": "find it"}]},
+    "Haystack": {"role": "user", "meta": {}, "name": None, "content": [{"text": "find it"}]},
+    "AutoGen": {"source": "user", "content": "find it", "type": "TextMessage"},
+    "Claude Code": {"type": "user", "sessionId": "s", "uuid": "1", "message": {"role": "user", "content": "find it"}},
+    "Codex": {"timestamp": "t", "type": "response_item", "payload": {"type": "message", "role": "user"}},
+    "OpenHands": {"id": 0, "source": "user", "action": "message", "args": {"content": "find it"}},
+    "Google ADK": {"author": "user", "invocation_id": "i", "content": {"parts": [{"text": "x"}], "role": "user"}},
+    "Semantic Kernel": {"role": "user", "items": [{"content_type": "text", "text": "find it"}]},
+    "Microsoft": {"type": "chat_message", "role": "user", "contents": [{"type": "text", "text": "find it"}]},
+    "batch": {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": {}},
+}
+
+
+@pytest.mark.parametrize("format_name", [None, *FORMATS])
+@pytest.mark.parametrize(("tool", "message"), OTHERS.items(), ids=OTHERS)
+def test_other_tools_shapes_are_refused_by_name(tool, message, format_name):
+    """A transcript of another tool is never taken for a provider's, whatever format is named."""
+    with pytest.raises(InvalidInput, match=tool.strip()) as caught:
+        reader([message, message], format=format_name)
+    assert caught.value.where == "messages[0]"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@given(data=st.data())
+def test_no_request_is_taken_for_another_tool_s(name, data):
+    """No message of a provider has the shape of another tool."""
+    for native in data.draw(histories(name)).messages:
+        assert tool_of(native, FOREIGN) is None
 
 
 @pytest.mark.parametrize("messages", [[{"role": "robot", "content": "x"}], [5], 5, None, "x"])

@@ -1,0 +1,154 @@
+"""Transcripts that other tools keep in a shape of their own, told by that shape, so that none is taken for a request.
+
+Some of them look like a provider's messages (LangChain's have a ``type`` as items of Responses do, pydantic-ai's have
+``parts`` as Gemini's contents do), and reading them as such would lose what they say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from agentctx.errors import InvalidInput
+from agentctx.wire.native import fields_or_none
+
+Fields = Mapping[str, Any]
+
+LOOKED_AT = 3
+"""How many messages at the start are looked at: tools keep all their messages in one shape."""
+
+
+@frozen
+class Foreign:
+    """How one tool keeps its messages.
+
+    Args:
+        name: The tool, and what it calls the shape.
+        is_one: Whether a message is in it.
+        instead: What makes messages of a provider of it, if anything does.
+    """
+
+    name: str
+    is_one: Callable[[Fields], bool]
+    instead: str = ""
+
+
+def _has(fields: Fields, *keys: str) -> bool:
+    return all(key in fields for key in keys)
+
+
+def _items(value: object) -> list[Fields]:
+    """The objects of a list; empty when it is none."""
+    found = (fields_or_none(item) for item in value) if isinstance(value, (list, tuple)) else ()
+    return [item for item in found if item is not None]
+
+
+_LANGCHAIN_TYPES = frozenset({"human", "ai", "system", "tool", "function", "chat", "remove"})
+_CODEX_TYPES = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
+_ADK_KEYS = frozenset({"invocation_id", "invocationId"})
+
+
+def _langchain(fields: Fields) -> bool:
+    kind = str(fields.get("type")).removesuffix("MessageChunk").lower()
+    if kind in _LANGCHAIN_TYPES and isinstance(fields.get("data"), Mapping):
+        return True
+    if _has(fields, "lc", "id") and kind == "constructor":
+        return True
+    return (kind in ("human", "ai") and "content" in fields) or _has(fields, "additional_kwargs", "content")
+
+
+def _claude_code(fields: Fields) -> bool:
+    return isinstance(fields.get("message"), Mapping) and ("sessionId" in fields or "parentUuid" in fields)
+
+
+def _adk(fields: Fields) -> bool:
+    return "author" in fields and not _ADK_KEYS.isdisjoint(fields)
+
+
+def _pydantic_ai(fields: Fields) -> bool:
+    parts = _items(fields.get("parts"))
+    return fields.get("kind") in ("request", "response") and all("part_kind" in part for part in parts)
+
+
+def _ai_sdk(fields: Fields) -> bool:
+    parts = _items(fields.get("parts"))
+    return "role" in fields and bool(parts) and all(isinstance(part.get("type"), str) for part in parts)
+
+
+FOREIGN: tuple[Foreign, ...] = (
+    Foreign("LangChain", _langchain, "langchain_core.messages.convert_to_openai_messages"),
+    Foreign("pydantic-ai (ModelMessages)", _pydantic_ai),
+    Foreign("ShareGPT", lambda fields: _has(fields, "from", "value") and "role" not in fields),
+    Foreign("the AI SDK (UIMessage)", _ai_sdk, "its convertToModelMessages"),
+    Foreign("LlamaIndex", lambda fields: any("block_type" in block for block in _items(fields.get("blocks")))),
+    Foreign("Haystack", lambda fields: _has(fields, "role", "meta") or _has(fields, "_role", "_content")),
+    Foreign("AutoGen", lambda fields: _has(fields, "source", "type", "content") and "role" not in fields),
+    Foreign("Claude Code", _claude_code),
+    Foreign("Codex", lambda fields: _has(fields, "timestamp", "payload") and fields.get("type") in _CODEX_TYPES),
+    Foreign("OpenHands", lambda fields: "source" in fields and ("action" in fields or "observation" in fields)),
+    Foreign("Google ADK (events)", _adk),
+    Foreign("the Microsoft Agent Framework", lambda fields: fields.get("type") == "chat_message"),
+    Foreign("Semantic Kernel", lambda fields: _has(fields, "role", "items") and "content" not in fields),
+    Foreign("an OpenAI batch", lambda fields: _has(fields, "custom_id", "body")),
+)
+"""The tools whose transcripts are known by their shape."""
+
+DOCUMENTS: tuple[Foreign, ...] = (
+    *FOREIGN,
+    Foreign("ShareGPT", lambda fields: any("from" in item for item in _items(fields.get("conversations")))),
+    Foreign("ChatGPT (export)", lambda fields: _has(fields, "mapping", "current_node")),
+    Foreign("SWE-agent", lambda fields: _has(fields, "trajectory", "history")),
+    Foreign("Inspect (evaluation log)", lambda fields: _has(fields, "eval", "samples")),
+    Foreign("LangGraph (state)", lambda fields: isinstance(fields.get("values"), Mapping) and "next" in fields),
+)
+"""The same for what a file holds as a whole."""
+
+_PACKAGES = {
+    "langchain": "LangChain",
+    "langchain_core": "LangChain",
+    "pydantic_ai": "pydantic-ai (ModelMessages)",
+    "llama_index": "LlamaIndex",
+    "haystack": "Haystack",
+    "autogen_core": "AutoGen",
+    "autogen_agentchat": "AutoGen",
+    "semantic_kernel": "Semantic Kernel",
+    "agent_framework": "the Microsoft Agent Framework",
+    "smolagents": "smolagents",
+    "inspect_ai": "Inspect",
+}
+
+
+def refuse_foreign(messages: object) -> None:
+    """Check that messages are not another tool's.
+
+    Raises:
+        InvalidInput: If they are; names the tool, and what makes messages of a provider of them.
+    """
+    if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
+        return
+    for index, message in enumerate(messages[:LOOKED_AT]):
+        found = _object_of(message) or tool_of(message, FOREIGN)
+        if found is not None:
+            where = f"messages[{index}]"
+            raise InvalidInput(where, described(found))
+
+
+def _object_of(message: object) -> Foreign | None:
+    """The framework whose own class an object is of."""
+    name = _PACKAGES.get(type(message).__module__.partition(".")[0])
+    known = (each for each in FOREIGN if each.name == name)
+    return None if name is None else next(known, Foreign(name, bool))
+
+
+def tool_of(value: object, known: Sequence[Foreign] = DOCUMENTS) -> Foreign | None:
+    """The tool in whose shape a message or a document is; None when it is in none that is known."""
+    fields = fields_or_none(value)
+    return None if fields is None else next((each for each in known if each.is_one(fields)), None)
+
+
+def described(tool: Foreign) -> str:
+    """A sentence that says whose shape it is, and what makes messages of a provider of it."""
+    how = f" ({tool.instead} makes some)" if tool.instead else ""
+    return f"this is a transcript of {tool.name} in its own shape, and not messages of a model's provider{how}"
