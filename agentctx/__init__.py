@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from agentctx.assembly.build import Assembled
     from agentctx.assembly.builder import ContextBuilder
     from agentctx.checking import count, validate, warmup
+    from agentctx.clients.portal import blocking
     from agentctx.clients.wrap import wrap
     from agentctx.condition import Condition
     from agentctx.conversion import Converted, convert
@@ -217,6 +218,7 @@ __all__ = [
     "XmlTags",
     "__version__",
     "allocate",
+    "blocking",
     "cache_cold",
     "classify_error",
     "coding_agent",
@@ -250,6 +252,7 @@ _HOMES = {
         "validate",
         "warmup",
     ),
+    "agentctx.clients.portal": ("blocking",),
     "agentctx.clients.wrap": ("wrap",),
     "agentctx.condition": ("Condition",),
     "agentctx.conversion": (

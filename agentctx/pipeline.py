@@ -23,6 +23,7 @@ from agentctx.reading import as_list, reader
 from agentctx.runner import Trail, run_stage
 from agentctx.session import Session
 from agentctx.session.cost import bill
+from agentctx.session.current import preparing
 from agentctx.strategies.options import as_budget, check_parts, check_rules, check_stages
 from agentctx.strategies.protect import bind
 from agentctx.strategies.repair_history import RepairHistory
@@ -111,6 +112,17 @@ class Pipeline(Plan):
             StageError: If a stage broke a promise.
             UnknownModel: If a budget is needed and the model table does not know the model.
         """
+        with preparing(self):
+            return await self._prepare(messages, system, tools, format, model)
+
+    async def _prepare(
+        self,
+        messages: Sequence[Any],
+        system: Any,  # noqa: ANN401 - any provider's system prompt
+        tools: Any,  # noqa: ANN401 - any provider's tools
+        format: str | None,  # noqa: A002 - the contract's name
+        model: str | None,
+    ) -> View:
         started = perf_counter()
         as_list(messages)
         read = partial(reader, messages, system=system, tools=tools, format=format, model=model, counter=self.counting)

@@ -1,7 +1,8 @@
-"""Sync clients: run what waits on an event loop in a thread of its own, and drive what never does.
+"""The one bridge for callers that are not async, and how sync clients drive what never waits.
 
-A sync call may come from any thread, also from one whose event loop is running: nothing is run on that loop, so
-nothing waits for it.
+A call may come from any thread, also from one whose event loop is running: nothing is run on that loop. Each call has
+an event loop for itself while it lasts, so that nothing which blocks one (a stage, a summarizer, a listener) holds
+another. The loop that was used last is used next: a program that makes one call at a time always uses the same.
 """
 
 from __future__ import annotations
@@ -9,55 +10,52 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from threading import Lock, Thread, get_ident
+from contextvars import Context
+from functools import partial
+from threading import Thread
 from typing import Any, ParamSpec, TypeVar
 
 import anyio
-from anyio.from_thread import BlockingPortal, start_blocking_portal
-from attrs import frozen
+from anyio.from_thread import BlockingPortal
+
+from agentctx.session.current import forget_left
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+KEPT = 8
+"""So many event loops that nobody uses are kept for the next calls; each is a thread that waits."""
 
-@frozen
-class _Loop:
-    """An event loop in a thread of its own.
-
-    Args:
-        portal: The way into it.
-        thread: The thread's identity.
-        process: The process that it runs in: a fork has no threads.
-    """
-
-    portal: BlockingPortal
-    thread: int
-    process: int
-
-
-_guard = Lock()
-_running: list[_Loop] = []
+_idle: list[BlockingPortal] = []
+os.register_at_fork(after_in_child=_idle.clear)  # a fork has no threads
 
 
 def blocking(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run an async function to its end while the calling thread waits.
+    """Run an async function to its end while the calling thread waits: ``blocking(session.prepare, messages)``.
 
-    All sync clients share one loop, so that sessions may be shared between threads. When the caller gives up
-    waiting (an interrupt), the function is cancelled.
+    It may be called in any number of threads at once, also within what another call runs. When the caller gives up
+    waiting (an interrupt), the function is cancelled. What belongs to one event loop, like an async client that a
+    summarizer keeps open, must not be shared by threads that call at once.
+
+    Args:
+        function: What to run.
+        args: What to call it with.
+        kwargs: What to call it with, by name.
     """
 
     async def run() -> T:
         return await function(*args, **kwargs)
 
-    loop = _loop()
-    if loop.thread == get_ident():
-        with start_blocking_portal() as portal:
-            return portal.call(run)
-    future = loop.portal.start_task_soon(run)
+    forget_left()
+    portal = _idle.pop() if _idle else _started()
+    future = portal.start_task_soon(run)
     try:
         return future.result()
     finally:
-        future.cancel()
+        if future.done() and len(_idle) < KEPT:
+            _idle.append(portal)
+        else:
+            _apart(partial(_end, portal, future))
 
 
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -72,20 +70,25 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError(msg)
 
 
-def _loop() -> _Loop:
-    with _guard:
-        if not _running or _running[0].process != os.getpid():
-            _running[:] = [_start()]
-        return _running[0]
-
-
-def _start() -> _Loop:
-    ready: Future[_Loop] = Future()
+def _started() -> BlockingPortal:
+    """The way into a new event loop in a thread of its own."""
+    ready: Future[BlockingPortal] = Future()
 
     async def serve() -> None:
         async with BlockingPortal() as portal:
-            ready.set_result(_Loop(portal, get_ident(), os.getpid()))
+            ready.set_result(portal)
             await portal.sleep_until_stopped()
 
-    Thread(target=anyio.run, args=(serve,), name="agentctx-clients", daemon=True).start()
+    _apart(partial(anyio.run, serve))
     return ready.result()
+
+
+def _end(portal: BlockingPortal, future: Future[Any]) -> None:
+    """End an event loop, and what was given up on it; this waits for whatever blocks that loop."""
+    future.cancel()
+    portal.start_task_soon(portal.stop)
+
+
+def _apart(work: Callable[[], object]) -> None:
+    """Do ``work`` in a thread that belongs to no conversation."""
+    Context().run(Thread(target=work, name="agentctx-blocking", daemon=True).start)

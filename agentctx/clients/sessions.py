@@ -11,7 +11,7 @@ from attrs import define, field
 from agentctx.clients.shape import Body, Request
 from agentctx.pipeline import Pipeline
 from agentctx.session import Session
-from agentctx.session.current import current
+from agentctx.session.current import current, steps_around
 
 Key = Callable[[Body], Hashable]
 """Names the conversation of a request's body; None means that it belongs to none."""
@@ -39,6 +39,9 @@ class Sessions:
     def of(self, body: Body, request: Request, format_name: str) -> Session | None:
         """The session of a request; None when it belongs to no conversation.
 
+        A model call that is made for a step of a session (by its stage, summarizer, store or listener) is no part of
+        that session's conversation.
+
         Args:
             body: The request's body, for the key.
             request: What was read of it.
@@ -50,7 +53,7 @@ class Sessions:
         session = self.given or current()
         if session is None and self.key is not None:
             session = self._of_key(self.key(body), request.model, format_name)
-        return session
+        return None if any(step.session is session for step in steps_around()) else session
 
     def _of_key(self, name: Hashable, model: str | None, format_name: str) -> Session | None:
         if name is None:

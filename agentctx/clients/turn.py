@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from threading import Lock
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from attrs import define
 
 from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape import Body, Request, Shape
-from agentctx.economics.overflow import classify_error
-from agentctx.errors import AgentctxError, ContextOverflow
+from agentctx.errors import AgentctxError
 from agentctx.listeners import logger
 from agentctx.pipeline import Pipeline
 from agentctx.reading import known_profile
 from agentctx.session import Session
-from agentctx.session.current import nobody
-from agentctx.session.flight import Flight
+from agentctx.session.conversation import Given
+from agentctx.session.current import preparing, steps_around
 from agentctx.view import View
-
-_FLIGHTS: WeakKeyDictionary[Session, Flight] = WeakKeyDictionary()
-_GUARD = Lock()
 
 
 @define
@@ -37,7 +29,6 @@ class Turn:
         request: What was read of it.
         session: The conversation that it belongs to, if any.
         view: What to send.
-        step: The number of steps of the session when the view was made: one more means that another call followed.
         recovered: Whether it was made smaller after an overflow: that is done once.
     """
 
@@ -47,7 +38,6 @@ class Turn:
     request: Request
     session: Session | None
     view: View
-    step: int = 0
     recovered: bool = False
 
     def written(self) -> dict[str, Any]:
@@ -70,19 +60,11 @@ class Turn:
         self.recovered = True
         given, sent = self.request, self.view.report.tokens_after
         session = self.session or self.pipeline.session(given.model, self.shape.format)
-        async with _flight(session):
-            try:
-                # The session may have gone on with another call of the same conversation: back to this one.
-                smaller: View | None = await _prepared(session, self.shape, given)
-            except ContextOverflow:
-                return False
-            if not _mends(smaller, error, sent):  # else it has learned the limit meanwhile, from that other call
-                smaller = await session.recover(error)
-            self.step = session.steps
-        if smaller is None or smaller.report.tokens_after >= sent:
-            return False
-        self.view = smaller
-        return True
+        passed, model = Given(given.messages, given.system, given.tools), _told(session, given.model)
+        smaller = await session.recover_call(error, passed, sent, model, self.shape.format)
+        if smaller is not None:
+            self.view = smaller
+        return smaller is not None
 
     def learn(self, usage: Any) -> None:  # noqa: ANN401 - a dict or any SDK's usage object
         """Record what was billed. It raises nothing: the answer is paid for, whatever is said of its price.
@@ -90,21 +72,12 @@ class Turn:
         The usage of a call that another call of the conversation has overtaken is passed over: a session records its
         last view's.
         """
-        if self.session is None or usage is None or self.session.steps != self.step:
+        if self.session is None or usage is None or self.session.view is not self.view:
             return
         try:
             self.session.record(usage)
         except AgentctxError as error:
             logger.warning("what the model call cost could not be recorded: %s", error)
-
-
-def _mends(view: View | None, error: BaseException, sent: int) -> bool:
-    """Whether a view is small enough by itself to be sent after an overflow of a request of ``sent`` tokens."""
-    overflow = classify_error(error)
-    if view is None or overflow is None or view.report.tokens_after >= sent:
-        return False
-    counts_tokens = overflow.kind in {"window", "rate"}
-    return counts_tokens and (overflow.limit is None or view.report.tokens_after <= overflow.limit)
 
 
 async def begin(sessions: Sessions, shape: Shape, body: Body) -> Turn | None:
@@ -125,31 +98,35 @@ async def begin(sessions: Sessions, shape: Shape, body: Body) -> Turn | None:
         return None
     session = sessions.of(body, request, shape.format)
     if session is None:
-        given = (request.messages, request.system, request.tools)
-        with nobody():
-            view = await sessions.pipeline.prepare(*given, format=shape.format, model=request.model)
-        return Turn(sessions.pipeline, shape, body, request, None, view)
-    async with _flight(session):
-        view = await _prepared(session, shape, request)
-        return Turn(sessions.pipeline, shape, body, request, session, view, session.steps)
+        return await _stateless(sessions.pipeline, shape, body, request)
+    given, model = (request.messages, request.system, request.tools), _told(session, request.model)
+    view = await session.prepare(*given, model=model, format=shape.format)
+    return Turn(sessions.pipeline, shape, body, request, session, view)
 
 
-async def _prepared(session: Session, shape: Shape, request: Request) -> View:
-    """The next step of a conversation, with the model that the request names.
+async def _stateless(pipeline: Pipeline, shape: Shape, body: Body, request: Request) -> Turn | None:
+    """A request that belongs to no conversation.
+
+    One that is made for a step of the same pipeline, by a stage or a summarizer of it, is made legal and made to fit,
+    and not given to the stages again; one that is made even for that (by a counter) is sent as it is.
+    """
+    depth = sum(step.plan is pipeline for step in steps_around())
+    if depth > 1:
+        return None
+    given = (request.messages, request.system, request.tools)
+    if depth == 0:
+        view = await pipeline.prepare(*given, format=shape.format, model=request.model)
+        return Turn(pipeline, shape, body, request, None, view)
+    budget = pipeline.budget_for(request.model)
+    bare = Pipeline(budget=budget, counter=pipeline.counter, protect=pipeline.protect, thinking=pipeline.thinking)
+    with preparing(pipeline):
+        view = await bare.prepare(*given, format=shape.format, model=request.model)
+    return Turn(bare, shape, body, request, None, view)
+
+
+def _told(session: Session, model: str | None) -> str | None:
+    """The model that a request names; None for a name that says nothing to a session which knows its model.
 
     A name that the model table does not know (a deployment's, a router's) does not replace the session's own.
     """
-    told = session.model is None or known_profile(request.model) is not None
-    model = request.model if told else None
-    given = (request.messages, request.system, request.tools)
-    return await session.prepare(*given, model=model, format=shape.format)
-
-
-@asynccontextmanager
-async def _flight(session: Session) -> AsyncIterator[None]:
-    """Alone with a session: between going back to a call and recovering it, no other call of it is prepared."""
-    with _GUARD:
-        flight = _FLIGHTS.setdefault(session, Flight())
-    async with flight:
-        with nobody():
-            yield
+    return model if session.model is None or known_profile(model) is not None else None

@@ -9,6 +9,7 @@ from agentctx.clients.sessions import Key, Sessions
 from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
 from agentctx.session import Session
+from agentctx.session.current import inherit
 
 T = TypeVar("T")
 
@@ -29,6 +30,9 @@ def wrap(client: T, pipeline: Pipeline, *, session: Session | None = None, key: 
     A call belongs to the conversation of ``session``; else to that of the ``with session:`` block that it is made in;
     else to the one that ``key`` names. A call that belongs to none is prepared by itself, remembering nothing. The
     model is the one that each request names; where the model table does not know that name, the session's own.
+
+    A model call that a part of the pipeline makes for a step (a summarizer, a stage, a listener), also by this very
+    client, is no part of the conversation: it is made legal and made to fit, and not given to the stages again.
 
     When the provider says that the context was too large, a strictly smaller request is sent, once; a stream is
     restarted like that up to its first content. What is billed is recorded in the session, for a stream when it ends
@@ -55,6 +59,7 @@ def wrap(client: T, pipeline: Pipeline, *, session: Session | None = None, key: 
         kind = client if isinstance(client, type) else type(client)
         msg = f"wrap: {kind.__module__}.{kind.__qualname__} is no client that can be wrapped; known are {_known()}"
         raise ConfigError(msg)
+    inherit()
     wrapped: T = import_module(name).wrap(client, Sessions(pipeline, session, key))
     return wrapped
 

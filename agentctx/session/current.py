@@ -1,40 +1,158 @@
-"""Which session speaks now: the one whose ``with`` block the running task is in."""
+"""Which session speaks now, and which steps are under way around the running code.
+
+Both are told by one context variable. A task inherits it from the one that started it, and so does a thread, or a
+function handed to a pool: Python itself does not do that for threads, so ``inherit`` makes it so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from attrs import define, frozen
 
 if TYPE_CHECKING:
+    from agentctx.plan import Plan
     from agentctx.session.session import Session
 
-_ENTERED: ContextVar[tuple[Session | None, ...]] = ContextVar("agentctx_sessions", default=())
-"""The sessions entered, innermost last. Each task and thread has its own view of it, so nothing leaks across."""
+
+@define(eq=False)
+class Block:
+    """One ``with session:``.
+
+    Args:
+        session: The session that speaks within.
+        owner: The task or thread that entered.
+        left: Whether it has ended. What was started within it stays within it; its owner does not.
+    """
+
+    session: Session
+    owner: object
+    left: bool = False
+
+
+@frozen(eq=False)
+class Preparing:
+    """A step under way: model calls that are made for it are no part of the conversation.
+
+    Args:
+        plan: The pipeline that prepares.
+        session: The session whose step it is; None for a stateless one.
+        alone: Whether the session takes no other step meanwhile. It does when its listeners are told.
+    """
+
+    plan: Plan
+    session: Session | None = None
+    alone: bool = False
+
+
+_Entered = tuple[Block | Preparing, ...]
+_ENTERED: ContextVar[_Entered] = ContextVar("agentctx_entered", default=())
+"""The blocks and steps around the running code, innermost last."""
 
 
 def current() -> Session | None:
-    """The session of the innermost ``with session:`` around the running code; None when there is none."""
+    """The session of the innermost ``with session:`` around the running code; None when a step is further in."""
+    forget_left()
     entered = _ENTERED.get()
-    return entered[-1] if entered else None
+    return entered[-1].session if entered and isinstance(entered[-1], Block) else None
 
 
-def enter(session: Session | None) -> None:
-    """Let ``session`` speak from here on; None means that nobody does."""
-    _ENTERED.set((*_ENTERED.get(), session))
+def enter(session: Session) -> None:
+    """Let ``session`` speak from here on."""
+    inherit()
+    block = Block(session, _here())
+    session.blocks.append(block)
+    _ENTERED.set((*_ENTERED.get(), block))
 
 
-def leave() -> None:
-    """Let the one speak that did before."""
-    _ENTERED.set(_ENTERED.get()[:-1])
+def leave(session: Session) -> None:
+    """End the session's innermost block: wherever it was entered, since a generator may be closed by another task."""
+    inside = [each for each in _ENTERED.get() if isinstance(each, Block) and each.session is session and not each.left]
+    block = inside[-1] if inside else session.blocks[-1]
+    block.left = True
+    session.blocks.remove(block)
+    _ENTERED.set(tuple(each for each in _ENTERED.get() if each is not block))
+
+
+def forget_left() -> None:
+    """Take out the blocks that the running task or thread entered, and that were left elsewhere."""
+    entered = _ENTERED.get()
+    if any(isinstance(each, Block) and each.left for each in entered):
+        here = _here()
+        _ENTERED.set(
+            tuple(each for each in entered if isinstance(each, Preparing) or not each.left or each.owner != here)
+        )
 
 
 @contextmanager
-def nobody() -> Iterator[None]:
-    """No session speaks inside: model calls that a pipeline makes itself are no part of the conversation."""
-    enter(None)
+def preparing(plan: Plan, session: Session | None = None, *, alone: bool = False) -> Iterator[None]:
+    """A step of ``session``, or a stateless one, is under way inside: nobody speaks."""
+    before = _ENTERED.get()
+    _ENTERED.set((*before, Preparing(plan, session, alone)))
     try:
         yield
     finally:
-        leave()
+        _ENTERED.set(before)
+
+
+def steps_around() -> list[Preparing]:
+    """The steps that the running code is part of: it is a stage's, a summarizer's, a store's or a listener's."""
+    return [each for each in _ENTERED.get() if isinstance(each, Preparing)]
+
+
+def _here() -> object:
+    """The running task, or the thread where no event loop runs."""
+    try:
+        return anyio.get_current_task().id
+    except (RuntimeError, AttributeError):  # no event loop, or code that it runs outside any task
+        return threading.current_thread()
+
+
+def inherit() -> None:
+    """From now on threads, and functions handed to a pool, are within the blocks and steps that they are started in.
+
+    No more of the context is handed on than that. A pool's thread has no part in what happened to start it.
+    """
+    if threading.Thread.start is not _start:
+        _originals["start"], _originals["submit"] = threading.Thread.start, ThreadPoolExecutor.submit
+        threading.Thread.start = _start  # type: ignore[method-assign,assignment]  # there is no other way to be told of a thread
+        ThreadPoolExecutor.submit = _submit  # type: ignore[method-assign,assignment]  # as above
+
+
+_originals: dict[str, Callable[..., Any]] = {}
+
+
+def _start(thread: threading.Thread) -> None:
+    entered = _ENTERED.get()
+    if entered:
+        thread.run = _within(entered, thread.run)  # type: ignore[method-assign]  # of this one thread
+    _originals["start"](thread)
+
+
+def _submit(pool: ThreadPoolExecutor, function: Callable[..., Any], /, *args: Any, **more: Any) -> Any:  # noqa: ANN401
+    entered = _ENTERED.get()
+    if not entered:
+        return _originals["submit"](pool, function, *args, **more)
+    _ENTERED.set(())
+    try:
+        return _originals["submit"](pool, _within(entered, function), *args, **more)
+    finally:
+        _ENTERED.set(entered)
+
+
+def _within(entered: _Entered, function: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any, **more: Any) -> Any:  # noqa: ANN401 - the function's own
+        before = _ENTERED.get()
+        _ENTERED.set(entered)
+        try:
+            return function(*args, **more)
+        finally:
+            _ENTERED.set(before)
+
+    return run

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from copy import deepcopy
 from time import time
 from typing import Any, Self
@@ -14,9 +15,9 @@ from agentctx.core.event import SilentTruncationSuspected
 from agentctx.core.forecast import Forecast
 from agentctx.core.report import Report
 from agentctx.economics.conditions import expected_forecast
-from agentctx.economics.overflow import classify_error
+from agentctx.economics.overflow import Overflow, classify_error
 from agentctx.economics.truncation import Suspicion
-from agentctx.errors import ContextOverflow
+from agentctx.errors import ConfigError, ContextOverflow
 from agentctx.listeners import logger, tell, tell_plain
 from agentctx.plan import Plan
 from agentctx.protocols import Listener
@@ -26,7 +27,7 @@ from agentctx.session.allowances import Allowances
 from agentctx.session.billing import Judgement, judge, suspected
 from agentctx.session.conversation import Conversation, Given
 from agentctx.session.cost import priced, warmth_after
-from agentctx.session.current import enter, leave
+from agentctx.session.current import Block, enter, leave, preparing, steps_around
 from agentctx.session.dumping import dump_conversation, load_conversation
 from agentctx.session.flight import Flight
 from agentctx.session.state import VERSION, opened
@@ -49,6 +50,8 @@ class Session:
         on_compact: Told of this session's compactions.
         clock: Tells the seconds since 1970, by which the provider's cache is believed to age, also over a restart.
         billed_tokens: The size of the last prompt by the provider's own count; None before the first ``record``.
+        view: The last view, with its report; None before the first step, and after a load.
+        blocks: The ``with`` blocks of this session that are open.
     """
 
     plan: Plan
@@ -58,6 +61,8 @@ class Session:
     on_compact: Listener | None = field(default=None, repr=False)
     clock: Callable[[], float] = field(default=time, repr=False)
     billed_tokens: int | None = field(default=None, init=False)
+    view: View | None = field(default=None, init=False, repr=False)
+    blocks: list[Block] = field(factory=list, init=False, repr=False)
     _conversation: Conversation = field(init=False, repr=False)
     _flight: Flight = field(init=False, factory=Flight, repr=False)
     _retried: bool = field(init=False, default=False, repr=False)
@@ -97,14 +102,16 @@ class Session:
     def __enter__(self) -> Self:
         """Let the model calls of wrapped clients within the block belong to this conversation.
 
-        Each task and thread enters for itself; those that are started within the block are in it too.
+        Tasks and threads that are started within the block, and what is handed to a ``ThreadPoolExecutor`` there, are
+        in it to their end; what was started before, and other tasks and threads, are not. A generator that holds a
+        block open lets those who read it be in the block until it is closed, by whomever.
         """
         enter(self)
         return self
 
     def __exit__(self, *_error: object) -> None:
         """End the block."""
-        leave()
+        leave(self)
 
     async def prepare(
         self,
@@ -136,13 +143,12 @@ class Session:
             ContextOverflow: If what must stay is larger than the budget.
             StageError: If a stage broke a promise.
             UnknownModel: If the budget is the model's and the model table does not know it.
+            ConfigError: If a step of this very session is waiting for this one: a stage or a summarizer asked for it.
         """
         as_list(messages)
-        async with self._flight:
-            given = Given(messages, system, tools)
-            report, view = await self._conversation.step(given, self.clock(), model, format)
-            self._retried, number = False, self.steps - 1
-        await self._tell(report, number)
+        async with self._alone():
+            view, number = await self._step(Given(messages, system, tools), model, format)
+        await self._tell(view.report, number)
         return view
 
     async def recover(self, error: BaseException) -> View | None:
@@ -155,24 +161,87 @@ class Session:
         Args:
             error: What the client raised; no SDK is imported to read it.
         """
-        overflow, known = classify_error(error), self._conversation
-        async with self._flight:
-            if overflow is None or self._retried or known.last is None:
-                return None
-            refused, before = known.sent.tokens, deepcopy(self.allowance.learned)
-            self.allowance.refused(overflow, refused)
-            report = None
+        overflow = classify_error(error)
+        if overflow is None:
+            return None
+        async with self._alone():
+            refused = self._conversation.sent.tokens
+            made = await self._smaller(overflow)
+        await self._tell_of(made)
+        return made[0][0] if made and made[0][0].report.tokens_after < refused else None
+
+    async def recover_call(
+        self,
+        error: BaseException,
+        given: Given,
+        sent: int,
+        model: str | None = None,
+        format: str | None = None,  # noqa: A002 - the contract's name
+    ) -> View | None:
+        """As ``recover``, for a model call that another one of the conversation may have overtaken.
+
+        Args:
+            error: What the client raised.
+            given: What was passed for that call.
+            sent: The size of what was sent, in tokens.
+            model: The model that was called.
+            format: The wire format of ``given``.
+        """
+        overflow = classify_error(error)
+        if overflow is None:
+            return None
+        async with self._alone():
             try:
-                report, view = await known.step(known.last, self.clock())
+                made = [await self._step(given, model, format)]
             except ContextOverflow:
-                self._retried = True
                 return None
-            finally:
-                if report is None:  # also when it was cancelled, or a stage failed: nothing has happened then
-                    self.allowance.forget(before)
-            self._retried, number = True, self.steps - 1
-        await self._tell(report, number)
-        return view if report.tokens_after < refused else None
+            last = made  # which suffices when it was the overtaking call that taught the limit
+            if not _small_enough(made[0][0], overflow, sent):
+                last = await self._smaller(overflow)
+                made = [*made, *last]
+        await self._tell_of(made)
+        return last[0][0] if last and last[0][0].report.tokens_after < sent else None
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """No other step of this session is taken inside.
+
+        Raises:
+            ConfigError: If this is asked for within such a step, which would wait for itself.
+        """
+        if any(step.session is self and step.alone for step in steps_around()):
+            msg = (
+                "session: a stage, summarizer or store asked for a step of the session whose step it works for; "
+                "prepare its own model call with pipeline.prepare() or another session"
+            )
+            raise ConfigError(msg)
+        async with self._flight:
+            with preparing(self.plan, self, alone=True):
+                yield
+
+    async def _step(self, given: Given, model: str | None = None, format_name: str | None = None) -> tuple[View, int]:
+        """The next step, and its number; to be told of when others may take theirs."""
+        _, view = await self._conversation.step(given, self.clock(), model, format_name)
+        self.view, self._retried = view, False
+        return view, self.steps - 1
+
+    async def _smaller(self, overflow: Overflow) -> list[tuple[View, int]]:
+        """The last step once more, smaller, in a list; an empty one when there is nothing smaller."""
+        known = self._conversation
+        if self._retried or known.last is None:
+            return []
+        refused, before = known.sent.tokens, deepcopy(self.allowance.learned)
+        self.allowance.refused(overflow, refused)
+        made: list[tuple[View, int]] = []
+        try:
+            made.append(await self._step(known.last))
+        except ContextOverflow:
+            pass
+        finally:
+            if not made:  # also when it was cancelled, or a stage failed: nothing has happened then
+                self.allowance.forget(before)
+        self._retried = True
+        return made
 
     def forget_limit(self) -> None:
         """Forget the limit that overflow errors taught for the model of now: the configured budget holds again.
@@ -222,14 +291,20 @@ class Session:
         known = self._conversation
         event = suspected(doubt, known.around, known.sent.length, self.id, self.steps - 1)
         logger.warning("%s", event)
-        later = tell_plain((*self.plan.listeners, self.on_compact), event)
+        with preparing(self.plan, self):
+            later = tell_plain((*self.plan.listeners, self.on_compact), event)
         self._untold = (event, later) if later else None
+
+    async def _tell_of(self, made: Sequence[tuple[View, int]]) -> None:
+        for view, number in made:
+            await self._tell(view.report, number)
 
     async def _tell(self, report: Report, number: int) -> None:
         untold, self._untold = self._untold, None
-        if untold is not None:
-            await tell(untold[1], untold[0])
-        await self.plan.tell(report, self.on_compact, self.id, number)
+        with preparing(self.plan, self):
+            if untold is not None:
+                await tell(untold[1], untold[0])
+            await self.plan.tell(report, self.on_compact, self.id, number)
 
     def forecast(self) -> Forecast | None:
         """What cutting the last view down to the budget's target now would do to the bill.
@@ -298,3 +373,10 @@ class Session:
         session._children = known.whole("children")
         session.billed_tokens = known.whole_or_none("billed_tokens")
         return session
+
+
+def _small_enough(view: View, overflow: Overflow, sent: int) -> bool:
+    """Whether a view is small enough by itself to be sent after an overflow of a request of ``sent`` tokens."""
+    if view.report.tokens_after >= sent or overflow.kind not in {"window", "rate"}:
+        return False
+    return overflow.limit is None or view.report.tokens_after <= overflow.limit
