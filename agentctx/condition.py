@@ -23,11 +23,14 @@ class Condition:
         test: Given the context and the call, whether it holds.
         name: What it is called in reports.
         approval: Asked once the stages have run: what it does not approve is as if they had not. None approves all.
+        every_step: Whether it has to be asked at every step of a session, whenever the stages would run alone: what
+            it depends on changes although the context does not grow.
     """
 
     test: Test
     name: str
     approval: Approval | None = None
+    every_step: bool = False
 
     def __call__(self, context: Context, call: Call) -> bool:
         """Whether it holds."""
@@ -54,7 +57,8 @@ class Condition:
         def approval(before: Context, after: Context, call: Call) -> bool:
             return self.approves(before, after, call) and other.approves(before, after, call)
 
-        return Condition(lambda context, call: self(context, call) and other(context, call), name, approval)
+        often = self.every_step or other.every_step
+        return Condition(lambda context, call: self(context, call) and other(context, call), name, approval, often)
 
     def __or__(self, other: object) -> Condition:
         if not isinstance(other, Condition):
@@ -64,7 +68,9 @@ class Condition:
         def approval(before: Context, after: Context, call: Call) -> bool:
             return any(each(before, call) and each.approves(before, after, call) for each in (self, other))
 
-        return Condition(lambda context, call: self(context, call) or other(context, call), name, approval)
+        often = self.every_step or other.every_step
+        return Condition(lambda context, call: self(context, call) or other(context, call), name, approval, often)
 
     def __invert__(self) -> Condition:
-        return Condition(lambda context, call: not self(context, call), f"~({self.name})")
+        name = f"~({self.name})"
+        return Condition(lambda context, call: not self(context, call), name, every_step=self.every_step)

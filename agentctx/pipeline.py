@@ -18,7 +18,7 @@ from agentctx.core.report import Report
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
 from agentctx.plan import Plan, guarantee, since, something_left, view_of
-from agentctx.protocols import Call, ContextStrategy, Listener, Store, Summarizer, TokenCounter
+from agentctx.protocols import Call, ContextStrategy, Listener, Phase, RunInner, Store, Summarizer, TokenCounter
 from agentctx.reading import as_list, reader
 from agentctx.runner import Trail, run_stage
 from agentctx.session import Session
@@ -27,7 +27,7 @@ from agentctx.session.current import preparing
 from agentctx.strategies.options import as_budget, check_parts, check_rules, check_stages
 from agentctx.strategies.protect import bind
 from agentctx.strategies.repair_history import RepairHistory
-from agentctx.strategies.running import run
+from agentctx.strategies.running import run_alone
 from agentctx.view import View
 
 
@@ -79,15 +79,15 @@ class Pipeline(Plan):
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Run the stages on a context, as a stage of another pipeline; its own budget holds when it has one."""
-        if self.budget is not None:
-            call = call.aiming_at(self.budget, self.budget.limit)
-        if self.protect:
-            rules = bind(self.protect, len(context.messages), context.messages.__getitem__)
+        return await self.run_inner(run_alone, context, call)
+
+    async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
+        """Run the stages by ``run``; its own rules, budget, store and summarizer hold where it has them."""
+        if self.pinned:
+            rules = bind(self.pinned, len(context.messages), context.messages.__getitem__)
             call = call.protecting((*call.protect, *rules))
-        for stage in self.stages:
-            context = (await run(stage, context, call)).context
-            await call.meter.settle(context.messages)
-        return context
+        nested = self.in_phase(Phase.ONCE, None)
+        return context if nested is None else await nested.run_inner(run, context, call)
 
     async def prepare(
         self,
@@ -137,7 +137,7 @@ class Pipeline(Plan):
         size = trail.tokens
         await run_stage(RepairHistory(), trail, call, trusted=True)
         something_left(trail)
-        for stage in self.stages:
+        for stage in self.at_once:
             await run_stage(stage, trail, call)
         await guarantee(trail, call, budget, given)
         report = await offload(lambda: _report(given, trail, call, size, started), len(messages))

@@ -7,7 +7,7 @@ from functools import cached_property
 from time import perf_counter
 from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from agentctx.binding import settle_reasoning
 from agentctx.core.budget import Budget
@@ -18,7 +18,17 @@ from agentctx.core.reasoning import ThinkingPolicy
 from agentctx.core.report import Report
 from agentctx.errors import InvalidInput
 from agentctx.listeners import tell
-from agentctx.protocols import Call, ContextStrategy, Listener, Scope, Store, Summarizer, TokenCounter, WireFormat
+from agentctx.protocols import (
+    Call,
+    ContextStrategy,
+    Listener,
+    Phase,
+    RunInner,
+    Store,
+    Summarizer,
+    TokenCounter,
+    WireFormat,
+)
 from agentctx.reading import Reader
 from agentctx.runner import Trail, run_stage
 from agentctx.strategies.fit_guarantee import FitGuarantee
@@ -26,6 +36,7 @@ from agentctx.strategies.fit_request_bytes import FitRequestBytes
 from agentctx.strategies.keep_cache_markers import KeepCacheMarkers
 from agentctx.strategies.limit_images import LimitImages
 from agentctx.strategies.protect import bind
+from agentctx.strategies.running import in_phase, run_alone
 from agentctx.tokens.remembering import remembering
 from agentctx.view import View
 
@@ -60,29 +71,38 @@ class Plan:
         Raises:
             UnknownModel: If it takes the model's and the model table does not know it.
         """
+        if self.governing is None and model is not None and any(True for _ in _carried(self.stages)):
+            return Budget.for_model(model)
+        return self.governing
+
+    @cached_property
+    def governing(self) -> Budget | None:
+        """The budget as it was configured: the plan's, else the first that a stage carries."""
         if self.budget is not None:
             return self.budget
-        carried = list(_carried(self.stages))
-        own = next((budget for budget in carried if budget is not None), None)
-        if own is None and carried and model is not None:
-            return Budget.for_model(model)
-        return own
+        return next((budget for budget in _carried(self.stages) if budget is not None), None)
 
     @cached_property
     def counting(self) -> TokenCounter | None:
-        """The plan's counter, which all its conversations ask about each text once; None when it has none."""
-        return None if self.counter is None else remembering(self.counter)
+        """The counter in force, which all conversations ask about each text once: the plan's, else an inner one's."""
+        counters = (plan.counter for plan in (self, *self._inner) if plan.counter is not None)
+        found = next(counters, None)
+        return None if found is None else remembering(found)
 
     @cached_property
     def originals(self) -> Store | None:
         """The store in force: the plan's, else the first that a pipeline within it has."""
-        return self.store or next((plan.originals for plan in self._inner if plan.originals is not None), None)
+        return next((plan.store for plan in (self, *self._inner) if plan.store is not None), None)
+
+    @cached_property
+    def pinned(self) -> tuple[ProtectRule, ...]:
+        """The caller's rules of what must survive: the plan's, and those of the pipelines within it."""
+        return tuple(rule for plan in (self, *self._inner) for rule in plan.protect)
 
     @cached_property
     def listeners(self) -> tuple[Listener, ...]:
         """The plan's listener, and those of the pipelines within it."""
-        own = () if self.on_compact is None else (self.on_compact,)
-        return (*own, *(listener for plan in self._inner for listener in plan.listeners))
+        return tuple(plan.on_compact for plan in (self, *self._inner) if plan.on_compact is not None)
 
     @cached_property
     def _inner(self) -> tuple[Plan, ...]:
@@ -91,20 +111,37 @@ class Plan:
     @cached_property
     def on_arrival(self) -> tuple[ContextStrategy, ...]:
         """The stages that a session runs on new messages, in order."""
-        return self._of_scope(Scope.ARRIVALS)
+        return in_phase(self.stages, Phase.ARRIVALS, self.governing)
 
     @cached_property
     def at_every_step(self) -> tuple[ContextStrategy, ...]:
         """The stages that a session runs on the whole view at every step, in order."""
-        return self._of_scope(Scope.ALWAYS)
+        return in_phase(self.stages, Phase.EVERY_STEP, self.governing)
 
     @cached_property
     def under_pressure(self) -> tuple[ContextStrategy, ...]:
         """The stages that a session runs on the whole view when it has grown too large, in order."""
-        return self._of_scope(Scope.PRESSURE, Scope.ALWAYS)
+        return in_phase(self.stages, Phase.PRESSURE, self.governing)
 
-    def _of_scope(self, *scopes: Scope) -> tuple[ContextStrategy, ...]:
-        return tuple(stage for stage in self.stages if getattr(stage, "scope", Scope.ALWAYS) in scopes)
+    @cached_property
+    def at_once(self) -> tuple[ContextStrategy, ...]:
+        """All stages, as a stateless call runs them, in order."""
+        return in_phase(self.stages, Phase.ONCE, self.governing)
+
+    def in_phase(self, phase: Phase, governing: Budget | None, /) -> Nested | None:
+        """It as a stage of another, with those of its stages only that run in ``phase``; None when there is none.
+
+        With a budget of its own it looks at every step whether the request has passed that budget's trigger.
+        """
+        if self.budget is None or self.budget == governing:
+            stages = in_phase(self.stages, phase, governing)
+            return Nested(self, phase, stages) if stages else None
+        stages = in_phase(self.stages, phase, self.budget)
+        if phase in (Phase.ONCE, Phase.ARRIVALS):
+            return Nested(self, phase, stages, own=self.budget) if stages else None
+        stages = in_phase(self.stages, Phase.EVERY_STEP, self.budget)
+        pressed = in_phase(self.stages, Phase.PRESSURE, self.budget)
+        return Nested(self, phase, stages, pressed, self.budget) if pressed else None
 
     def call(
         self,
@@ -131,7 +168,7 @@ class Plan:
             budget=budget,
             limit=limit,
             profile=source.profile,
-            protect=bind(self.protect, given, message_at),
+            protect=bind(self.pinned, given, message_at),
             warmth=warmth,
             store=self.originals,
             summarizer=self.summarizer,
@@ -155,6 +192,59 @@ class Plan:
             step,
         )
         await tell((*self.listeners, listener), event)
+
+
+@frozen(eq=False)
+class Nested:
+    """A plan as a stage of another, as far as it runs in one phase of a step.
+
+    Its store, its summarizer and its budget, when it has them, hold for the stages in it. What it protects, the whole
+    plan protects.
+
+    Args:
+        plan: The plan.
+        phase: The part of the step.
+        least: The stages that run in it.
+        pressed: Those that run when the request has passed the trigger of the plan's own budget.
+        own: The plan's own budget; None when the one around holds.
+    """
+
+    plan: Plan
+    phase: Phase
+    least: tuple[ContextStrategy, ...]
+    pressed: tuple[ContextStrategy, ...] = ()
+    own: Budget | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called in errors."""
+        return type(self.plan).__name__
+
+    @property
+    def stages(self) -> tuple[ContextStrategy, ...]:
+        """The stages that it may run."""
+        return self.pressed or self.least
+
+    def in_phase(self, phase: Phase, governing: Budget | None, /) -> Nested | None:
+        """The same plan in another phase."""
+        return self.plan.in_phase(phase, governing)
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Run the stages."""
+        return await self.run_inner(run_alone, context, call)
+
+    async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
+        """Run the stages that it is time for."""
+        call = evolve(call, store=self.plan.store or call.store, summarizer=self.plan.summarizer or call.summarizer)
+        stages = self.least
+        if self.own is not None:
+            over = bool(self.pressed) and call.size(context) > self.own.trigger_tokens
+            stages = self.pressed if over else self.least
+            aim = self.own.target_tokens if over else self.own.limit
+            call = call.aiming_at(self.own, None if self.phase is Phase.ARRIVALS else aim)
+        for stage in stages:
+            context = await run(stage, context, call)
+        return context
 
 
 def _all_stages(stages: Iterable[ContextStrategy]) -> Iterator[ContextStrategy]:

@@ -39,12 +39,66 @@ class Scope(Enum):
     """On the whole context, at every step; where the stage has a method ``concerns(call)``, only when that says so."""
 
 
+class Phase(Enum):
+    """A part of a step, in which stages run. Stages within a stage run in the phases in which they would run alone."""
+
+    ONCE = frozenset(Scope)
+    """A stateless ``prepare``: every stage, on the whole context."""
+    ARRIVALS = frozenset({Scope.ARRIVALS})
+    """What is new in a session."""
+    EVERY_STEP = frozenset({Scope.ALWAYS})
+    """The whole context of a session that has room."""
+    PRESSURE = frozenset({Scope.PRESSURE, Scope.ALWAYS})
+    """The whole context of a session that has grown too large, or that has no budget."""
+
+    @property
+    def scopes(self) -> frozenset[Scope]:
+        """The scopes of the stages that run in it."""
+        return self.value
+
+
 class ContextStrategy(Protocol):
     """A stage. A plain async function qualifies; the same object out means "nothing changed"."""
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context that the model shall see instead of this one."""
         ...
+
+
+class RunInner(Protocol):
+    """How a stage runs one that it holds."""
+
+    async def __call__(self, stage: ContextStrategy, context: Context, call: Call, /) -> Context:
+        """What ``stage`` makes of ``context``."""
+        ...
+
+
+class HoldsStages(Protocol):
+    """A stage that is made of others. What runs it runs those, each in its own phase and under its own name."""
+
+    @property
+    def stages(self) -> tuple[ContextStrategy, ...]:
+        """The stages that it holds."""
+        ...
+
+    def in_phase(self, phase: Phase, governing: Budget | None, /) -> ContextStrategy | None:
+        """It, with those of its stages only that run in ``phase``; None when there is none.
+
+        ``governing`` is the budget, as it was configured, that holds around it.
+        """
+        ...
+
+    async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
+        """Run its stages by ``run``, each on what the one before returned.
+
+        Return what the last one returned, or ``context`` itself: then it is as if none had run.
+        """
+        ...
+
+
+def holds_stages(stage: ContextStrategy) -> HoldsStages | None:
+    """The stage as one that holds stages, or None when it is not."""
+    return cast("HoldsStages", stage) if callable(getattr(type(stage), "run_inner", None)) else None
 
 
 class TokenCounter(Protocol):
@@ -382,6 +436,7 @@ class Call:
         wire: The caller's own format; None when the context was built by hand.
         thinking: What to do where an edit would part reasoning from the prefix that it is bound to.
         notes: Where stages leave their reasons; read by the pipeline.
+        before: Gives the messages that stand before the context where a stage is shown only what is new.
     """
 
     meter: Meter
@@ -396,6 +451,7 @@ class Call:
     wire: WireFormat | None = None
     thinking: ThinkingPolicy = "postpone"
     notes: Notes = field(factory=Notes, eq=False, repr=False)
+    before: Callable[[], tuple[Message, ...]] | None = field(default=None, eq=False, repr=False)
 
     @property
     def counter(self) -> TokenCounter:
@@ -424,7 +480,15 @@ class Call:
         """Indexes of the messages that the caller's rules protect: not even their tool results may change."""
         if not self.protect:
             return frozenset()
-        return frozenset(index for rule in self.protect for index in rule(context.messages))
+        messages = self.whole(context).messages
+        hidden = len(messages) - len(context.messages)
+        places = (index - hidden for rule in self.protect for index in rule(messages))
+        return frozenset(place for place in places if place >= 0)
+
+    def whole(self, context: Context) -> Context:
+        """The whole request, of which a stage may be shown only what is new."""
+        earlier = () if self.before is None else self.before()
+        return context.with_messages((*earlier, *context.messages)) if earlier else context
 
     def note(self, message: Message, why: str, outcome: Outcome | None = None) -> None:
         """Say why a message is dropped or edited, and what that is called if not so; it is put into the report."""

@@ -10,7 +10,7 @@ from itertools import chain
 from time import perf_counter
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, field, fields, frozen
 
 from agentctx.core.compare import Change, Matched, Outcome, match
 from agentctx.core.message import Context, Message
@@ -21,8 +21,8 @@ from agentctx.core.reasoning import seals
 from agentctx.core.report import StageReport
 from agentctx.errors import StageError
 from agentctx.offload import offload
-from agentctx.protocols import Call, ContextStrategy
-from agentctx.strategies.naming import name_of
+from agentctx.protocols import Call, ContextStrategy, HoldsStages, holds_stages
+from agentctx.strategies.naming import Naming, name_of
 from agentctx.strategies.running import run
 
 
@@ -68,9 +68,14 @@ class Trail:
             dict(self.made),
         )
 
+    def restore(self, standing: Trail) -> None:
+        """Go back to a copy that was made before."""
+        for each in fields(Trail):
+            setattr(self, each.name, getattr(standing, each.name))
+
 
 async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted: bool = False) -> StageReport | None:
-    """Run one stage and put what it did into the trail.
+    """Run one stage and put what it did into the trail; of one that holds stages, what each of those did.
 
     Args:
         stage: The stage.
@@ -79,11 +84,15 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
         trusted: Do not check the stage: for the repair, which takes broken pairs and protected messages apart.
 
     Returns:
-        Its report, or None when it changed nothing and had nothing to say.
+        Its report, or None when it changed nothing and had nothing to say, or when it holds stages.
 
     Raises:
         StageError: If it broke a pair or lost something protected.
     """
+    holding = holds_stages(stage)
+    if holding is not None:
+        await _run_inner(holding, name_of(stage), trail, call)
+        return None
     name, before, started = name_of(stage), trail.context, perf_counter()
     try:
         after, shared = await run(stage, before, call)
@@ -101,6 +110,24 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
     if report.acted:
         trail.reports.append(report)
     return report
+
+
+async def _run_inner(holding: HoldsStages, name: str, trail: Trail, call: Call) -> None:
+    """Run the stages that a stage holds, each as a stage of its own; take it all back when that says so."""
+    before, standing = trail.context, trail.copy()
+
+    async def run_one(stage: ContextStrategy, context: Context, told: Call) -> Context:
+        if context is not trail.context:
+            raise StageError(name, "gave one of its stages another context than the one before had returned")
+        await run_stage(stage, trail, told)
+        return trail.context
+
+    with Naming(name):
+        after = await holding.run_inner(run_one, before, call)
+    if after is before and trail.context is not before:
+        trail.restore(standing)
+    elif after is not trail.context:
+        raise StageError(name, "returned another context than the last of its stages")
 
 
 def _compared(

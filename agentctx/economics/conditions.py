@@ -20,9 +20,10 @@ LUKEWARM = 0.5
 def cache_cold() -> Condition:
     """True when the provider's cache is believed to have lapsed: what is sent is written anew anyway.
 
-    Reads ``call.warmth``: the session knows when the last request was sent, a stateless call knows of no cache.
+    Asked at every step of a session. Reads ``call.warmth``: the session knows when the last request was sent, a
+    stateless call knows of no cache.
     """
-    return Condition(lambda _context, call: call.warmth < LUKEWARM, "cache_cold()")
+    return Condition(lambda _context, call: call.warmth < LUKEWARM, "cache_cold()", every_step=True)
 
 
 def pays_back(within: int) -> Condition:
@@ -30,8 +31,8 @@ def pays_back(within: int) -> Condition:
 
     What the stages then really made of it is judged once more: a cut that turns out too small, or too dear for what
     it frees, is not made, so that what is freed little by little is cut in few large steps. Always true while the
-    request does not fit, for then something has to go; never while there is nothing to cut. Needs a budget, and a
-    model whose prices are known.
+    request does not fit, for then something has to go; never while there is nothing to cut. A session asks
+    at every step, whenever the stages would run alone. Needs a budget, and a model whose prices are known.
 
     Args:
         within: How many calls the conversation is expected to go on with the cut history, at least.
@@ -52,7 +53,7 @@ def pays_back(within: int) -> Condition:
         made = made_forecast(before, after, call)
         return made is not None and (made.pays_back(within) or _too_large(before, call))
 
-    return Condition(test, f"pays_back(within={within})", approval)
+    return Condition(test, f"pays_back(within={within})", approval, every_step=True)
 
 
 def expected_forecast(context: Context, call: Call) -> Forecast | None:

@@ -11,10 +11,11 @@ from agentctx.core.protection import speaks
 from agentctx.core.reasoning import signed
 from agentctx.core.report import StageReport
 from agentctx.plan import guarantee
-from agentctx.protocols import Call, ContextStrategy
+from agentctx.protocols import ContextStrategy
 from agentctx.runner import run_stage
 from agentctx.session.step import Step, widen
 from agentctx.strategies.room import lay_out
+from agentctx.strategies.running import concerns
 
 ENOUGH = 0.9
 """A compaction that leaves more than this share of the context is not made: it would break the cache for little."""
@@ -89,7 +90,7 @@ async def _run_now(step: Step, stages: Sequence[ContextStrategy], limit: int | N
     loose = step.bound_to is not None or step.trail.unbound_from is not None or _leaves_reasoning(step)
     if stages:
         told = step.call(limit)
-        stages = [stage for stage in stages if _concerns(stage, told)]
+        stages = [stage for stage in stages if concerns(stage, told)]
     if stages or limited or loose or (budget is not None and step.tokens > budget.limit):
         widen(step)
     elif not step.trail.reports:
@@ -100,12 +101,6 @@ async def _run_now(step: Step, stages: Sequence[ContextStrategy], limit: int | N
     before = (*record.view[: record.settled], *step.raw) if step.start == 0 else tuple(step.raw)
     said, known = step.bound_to or (step.trail.context.system, step.around.tools)
     await guarantee(step.trail, call, budget, Context(before, said, known))
-
-
-def _concerns(stage: ContextStrategy, call: Call) -> bool:
-    """Whether a stage has anything to do with this model; one that does not say so has."""
-    asked = getattr(stage, "concerns", None)
-    return asked is None or bool(asked(call))
 
 
 def _leaves_reasoning(step: Step) -> bool:

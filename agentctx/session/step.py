@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import Context, Message, Tool
 from agentctx.core.pairing import open_at_end, waits
@@ -87,7 +87,7 @@ class Step:
     def call(self, limit: int | None = None) -> Call:
         """What the stages are told, with the tokens to come down to."""
         around = self.around
-        if limit is None and not around.plan.protect:
+        if limit is None and not around.plan.pinned:
             return around.call(self.warmth)
         return around.plan.call(around.source, around.budget, limit, len(self.natives), self.message_at, self.warmth)
 
@@ -210,22 +210,10 @@ async def _treat(step: Step) -> None:
     if step.start == 0:
         something_left(step.trail)
     stages = plan.on_arrival
-    if stages and plan.protect:
-        call = _with_view_protection(step, call)
+    if stages and step.start:
+        call = evolve(call, before=lambda: tuple(step.record.view[: step.start]))
     for stage in stages:
         await run_stage(stage, step.trail, call)
-
-
-def _with_view_protection(step: Step, call: Call) -> Call:
-    """The caller's rules, judged on the whole view although a stage sees only what is new."""
-    before = tuple(step.record.view[: step.start])
-    rules = call.protect
-
-    def on_arrivals(messages: Sequence[Message]) -> list[int]:
-        whole = (*before, *messages)
-        return [index - len(before) for rule in rules for index in rule(whole) if index >= len(before)]
-
-    return call.protecting((on_arrivals,))
 
 
 def widen(step: Step) -> None:

@@ -7,13 +7,13 @@ from inspect import iscoroutinefunction
 from attrs import field, frozen
 
 from agentctx.condition import Condition, Test
-from agentctx.core.budget import Amount
+from agentctx.core.budget import Amount, Budget
 from agentctx.core.message import Context
 from agentctx.errors import ConfigError
-from agentctx.protocols import Call, ContextStrategy
+from agentctx.protocols import Call, ContextStrategy, Phase, RunInner
 from agentctx.strategies.naming import name_of
 from agentctx.strategies.options import check_stages
-from agentctx.strategies.running import run
+from agentctx.strategies.running import in_phase, run_alone
 
 
 def over(amount: Amount) -> Condition:
@@ -40,28 +40,52 @@ def over(amount: Amount) -> Condition:
 
 @frozen
 class When:
-    """Stages that run only when a condition holds, and whose work stands only when the condition approves of it."""
+    """Stages that run only when a condition holds, and whose work stands only when the condition approves of it.
+
+    The condition is asked when the stages would run alone, about the whole request; one that has to be asked at every
+    step has its stages run then. Without a session, and at every step, they come down to the budget's target.
+
+    Args:
+        condition: When they run.
+        stages: What runs, in order.
+        lowers: Whether they aim at the budget's target although the request fits.
+    """
 
     condition: Test
     stages: tuple[ContextStrategy, ...]
+    lowers: bool = True
 
     @property
     def name(self) -> str:
-        """What it is called in reports."""
+        """What it is called in errors."""
         inner = ", ".join(name_of(stage) for stage in self.stages)
         return f"when({getattr(self.condition, 'name', 'condition')}, {inner})"
 
+    def in_phase(self, phase: Phase, governing: Budget | None, /) -> When | None:
+        """It, with the stages that run in ``phase``; all of them where the condition is asked at every step."""
+        if isinstance(self.condition, Condition) and self.condition.every_step:
+            return None if phase is Phase.ARRIVALS else self._holding(Phase.ONCE, governing, lowers=True)
+        return self._holding(phase, governing, lowers=phase is Phase.ONCE and isinstance(self.condition, Condition))
+
+    def _holding(self, phase: Phase, governing: Budget | None, *, lowers: bool) -> When | None:
+        inner = in_phase(self.stages, phase, governing)
+        return When(self.condition, inner, lowers) if inner else None
+
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Run the stages in order when the condition holds, else return the context."""
-        if not self.condition(context, call):
+        return await self.run_inner(run_alone, context, call)
+
+    async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
+        """Run the stages when the condition holds; return ``context`` itself when it does not, or does not approve."""
+        if not self.condition(call.whole(context), call):
             return context
-        aiming, known, after = call.aiming_lower(call.size(context)), call.notes.copy(), context
+        known, after = call.notes.copy(), context
+        aiming = call.aiming_lower(call.size(context)) if self.lowers else call
         for stage in self.stages:
-            after = (await run(stage, after, aiming)).context
-            await call.meter.settle(after.messages)
+            after = await run(stage, after, aiming)
         if after is context or not isinstance(self.condition, Condition):
             return after
-        if self.condition.approves(context, after, call):
+        if self.condition.approves(call.whole(context), call.whole(after), call):
             return after
         call.notes.restore(known)
         return context
@@ -69,19 +93,28 @@ class When:
 
 @frozen
 class FirstOf:
-    """Stages of which the first that changes something is the last that runs."""
+    """Stages of which the first that changes something is the last that runs, of those that run at the same time."""
 
     stages: tuple[ContextStrategy, ...] = field()
 
     @property
     def name(self) -> str:
-        """What it is called in reports."""
+        """What it is called in errors."""
         return f"first_of({', '.join(name_of(stage) for stage in self.stages)})"
+
+    def in_phase(self, phase: Phase, governing: Budget | None, /) -> FirstOf | None:
+        """It, with the stages that run in ``phase``."""
+        inner = in_phase(self.stages, phase, governing)
+        return FirstOf(inner) if inner else None
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Try the stages in order until one changes something."""
+        return await self.run_inner(run_alone, context, call)
+
+    async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
+        """Run the stages in order until one changes something."""
         for stage in self.stages:
-            result = (await run(stage, context, call)).context
+            result = await run(stage, context, call)
             if result is not context:
                 return result
         return context

@@ -188,7 +188,7 @@ def _hold_prefix(step: Step, last: list[str], now: list[str], said: int | None) 
 
 async def protected_survives(trial: Trial) -> None:
     """Law 6: what is protected in the repaired history is in every view, word for word."""
-    protect = trial.pipeline().protect
+    protect = trial.pipeline().pinned
     for step in await trial.all_steps():
         repaired = await trial.prepare(Pipeline(), step.given)
         if step.view is None or repaired.view is None:

@@ -1,0 +1,236 @@
+"""Law 11: composing stages changes neither when they run, nor what they are called, nor what is sent."""
+
+import json
+
+import pytest
+
+from agentctx import (
+    Budget,
+    ClearToolResults,
+    CollapseRepeats,
+    FitContextWindow,
+    FixedCounter,
+    MemoryStore,
+    Pipeline,
+    PlaceCacheMarkers,
+    Protect,
+    Scope,
+    Session,
+    StageError,
+    TrimRounds,
+    TruncateToolOutputs,
+    coding_agent,
+    first_of,
+    over,
+    pays_back,
+    when,
+)
+from agentctx.testing import Recorder, assistant, call, result, transcript, user
+
+pytestmark = pytest.mark.anyio
+
+STEPS = 40
+FORMATS = {
+    "openai-chat": "gpt-5.4",
+    "openai-responses": "gpt-5.4",
+    "anthropic": "claude-sonnet-4-5",
+    "gemini": "gemini-2.5-pro",
+    "bedrock": "anthropic.claude-sonnet-4-5-20250929-v1:0",
+}
+BUDGET = Budget(4_000, trigger=0.9, target=0.4)
+
+
+async def note(context, call):
+    """A stage that looks at every step, and leaves everything as it is."""
+    call.remark(f"looked, aiming at {call.limit}")
+    return context
+
+
+def yes(_context, _call):
+    """Always."""
+    return True
+
+
+PAIRS = {
+    "arrivals": (TruncateToolOutputs(max_tokens=60), ClearToolResults(2)),
+    "pressure": (ClearToolResults(2), FitContextWindow()),
+    "markers": (TrimRounds(6), PlaceCacheMarkers()),
+    "always": (note, FitContextWindow()),
+    "mixed": (CollapseRepeats(), Pipeline(TruncateToolOutputs(max_tokens=80), TrimRounds(9))),
+}
+WAYS = {
+    "pipeline in a pipeline": lambda a, b: [Pipeline(a, b)],
+    "each in a pipeline": lambda a, b: [Pipeline(Pipeline(a)), Pipeline(b)],
+    "when, a plain function": lambda a, b: [when(yes, a), b],
+    "when over": lambda a, b: [when(over(1), a, b)],
+    "first_of": lambda a, b: [first_of(a), first_of(b)],
+    "all of them": lambda a, b: [when(yes, Pipeline(first_of(when(over(1), a)))), Pipeline(b)],
+}
+
+
+def rounds(form, start, stop):
+    """Rounds with outputs of many sizes."""
+    turns = []
+    for number in range(start, stop):
+        words = f"{number} " + "word " * (30 + 37 * number % 170)
+        turns += [assistant(call(f"c{number}", "read", {"n": number})), result(f"c{number}", words)]
+    return transcript(form, *turns)
+
+
+async def told(pipeline, form, *, rolling=False, load_at=None):
+    """What 40 steps of a session send, and what is said of each."""
+    session, heard = pipeline.session(model=FORMATS[form], format=form), Recorder()
+    session.on_compact = heard
+    history, seen = transcript(form, user("task")), []
+    for step in range(STEPS):
+        history += rounds(form, step, step + 1)
+        if step == load_at:
+            session = Session.load(pipeline, json.loads(json.dumps(session.dump())), heard)
+        view = await session.prepare(history)
+        report = view.report
+        said = [(stage.stage, stage.notes, stage.changes) for stage in report.stages]
+        seen.append((view.messages, said, report.in_force, report.first_changed, report.tokens_after))
+        history = list(view.messages) if rolling else history
+    return seen, [str(event) for event in heard.events]
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("form", ["openai-chat", "bedrock"])
+async def test_composed_stages_do_what_they_do_alone(form, pair):
+    """However stages are put together: the same views, reports and events, in 40 steps."""
+    alone = await told(Pipeline(*PAIRS[pair], budget=BUDGET), form)
+    for name, way in WAYS.items():
+        assert alone == await told(Pipeline(*way(*PAIRS[pair]), budget=BUDGET), form), name
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("mode", [{"rolling": True}, {"load_at": 25}], ids=["views written back", "after a load"])
+async def test_composed_stages_do_what_they_do_alone_in_every_mode(form, mode):
+    """The same where the views are written back, and where a session was loaded in the middle."""
+    stages = TruncateToolOutputs(max_tokens=60), FitContextWindow()
+    alone = await told(Pipeline(*stages, budget=BUDGET), form, **mode)
+    composed = Pipeline(when(yes, Pipeline(stages[0])), first_of(stages[1]), budget=BUDGET)
+    assert alone == await told(composed, form, **mode)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+async def test_composed_stages_do_what_they_do_alone_without_a_session(form):
+    """A stateless call: the same view, and the same report but for the time it took."""
+    messages = transcript(form, user("task")) + rounds(form, 0, 30)
+    stages = TruncateToolOutputs(max_tokens=60), ClearToolResults(2), FitContextWindow()
+    alone = await Pipeline(*stages, budget=BUDGET).prepare(messages, format=form, model=FORMATS[form])
+    for composed in ([Pipeline(*stages)], [when(yes, *stages)], [first_of(each) for each in stages]):
+        view = await Pipeline(*composed, budget=BUDGET).prepare(messages, format=form, model=FORMATS[form])
+        assert alone.messages == view.messages
+        assert alone.report.changes == view.report.changes
+        assert [stage.stage for stage in alone.report.stages] == [stage.stage for stage in view.report.stages]
+
+
+async def test_a_preset_in_a_pipeline_is_that_preset():
+    """Its budget is the session's, with trigger and target."""
+    preset = coding_agent(BUDGET)
+    assert await told(preset, "openai-chat") == await told(Pipeline(preset), "openai-chat")
+
+
+async def test_what_inner_pipelines_bring_holds():
+    """Budget, counter, store, rules and listener of an inner pipeline do what they would do outside."""
+    stages = TruncateToolOutputs(max_tokens=60), TrimRounds(3)
+    heard, kept = (Recorder(), Recorder()), (MemoryStore(), MemoryStore())
+
+    def options(place):
+        return {
+            "budget": Budget(500),
+            "counter": FixedCounter(12),
+            "store": kept[place],
+            "protect": [Protect.pins(4)],
+            "on_compact": heard[place],
+        }
+
+    outside, inside = Pipeline(*stages, **options(0)), Pipeline(Pipeline(Pipeline(*stages, **options(1))))
+    assert await told(outside, "openai-chat") == await told(inside, "openai-chat")
+    assert heard[0].events
+    assert [str(event) for event in heard[0].events] == [str(event) for event in heard[1].events]
+    assert len(kept[0]) == len(kept[1]) > 0
+
+
+async def test_what_an_inner_pipeline_pins_no_outer_stage_takes():
+    """A rule of an inner pipeline holds for the stages around it, and for the fit guarantee."""
+    inner = Pipeline(ClearToolResults(2), protect=[Protect.pins(2)])
+    session = Pipeline(inner, TrimRounds(1), budget=1_500).session(format="openai-chat")
+    history = transcript("openai-chat", user("task"))
+    for step in range(20):
+        history += rounds("openai-chat", step, step + 1)
+        view = await session.prepare(history)
+    assert len(view.messages) < len(history)
+    assert any(message is history[2] for message in view.messages)
+
+
+async def test_a_smaller_budget_within_acts_by_its_own_trigger():
+    """An inner pipeline with its own budget goes from its trigger down to its target, and rests in between."""
+    small = Budget(2_000, trigger=0.9, target=0.3)
+    alone, _ = await told(Pipeline(FitContextWindow(), budget=small), "openai-chat")
+    within, _ = await told(Pipeline(Pipeline(FitContextWindow(), budget=small), budget=20_000), "openai-chat")
+    assert all(after <= small.limit for *_, after in within)
+    moved = [sum(first is not None for *_, first, _ in seen) for seen in (alone, within)]
+    assert moved[1] <= moved[0] + 1
+
+
+async def test_a_condition_that_pays_back_is_asked_at_every_step():
+    """What depends on more than the size says so itself: its stages run before the context is too large."""
+    budget = Budget(100_000, target=200)
+    _, always = await told(Pipeline(when(pays_back(200), TrimRounds(2)), budget=budget), "openai-chat")
+    _, pressed = await told(Pipeline(when(over(1_000), TrimRounds(2)), budget=budget), "openai-chat")
+    assert always
+    assert not pressed
+
+
+async def test_a_condition_on_arrivals_is_asked_of_the_whole_request():
+    """A stage for new messages runs as soon as the whole request has passed the size, and is shown what is new."""
+    shown = []
+
+    class Looks:
+        """Writes down how much it sees."""
+
+        scope = Scope.ARRIVALS
+
+        async def __call__(self, context, _call):
+            """Look."""
+            shown.append(len(context.messages))
+            return context
+
+    session = Pipeline(when(over(2_000), Looks()), budget=100_000).session(format="openai-chat")
+    history, sizes = transcript("openai-chat", user("task")), []
+    for step in range(STEPS):
+        history += rounds("openai-chat", step, step + 1)
+        before = len(shown)
+        view = await session.prepare(history)
+        sizes.append((view.report.tokens_after > 2_000, len(shown) > before))
+    assert all(large == ran for large, ran in sizes)
+    assert {large for large, _ in sizes} == {True, False}
+    assert max(shown) <= 4
+
+
+async def test_work_that_a_condition_does_not_approve_leaves_nothing_behind():
+    """Neither the view nor the report nor the store shows what was tried."""
+    store = MemoryStore()
+    session = Pipeline(when(pays_back(1), TrimRounds(2)), budget=Budget(100_000, target=50), store=store).session(
+        model="gpt-5.4", format="openai-chat"
+    )
+    history = transcript("openai-chat", user("task"))
+    for step in range(8):
+        history += rounds("openai-chat", step, step + 1)
+        view = await session.prepare(history)
+        if not view.report.acted:
+            assert view.messages == history
+            assert not len(store)
+
+
+async def test_an_error_names_the_stage_within():
+    """The stage that broke a promise is named, not what holds it."""
+
+    async def breaks(context, _call):
+        return context.with_messages(context.messages[:-1])
+
+    messages = transcript("openai-chat", user("task")) + rounds("openai-chat", 0, 1)
+    with pytest.raises(StageError, match="stage breaks: broke a pair"):
+        await Pipeline(when(yes, Pipeline(first_of(breaks)))).prepare(messages, format="openai-chat")
