@@ -4,8 +4,10 @@
 Usage: ``python scripts/models.py TABLE VERSION DATE`` where TABLE is ``model_prices_and_context_window_backup.json``
 of a litellm wheel, VERSION is that wheel's and DATE is the day on which it was the newest.
 
-Chat models of the providers below are taken, under the name that the provider itself gives them. Where several sell
-one model, the first provider of the list wins; Bedrock's regional names stay, since they have prices of their own.
+``models`` holds the chat models of the makers and clouds below, under the name that each itself gives them. Where
+several sell one model, the first provider of the list wins; Bedrock's regional names stay, since they have prices of
+their own. ``hosts`` holds what all providers say of the models they serve, where it differs from that. ``open`` holds
+the windows of open weights, by what those who serve them agree on: for a name that does not say who serves it.
 """
 
 from __future__ import annotations
@@ -13,14 +15,19 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from agentctx.tokens import families, names
+from agentctx.tokens.models import ALIKE
 
 TARGET = Path(__file__).parents[1] / "agentctx" / "tokens" / "models.json"
 
 PROVIDERS = (
     "openai",
+    "text-completion-openai",
     "anthropic",
     "gemini",
     "deepseek",
@@ -44,9 +51,39 @@ PROVIDERS = (
     "azure",
     "amazon_nova",
     "bedrock_mantle",
-    "groq",
-    "cerebras",
+    "ai21",
+    "perplexity",
 )
+
+# Names that the maker's own service does not have any more; their weights are open, and others serve them.
+RETIRED = {"deepseek": {"deepseek-r1", "deepseek-v3", "deepseek-coder"}}
+
+# Hosts that litellm divides by the kind of model or of call.
+HOST_OF = {
+    "bedrock_converse": "bedrock",
+    "cohere_chat": "cohere",
+    "azure_text": "azure",
+    "text-completion-openai": "openai",
+    "text-completion-codestral": "codestral",
+    "text-completion-inception": "inception",
+    **{
+        f"vertex_ai-{kind}": "vertex_ai"
+        for kind in (
+            "anthropic_models",
+            "language-models",
+            "mistral_models",
+            "llama_models",
+            "ai21_models",
+            "text-models",
+            "deepseek_models",
+            "qwen_models",
+            "zai_models",
+            "openai_models",
+            "minimax_models",
+            "moonshot_models",
+        )
+    },
+}
 
 # Prices in USD per million tokens, by litellm's name for them; a 12-hour write is OpenAI's long one.
 PRICES = {
@@ -102,34 +139,118 @@ def own_name(key: str) -> str | None:
     return parts[-1]
 
 
+def usable(row: Mapping[str, Any]) -> bool:
+    """Whether a row is of a model that takes text and tells its window."""
+    return isinstance(row.get("max_input_tokens"), int) and row.get("mode") in {"chat", "responses", "completion"}
+
+
 def select(table: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Name and entry of each model that we keep, the first provider's first."""
     for provider in PROVIDERS:
         for key, row in table.items():
-            usable = isinstance(row.get("max_input_tokens"), int) and row.get("mode") in {"chat", "responses"}
-            if usable and row.get("litellm_provider") == provider and (name := own_name(key)):
-                yield name.lower(), entry(row)
+            if usable(row) and row.get("litellm_provider") == provider:
+                name = own_name(key)
+                if provider == "perplexity" and "sonar" not in key:
+                    continue
+                if name and name.lower() not in RETIRED.get(provider, ()):
+                    yield name.lower(), smaller(entry(row), table.get(name, {}))
+
+
+def smaller(kept: dict[str, Any], bare: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry, with the window of the row under the name alone where that is smaller."""
+    return {**kept, "window": min(kept["window"], bare["max_input_tokens"])} if usable(bare) else kept
 
 
 def plain_name(name: str) -> str:
     """A Bedrock or Vertex name without vendor, date and version: ``claude-opus-4-1`` for the longest of them."""
-    name = re.sub(r"^(?:anthropic|amazon|meta|mistral|cohere|openai|qwen|deepseek)\.", "", name)
-    return re.sub(r"[-@](?:\d{8}|default)?(?:-?v\d+(?::\d+)?)?$", "", name)
+    plain = next(names.read(name)).plain
+    return re.sub(r"[-@](?:\d{8}|default)?(?:-?v\d+(?::\d+)?)?$", "", plain)
+
+
+def makers(table: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The models by their own names."""
+    models: dict[str, dict[str, Any]] = {}
+    for name, kept in select(table):
+        models.setdefault(name, kept)
+    for name in sorted(models):
+        plain = plain_name(name)  # "claude" alone would answer for every Claude to come
+        if re.search(r"\d", plain) and families.CLOSED.match(names.key(plain)):
+            models.setdefault(plain, models[name])
+    return models
+
+
+def served(table: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
+    """What each provider says of each model, by the key of its name there; of two that look alike the smaller one."""
+    hosts: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+    known = frozenset(str(row.get("litellm_provider")) for row in table.values())
+    for name, row in table.items():
+        if not usable(row):
+            continue
+        host = HOST_OF.get(provider := row["litellm_provider"], provider)
+        read = next(names.read(name if name.startswith(f"{host}/") else f"{host}/{name}", known))
+        key, kept = names.key(read.plain), entry(row)
+        if key not in hosts[host] or kept["window"] < hosts[host][key]["window"]:
+            hosts[host][key] = kept
+    return hosts
+
+
+def agreed(hosts: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, int]:
+    """The window of each open model: what most say who serve it; the smallest where few do, or as many say less.
+
+    That a model's weights are open is known from two who serve it, or from its size in its name.
+    """
+    told: dict[str, list[int]] = defaultdict(list)
+    for rows in hosts.values():
+        for key, row in rows.items():
+            if row["window"] and re.search(r"[a-z]{3}.*\d", key) and not families.CLOSED.match(key):
+                told[list(names.forms(key))[-1]].append(row["window"])
+    return {key: usual(windows) for key, windows in told.items() if len(windows) > 1 or re.search(r"\d[bm](-|$)", key)}
+
+
+def usual(windows: list[int]) -> int:
+    """The window that most of at least three tell, in the smallest way that two tell it; else the smallest.
+
+    128,000 and 131,072 are the same window, told in two ways.
+    """
+    if len(windows) < 3:
+        return min(windows)
+    counts = Counter(windows)
+    most = min(window for window, count in counts.items() if count == max(counts.values()))
+    return min([most, *(window for window, count in counts.items() if count > 1 and window > most * ALIKE)])
+
+
+def differing(
+    hosts: Mapping[str, Mapping[str, dict[str, Any]]], models: Mapping[str, dict[str, Any]]
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """What a host says otherwise than the model's own row; all that a host says whose windows are its own."""
+    own = {}
+    for name, row in models.items():
+        own.setdefault(names.key(next(names.read(name)).plain), row)
+    return {
+        host: kept
+        for host, rows in hosts.items()
+        if (kept := {key: row for key, row in rows.items() if host in families.OWN_WINDOWS or own.get(key) != row})
+    }
+
+
+def lines_of(rows: Mapping[str, Any], indent: str) -> str:
+    """One line a row."""
+    return ",\n".join(
+        f"{indent}{json.dumps(key)}: {json.dumps(rows[key], separators=(',', ':'))}" for key in sorted(rows)
+    )
 
 
 def main(source: str, version: str, date: str) -> None:
     """Write the table, one line a model."""
-    models: dict[str, dict[str, Any]] = {}
-    for name, kept in select(json.loads(Path(source).read_text())):
-        models.setdefault(name, kept)
-    for name in sorted(models):
-        if re.search(r"\d", plain_name(name)):  # "claude" alone would answer for every Claude to come
-            models.setdefault(plain_name(name), models[name])
-    lines = ",\n".join(
-        f"  {json.dumps(name)}: {json.dumps(models[name], separators=(',', ':'))}" for name in sorted(models)
-    )
+    table = json.loads(Path(source).read_text())
+    models, hosts = makers(table), served(table)
+    apart = differing(hosts, models)
+    told = ",\n".join(f"  {json.dumps(host)}: {{\n{lines_of(apart[host], '   ')}\n  }}" for host in sorted(apart))
     head = {"source": f"litellm {version}, model_prices_and_context_window_backup.json", "date": date}
-    text = json.dumps(head)[:-1] + f', "models": {{\n{lines}\n}}}}\n'
+    text = (
+        f'{json.dumps(head)[:-1]}, "models": {{\n{lines_of(models, "  ")}\n}},\n'
+        f'"hosts": {{\n{told}\n}},\n"open": {{\n{lines_of(agreed(hosts), "  ")}\n}}}}\n'
+    )
     json.loads(text)
     TARGET.write_text(text)
     sys.stdout.write(f"{len(models)} models, {len(text)} bytes\n")

@@ -86,7 +86,8 @@ class Budget:
         Args:
             model: The model's name, as its provider writes it.
             output_reserve: What must stay free for the answer. Without it: the model's longest answer, but at most
-                a quarter of the window.
+                a quarter of the window. Where the longest answer has room of its own beside the input (``gpt-5``), only
+                what is asked for beyond that is taken from the input.
             trigger: See the class.
             target: See the class.
 
@@ -98,6 +99,9 @@ class Budget:
             msg = f"no context window known for model {model!r}: pass Budget(window=..., output_reserve=...)"
             raise UnknownModel(msg)
         reserve = min(longest or window, window // 4) if output_reserve is None else output_reserve
+        if (most := profile.max_input) is not None:
+            beside = (longest or 0) if window <= most else 0
+            reserve = max(cls(window).tokens(reserve, "output_reserve") - beside, window - most, 0)
         return cls(window, reserve, trigger=trigger, target=target)
 
     @cached_property

@@ -66,6 +66,8 @@ class ModelProfile:
         adaptive_thinking: Whether thinking may be absent from an open tool round.
         system_in_messages: Whether system messages may stand within the messages (Anthropic).
         prefill: Whether the request may end on an assistant message (Anthropic).
+        max_input: The most input in tokens, where the answer has room of its own beside it; None where the answer
+            shares the window. ``window`` is then either this or the room of both.
     """
 
     name: str
@@ -82,3 +84,4 @@ class ModelProfile:
     adaptive_thinking: bool = False
     system_in_messages: bool = True
     prefill: bool = True
+    max_input: int | None = field(default=None, kw_only=True)

@@ -86,3 +86,131 @@ TOKEN_PERCENT: tuple[tuple[str, int], ...] = (
     (r"gemini", 110),
     (r"deepseek|qwen|glm|kimi|moonshot", 105),
 )
+
+OWN_WINDOWS = frozenset(
+    {
+        *("github_copilot", "chatgpt", "microsoft_365_copilot", "cloudflare", "novita", "sambanova", "snowflake"),
+        *("nebius", "wandb", "tensormesh", "zerogpu", "libertai", "watsonx", "oci", "scaleway", "opencode_go"),
+        *("gradient_ai", "pinstripes", "streamlake", "gmi"),
+    }
+)
+"""Hosts that serve models with windows of their own, often smaller ones: of what they are not known to serve nothing
+is known."""
+
+CLOSED = re.compile(
+    r"(?:openai-|anthropic-)?(?:gpt(?!-oss)|chatgpt|o\d|codex|claude|gemini|grok|amazon|nova|titan|sonar|pplx|chat-latest|palmyra)"
+)
+"""Models whose weights are not open: only their makers say what their windows are."""
+
+INPUT_APART = re.compile(r"(?:gpt-?(?:[5-9]|\d\d|chat)|chat-latest)")
+INPUT_OF = {128_000: 111_616, 400_000: 272_000, 1_050_000: 922_000}
+"""OpenAI's models since gpt-5 by their whole windows: the most input, whatever the answer takes. The table has the one
+number of some and the other of others. Source: OpenAI's model pages."""
+
+
+def most_input(plain: str, window: int) -> int | None:
+    """The most input of a model whose answer has room of its own; None where the answer shares the window."""
+    if not INPUT_APART.match(plain):
+        return None
+    return INPUT_OF.get(window, window if window in INPUT_OF.values() else None)
+
+
+LONGER = ((re.compile(r"claude-sonnet-4(?:-5)?(?:-2|@|$)"), 1_000_000),)
+"""Windows that a model has when it is asked for (``claude-sonnet-4-5[1m]``). Source: Anthropic, context windows."""
+
+OPEN_WEIGHTS: dict[str, int] = {
+    **dict.fromkeys(("llama2", "llama2-chat", "llama2-uncensored", "vicuna", "orca-mini"), 4_096),
+    **dict.fromkeys(("llama3",), 8_192),
+    **dict.fromkeys(("llama3-1", "llama3-2", "llama3-3", "llama3-2-vision"), 128_000),
+    **dict.fromkeys(("llama3-2-instruct", "hermes3", "nous-hermes3-llama3-1"), 128_000),
+    "llama4-scout": 10_485_760,
+    "llama4-maverick": 1_048_576,
+    "llama-guard3": 131_072,
+    "codellama": 16_384,
+    **dict.fromkeys(("qwen2", "qwen2-5", "qwen2-5-coder", "qwen2-5-math-instruct", "codeqwen1-5"), 32_768),
+    "qwen2-5-math": 4_096,
+    **dict.fromkeys(("qwen2-vl", "qwen2-5-vl"), 32_768),
+    **dict.fromkeys(("qwen3", "qwq"), 40_960),
+    **dict.fromkeys(("qwen3-coder", "qwen3-next", "qwen3-vl", "qwen3-5"), 262_144),
+    "gemma2": 8_192,
+    "gemma": 8_192,
+    "codegemma": 8_192,
+    "gemma3": 131_072,
+    "gemma3n": 32_768,
+    **dict.fromkeys(("mistral", "mistral-instruct"), 32_768),
+    "mixtral8x7b": 32_768,
+    "mixtral8x22b": 65_536,
+    "mixtral": 32_768,
+    "mistral-nemo": 128_000,
+    "mistral-nemo-instruct2407": 128_000,
+    "mistral-small": 32_768,
+    **dict.fromkeys(("mistral-small3-1", "mistral-small3-2", "devstral", "devstral-small"), 131_072),
+    **dict.fromkeys(("mistral-large-instruct2407", "mistral-large-instruct2411"), 131_072),
+    "codestral": 32_768,
+    "magistral": 40_960,
+    "magistral-small": 40_960,
+    "ministral": 131_072,
+    "phi3": 4_096,
+    **dict.fromkeys(("phi3-mini4k", "phi3-medium4k"), 4_096),
+    **dict.fromkeys(("phi3-mini128k", "phi3-medium128k"), 128_000),
+    **dict.fromkeys(("phi3-5-mini", "phi3-5", "phi4-mini"), 131_072),
+    "phi4": 16_384,
+    "phi4-reasoning": 32_768,
+    **dict.fromkeys(("deepseek-r1", "deepseek-v3"), 131_072),
+    "deepseek-r1-distill-llama": 131_072,
+    "deepseek-r1-distill-qwen": 131_072,
+    "deepseek-coder": 16_384,
+    "deepseek-coder-v2": 163_840,
+    "gpt-oss": 131_072,
+    "kimi-k2-0905": 262_144,
+    "command-r": 131_072,
+    "command-r-plus": 131_072,
+    "smollm2": 8_192,
+    **dict.fromkeys(("granite3-1", "granite3-2", "granite3-3", "granite4"), 131_072),
+    "falcon3": 32_768,
+    "olmo2": 4_096,
+    "yi": 4_096,
+    "starcoder2": 16_384,
+    "nemotron": 131_072,
+    **dict.fromkeys(("phi3-mini", "phi3-medium"), 4_096),
+    **dict.fromkeys(("c4ai-command-r-plus", "c4ai-command-r"), 131_072),
+    "hermes3-llama3-1": 128_000,
+    "tinyllama": 2_048,
+    "zephyr": 32_768,
+}
+"""Windows of families of open weights, by ``names.families``: as trained, without stretching. Source:
+``max_position_embeddings`` in the models' ``config.json``, or the card where it says less. Whoever serves them may
+give less: Ollama takes ``num_ctx``, vLLM ``--max-model-len``."""
+
+OLDER: dict[str, tuple[int, int]] = {
+    **dict.fromkeys(("gpt4-turbo-preview", "gpt4-vision-preview", "gpt4-0125-preview"), (128_000, 4_096)),
+    **dict.fromkeys(("gpt4-0314",), (8_192, 4_096)),
+    **dict.fromkeys(("gpt4-32k0314", "gpt4-32k0613"), (32_768, 4_096)),
+    **dict.fromkeys(("gpt3-5-turbo0301",), (4_096, 4_096)),
+    **dict.fromkeys(("chatgpt4o-latest", "gpt4o-audio-preview", "gpt4o-search-preview"), (128_000, 16_384)),
+    **dict.fromkeys(("gpt4o-mini-audio-preview", "gpt4o-mini-search-preview"), (128_000, 16_384)),
+    "o1-preview": (128_000, 32_768),
+    "o1-mini": (128_000, 65_536),
+    "codex-mini-latest": (200_000, 100_000),
+    **dict.fromkeys(("claude-v2", "claude2", "claude2-0", "claude-instant1-2", "claude-instant-v1"), (100_000, 4_096)),
+    **dict.fromkeys(("claude-v2-1", "claude2-1", "claude3-sonnet", "claude3-opus", "claude3-haiku"), (200_000, 4_096)),
+    **dict.fromkeys(("claude3-5-sonnet", "claude3-5-haiku"), (200_000, 8_192)),
+    "claude3-7-sonnet": (200_000, 64_000),
+    **dict.fromkeys(("gemini-pro", "gemini1-0-pro"), (32_760, 8_192)),
+    **dict.fromkeys(("gemini1-5-pro", "gemini1-5-pro001", "gemini1-5-pro002"), (2_097_152, 8_192)),
+    **dict.fromkeys(("gemini1-5-flash", "gemini1-5-flash001", "gemini1-5-flash002"), (1_048_576, 8_192)),
+    **dict.fromkeys(("gemini1-5-flash8b", "gemini2-0-flash", "gemini2-0-flash-exp"), (1_048_576, 8_192)),
+    **dict.fromkeys(("gemini2-0-flash001", "gemini2-0-flash-lite", "gemini2-0-flash-lite001"), (1_048_576, 8_192)),
+    **dict.fromkeys(("grok4", "grok4-0709"), (256_000, 256_000)),
+    **dict.fromkeys(
+        ("grok3", "grok3-mini", "grok3-fast", "grok3-mini-fast", "grok2-1212", "grok-beta"), (131_072, 131_072)
+    ),
+    **dict.fromkeys(("grok2-vision1212",), (32_768, 32_768)),
+    **dict.fromkeys(("mistral-large2411", "mistral-large2407", "open-mistral-nemo"), (128_000, 128_000)),
+    **dict.fromkeys(("open-mistral7b", "open-mixtral8x7b", "mistral-large2402"), (32_000, 8_191)),
+    "open-mixtral8x22b": (64_000, 8_191),
+    "kimi-k2-0905-preview": (262_144, 262_144),
+    **dict.fromkeys(("kimi-k2-0711-preview", "kimi-k2-turbo-preview", "kimi-latest"), (131_072, 131_072)),
+}
+"""Window and longest answer of models that their makers have retired, by ``names.key``: others serve them still, and
+recorded sessions name them. Source: the makers' model and deprecation pages, litellm's tables of 2024 and 2025."""

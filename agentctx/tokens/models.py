@@ -8,41 +8,42 @@ from __future__ import annotations
 
 import json
 import pkgutil
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from agentctx.core.profile import ImageRule, ModelProfile, Prices
 from agentctx.core.profile_table import register_lookup
 from agentctx.errors import ConfigError, UnknownModel
-from agentctx.tokens import families
+from agentctx.tokens import families, names
+
+T = TypeVar("T")
+
+ALIKE = 0.95
+"""Two windows that differ by less are one, told in two ways: 128,000 and 131,072."""
 
 _registered: dict[str, ModelProfile] = {}
 
-_REGION = re.compile(r"^(?:us|eu|apac|global|jp|au|ca|us-gov)\.(?=[a-z0-9]+\.)")
-_VENDOR = re.compile(
-    r"^(?:anthropic|amazon|meta|mistral|cohere|openai|qwen|deepseek|moonshotai|minimax|xai|google|zai)\."
-)
-_ALIAS = re.compile(r"^(claude-(?:opus|sonnet)-4)-0$")  # Anthropic's own second name of them
-# What may follow a known name: a date, a variant, a version of the deployment; but no number of one or two digits,
-# which is another model (claude-opus-4 and claude-opus-4-9), unless it follows a "v".
-_SUFFIX = re.compile(r"[-@:_](?!\d{1,2}(?:\D|$))\S")
+Row = Mapping[str, Any]
 
 
 def profile(name: str) -> ModelProfile:
     """The profile of a model.
 
+    Who serves a model may give it another window than its maker: where a name says who serves it, that one's holds
+    (``azure/gpt-5.1-codex``, ``github_copilot/gpt-4.1``). A window that the name states holds (``…-v1:0:48k``), as far
+    as the model has it (``claude-sonnet-4-5[1m]``). Of open weights whose name does not say who serves them the window
+    is what they were trained for; a server of one's own may have been started with less.
+
     Args:
-        name: The model's name as its provider, a gateway or a cloud writes it: ``gpt-5.4``,
+        name: The model's name as its provider, a gateway, a cloud or a tool writes it: ``gpt-5.4``, ``openai:gpt-4o``,
             ``anthropic/claude-sonnet-4-5-20250929``, ``us.anthropic.claude-opus-4-1-20250805-v1:0``,
-            ``models/gemini-2.5-pro``, ``ft:gpt-4.1-mini:org::id``.
+            ``models/gemini-2.5-pro``, ``ft:gpt-4.1-mini:org::id``, ``meta-llama/Llama-3.3-70B-Instruct``.
 
     Raises:
         UnknownModel: If the table has no such model; the message says what to pass instead.
     """
-    found = next((_registered[each] for each in _spellings(name) if each in _registered), None)
-    return _resolved(name) if found is None else found
+    return _override(_checked(name)) or _resolved(name)
 
 
 def register_model(profile: ModelProfile) -> None:
@@ -59,11 +60,9 @@ def encoding_for(name: str) -> str:
 
     Of models that are not OpenAI's the tokens are estimated with ``o200k_base``.
     """
-    spellings = list(_spellings(name))
-    for each in spellings:
-        if each in _registered:
-            return _registered[each].encoding
-    return "cl100k_base" if any(families.CL100K.match(each) for each in spellings) else "o200k_base"
+    if (found := _override(_checked(name))) is not None:
+        return found.encoding
+    return _encoding(_plain(name))
 
 
 def percent_for(name: str) -> int:
@@ -71,26 +70,69 @@ def percent_for(name: str) -> int:
 
     Never fails: a model that nobody knows is counted as its encoding counts.
     """
-    return families.first_match(families.TOKEN_PERCENT, list(_spellings(name))[-1], 100)
+    return families.first_match(families.TOKEN_PERCENT, _plain(_checked(name)), 100)
+
+
+def _encoding(plain: str) -> str:
+    return "cl100k_base" if families.CL100K.match(plain) else "o200k_base"
+
+
+def _override(name: str) -> ModelProfile | None:
+    """The profile that was registered for a name, if any."""
+    if not _registered:
+        return None
+    given = name.strip().lower()
+    spelled = (given, *(given[at + 1 :] for at, sign in enumerate(given) if sign == "/"), _plain(name))
+    return next((_registered[each] for each in spelled if each in _registered), None)
+
+
+@lru_cache(1024)
+def _plain(name: str) -> str:
+    """The name without all that says who serves it; as it is where it can be read in no way."""
+    return next((each.plain for each in names.read(name, _hosts())), name)
+
+
+def _checked(name: object) -> str:
+    if not isinstance(name, str):
+        msg = f"model: expected a name, got {name!r}"
+        raise ConfigError(msg)
+    return name
 
 
 @lru_cache(1024)
 def _resolved(name: str) -> ModelProfile:
-    row_name, row = _row(name)
-    plain = list(_spellings(row_name))[-1]
+    for spelled in names.read(name, _hosts()):
+        if (found := _row(spelled)) is not None:
+            return _profile(*found, spelled.window)
+    msg = (
+        f"no context window known for model {name!r}: pass Budget(window=..., output_reserve=...), "
+        f"or add the model once with register_model(ModelProfile({name!r}, window=...))"
+    )
+    raise UnknownModel(msg)
+
+
+def _profile(plain: str, row: Row, stated: int | None) -> ModelProfile:
     above = row.get("above")
+    window = _window(plain, row["window"], stated)
     return ModelProfile(
         plain,
-        encoding_for(name),
-        families.first_match(families.IMAGES, plain, ImageRule("openai-tiles")),
-        row["window"],
-        row.get("output"),
+        encoding=_encoding(plain),
+        image=families.first_match(families.IMAGES, plain, ImageRule("openai-tiles")),
+        window=window,
+        max_output=row.get("output"),
         prices=Prices(**row.get("prices", {})),
         long_from=above and above["tokens"],
         long_prices=above and Prices(**{kind: price for kind, price in above.items() if kind != "tokens"}),
         min_cache=row.get("min_cache"),
+        max_input=families.most_input(plain, window),
         **_habits(plain),
     )
+
+
+def _window(plain: str, window: int, stated: int | None) -> int:
+    """The window that a name states, but no longer one than the model has."""
+    longest = max((longer for pattern, longer in families.LONGER if pattern.match(plain)), default=0)
+    return window if stated is None else min(stated, max(window, longest))
 
 
 def _habits(plain: str) -> dict[str, Any]:
@@ -105,54 +147,78 @@ def _habits(plain: str) -> dict[str, Any]:
     }
 
 
-def _row(name: str) -> tuple[str, Mapping[str, Any]]:
-    """The row of a model: of its exact name, else of the longest name that it goes on from with a suffix."""
-    table = _table()
-    spellings = list(_spellings(name))
-    for each in spellings:
-        if each in table:
-            return each, table[each]
-    for each in spellings:
-        ends = (length for length in range(len(each) - 1, 2, -1) if _SUFFIX.match(each, length))
-        found = next((each[:length] for length in ends if each[:length] in table), None)
-        if found is not None:
-            return found, table[found]
-    msg = (
-        f"no context window known for model {name!r}: pass Budget(window=..., output_reserve=...), "
-        f"or add the model once with register_model(ModelProfile({name!r}, window=...))"
-    )
-    raise UnknownModel(msg)
+def _row(name: names.ModelName) -> tuple[str, Row] | None:
+    """Plain name and row of a model: what its hosts say of it, the smallest window; else what holds everywhere."""
+    keys = tuple(names.forms(name.plain))
+    own = _own_row(name, keys)
+    told = [found for host in name.hosts if (found := _first(_table()["hosts"].get(host, {}), keys)) is not None]
+    if not told:
+        return None if own is None or families.OWN_WINDOWS.intersection(name.hosts) else own[1:]
+    place, least = min(told, key=lambda found: found[1]["window"])
+    if own is None:
+        return name.plain, least
+    nearer, plain, row = own
+    window = least["window"] if place <= nearer else min(least["window"], row["window"])
+    return plain, {**row, **least, "window": window}
 
 
-def _spellings(name: str) -> Iterator[str]:
-    """The ways to look a name up, from as it is to without provider, region, vendor and fine-tuning."""
-    given: object = name
-    if not isinstance(given, str):
-        msg = f"model: expected a name, got {given!r}"
-        raise ConfigError(msg)
-    name = name.strip().lower()
-    yield name
-    while "/" in name:
-        name = name.partition("/")[2]
-        yield name
-    if name.startswith("ft:"):
-        name = name.split(":")[1]
-        yield name
-    for prefix in (_REGION, _VENDOR):
-        shorter = prefix.sub("", name)
-        if shorter != name:
-            name = shorter
-            yield name
-    if _ALIAS.match(name):
-        yield _ALIAS.sub(r"\1", name)
-    if name.startswith("claude") and "." in name:
-        yield name.replace(".", "-")
+def _own_row(name: names.ModelName, keys: tuple[str, ...]) -> tuple[int, str, Row] | None:
+    """Which of the keys is known whoever serves the model, and its plain name and row.
+
+    Of two windows that are told for one key the smaller one holds: the name does not say which it means.
+    """
+    models: Mapping[str, Row] = _table()["models"]
+    if name.given in models:
+        return 0, name.plain, models[name.given]
+    trained = _first(families.OPEN_WEIGHTS, tuple(names.families(name.plain)))
+    for place, each in enumerate(keys):
+        found = _index().get(each)
+        row = {} if found is None else models[found]
+        windows = [row.get("window"), _served(each, None if trained is None else trained[1])]
+        if known := [window for window in windows if window is not None]:
+            return place, name.plain if found is None else _spelled(found), {**row, "window": min(known)}
+    if (older := _first(families.OLDER, keys)) is not None:
+        return older[0], name.plain, {"window": older[1][0], "output": older[1][1]}
+    return None if trained is None else (len(keys), name.plain, {"window": trained[1]})
+
+
+def _served(each: str, trained: int | None) -> int | None:
+    """The window with which open weights are served: told as their card tells it, where both mean the same."""
+    told: int | None = _table()["open"].get(each)
+    return trained if told and trained and 1 / ALIKE > told / trained > ALIKE else told
+
+
+def _first(table: Mapping[str, T], keys: Sequence[str]) -> tuple[int, T] | None:
+    """The place of the first key that the table has, and what it has there."""
+    return next(((place, table[each]) for place, each in enumerate(keys) if each in table), None)
+
+
+def _spelled(name: str) -> str:
+    return next(names.read(name)).plain
 
 
 @cache
-def _table() -> Mapping[str, Mapping[str, Any]]:
-    content = pkgutil.get_data("agentctx.tokens", "models.json") or b"{}"
-    table: Mapping[str, Mapping[str, Any]] = json.loads(content)["models"]
+def _hosts() -> frozenset[str]:
+    return frozenset(_table()["hosts"])
+
+
+@cache
+def _index() -> Mapping[str, str]:
+    """The names of the table by their keys; of two names with one key the shortest, which is the maker's own.
+
+    What a cloud says of open weights under an identifier of its own holds for that cloud.
+    """
+    found: dict[str, str] = {}
+    for name in sorted(_table()["models"], key=lambda each: (len(each), each)):
+        plain = _spelled(name)
+        if plain == name or families.CLOSED.match(plain):
+            found.setdefault(names.key(plain), name)
+    return found
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    table: Mapping[str, Any] = json.loads(pkgutil.get_data("agentctx.tokens", "models.json") or b"{}")
     return table
 
 

@@ -1,7 +1,11 @@
 import json
+import re
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import integers, sampled_from
 
 from agentctx.core.budget import Budget
 from agentctx.core.profile import ImageRule, ModelProfile, Prices
@@ -10,6 +14,8 @@ from agentctx.tokens import models
 from agentctx.tokens.models import encoding_for, profile, register_model
 
 TABLE = files("agentctx.tokens") / "models.json"
+NAMES = json.loads((Path(__file__).parent / "model_names.json").read_text("utf-8"))
+SPELLED = [(name, window) for names in NAMES.values() for name, window in names.items()]
 
 
 @pytest.fixture
@@ -59,6 +65,73 @@ def test_every_spelling_finds_its_model(spelling, plain):
     """Provider prefixes, dates, deployment versions and fine-tunings lead to the model that they stand for."""
     assert profile(spelling).window == profile(plain).window
     assert profile(spelling).name.startswith(plain)
+
+
+def window_of(name):
+    """The window of a model; None for an unknown one."""
+    try:
+        return profile(name).window
+    except UnknownModel:
+        return None
+
+
+@pytest.mark.parametrize(("name", "window"), SPELLED, ids=[name for name, _ in SPELLED])
+def test_names_that_people_pass(name, window):
+    """Every name that people pass has the window that its source tells; what nobody can know is unknown."""
+    assert window_of(name) == window
+
+
+@given(name=sampled_from([name for name, window in SPELLED if window and not re.search(r"[:@\[#]|arn|20\d\d", name)]))
+def test_a_sibling_that_does_not_exist_is_unknown(name):
+    """What follows a known name and is no date, no packing and no variant of a gateway makes another model of it."""
+    for more in ("-mini9", "-ultra", "-9", "-prod", "-max-pro"):
+        assert window_of(f"{name}{more}") is None
+
+
+@given(
+    name=sampled_from(sorted(next(names for source, names in NAMES.items() if "Ollama" in source))),
+    window=integers(1, 300),
+)
+def test_a_window_in_the_name_never_makes_it_larger(name, window):
+    """A window that a name states is taken as far as the model has it."""
+    assert window_of(f"{name}[{window}k]") == min(window * 1_000, window_of(name))
+
+
+def test_what_others_serve_is_not_larger_than_they_say():
+    """No model of a gateway or a cloud has a larger window than it says there."""
+    hosts = json.loads(TABLE.read_text())["hosts"]
+    larger = [
+        (host, key)
+        for host in hosts
+        for key, row in hosts[host].items()
+        if (window_of(f"{host}/{key}") or 0) > row["window"]
+    ]
+    assert larger == []
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [
+        ("gpt-5", 272_000),
+        ("azure/gpt-5.1-codex", 272_000),
+        ("gpt-5.1-codex", 272_000),
+        ("gpt-6-sol", 922_000),
+        ("gpt-5.5", 922_000),
+        ("azure/gpt-5.1-chat", 111_616),
+        ("claude-sonnet-4-5", 150_000),
+        ("gpt-4o", 111_616),
+    ],
+)
+def test_an_answer_with_room_of_its_own_takes_none_of_the_input(name, limit):
+    """Where the input has a limit of its own, that holds; where the answer shares its window, the reserve is kept."""
+    assert Budget.for_model(name).limit == limit
+
+
+def test_what_is_reserved_beyond_the_longest_answer_is_taken_from_the_input():
+    """A reserve within the longest answer costs the input nothing, a larger one what is beyond it."""
+    for name in ("gpt-5", "gpt-5.1-codex"):
+        limits = [Budget.for_model(name, output_reserve=each).limit for each in (8_000, 128_000, 130_000)]
+        assert limits == [272_000, 272_000, 270_000]
 
 
 def test_regional_prices_differ():
