@@ -44,6 +44,11 @@ _OTHER_KEYS = re.compile(
 )
 """Words before ``KEY`` that make it none of a secret, also in the name of an environment variable."""
 
+_PLACES = re.compile(
+    r"continuation|cursor|end|eos|bos|mask|next|pad|page|pagination|prev|previous|sep|special|stop|sync|unk"
+)
+"""Words before ``token`` that make it a place in a list or a piece of text."""
+
 _CREDENTIAL_FILES = re.compile(
     r"\.git\-credentials|\.htpasswd|\.netrc|\.pgpass|_netrc|credentials|id_dsa|id_ecdsa|id_ed25519|id_rsa"
 )
@@ -60,7 +65,7 @@ def is_secret_name(name: str) -> bool:
     return (
         names_only_secrets(name)
         or words[-1] in _SECRET
-        or words[-1].endswith("token")
+        or (words[-1].endswith("token") and not (len(words) > 1 and _PLACES.fullmatch(words[-2])))
         or (words[-1] in ("pass", "pat") and len(words) > 1)
         or _is_key_variable(name, words)
     )

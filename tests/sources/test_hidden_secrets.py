@@ -1,0 +1,91 @@
+"""Secrets that colours, escapes, base64 and line breaks hide; and what is none, though it looks like one."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from agentctx.sources.hidden_text import joined, without_escapes
+from agentctx.sources.secrets import redact_secrets
+
+
+def benchmark():
+    """The project's own list of shapes, places and harmless texts."""
+    place = Path(__file__).parents[2] / "benchmarks/secrets.py"
+    spec = importlib.util.spec_from_file_location("secret_shapes", place)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+LISTED = benchmark()
+IN_CODE = {("source code", "kubectl")}
+"""In code a lower-case name that is given a word without quotes is a variable that is given another."""
+
+
+@pytest.mark.parametrize("place", LISTED.PLACES)
+def test_every_shape_goes_from_every_kind_of_text(place):
+    """Of 133 shapes of secrets none is told, whatever stands around it."""
+    found = LISTED.recall(LISTED.redacted, {place: LISTED.PLACES[place]})
+    assert {(place, kind) for place, kind, goes in found if not goes} <= IN_CODE
+
+
+@pytest.mark.parametrize("hiding", ["in base64", "no width", "colour inside"])
+def test_every_shape_goes_however_it_is_hidden(hiding):
+    """Nor is one that is encoded, or has something in its middle that no reader sees."""
+    assert all(goes for _, _, goes in LISTED.recall(LISTED.redacted, {hiding: LISTED.HIDINGS[hiding]}))
+
+
+@pytest.mark.parametrize("hiding", ["wrapped", "continued", "two texts"])
+def test_a_key_that_is_cut_in_two_goes(hiding):
+    """A key of a service that a line break or quotes cut in two goes as a whole."""
+    shapes = LISTED.shapes()
+    keys = {kind for kind, key in shapes.items() if not set(" ;?") & set(key) and "//" not in key}
+    found = LISTED.recall(LISTED.redacted, {hiding: LISTED.HIDINGS[hiding]})
+    assert len(keys) > 90
+    assert {kind for _, kind, goes in found if not goes and kind in keys} == set()
+
+
+@pytest.mark.parametrize(("text", "name"), LISTED.HARMLESS)
+def test_what_is_no_secret_stays(text, name):
+    """Pins, indexes, counts, hashes, references and prose stay."""
+    assert redact_secrets(text, name) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\x1b[32mpassword=hunter2\x1b[0m", "\x1b[32mpassword=[redacted]\x1b[0m"),
+        ("pass\u200bword=hunter22x", "pass\u200bword=[redacted]"),
+        ('{"m": "a\\npassword=hunter2x\\nb"}', '{"m": "a\\npassword=[redacted]\\nb"}'),
+        ("?q=1%26password%3Dhunter2x%26b", "?q=1%26password%3D[redacted]%26b"),
+        ("&quot;password&quot;:&quot;hunter22&quot;", "&quot;password&quot;:&quot;[redacted]&quot;"),
+        ("\\u0070assword=hunter22", "\\u0070assword=[redacted]"),
+    ],
+)
+def test_a_name_is_recognised_as_it_is_read(text, expected):
+    """A secret's name that is coloured, escaped or has something in it that has no width is one all the same."""
+    assert redact_secrets(text) == expected
+
+
+def test_what_stands_around_a_hidden_key_stays():
+    """Only the key goes: escapes and words before and behind it are left as they are."""
+    key = LISTED.shapes()["GitHub"]
+    text = f"a \x1b[1mb\x1b[0m \\u0041 {key[:9]}\u200b{key[9:]} %41 \\n c"
+    assert redact_secrets(text) == "a \x1b[1mb\x1b[0m \\u0041 [redacted] %41 \\n c"
+
+
+def test_the_next_line_is_not_the_keys():
+    """A key at the end of a line leaves the next line alone, when it is a word."""
+    key = LISTED.shapes()["GitHub"]
+    assert redact_secrets(f"{key}\nnext line") == "[redacted]\nnext line"
+
+
+def test_places_are_those_of_the_text_as_it_is():
+    """What is seen can be found again in the text, whether it was an escape or not."""
+    text = "a%41b\u200bc\\nd"
+    seen = without_escapes(text, apart=False)
+    assert seen.text == "aAbc\nd"
+    assert [text[slice(*seen.place(at, at + 1))] for at in range(6)] == ["a", "%41", "b", "c", "\\n", "d"]
+    assert without_escapes("nothing hidden", apart=True) is None
+    assert joined("two words") is None
