@@ -22,7 +22,7 @@ from agentctx.clients.exchange import Answer, Send, Ways, answer, blocked, waiti
 from agentctx.clients.portal import drive
 from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape_anthropic import Messages
-from agentctx.clients.streams import hold_async, hold_sync
+from agentctx.clients.streams import hold, hold_async
 from agentctx.clients.turn import Turn, begin
 from agentctx.clients.twin import derived
 from agentctx.errors import ConfigError
@@ -162,7 +162,7 @@ async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - wh
     if not isinstance(inner, AsyncStream):
         turn.learn(turn.shape.usage(inner))
         return Answer(value)
-    answer = await hold_async(inner, turn, _ERRORS)
+    answer = hold_async(inner, turn, _ERRORS)
     answer.value = value
     return answer
 
@@ -178,7 +178,7 @@ async def _open(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever
     if not isinstance(inner, Stream):
         turn.learn(turn.shape.usage(inner))
         return Answer(value)
-    answer = await hold_sync(inner, turn, _ERRORS)
+    answer = hold(inner, turn, _ERRORS)
     answer.value = value
     return answer
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from inspect import isawaitable, iscoroutinefunction
+from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
 from botocore.client import BaseClient  # type: ignore[import-untyped]  # botocore carries no types
@@ -17,7 +17,7 @@ from agentctx.clients.exchange import Answer, Ways, blocked, exchange, waiting
 from agentctx.clients.portal import drive
 from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape_bedrock import Converse
-from agentctx.clients.streams import ahead_async, ahead_sync
+from agentctx.clients.streams import follow, follow_async
 from agentctx.clients.turn import Turn
 from agentctx.clients.twin import derived, twin
 from agentctx.errors import ConfigError
@@ -73,7 +73,7 @@ async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - bo
     if stream is None:
         turn.learn(turn.shape.usage(value))
         return Answer(value)
-    answer = await ahead_async(aiter(stream), turn, _ERRORS)
+    answer = follow_async(aiter(stream), turn, _ERRORS, stream.close)
     return _behind(value, stream, answer, "__aiter__")
 
 
@@ -82,7 +82,7 @@ async def _open(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - botocore
     if stream is None:
         turn.learn(turn.shape.usage(value))
         return Answer(value)
-    answer = await ahead_sync(iter(stream), turn, _ERRORS)
+    answer = follow(iter(stream), turn, _ERRORS, stream.close)
     return _behind(value, stream, answer, "__iter__")
 
 
@@ -92,13 +92,6 @@ def _behind(value: Any, stream: Any, answer: Answer, iterate: str) -> Answer:  #
     kind: type = type(stream)
     stream.__class__ = _reading(kind, iterate)
     answer.value = value
-
-    async def close() -> None:
-        closed = stream.close()
-        if isawaitable(closed):
-            await closed
-
-    answer.close = close
     return answer
 
 

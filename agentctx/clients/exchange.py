@@ -6,7 +6,8 @@ Written once for both kinds of client: for a sync client nothing in here waits, 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from attrs import define, frozen
 
@@ -17,9 +18,14 @@ from agentctx.clients.turn import Turn, begin
 from agentctx.economics.overflow import classify_error
 from agentctx.errors import AgentctxError
 
+if TYPE_CHECKING:
+    from agentctx.clients.streams import Started
+
 T = TypeVar("T")
 Send = Callable[[dict[str, Any]], Awaitable[Any]]
 """Sends a request with this body and returns the SDK's answer."""
+Again = Callable[[Exception], Awaitable["Answer | None"]]
+"""Sends something smaller after an error; None when it was no overflow, or nothing smaller was taken."""
 
 
 class Refused(Exception):
@@ -61,12 +67,14 @@ class Answer:
         error: What it raised instead.
         refusal: The error that was found in what it returned, or read ahead in its stream.
         close: Lets go of a stream that nobody will read.
+        stream: The stream in what it returned, if it is one.
     """
 
     value: Any = None
     error: Exception | None = None
     refusal: Exception | None = None
     close: Callable[[], Awaitable[object]] | None = None
+    stream: Started | None = None
 
     @property
     def too_large(self) -> Exception | None:
@@ -87,7 +95,7 @@ class Answer:
 
 
 class Open(Protocol):
-    """Looks into what an SDK returned: a stream is read ahead up to its first content, usage is recorded."""
+    """Looks into what an SDK returned: usage is recorded, of a stream when it ends."""
 
     def __call__(self, value: Any, turn: Turn, /) -> Awaitable[Answer]:  # noqa: ANN401 - whatever the SDK returns
         """The answer."""
@@ -129,7 +137,8 @@ async def exchange(sessions: Sessions, shape: Shape, body: Body, send: Send, way
 async def answer(turn: Turn, send: Send, ways: Ways) -> Any:  # noqa: ANN401 - whatever the SDK returns
     """The answer to a prepared request; it is sent once more when it was too large and can be made smaller.
 
-    A second overflow in a row gives what the first gave. No request is sent again after its answer's first content.
+    A second overflow in a row gives what the first gave. No request is sent again after its answer's first content; up
+    to there, a stream is restarted by itself while it is read.
 
     Args:
         turn: The request.
@@ -140,12 +149,28 @@ async def answer(turn: Turn, send: Send, ways: Ways) -> Any:  # noqa: ANN401 - w
         AgentctxError: If something broke while the smaller request was prepared; caused by the client's error.
     """
     first = await _attempt(turn, send, ways)
+    if first.stream is not None:
+        first.stream.held.again = partial(_again, turn, send, ways)
     if first.too_large is None or not await _shrunk(turn, first, first.too_large, ways):
         return first.given()
     second = await _attempt(turn, send, ways)
     kept, lost = (first, second) if second.too_large is not None else (second, first)
     await lost.drop()
     return kept.given()
+
+
+async def _again(turn: Turn, send: Send, ways: Ways, error: Exception) -> Answer | None:
+    """The stream that answers a smaller request, after an overflow in one that had not said anything yet."""
+    if classify_error(error) is None or not await ways.wait(turn.shrink, error):
+        return None
+    second = await _attempt(turn, send, ways)
+    if second.stream is not None:
+        second.refusal = await second.stream.refusal()
+    if second.too_large is not None:
+        await second.drop()
+        return None
+    second.given()
+    return second
 
 
 async def _shrunk(turn: Turn, first: Answer, error: Exception, ways: Ways) -> bool:

@@ -18,7 +18,7 @@ from agentctx.clients.exchange import Answer, Ways, blocked, exchange, waiting
 from agentctx.clients.portal import drive
 from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape_gemini import GenerateContent
-from agentctx.clients.streams import ahead_async, ahead_sync
+from agentctx.clients.streams import follow, follow_async
 from agentctx.clients.turn import Turn
 from agentctx.clients.twin import derived
 from agentctx.errors import ConfigError
@@ -126,11 +126,11 @@ async def _open(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever
 
 
 async def _open_async_stream(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever the SDK returns
-    return await ahead_async(value, turn, _ERRORS)
+    return follow_async(value, turn, _ERRORS)
 
 
 async def _open_stream(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever the SDK returns
-    return await ahead_sync(value, turn, _ERRORS)
+    return follow(value, turn, _ERRORS)
 
 
 def _nothing(_object: object) -> None:

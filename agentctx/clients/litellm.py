@@ -19,7 +19,7 @@ from agentctx.clients.exchange import Answer, Refused, Ways, blocked, exchange, 
 from agentctx.clients.portal import drive
 from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape_openai_chat import ChatCompletions
-from agentctx.clients.streams import hold_async, hold_sync
+from agentctx.clients.streams import hold, hold_async
 from agentctx.clients.turn import Turn
 from agentctx.clients.twin import derived
 from agentctx.errors import ConfigError
@@ -117,11 +117,11 @@ def _body(names: tuple[str, ...], args: tuple[Any, ...], more: Mapping[str, Any]
 
 
 async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - LiteLLM's own
-    return await hold_async(value, turn, _ERRORS) if hasattr(value, "__anext__") else _opened(value, turn)
+    return hold_async(value, turn, _ERRORS) if hasattr(value, "__anext__") else _opened(value, turn)
 
 
 async def _open(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - LiteLLM's own
-    return await hold_sync(value, turn, _ERRORS) if hasattr(value, "__next__") else _opened(value, turn)
+    return hold(value, turn, _ERRORS) if hasattr(value, "__next__") else _opened(value, turn)
 
 
 def _opened(value: Any, turn: Turn) -> Answer:  # noqa: ANN401 - LiteLLM's own

@@ -18,7 +18,7 @@ from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape import Shape
 from agentctx.clients.shape_openai_chat import ChatCompletions
 from agentctx.clients.shape_openai_responses import Responses
-from agentctx.clients.streams import hold_async, hold_sync
+from agentctx.clients.streams import hold, hold_async
 from agentctx.clients.turn import Turn
 from agentctx.clients.twin import twin
 from agentctx.errors import ConfigError
@@ -99,7 +99,7 @@ async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - wh
     inner = _inner(value)
     if not isinstance(inner, AsyncStream):
         return _opened(value, inner, turn)
-    answer = await hold_async(inner, turn, _ERRORS)
+    answer = hold_async(inner, turn, _ERRORS)
     answer.value = value
     return answer
 
@@ -108,7 +108,7 @@ async def _open(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever
     inner = _inner(value)
     if not isinstance(inner, Stream):
         return _opened(value, inner, turn)
-    answer = await hold_sync(inner, turn, _ERRORS)
+    answer = hold(inner, turn, _ERRORS)
     answer.value = value
     return answer
 

@@ -1,4 +1,8 @@
-"""Streams: read ahead up to the first content, hand everything out in order, record the usage at the end.
+"""Streams: hand everything out as it comes, restart before the first content, record the usage at the end.
+
+A provider may say within a stream that the request was too large. Up to the first content a smaller one is sent then,
+and the stream goes on with its answer: what the caller has seen by then (a role, ``response.created``) is not said
+again. Nothing is held back for that, so a stream begins when the SDK's own would.
 
 The end is where the stream ends or where its reader closes it; by then some providers have told the prompt's size.
 """
@@ -7,74 +11,153 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import aclosing, closing
 from functools import cache, partial
+from inspect import isawaitable
 from typing import Any, TypeVar
 
-from attrs import define, field
+from attrs import define, field, frozen
 
-from agentctx.clients.exchange import Answer, Refused
+from agentctx.clients.exchange import Again, Answer, Refused
 from agentctx.clients.portal import drive
+from agentctx.clients.shape import get
 from agentctx.clients.turn import Turn
 from agentctx.clients.twin import derived
 
 T = TypeVar("T")
 Pull = Callable[[], Awaitable[Any]]
 """Reads the next event; raises StopAsyncIteration at the end."""
+Close = Callable[[], Any]
+"""Lets go of a stream; what it returns is awaited where it can be."""
+
+
+def _as_it_is(event: Any) -> Any:  # noqa: ANN401 - an event of any SDK
+    return event
 
 
 @define
 class Held:
-    """The start of a stream, read ahead.
+    """A stream on its way to the caller.
 
     Args:
         turn: The call that it answers.
+        errors: What the SDK raises when a provider refuses.
+        read: What an event says, as the API's shape takes it; None when it says nothing.
         waiting: The events that were read and not handed out yet.
         failure: What the stream raised while it was read ahead; raised after the events.
         usage: The latest usage seen.
+        begun: Whether the first content, or an error in its place, was read: nothing is sent again from then on.
+        seen: The kinds of the events that the caller has seen before the first content.
         over: Whether the stream has ended.
-        under: What was read ahead before, by a client that was wrapped twice.
+        again: Sends a smaller request; None when there is no second attempt.
+        second: The answer to the smaller request, which is read instead.
+        under: The same stream as a client sees it that was wrapped twice.
     """
 
     turn: Turn
+    errors: tuple[type[Exception], ...]
+    read: Callable[[Any], Any] = _as_it_is
     waiting: deque[Any] = field(factory=deque)
     failure: Exception | None = None
     usage: Any = None
+    begun: bool = False
+    seen: set[str | frozenset[str]] = field(factory=set)
     over: bool = False
+    again: Again | None = None
+    second: Answer | None = None
     under: Held | None = None
 
-    async def read_ahead(self, pull: Pull, errors: tuple[type[Exception], ...]) -> Exception | None:
+    async def read_ahead(self, pull: Pull) -> Exception | None:
         """Read up to the first content; the error that stands there instead of it, if one does."""
-        shape = self.turn.shape
-        while True:
+        while not self.begun and not self.over:
             try:
-                event = await pull()
+                event = await self._pulled(pull)
             except StopAsyncIteration:
                 self.over = True
                 return None
-            except errors as error:
+            except self.errors as error:
                 self.failure = error
                 return error
             self.waiting.append(event)
-            refused = shape.failure(event)
+            refused = self._looked_at(event)
             if refused is not None:
-                return Refused(refused)
-            if shape.begins(event):
-                return None
+                return refused
+        return None
 
-    async def next(self, pull: Pull) -> Any:  # noqa: ANN401 - an event of any SDK
-        """The next event, of those read ahead or of the stream.
+    async def next(self, pull: Pull, close: Close) -> Any:  # noqa: ANN401 - an event of any SDK
+        """The next event, of those read ahead, of the stream, or of the one that was sent instead of it.
+
+        Args:
+            pull: Reads the stream.
+            close: Lets go of it when another is read instead.
 
         Raises:
             StopAsyncIteration: At the end.
         """
+        if self.second is None:
+            event, refused = await self._event(pull)
+            if refused is None or not await self._replaced(refused, close):
+                return self._handed(event, refused)
+        assert self.second is not None  # noqa: S101 - ``_replaced`` has set it
+        assert self.second.stream is not None  # noqa: S101 - a stream is answered by a stream
+        return await self.second.stream.next()
+
+    async def _event(self, pull: Pull) -> tuple[Any, Exception | None]:
+        """The next event, and the error that it tells of; no event where the stream raised the error."""
+        if self.waiting:
+            return self.waiting.popleft(), None
         try:
-            event = self.waiting.popleft() if self.waiting else await self._pulled(pull)
+            event = await self._pulled(pull)
         except StopAsyncIteration:
             self.finish()
             raise
-        self.usage = self.turn.shape.usage(event) or self.usage
+        except self.errors as error:
+            if self.begun:
+                raise
+            return None, error
+        return event, None if self.begun else self._looked_at(event)
+
+    def _looked_at(self, event: Any) -> Exception | None:  # noqa: ANN401 - an event of any SDK
+        """The error that an event before the first content tells of."""
+        said = self.read(event)
+        if said is None:
+            return None
+        refused = self.turn.shape.failure(said)
+        self.begun = refused is not None or self.turn.shape.begins(said)
+        return None if refused is None else Refused(refused)
+
+    def _handed(self, event: Any, error: Exception | None) -> Any:  # noqa: ANN401 - an event of any SDK
+        if event is None and error is not None:
+            self.over = True
+            raise error
+        said = self.read(event)
+        if not self.begun:
+            self.seen.add(_kind(said))
+        self._bill(said)
         return event
+
+    def _bill(self, said: Any) -> None:  # noqa: ANN401 - what an event of any SDK says
+        self.usage = (None if said is None else self.turn.shape.usage(said)) or self.usage
+
+    async def _replaced(self, error: Exception, close: Close) -> bool:
+        """Whether the answer to a smaller request is read from now on."""
+        again, self.again = self.again, None
+        second = None if again is None else await again(error)
+        if second is None or second.stream is None:
+            return False
+        second.stream.held.skip(self.seen)
+        self.second, self.usage = second, None
+        closed = close()
+        if isawaitable(closed):
+            await closed
+        return True
+
+    def skip(self, seen: AbstractSet[str | frozenset[str]]) -> None:
+        """Leave out the events before the first content whose like the caller has seen."""
+        while len(self.waiting) > 1 and _kind(said := self.read(self.waiting[0])) in seen:
+            self._bill(said)
+            self.waiting.popleft()
 
     async def _pulled(self, pull: Pull) -> Any:  # noqa: ANN401 - an event of any SDK
         if self.failure is not None:
@@ -82,23 +165,71 @@ class Held:
             raise failure
         if self.over:
             raise StopAsyncIteration
-        return await (pull() if self.under is None else self.under.next(pull))
+        return await (pull() if self.under is None else self.under.next(pull, _nothing))
 
     def finish(self) -> None:
         """Record the usage, once."""
         usage, self.usage, self.over = self.usage, None, True
         self.turn.learn(usage)
 
+    async def let_go(self) -> None:
+        """The reader closes the stream."""
+        self.finish()
+        if self.under is not None:
+            await self.under.let_go()
+        if self.second is not None:
+            await self.second.drop()
+
+
+def _kind(said: Any) -> str | frozenset[str]:  # noqa: ANN401 - what an event of any SDK says
+    """What tells an event from those of another kind, in every API."""
+    named = get(said, "type")
+    if isinstance(named, str):
+        return named
+    return frozenset(said) if isinstance(said, Mapping) else type(said).__qualname__
+
+
+@frozen
+class Started:
+    """A stream, and how to read it.
+
+    Args:
+        held: What is known of it.
+        pull: Reads it.
+        close: Lets go of it.
+    """
+
+    held: Held
+    pull: Pull
+    close: Close
+
+    async def refusal(self) -> Exception | None:
+        """Read up to the first content; the error that stands there instead of it, if one does."""
+        return await self.held.read_ahead(self.pull)
+
+    async def next(self) -> Any:  # noqa: ANN401 - an event of any SDK
+        """The next event.
+
+        Raises:
+            StopAsyncIteration: At the end.
+        """
+        return await self.held.next(self.pull, self.close)
+
+    async def drop(self) -> None:
+        """Let go of it."""
+        await self.held.let_go()
+        closed = self.close()
+        if isawaitable(closed):
+            await closed
+
 
 async def _anext(stream: Any) -> Any:  # noqa: ANN401 - an SDK's stream and its events
-    held, base = _held_of(stream)
-    return await held.next(partial(base.__anext__, stream))
+    return await _started_async(stream).next()
 
 
 def _next(stream: Any) -> Any:  # noqa: ANN401 - an SDK's stream and its events
-    held, base = _held_of(stream)
     try:
-        return drive(held.next(pulling(partial(base.__next__, stream))))
+        return drive(_started(stream).next())
     except StopAsyncIteration:
         raise StopIteration from None
 
@@ -108,25 +239,32 @@ def _itself(stream: T) -> T:
 
 
 async def _close_async(stream: Any) -> None:  # noqa: ANN401 - an SDK's stream
-    held, base = _held_of(stream)
-    held.finish()
-    await base.close(stream)
-
-
-async def _aclose(stream: Any) -> None:  # noqa: ANN401 - an SDK's stream
-    held, base = _held_of(stream)
-    held.finish()
-    await base.aclose(stream)
+    await _started_async(stream).drop()
 
 
 def _close(stream: Any) -> None:  # noqa: ANN401 - an SDK's stream
-    held, base = _held_of(stream)
-    held.finish()
-    base.close(stream)
+    drive(_started(stream).drop())
 
 
-def _held_of(stream: Any) -> tuple[Held, Any]:  # noqa: ANN401 - an SDK's stream and its class
-    return stream._agentctx_held, type(stream).__base__  # noqa: SLF001 - our own attribute
+def _started_async(stream: Any) -> Started:  # noqa: ANN401 - an SDK's stream
+    """A stream object that was put in front; made anew each time, so that it is freed as soon as it is dropped."""
+    kind: Any = type(stream).__base__
+    return Started(stream._agentctx_held, partial(kind.__anext__, stream), _closing(kind, stream))  # noqa: SLF001 - ours
+
+
+def _started(stream: Any) -> Started:  # noqa: ANN401 - an SDK's stream
+    """The same for a sync stream."""
+    kind: Any = type(stream).__base__
+    return Started(stream._agentctx_held, pulling(partial(kind.__next__, stream)), _closing(kind, stream))  # noqa: SLF001 - ours
+
+
+def _closing(kind: Any, stream: Any) -> Close:  # noqa: ANN401 - an SDK's stream and its class
+    close = getattr(kind, "close", None) or getattr(kind, "aclose", None)
+    return _nothing if close is None else partial(close, stream)
+
+
+def _nothing() -> None:
+    """Close nothing."""
 
 
 def pulling(step: Callable[[], Any]) -> Pull:
@@ -141,79 +279,79 @@ def pulling(step: Callable[[], Any]) -> Pull:
     return pull
 
 
-async def hold_async(stream: Any, turn: Turn, errors: tuple[type[Exception], ...]) -> Answer:  # noqa: ANN401
-    """Read an SDK's async stream ahead; from then on it hands out what was read first.
+def hold_async(stream: Any, turn: Turn, errors: tuple[type[Exception], ...]) -> Answer:  # noqa: ANN401 - an SDK's
+    """Look at what an SDK's async stream object hands out, from now on.
 
     Args:
-        stream: The stream, as the SDK made it for this call.
+        stream: The stream, as the SDK made it for this call; it belongs to this call alone.
         turn: The call that it answers.
         errors: What the SDK raises when a provider refuses.
     """
-    held = Held(turn)
-    refusal = await held.read_ahead(stream.__anext__, errors)
-    _put_in_front(stream, held, _ASYNC)
-    return Answer(stream, refusal=refusal, close=getattr(stream, "close", None) or getattr(stream, "aclose", None))
+    _put_in_front(stream, Held(turn, errors), _ASYNC)
+    return _answer(stream, _started_async(stream))
 
 
-async def hold_sync(stream: Any, turn: Turn, errors: tuple[type[Exception], ...]) -> Answer:  # noqa: ANN401
-    """Read an SDK's stream ahead, without waiting for an event loop; as ``hold_async``."""
-    held = Held(turn)
-    refusal = await held.read_ahead(pulling(stream.__next__), errors)
-    _put_in_front(stream, held, _SYNC)
-
-    async def close() -> None:
-        closing = getattr(stream, "close", None)
-        if closing is not None:
-            closing()
-
-    return Answer(stream, refusal=refusal, close=close)
+def hold(stream: Any, turn: Turn, errors: tuple[type[Exception], ...]) -> Answer:  # noqa: ANN401 - an SDK's stream
+    """Look at what an SDK's stream object hands out, from now on; as ``hold_async``."""
+    _put_in_front(stream, Held(turn, errors), _SYNC)
+    return _answer(stream, _started(stream))
 
 
-async def ahead_async(stream: AsyncGenerator[Any], turn: Turn, errors: tuple[type[Exception], ...]) -> Answer:
-    """Read an async generator ahead; the answer is another one, which hands out what was read first."""
-    held = Held(turn)
-    refusal = await held.read_ahead(stream.__anext__, errors)
+def _answer(value: Any, started: Started) -> Answer:  # noqa: ANN401 - whatever the caller gets
+    return Answer(value, close=started.drop, stream=started)
+
+
+def follow_async(
+    stream: AsyncGenerator[Any], turn: Turn, errors: tuple[type[Exception], ...], close: Close | None = None
+) -> Answer:
+    """Look at what an async generator yields; the answer is another one.
+
+    Args:
+        stream: The generator.
+        turn: The call that it answers.
+        errors: What the SDK raises when a provider refuses.
+        close: Lets go of what it reads; without it, closing the generator does.
+    """
+    started = Started(Held(turn, errors), stream.__anext__, close or stream.aclose)
 
     async def rest() -> AsyncGenerator[Any]:
         async with aclosing(stream):
             try:
                 while True:
                     try:
-                        event = await held.next(stream.__anext__)
+                        event = await started.next()
                     except StopAsyncIteration:
                         return
                     yield event
             finally:
-                held.finish()
+                await started.held.let_go()
 
-    return Answer(rest(), refusal=refusal, close=stream.aclose)
+    return _answer(rest(), started)
 
 
-async def ahead_sync(stream: Generator[Any], turn: Turn, errors: tuple[type[Exception], ...]) -> Answer:
-    """Read a generator ahead, without waiting for an event loop; as ``ahead_async``."""
-    held, pull = Held(turn), pulling(stream.__next__)
-    refusal = await held.read_ahead(pull, errors)
+def follow(
+    stream: Generator[Any], turn: Turn, errors: tuple[type[Exception], ...], close: Close | None = None
+) -> Answer:
+    """Look at what a generator yields; as ``follow_async``."""
+    started = Started(Held(turn, errors), pulling(stream.__next__), close or stream.close)
 
     def rest() -> Generator[Any]:
         with closing(stream):
             try:
                 while True:
                     try:
-                        event = drive(held.next(pull))
+                        event = drive(started.next())
                     except StopAsyncIteration:
                         return
                     yield event
             finally:
-                held.finish()
+                drive(started.held.let_go())
 
-    async def close() -> None:
-        stream.close()
-
-    return Answer(rest(), refusal=refusal, close=close)
+    return _answer(rest(), started)
 
 
 def _put_in_front(stream: Any, held: Held, reading: Mapping[str, Callable[..., Any]]) -> None:  # noqa: ANN401 - an SDK's
-    """Let the stream object, which belongs to this call alone, read through ``held``; its class stays its class."""
+    """Let the stream object read through ``held``; its class stays its class."""
     held.under = getattr(stream, "_agentctx_held", None)
     stream._agentctx_held = held  # noqa: SLF001 - our own attribute
     if held.under is None:
@@ -228,5 +366,5 @@ def _ahead(kind: type, reading: frozenset[tuple[str, Callable[..., Any]]]) -> ty
 
 
 _ahead_once = cache(_ahead)
-_ASYNC = {"__anext__": _anext, "__aiter__": _itself, "close": _close_async, "aclose": _aclose}
+_ASYNC = {"__anext__": _anext, "__aiter__": _itself, "close": _close_async, "aclose": _close_async}
 _SYNC = {"__next__": _next, "__iter__": _itself, "close": _close}

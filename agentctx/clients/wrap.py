@@ -34,9 +34,11 @@ def wrap(client: T, pipeline: Pipeline, *, session: Session | None = None, key: 
     A model call that a part of the pipeline makes for a step (a summarizer, a stage, a listener), also by this very
     client, is no part of the conversation: it is made legal and made to fit, and not given to the stages again.
 
-    When the provider says that the context was too large, a strictly smaller request is sent, once; a stream is
-    restarted like that up to its first content. What is billed is recorded in the session, for a stream when it ends
-    or is closed. Retries stay the SDK's own.
+    When the provider says that the context was too large, a strictly smaller request is sent, once. A stream starts
+    as soon as the client's own would. Where it tells of the overflow before its first content, it goes on with the
+    answer to the smaller request: then the ids in what was read before (``response.created``, ``message_start``) are
+    those of the first answer. What is billed is recorded in the session, for a stream when it ends or is closed.
+    Retries stay the SDK's own.
 
     Model calls are chat completions, responses, messages, ``generate_content`` and Converse, also through the helpers
     built on them. Everything else goes through as it is: token counting, batches, server-side threads of assistants,
