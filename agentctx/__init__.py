@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agentctx.core.item import ContextItem
     from agentctx.core.message import Context, Message, Tool
     from agentctx.core.parts import Media, Opaque, Text, Thinking, ToolCall, ToolResult
-    from agentctx.core.profile import ImageRule, ModelProfile
+    from agentctx.core.profile import ImageRule, ModelProfile, Prices
     from agentctx.core.report import Report, StageReport
     from agentctx.core.units import Unit, segments, units
     from agentctx.core.violation import Violation
@@ -174,6 +174,7 @@ __all__ = [
     "Pack",
     "Pipeline",
     "PlaceCacheMarkers",
+    "Prices",
     "PromptSection",
     "Protect",
     "ReadOnlyFiles",
@@ -286,6 +287,7 @@ _HOMES = {
     "agentctx.core.profile": (
         "ImageRule",
         "ModelProfile",
+        "Prices",
     ),
     "agentctx.core.report": (
         "Report",

@@ -66,6 +66,8 @@ class ModelProfile:
         adaptive_thinking: Whether thinking may be absent from an open tool round.
         system_in_messages: Whether system messages may stand within the messages (Anthropic).
         prefill: Whether the request may end on an assistant message (Anthropic).
+        family: The name that its family's rules go by (how it is counted, cached, and how its reasoning is bound): its
+            own, or that of the model that it is like.
         max_input: The most input in tokens, where the answer has room of its own beside it; None where the answer
             shares the window. ``window`` is then either this or the room of both.
     """
@@ -85,3 +87,8 @@ class ModelProfile:
     system_in_messages: bool = True
     prefill: bool = True
     max_input: int | None = field(default=None, kw_only=True)
+    family: str = field(kw_only=True)
+
+    @family.default
+    def _own_name(self) -> str:
+        return self.name.lower()

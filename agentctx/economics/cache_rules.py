@@ -94,7 +94,7 @@ _FAMILIES = (
 
 def cache_rules(model: ModelProfile) -> CacheRules:
     """The rules of the cache that serves a model; of an unlisted model, by whether cached input has a price."""
-    rules = next((rules for pattern, rules in _FAMILIES if pattern.match(model.name)), None)
+    rules = next((rules for pattern, rules in _FAMILIES if pattern.match(model.family)), None)
     if rules is None or (rules.kind == "prefix" and model.prices.cached is None):
         rules = NONE if model.prices.cached is None else AUTOMATIC
     return rules if model.min_cache is None else evolve(rules, smallest=int(model.min_cache))

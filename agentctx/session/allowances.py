@@ -57,9 +57,14 @@ class Allowances:
         """The budget for a model; smaller in proportion when it was made for another one with a larger window."""
         given = self.plan.budget_for(model) if self.own is None else self.own
         profile = None if model == self.home or self.home is None else known_profile(model)
-        if given is None or profile is None or profile.window is None or profile.window >= given.window:
+        if (
+            given is None
+            or profile is None
+            or (room := profile.max_input or profile.window) is None
+            or room >= given.window
+        ):
             return given
-        return given.scaled(profile.window / given.window)
+        return given.scaled(room / given.window)
 
     def for_child(self, own: Budget | None, model: str | None) -> Allowances:
         """Those of a child with a budget of its own, which begins with what is known by now.

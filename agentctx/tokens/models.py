@@ -12,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, TypeVar
 
+import attrs
+from attrs import frozen
+
 from agentctx.core.profile import ImageRule, ModelProfile, Prices
 from agentctx.core.profile_table import register_lookup
 from agentctx.errors import ConfigError, UnknownModel
@@ -22,7 +25,23 @@ T = TypeVar("T")
 ALIKE = 0.95
 """Two windows that differ by less are one, told in two ways: 128,000 and 131,072."""
 
-_registered: dict[str, ModelProfile] = {}
+
+@frozen
+class _Registered:
+    """A model of this process.
+
+    Args:
+        profile: Its profile.
+        said: What was said of it, which holds for its other spellings, too.
+        whole: Whether the profile stands for those as a whole, since it is that of another model.
+    """
+
+    profile: ModelProfile
+    said: Mapping[str, Any]
+    whole: bool
+
+
+_registered: dict[str, _Registered] = {}
 
 Row = Mapping[str, Any]
 
@@ -46,13 +65,64 @@ def profile(name: str) -> ModelProfile:
     return _override(_checked(name)) or _resolved(name)
 
 
-def register_model(profile: ModelProfile) -> None:
-    """Add a model to the table, or put another profile in the place of the one it has, for this process.
+def register_model(model: ModelProfile | str, *, like: str | None = None, **said: Any) -> None:  # noqa: ANN401 - as its fields
+    """Add a model to the table, or say otherwise of one that it has, for this process.
+
+    ``register_model("prod-eu", like="claude-opus-5-5")`` says what a deployment is: all that is known of the model it
+    is like holds for it, from how its tokens are counted to how its reasoning is bound.
+    ``register_model("gpt-4o", prices=Prices(input=2.0, output=8.0))`` changes the prices of a known model and leaves
+    the rest. What is said holds for the dated and otherwise longer spellings of the name, too.
 
     Args:
-        profile: The profile; its ``name`` is what it is found by, with or without provider prefix.
+        model: The model's name, with or without provider prefix; or a whole profile: of a known model, or with
+            ``like``, what stands in it as it would without being said is taken from there.
+        like: The name of the model that it is like; without it, what the table knows of the name itself.
+        said: What is otherwise, by the fields of ``ModelProfile``: ``window``, ``max_output``, ``prices`` and so on.
+
+    Raises:
+        UnknownModel: If the table has no model that is called as ``like``.
+        ConfigError: If ``ModelProfile`` has no such field.
     """
-    _registered[profile.name.lower()] = profile
+    name = model if isinstance(model, str) else model.name
+    said = said if isinstance(model, str) else {**_set_in(model), **said}
+    if unknown := said.keys() - attrs.fields_dict(ModelProfile).keys() | said.keys() & {"name"}:
+        msg = f"register_model: a model's profile has no field {min(unknown)!r} that can be set"
+        raise ConfigError(msg)
+    said = _with_consequences(said)
+    given = _checked(name).strip().lower()
+    base = profile(like) if like is not None else _known(given)
+    if base is not None:
+        made = attrs.evolve(base, name=given.rpartition("/")[2], **said)
+    else:
+        made = model if isinstance(model, ModelProfile) else ModelProfile(name, **said)
+    _registered[given] = _Registered(made, said, like is not None)
+
+
+def family_of(name: str) -> str:
+    """The name that a model's family is known by: that of the model that it was registered to be like, else its own."""
+    found = _override(_checked(name))
+    return name if found is None or found.family == found.name.lower() else found.family
+
+
+def _set_in(given: ModelProfile) -> dict[str, Any]:
+    """The fields of a profile that are otherwise than when nothing is said of them."""
+    plain = ModelProfile(given.name)
+    fields = attrs.asdict(given, recurse=False)
+    return {key: value for key, value in fields.items() if value != getattr(plain, key) and key != "name"}
+
+
+def _with_consequences(said: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said, and what does not hold any more when it is: another limit of the input, prices of long requests."""
+    apart = {"max_input": None} if "window" in said else {}
+    dearer = {"long_from": None, "long_prices": None} if "prices" in said else {}
+    return {**apart, **dearer, **said}
+
+
+def _known(name: str) -> ModelProfile | None:
+    try:
+        return _resolved(name)
+    except UnknownModel:
+        return None
 
 
 def encoding_for(name: str) -> str:
@@ -70,7 +140,7 @@ def percent_for(name: str) -> int:
 
     Never fails: a model that nobody knows is counted as its encoding counts.
     """
-    return families.first_match(families.TOKEN_PERCENT, _plain(_checked(name)), 100)
+    return families.first_match(families.TOKEN_PERCENT, _plain(family_of(name)), 100)
 
 
 def _encoding(plain: str) -> str:
@@ -78,12 +148,24 @@ def _encoding(plain: str) -> str:
 
 
 def _override(name: str) -> ModelProfile | None:
-    """The profile that was registered for a name, if any."""
+    """The profile that was registered for a name, if any: for itself, or for the name that it goes on from."""
     if not _registered:
         return None
     given = name.strip().lower()
-    spelled = (given, *(given[at + 1 :] for at, sign in enumerate(given) if sign == "/"), _plain(name))
-    return next((_registered[each] for each in spelled if each in _registered), None)
+    if given in _registered:
+        return _registered[given].profile
+    paths = (given[at + 1 :] for at, sign in enumerate(given) if sign == "/")
+    found = next((_registered[each] for each in paths if each in _registered), None) or _nearest(given)
+    base = None if found is None or found.whole else _known(given)
+    if found is None or base is None:
+        return None if found is None else found.profile
+    return attrs.evolve(base, **found.said)
+
+
+def _nearest(given: str) -> _Registered | None:
+    keys = {names.key(_plain(each)): found for each, found in _registered.items()}
+    nearest = _first(keys, tuple(names.forms(_plain(given))))
+    return None if nearest is None else nearest[1]
 
 
 @lru_cache(1024)
@@ -106,7 +188,7 @@ def _resolved(name: str) -> ModelProfile:
             return _profile(*found, spelled.window)
     msg = (
         f"no context window known for model {name!r}: pass Budget(window=..., output_reserve=...), "
-        f"or add the model once with register_model(ModelProfile({name!r}, window=...))"
+        f"or say once what it is: register_model({name!r}, like=...) or register_model({name!r}, window=...)"
     )
     raise UnknownModel(msg)
 
@@ -125,6 +207,7 @@ def _profile(plain: str, row: Row, stated: int | None) -> ModelProfile:
         long_prices=above and Prices(**{kind: price for kind, price in above.items() if kind != "tokens"}),
         min_cache=row.get("min_cache"),
         max_input=families.most_input(plain, window),
+        family=plain,
         **_habits(plain),
     )
 

@@ -65,20 +65,20 @@ def control(ttl: Ttl, _profile: ModelProfile | None) -> Mapping[str, Any]:
 
 def breakpoint_of(_ttl: Ttl, profile: ModelProfile | None) -> Mapping[str, Any] | None:
     """OpenAI's marker, which models take since GPT-5.6; those before find the longest prefix by themselves."""
-    new = profile is not None and _BREAKPOINTS.match(profile.name)
+    new = profile is not None and _BREAKPOINTS.match(profile.family)
     return {BREAKPOINT: {"mode": "explicit"}} if new else None
 
 
 def chat_mark(ttl: Ttl, profile: ModelProfile | None) -> Mapping[str, Any] | None:
     """The marker in the Chat format: Claude, through a gateway, has Anthropic's."""
-    if profile is not None and profile.name.startswith("claude"):
+    if profile is not None and profile.family.startswith("claude"):
         return control(ttl, profile)
     return breakpoint_of(ttl, profile)
 
 
 def point(ttl: Ttl, profile: ModelProfile | None) -> Mapping[str, Any] | None:
     """Bedrock's marker, which other models than Claude and Nova refuse."""
-    if profile is None or not _POINTS.search(profile.name):
+    if profile is None or not _POINTS.search(profile.family):
         return None
     return {"cachePoint": {"type": "default"} if ttl == "5m" else {"type": "default", "ttl": ttl}}
 

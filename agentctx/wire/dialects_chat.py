@@ -117,7 +117,7 @@ class ChatDialect:
         self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
     ) -> tuple[Violation, ...]:
         """Every rule that the request breaks: those of all, and the dialect's own."""
-        model = request.get("model") if profile is None else profile.name
+        model = request.get("model") if profile is None else profile.family
         dialect = self.dialect.of_model(model) if isinstance(model, str) else self.dialect
         own = dialects_rules.violations(request, model if isinstance(model, str) else None, dialect)
         found = [*self.chat.validate(request, profile, before), *own]

@@ -11,6 +11,7 @@ from attrs import frozen
 
 from agentctx.errors import AmbiguousFormat, InvalidInput
 from agentctx.protocols import WireFormat
+from agentctx.tokens.models import family_of
 from agentctx.wire.dialects import DIALECTS, Dialect, dialect_of
 from agentctx.wire.dialects import FORMAT as DIALECTS_OF
 from agentctx.wire.foreign import refuse_foreign
@@ -93,9 +94,10 @@ def _dialect_named(base: str, name: str, model: str | None) -> WireFormat | None
 
 def _as_called(wire: WireFormat, model: str | None) -> WireFormat:
     """The format in the dialect in which a model is called; the format itself where it is called in none."""
-    if model is None or wire.name != DIALECTS_OF or (dialect := dialect_of(model)) is None:
+    if model is None or wire.name != DIALECTS_OF:
         return wire
-    return _in_dialect(dialect)
+    dialect = dialect_of(model) or dialect_of(family_of(model))
+    return wire if dialect is None else _in_dialect(dialect)
 
 
 def _in_dialect(dialect: Dialect) -> WireFormat:
@@ -187,7 +189,8 @@ def _in_no_format(request: Mapping[str, Any]) -> InvalidInput:
 
 def _usual(model: str, fitting: list[str]) -> list[str]:
     """Of the fitting formats the one that this model is usually called in; all of them for an unknown model."""
-    called = next((formats for family, formats in _CALLED_IN if family.search(model.lower())), ())
+    named = family_of(model).lower()
+    called = next((formats for family, formats in _CALLED_IN if family.search(named)), ())
     return next(([name] for name in called if name in fitting), fitting)
 
 

@@ -42,7 +42,7 @@ def traits(model: str | None, profile: ModelProfile | None) -> Traits:
         model: The name in the request, if any.
         profile: The model's profile, if known.
     """
-    name = (model or ("" if profile is None else profile.name)).lower().replace(".", "-")
+    name = ((model or "") if profile is None else profile.family).lower().replace(".", "-")
     forced_choice = not _NO_FORCED_CHOICE.search(name)
     if profile is not None:
         return Traits(

@@ -146,12 +146,12 @@ class Request:
 
 
 def lay_out(data: Mapping[str, Any], profile: ModelProfile | None) -> Request:
-    """Lay a request out; its model is known by its id, else by the profile."""
+    """Lay a request out; its model is known by the profile, else by its id."""
     native = data.get("messages")
     given = native if isinstance(native, (list, tuple)) else ()
     entries = tuple(_entry(message, index) for index, message in enumerate(given))
     named = data.get("modelId", data.get("model"))
-    model = named if isinstance(named, str) else "" if profile is None else profile.name
+    model = profile.family if profile is not None else named if isinstance(named, str) else ""
     system = data.get("system")
     said = ({"text": system},) if isinstance(system, str) else system
     return Request(data, entries, tuple(_turns(entries)), blocks_of(said, None, "system", "system"), model, profile)

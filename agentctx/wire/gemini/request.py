@@ -136,7 +136,7 @@ def lay_out(data: Mapping[str, Any], profile: ModelProfile | None) -> Request:
     given = native if isinstance(native, (list, tuple)) else ()
     contents = tuple(_content(each, index) for index, each in enumerate(given))
     named = data.get("model")
-    name = named if isinstance(named, str) else "" if profile is None else profile.name
+    name = profile.family if profile is not None else named if isinstance(named, str) else ""
     return Request(data, contents, _generation(name.lower()))
 
 

@@ -44,7 +44,7 @@ def validate(
         profile: The model's profile, if known; else the request's ``model`` names the model.
         before: The request that this one was made from: its reasoning must be unchanged where it is still there.
     """
-    model = None if profile is None else profile.name
+    model = None if profile is None else profile.family
     origin = None if before is None else opened(before, model)
     view = opened(request, model, origin)
     found = [violation for rule in RULES for violation in rule(view)]

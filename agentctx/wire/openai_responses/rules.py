@@ -47,7 +47,7 @@ def validate(
         profile: The model's profile, if known; else the request's ``model`` names the model.
         before: The request that this one was made from: reasoning and what it led to must still be together.
     """
-    model = None if profile is None else profile.name
+    model = None if profile is None else profile.family
     origin = None if before is None else opened(before, None)
     view = opened(request, model, origin)
     found = [violation for rule in RULES for violation in rule(view)]

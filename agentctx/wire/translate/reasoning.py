@@ -29,7 +29,9 @@ def shares_reasoning(one: str, other: str, profiles: tuple[ModelProfile | None, 
         other: Another's.
         profiles: Their profiles, where they are known.
     """
-    first, second = _plain(one), _plain(other)
+    first, second = (
+        _plain(name if known is None else known.family) for name, known in zip((one, other), profiles, strict=True)
+    )
     if first.startswith("claude") and second.startswith("claude"):
         return first == second or not any(profile is None or profile.bound_thinking for profile in profiles)
     return _family(first) == _family(second)

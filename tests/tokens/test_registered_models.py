@@ -1,0 +1,96 @@
+"""A deployment is what it is registered to be like, and what is said of a model holds for all its spellings."""
+
+import anyio
+import pytest
+from attrs import evolve
+from hypothesis import given
+from hypothesis.strategies import sampled_from
+
+import agentctx
+from agentctx import Budget, ConfigError, ModelProfile, Prices, UnknownModel, count, register_model
+from agentctx.economics.cache_rules import cache_rules
+from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
+from agentctx.tokens import models
+from agentctx.tokens.models import encoding_for, percent_for, profile
+from agentctx.wire.registry import format_named
+from agentctx.wire.translate.reasoning import shares_reasoning
+
+LIKE = [
+    "claude-opus-5-5",
+    "claude-sonnet-4-5",
+    "gpt-5.6-sol",
+    "gpt-4",
+    "gemini-3.1-pro-preview",
+    "deepseek-chat",
+    "glm-4.6",
+]
+TALK = [
+    {"role": "user", "content": "How many tokens does this sentence have? " * 20},
+    {"role": "assistant", "content": "Many."},
+]
+TOOLS = [{"type": "function", "function": {"name": "run", "description": "Runs.", "parameters": {"type": "object"}}}]
+
+
+@pytest.fixture(autouse=True)
+def _clean_register(monkeypatch):
+    """What a test registers is forgotten after it."""
+    monkeypatch.setattr(models, "_registered", {})
+
+
+@given(like=sampled_from(LIKE))
+def test_a_deployment_is_all_that_the_model_is_that_it_is_like(like):
+    """Window, prices, counting factor, cache, tools, reasoning rules and dialect come along; the name is its own."""
+    register_model("prod-eu", like=like)
+    mine, theirs = profile("azure/Prod-EU"), profile(like)
+
+    assert evolve(mine, name=theirs.name) == theirs
+    assert cache_rules(mine) == cache_rules(theirs)
+    assert (encoding_for("prod-eu"), percent_for("prod-eu")) == (encoding_for(like), percent_for(like))
+    assert format_named("openai-chat", "prod-eu") == format_named("openai-chat", like)
+    assert count(TALK, model="prod-eu", tools=TOOLS) == count(TALK, model=like, tools=TOOLS)
+    assert Budget.for_model("prod-eu") == Budget.for_model(like)
+
+
+def test_what_is_said_of_a_deployment_holds():
+    """What is said beside the model that it is like stands in the place of what comes along."""
+    register_model("prod-eu", like="gpt-5", window=100_000, prices=Prices(input=1.0, output=2.0))
+    register_model(ModelProfile("prod-us", window=90_000), like="claude-opus-5-5")
+
+    assert (profile("prod-eu").window, profile("prod-eu").prices.input) == (100_000, 1.0)
+    assert (profile("prod-us").window, profile("prod-us").bound_thinking) == (90_000, True)
+
+
+def test_markers_and_reasoning_are_those_of_the_model():
+    """A deployment of Claude has Anthropic's markers in every format, and its reasoning is bound to the one model."""
+    register_model("prod", like="claude-opus-5-5")
+    pipeline = agentctx.Pipeline(PlaceCacheMarkers(), budget=Budget(100_000))
+    history = [{"role": "user", "content": "word " * 3_000}]
+    view = anyio.run(lambda: pipeline.prepare(history, format="openai-chat", model="prod"))
+
+    assert "cache_control" in str(view.messages)
+    assert not shares_reasoning("prod", "claude-opus-5", (profile("prod"), profile("claude-opus-5")))
+
+
+def test_a_price_holds_for_the_dated_names():
+    """An override of a price holds for all spellings of the model; the rest of each stays its own."""
+    before = profile("gpt-4o-2024-05-13"), profile("github_copilot/gpt-4o")
+    register_model("gpt-4o", prices=Prices(input=9.0, output=18.0))
+    register_model(ModelProfile("claude-opus-5-5", prices=Prices(input=7.0, output=8.0)))
+
+    for name in ("gpt-4o", "gpt-4o-2024-05-13", "openai:gpt-4o-2024-08-06", "github_copilot/gpt-4o"):
+        assert profile(name).prices.input == 9.0
+    assert (profile("gpt-4o-2024-05-13").max_output, profile("github_copilot/gpt-4o").window) == (
+        before[0].max_output,
+        before[1].window,
+    )
+    assert profile("us.anthropic.claude-opus-5-5").prices.input == 7.0
+    assert (profile("claude-opus-5-5").bound_thinking, profile("claude-opus-5-5").window) == (True, 1_000_000)
+    assert profile("gpt-4o-mini").prices.input != 9.0
+
+
+def test_what_cannot_be_registered_is_refused():
+    """A model that nobody knows cannot be like another, and a field that there is not cannot be set."""
+    with pytest.raises(UnknownModel, match="gpt-99"):
+        register_model("prod", like="gpt-99")
+    with pytest.raises(ConfigError, match="windw"):
+        register_model("prod", like="gpt-5", windw=1)
