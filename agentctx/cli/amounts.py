@@ -9,8 +9,9 @@ from agentctx.core.budget import Amount
 from agentctx.errors import ConfigError
 
 _WHOLE = r"[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+(?:_[0-9]+)*"
-_NUMBER = re.compile(rf"((?:{_WHOLE})(?:\.[0-9]+)?|\.[0-9]+)\s*([km%]?)", re.IGNORECASE)
+_NUMBER = re.compile(rf"((?:{_WHOLE})(?:\.[0-9]+)?|\.[0-9]+)\s*([kmg%]?)", re.IGNORECASE)
 _SCALE = {"": 1, "k": 1_000, "m": 1_000_000}
+_BYTES = _SCALE | {"g": 10**9}
 _LARGEST = 10**12
 
 
@@ -61,6 +62,20 @@ def parse_limit(option: str, text: str) -> int | None:
     if unit == "%" or value != int(value) or value > _LARGEST:
         raise _bad(option, text, "a whole number such as 8 or 2k, or off")
     return int(value)
+
+
+def parse_bytes(option: str, text: str) -> int:
+    """A number of bytes: ``5000000``, ``64m`` (millions), ``2g`` (thousand millions), ``64 MB``.
+
+    Raises:
+        ConfigError: If it is no positive whole number of bytes.
+    """
+    expected = "a positive whole number of bytes such as 500k, 64m or 2g"
+    number, unit = _split(option, re.sub(r"(?<=[kmg])b$", "", text.strip(), flags=re.IGNORECASE), expected)
+    size = number * _BYTES.get(unit, 0)
+    if size != int(size) or size < 1:
+        raise _bad(option, text, expected)
+    return int(size)
 
 
 def _split(option: str, text: str, expected: str) -> tuple[Decimal, str]:

@@ -8,12 +8,13 @@ import anyio
 import typer
 
 from agentctx.cli import options
+from agentctx.cli.amounts import parse_bytes
 from agentctx.cli.console import err, to_json
 from agentctx.cli.failing import at, in_one_line
 from agentctx.cli.files import written
 from agentctx.cli.transcripts import Entry, Layout, chosen
+from agentctx.core.printable import printable
 from agentctx.core.report import Report
-from agentctx.show.printable import printable
 from agentctx.show.report import report_text
 from agentctx.view import View
 
@@ -45,6 +46,7 @@ def compact(  # noqa: PLR0913 - each is an option of the command
     max_tool_tokens: options.ToolTokens = options.TOOL_TOKENS,
     keep_results: options.KeepResults = options.KEEP_RESULTS,
     id: options.Id = None,  # noqa: A002 - the option's name
+    max_bytes: options.MaxBytes = options.MAX_BYTES,
     out: Out = None,
     report: ReportFile = None,
     json: Annotated[bool, typer.Option("--json", help="The report on stderr as JSON, one document a line.")] = False,
@@ -62,7 +64,7 @@ def compact(  # noqa: PLR0913 - each is an option of the command
     typed = options.Typed(window, reserve, None, target, max_tool_tokens, keep_results)
     reports: list[tuple[str, Report]] = []
     with written(out) as stream:
-        for entry in chosen(file, id):
+        for entry in chosen(file, id, parse_bytes("--max-bytes", max_bytes)):
             with at(entry.place):
                 view = anyio.run(_prepare, entry, typed, model, format)
             _write(stream, entry, view)

@@ -13,6 +13,11 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from agentctx.core.printable import escaped
+
+NARROW = 70
+"""A terminal of fewer columns has no room for words beside numbers: they stand on a line of their own."""
+
 _PIPE_WIDTH = 100
 _PLAIN = str.maketrans("→━─▼✗…", ">#.vx~")
 _TRAILING = re.compile(r"[ ]+$", re.MULTILINE)
@@ -41,11 +46,8 @@ def err() -> Console:
 
 
 def to_json(value: Any, *, indent: int | None = None) -> bytes:  # noqa: ANN401 - any JSON value
-    """A JSON value as UTF-8; text that UTF-8 cannot hold (a lone surrogate) is written as a JSON escape."""
-    try:
-        return json.dumps(value, ensure_ascii=False, indent=indent).encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, indent=indent).encode()
+    """A JSON value as UTF-8; what a terminal would obey and UTF-8 cannot hold is written as a JSON escape."""
+    return escaped(json.dumps(value, ensure_ascii=False, indent=indent)).encode()
 
 
 def print_json(value: Any) -> None:  # noqa: ANN401 - any JSON value

@@ -9,6 +9,7 @@ from typing import IO, Annotated, Any
 import typer
 
 from agentctx.cli import options
+from agentctx.cli.amounts import parse_bytes
 from agentctx.cli.compact import Out
 from agentctx.cli.console import err, to_json
 from agentctx.cli.failing import at, in_one_line
@@ -16,9 +17,9 @@ from agentctx.cli.files import written
 from agentctx.cli.transcripts import Entry, Layout, chosen
 from agentctx.conversion import Converted
 from agentctx.conversion import convert as converted
+from agentctx.core.printable import printable
 from agentctx.core.report import Report
 from agentctx.replay import request_of
-from agentctx.show.printable import printable
 from agentctx.show.report import report_text
 from agentctx.wire.registry import FORMATS, format_named
 
@@ -42,7 +43,7 @@ _KNOWN = frozenset(
 
 
 @in_one_line
-def convert(
+def convert(  # noqa: PLR0913 - each is an option of the command
     file: options.Source,
     *,
     to: To,
@@ -50,6 +51,7 @@ def convert(
     from_model: FromModel = None,
     format: options.Format = None,  # noqa: A002 - the option's name
     id: options.Id = None,  # noqa: A002 - the option's name
+    max_bytes: options.MaxBytes = options.MAX_BYTES,
     out: Out = None,
     json: Annotated[bool, typer.Option("--json", help="The report on stderr as JSON, one document a line.")] = False,
 ) -> None:
@@ -66,7 +68,7 @@ def convert(
     format_named(to)
     reports: list[tuple[str, Report]] = []
     with written(out) as stream:
-        for entry in chosen(file, id):
+        for entry in chosen(file, id, parse_bytes("--max-bytes", max_bytes)):
             with at(entry.place):
                 done = _converted(entry, to, model, from_model, format)
             _write(stream, entry, done, to, model)

@@ -6,17 +6,18 @@ from typing import Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
 from agentctx.cli import options
-from agentctx.cli.console import print_json, printing
+from agentctx.cli.amounts import parse_bytes
+from agentctx.cli.console import NARROW, print_json, printing
 from agentctx.cli.failing import Tally, in_one_line
 from agentctx.cli.transcripts import Entry, chosen
 from agentctx.core.message import Context
+from agentctx.core.printable import on_one_line, printable
 from agentctx.reading import as_list, reader
-from agentctx.show.printable import on_one_line, printable
 from agentctx.show.view import part_texts
 
 ByMessage = Annotated[bool, typer.Option("--by-message", help="One line for each message.")]
@@ -29,6 +30,7 @@ def count(
     model: options.Model = None,
     format: options.Format = None,  # noqa: A002 - the option's name
     id: options.Id = None,  # noqa: A002 - the option's name
+    max_bytes: options.MaxBytes = options.MAX_BYTES,
     by_message: ByMessage = False,
     json: options.Json = False,
 ) -> None:
@@ -41,7 +43,7 @@ def count(
       agentctx count session.jsonl --by-message
     """
     tally = Tally()
-    for entry in chosen(file, id):
+    for entry in chosen(file, id, parse_bytes("--max-bytes", max_bytes)):
         with tally.at(entry.place):
             counted = _counted(entry, model, format)
             if json:
@@ -89,17 +91,25 @@ def _line(counted: dict[str, Any]) -> str:
 def _print(console: Console, counted: dict[str, Any], *, by_message: bool) -> None:
     console.print(Text(_line(counted), style="bold" if by_message else ""))
     if by_message:
-        console.print(_table(counted))
+        console.print(_table(counted, beside=console.width >= NARROW))
 
 
-def _table(counted: dict[str, Any]) -> Table:
+def _table(counted: dict[str, Any], *, beside: bool) -> Table:
+    """A row for each message, with its first words ``beside`` the numbers, or on a line below them."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim", expand=True)
     table.add_column("message", justify="right", no_wrap=True)
-    table.add_column("role", no_wrap=True)
+    table.add_column("role", ratio=1)
     table.add_column("tokens", justify="right", no_wrap=True)
-    table.add_column("begins", ratio=1, no_wrap=True, overflow="ellipsis")
-    table.add_row("", Text("system, tools", style="magenta"), f"{counted['fixed']:,}", "")
-    for line in counted["by_message"]:
-        words = Text(line["text"], style="dim")
-        table.add_row(str(line["index"]), Text(printable(line["role"]), style="magenta"), f"{line['tokens']:,}", words)
+    if beside:
+        table.columns[1].no_wrap, table.columns[1].ratio = True, None
+        table.add_column("begins", ratio=1, no_wrap=True, overflow="ellipsis")
+    rows = [("", "system, tools", counted["fixed"], "")]
+    rows += [
+        (str(line["index"]), printable(line["role"]), line["tokens"], line["text"]) for line in counted["by_message"]
+    ]
+    for place, role, tokens, text in rows:
+        words = Text(text, style="dim", no_wrap=True, overflow="ellipsis")
+        who = Text(role, style="magenta")
+        cells = (who, f"{tokens:,}", words) if beside else (Group(*filter(None, (who, words))), f"{tokens:,}")
+        table.add_row(place, *cells)
     return table

@@ -13,8 +13,8 @@ import typer
 from attrs import define
 
 from agentctx.cli.console import err
+from agentctx.core.printable import printable
 from agentctx.errors import AgentctxError, AmbiguousFormat, ConfigError, ContextOverflow, InvalidInput
-from agentctx.show.printable import printable
 
 FOUND = 1
 """Exit code: something was found (violations, or a request that cannot be made to fit)."""

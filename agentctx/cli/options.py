@@ -55,6 +55,12 @@ Id = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="JSON for machines, one document a line.")]
 
+MaxBytes = Annotated[
+    str,
+    typer.Option("--max-bytes", metavar="BYTES", help="Read no more than this, unpacked: 64m, 2g."),
+]
+
+MAX_BYTES = "256m"
 TOOL_TOKENS = "2000"
 KEEP_RESULTS = "8"
 

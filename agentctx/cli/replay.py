@@ -11,6 +11,7 @@ from attrs import asdict, evolve, frozen
 
 from agentctx import warmup
 from agentctx.cli import options
+from agentctx.cli.amounts import parse_bytes
 from agentctx.cli.console import err, print_json, printing, progress
 from agentctx.cli.failing import Tally, in_one_line
 from agentctx.cli.replay_table import print_replay
@@ -74,6 +75,7 @@ def replay(  # noqa: PLR0913 - each is an option of the command
     max_tool_tokens: options.ToolTokens = options.TOOL_TOKENS,
     keep_results: options.KeepResults = options.KEEP_RESULTS,
     id: options.Id = None,  # noqa: A002 - the option's name
+    max_bytes: options.MaxBytes = options.MAX_BYTES,
     every: All = False,
     messages: Show = None,
     full: Full = False,
@@ -92,17 +94,16 @@ def replay(  # noqa: PLR0913 - each is an option of the command
     typed = options.Typed(window, reserve, trigger, target, max_tool_tokens, keep_results)
     asked = _Asked(typed, model, format, messages, full, json)
     tally = Tally()
-    for entry in _entries(session, id, every=every):
+    for entry in _entries(chosen(session, id, parse_bytes("--max-bytes", max_bytes)), every=every or id is not None):
         with tally.at(entry.place):
             if not anyio.run(_replay, entry, asked):
                 tally.found()
     tally.end()
 
 
-def _entries(source: str, wanted: str | None, *, every: bool) -> Iterator[Entry]:
+def _entries(found: Iterator[Entry], *, every: bool) -> Iterator[Entry]:
     """The recordings to replay; says so when the file holds more than the one that is replayed."""
-    found = chosen(source, wanted)
-    if every or wanted is not None:
+    if every:
         yield from found
         return
     yield next(found)

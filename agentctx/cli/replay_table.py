@@ -9,21 +9,28 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from agentctx.cli.console import NARROW
 from agentctx.cli.transcripts import Entry
 from agentctx.core.budget import Budget
+from agentctx.core.printable import printable
 from agentctx.replay import Step
-from agentctx.show.printable import printable
 from agentctx.show.replay import Summary, faults, step_note, summary_rows, verdict
 
 _BAR = 12
+
+_WIDE = 100
+"""Columns from which on there is room for a bar beside the stages."""
 
 
 def print_replay(console: Console, entry: Entry, budget: Budget, steps: Sequence[Step], summary: Summary) -> None:
     """Print the steps of one recording and what they sum up to."""
     console.print(_title(entry, budget))
-    console.print(_table(steps))
+    if console.width < NARROW:
+        _print_stacked(console, steps)
+    else:
+        console.print(_table(steps, bar=console.width >= _WIDE))
     _print_faults(console, steps)
-    console.print(_summary(summary))
+    _print_summary(console, summary)
     console.print(Text(verdict(summary), style="bold green" if summary.clean else "bold red"))
 
 
@@ -35,18 +42,28 @@ def _title(entry: Entry, budget: Budget) -> Text:
     return name.append("  " + ", ".join((*about, *acts)), style="not bold dim")
 
 
-def _table(steps: Sequence[Step]) -> Table:
+def _print_stacked(console: Console, steps: Sequence[Step]) -> None:
+    """A paragraph for each step, which wraps between words: every number stays."""
+    for step in steps:
+        number, mark, messages, tokens, prefix, _ = _row(step, 1, 1, bar=False)
+        line = Text.assemble(number, " ", mark, " ", messages, " messages, ", tokens, " tokens", style="")
+        console.print(line.append_text(Text.assemble(", ", prefix, " unchanged")) if prefix else line)
+        for note in filter(None, step_note(step).split("; ")):
+            console.print(Text(f"  {printable(note)}", style="red" if step.overflow else "yellow"))
+
+
+def _table(steps: Sequence[Step], *, bar: bool) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim", expand=False)
     table.add_column("call", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     table.add_column("messages", justify="right", no_wrap=True)
     table.add_column("tokens", justify="right", no_wrap=True)
-    table.add_column("unchanged prefix", no_wrap=True)
+    table.add_column("unchanged prefix" if bar else "prefix", no_wrap=True)
     table.add_column("left out at this call", overflow="fold")
     messages = _width(step.messages_sent for step in steps)
     tokens = _width(step.tokens_sent for step in steps)
     for step in steps:
-        table.add_row(*_row(step, messages, tokens))
+        table.add_row(*_row(step, messages, tokens, bar=bar))
     return table
 
 
@@ -54,7 +71,7 @@ def _width(numbers: Iterable[int]) -> int:
     return max((len(f"{number:,}") for number in numbers), default=1)
 
 
-def _row(step: Step, messages: int, tokens: int) -> tuple[Text, ...]:
+def _row(step: Step, messages: int, tokens: int, *, bar: bool) -> tuple[Text, ...]:
     mark = Text("▼", style="bold yellow") if step.compacted else Text(" ")
     if step.overflow is not None or not step.valid:
         mark = Text("✗", style="bold red")
@@ -63,7 +80,7 @@ def _row(step: Step, messages: int, tokens: int) -> tuple[Text, ...]:
         mark,
         _both(step.messages_given, step.messages_sent, messages),
         _both(step.tokens_given, step.tokens_sent, tokens),
-        _bar(step),
+        _prefix(step, bar=bar),
         Text(printable(step_note(step)), style="red" if step.overflow else "yellow" if step.compacted else "dim"),
     )
 
@@ -73,9 +90,11 @@ def _both(given: int, sent: int, width: int) -> Text:
     return text.append(f"{sent:>{width},}", style="not dim" if given == sent else "not dim cyan")
 
 
-def _bar(step: Step) -> Text:
+def _prefix(step: Step, *, bar: bool) -> Text:
     if step.overflow is not None:
         return Text("")
+    if not bar:
+        return Text(f"{step.prefix_share:.0%}")
     full = int(_BAR * step.prefix_share)
     return Text.assemble(("━" * full, "green"), ("─" * (_BAR - full), "dim"), f" {step.prefix_share:>4.0%}")
 
@@ -86,10 +105,15 @@ def _print_faults(console: Console, steps: Sequence[Step]) -> None:
         console.print(Text(printable(str(fault)), style=style))
 
 
-def _summary(summary: Summary) -> Table:
+def _print_summary(console: Console, summary: Summary) -> None:
+    rows = [(label, printable(what)) for label, what in summary_rows(summary)]
+    if console.width < NARROW:
+        for label, what in rows:
+            console.print(Text.assemble((f"{label}: " if label else "  ", "dim"), what))
+        return
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column()
-    for label, what in summary_rows(summary):
-        grid.add_row(label, Text(printable(what)))
-    return grid
+    for label, what in rows:
+        grid.add_row(label, Text(what))
+    console.print(grid)

@@ -86,17 +86,23 @@ class Entry:
         return {key: value for key, value in self.document.items() if key not in _ENVELOPE and value is not None}
 
 
-def entries(source: str) -> Iterator[Entry]:
+MAX_BYTES = 256_000_000
+"""What is read of a file without being asked for more, in bytes, unpacked."""
+
+
+def entries(source: str, max_bytes: int = MAX_BYTES) -> Iterator[Entry]:
     """Read the recordings of a file one by one; a file of JSON lines is never held in memory as a whole.
 
     Args:
         source: Path of the file, or ``-`` for stdin.
+        max_bytes: The most bytes to read, unpacked: a few kilobytes of gzip may hold gigabytes.
 
     Raises:
-        InvalidInput: If it cannot be opened or read; names the file and the line.
+        InvalidInput: If it cannot be opened or read, or is too large; names the file and the line.
     """
     name = "stdin" if source == "-" else source
-    with _translated(name), _open(source) as stream:
+    with _translated(name), _open(source) as opened:
+        stream = cast("IO[bytes]", BufferedReader(_Limited(opened, name, max_bytes)))
         lines = ((number, line) for number, line in enumerate(stream, 1) if line.strip())
         first = next(lines, None)
         if first is None:
@@ -106,14 +112,14 @@ def entries(source: str) -> Iterator[Entry]:
         yield from _one(name, first) if second is None else _many(name, first, second, lines, stream)
 
 
-def chosen(source: str, wanted: str | None) -> Iterator[Entry]:
+def chosen(source: str, wanted: str | None, max_bytes: int = MAX_BYTES) -> Iterator[Entry]:
     """The recordings of a file, or only the one with the id ``wanted``.
 
     Raises:
         InvalidInput: As ``entries``, and when no recording has this id.
     """
     found = False
-    for entry in entries(source):
+    for entry in entries(source, max_bytes):
         if wanted is None or entry.recording.id == wanted:
             found = True
             yield entry
@@ -238,6 +244,33 @@ def _open(source: str) -> Iterator[IO[bytes]]:
 
 def _unpacked(stream: BufferedReader[RawIOBase]) -> IO[bytes]:
     return cast("IO[bytes]", gzip.GzipFile(fileobj=stream) if stream.peek(2)[:2] == _GZIP else stream)
+
+
+class _Limited(RawIOBase):
+    """A stream that is not read beyond a number of bytes.
+
+    Raises:
+        InvalidInput: When there is more; says how to read it.
+    """
+
+    def __init__(self, stream: IO[bytes], name: str, max_bytes: int) -> None:
+        self._stream = stream
+        self._name = name
+        self._most = self._left = max_bytes
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 - as RawIOBase has it
+        """Read into ``buffer`` and return the number of bytes."""
+        content = self._stream.read(min(len(buffer), self._left + 1))
+        if len(content) > self._left:
+            what = f"has more than {self._most:,} bytes, unpacked: pass --max-bytes to read more of it"
+            raise InvalidInput(self._name, what)
+        self._left -= len(content)
+        buffer[: len(content)] = content
+        return len(content)
 
 
 @contextmanager

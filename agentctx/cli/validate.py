@@ -13,14 +13,15 @@ from rich.text import Text
 
 from agentctx import validate as violations_of
 from agentctx.cli import options
+from agentctx.cli.amounts import parse_bytes
 from agentctx.cli.console import print_json, printing
 from agentctx.cli.failing import Tally, in_one_line
 from agentctx.cli.transcripts import Entry, chosen
+from agentctx.core.printable import printable
 from agentctx.core.violation import Violation
 from agentctx.errors import InvalidInput
 from agentctx.protocols import WireFormat
 from agentctx.replay import request_of
-from agentctx.show.printable import printable
 from agentctx.wire.registry import format_named
 
 
@@ -31,6 +32,7 @@ def validate(
     format: options.Format = None,  # noqa: A002 - the option's name
     model: options.Model = None,
     id: options.Id = None,  # noqa: A002 - the option's name
+    max_bytes: options.MaxBytes = options.MAX_BYTES,
     json: options.Json = False,
 ) -> None:
     """Check a request against its provider's rules: every violation with its place and the provider's words.
@@ -42,7 +44,7 @@ def validate(
       agentctx validate sessions.jsonl --format anthropic --json
     """
     tally = Tally()
-    for entry in chosen(file, id):
+    for entry in chosen(file, id, parse_bytes("--max-bytes", max_bytes)):
         with tally.at(entry.place):
             found = _violations(entry, format, model)
             if any(violation.severity == "error" for violation in found):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from agentctx.cli.console import NARROW
 from agentctx.core.compare import Outcome
+from agentctx.core.printable import on_one_line, printable
 from agentctx.replay import Step
-from agentctx.show.printable import on_one_line, printable
 from agentctx.show.view import Shown, in_runs
 
 _MARKS = {
@@ -41,17 +42,29 @@ def print_view(console: Console, step: Step, system: Any, lines: Sequence[Shown]
     head = f"call {step.number}: {step.messages_sent:,} of {step.messages_given:,} messages, "
     console.print(Text(f"{head}{step.tokens_sent:,} of {step.tokens_given:,} tokens", style="bold"))
     console.print(Text(_LEGEND, style="dim"))
+    beside = console.width >= NARROW
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True, justify="right")
-    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=beside, ratio=None if beside else 1)
     table.add_column(no_wrap=True, justify="right")
-    table.add_column(ratio=1, no_wrap=not full, overflow="fold" if full else "ellipsis")
+    if beside:
+        table.add_column(ratio=1)
     if system is not None:
-        table.add_row("", "", Text("system", style="magenta"), "", _words((_plain(system),), "", console, full=full))
+        words = _words((_plain(system),), "", console, full=full)
+        table.add_row(*_placed("", "", Text("system", style="magenta"), "", words, beside=beside))
     for run in ((line,) for line in lines) if full else in_runs(lines):
-        table.add_row(*_row(run, console, full=full))
+        table.add_row(*_placed(*_row(run, console, full=full), beside=beside))
     console.print(table)
+
+
+def _placed(
+    mark: RenderableType, place: RenderableType, role: Text, tokens: RenderableType, words: Text, *, beside: bool
+) -> tuple[RenderableType, ...]:
+    """The cells of a row: the words beside the numbers, or on a line below the role."""
+    if beside:
+        return mark, place, role, tokens, words
+    return mark, place, Group(*filter(None, (role, words))), tokens
 
 
 def _plain(system: Any) -> str:  # noqa: ANN401 - a string, or a list of blocks
@@ -60,7 +73,7 @@ def _plain(system: Any) -> str:  # noqa: ANN401 - a string, or a list of blocks
     return str(system)
 
 
-def _row(run: Sequence[Shown], console: Console, *, full: bool) -> tuple[Text, ...]:
+def _row(run: Sequence[Shown], console: Console, *, full: bool) -> tuple[Text, Text, Text, Text, Text]:
     first, last = run[0], run[-1]
     mark, style = _MARKS[first.outcome]
     place = "" if first.given is None else str(first.given)
@@ -71,6 +84,7 @@ def _row(run: Sequence[Shown], console: Console, *, full: bool) -> tuple[Text, .
         _words(parts, "dim" if first.sent is None else "", console, full=full)
     )
     tokens = sum(line.tokens for line in run)
+    words.no_wrap, words.overflow = not full, "fold" if full else "ellipsis"
     return Text(mark, style=style), Text(place, style="dim"), Text(role, style="magenta"), Text(f"{tokens:,}"), words
 
 

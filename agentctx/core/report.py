@@ -10,6 +10,7 @@ from attrs import asdict, field, frozen
 from agentctx.core.compare import Change, Outcome
 from agentctx.core.forecast import Forecast
 from agentctx.core.ledger import Ledger
+from agentctx.core.report_text import report_text
 
 
 @frozen
@@ -106,6 +107,10 @@ class Report:
             if change.outcome is not Outcome.ADDED:
                 fates[change.index] = change.outcome
         return tuple(fates)
+
+    def __str__(self) -> str:
+        """What happened to the request, for people: see ``agentctx.show.report.report_text``."""
+        return report_text(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain JSON values."""

@@ -8,6 +8,7 @@ from typing import Any
 from attrs import asdict, frozen
 
 from agentctx.core.compare import Change
+from agentctx.core.printable import printable
 from agentctx.tiers.tier import Tier
 
 
@@ -44,6 +45,14 @@ class BlockReport:
     def dropped(self) -> bool:
         """Whether nothing of it is left; a block that made the build fail was not dropped but rejected."""
         return self.messages_before > 0 and self.messages_after == 0 and self.eviction != "rejected"
+
+    def __str__(self) -> str:
+        """One line: ``handbook (rag): 2,300 -> 0 tokens, dropped``."""
+        size = f"{self.tokens_before:,}"
+        if self.tokens_after != self.tokens_before:
+            size += f" -> {self.tokens_after:,}"
+        done = "" if self.eviction is None else f", {self.eviction}"
+        return "; ".join((f"{self.id} ({self.tier}): {size} tokens{done}", *self.notes))
 
 
 @frozen
@@ -108,6 +117,15 @@ class BuildReport:
     def dropped(self) -> tuple[str, ...]:
         """The names of the blocks of which nothing is left, but for those that made the build fail."""
         return tuple(block.id for block in self.blocks if block.dropped)
+
+    def __str__(self) -> str:
+        """What the build did, for people: a line for the request, then one for each block."""
+        head = f"{self.tokens:,} tokens, {self.limit:,} allowed, {1000 * self.seconds:.1f} ms"
+        lines = [head if self.error is None else f"failed: {self.error}; {self.limit:,} tokens allowed"]
+        lines += [f"  {block}" for block in self.blocks]
+        if self.facts:
+            lines.append(f"  facts kept of what was left out: {len(self.facts)}")
+        return printable("\n".join((*lines, *(f"  {note}" for note in self.notes))))
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain JSON values."""

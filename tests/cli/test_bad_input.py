@@ -169,6 +169,54 @@ def test_control_characters_never_reach_the_terminal(run, jsonl):
     assert "␛[2J" in shown.stdout
 
 
+UNSAFE = "\x1b[2J\x07\x7f\x85\x9b31m\u2028\u202e\u2066\U000e0041"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("replay", "--window", "2k"),
+        ("replay", "--window", "2k", "--json"),
+        ("replay", "--window", "2k", "--messages", "2", "--full"),
+        ("replay", "--window", "2k", "--messages", "2", "--json"),
+        ("compact", "--window", "2k"),
+        ("compact", "--window", "2k", "--json"),
+        ("count", "--by-message"),
+        ("count", "--json"),
+        ("validate",),
+        ("validate", "--json"),
+        ("convert", "--to", "anthropic"),
+        ("convert", "--to", "anthropic", "--json"),
+    ],
+    ids=" ".join,
+)
+def test_no_output_holds_what_a_terminal_obeys(run, jsonl, record, arguments):
+    """Whatever stands in a transcript, no command writes it as it is, for people or for machines, to file or stream."""
+    call = {"id": f"c{UNSAFE}", "type": "function", "function": {"name": f"f{UNSAFE}", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": f"hello {UNSAFE}", "name": f"n{UNSAFE}"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"c{UNSAFE}", "content": f"{UNSAFE} words " * 900},
+        {"role": "assistant", "content": f"done {UNSAFE}"},
+    ]
+    path = jsonl(record(messages, f"id{UNSAFE}"), name=f"s{UNSAFE[3]}.jsonl")
+    shown = run(arguments[0], path, *arguments[1:])
+    assert shown.exit_code in (0, 1), shown.output
+    assert not set(UNSAFE) - set("[2J31m") & set(shown.stdout + shown.stderr)
+
+
+@pytest.mark.parametrize("command", ["replay", "compact", "count", "validate", "convert"])
+def test_every_command_reads_with_a_limit(run, jsonl, chat, command):
+    """A file larger than ``--max-bytes`` is one line that says so and what to pass."""
+    more = {"replay": ("--window", "8k"), "compact": ("--window", "8k"), "convert": ("--to", "anthropic")}
+    path = jsonl(chat(2))
+    shown = run(command, path, *more.get(command, ()), "--max-bytes", "1k")
+    assert shown.exit_code == 2, shown.output
+    assert "has more than 1,000 bytes, unpacked: pass --max-bytes" in shown.stderr
+    assert run(command, path, *more.get(command, ()), "--max-bytes", "1 MB").exit_code == 0
+    assert "--max-bytes: 'lots' is not" in run(command, path, *more.get(command, ()), "--max-bytes", "lots").stderr
+
+
 def python(*arguments, **options):
     """Run ``python -m agentctx`` in a process of its own."""
     command = [sys.executable, "-m", "agentctx", *map(str, arguments)]

@@ -150,3 +150,34 @@ def test_a_recording_that_cannot_be_read_does_not_hide_the_others(run, jsonl, ch
     assert [json.loads(line)["id"] for line in shown.stdout.splitlines()] == ["a", "c"]
     assert shown.stderr.startswith(f"error: {path}, line 2: ")
     assert shown.exit_code == 2
+
+
+@pytest.mark.parametrize("columns", [30, 40, 60, 80, 100, 200])
+def test_no_number_and_no_name_is_lost_in_a_narrow_terminal(run, jsonl, chat, record, columns, monkeypatch):
+    """However narrow the terminal, every number of every step and every stage's name is there, in whole."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    path = jsonl(record(chat(12), "one"))
+    told = json.loads(run("replay", path, "--window", "8k", "--json").stdout)
+    shown = run("replay", path, "--window", "8k").stdout
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= columns
+    words = shown.replace(",", "").split()
+    for step in told["steps"]:
+        assert str(step["tokens_given"]) in words
+        assert str(step["tokens_sent"]) in words
+        assert f"{step['prefix_share']:.0%}" in shown
+        assert all(item["stage"] in words for item in step["left_out"])
+
+
+@pytest.mark.parametrize("columns", [30, 40, 100])
+def test_a_view_and_a_count_keep_their_numbers(run, jsonl, chat, record, columns, monkeypatch):
+    """The sizes of all messages are there in a narrow terminal, too."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    path = jsonl(record(chat(6), "one"))
+    counted = json.loads(run("count", path, "--json", "--by-message").stdout)["by_message"]
+    shown = run("count", path, "--by-message").stdout
+    assert all(f"{line['tokens']:,}" in shown.split() for line in counted)
+    assert all(line["role"] in shown.split() for line in counted)
+    view = run("replay", path, "--window", "8k", "--messages", "3").stdout
+    assert "tool" in view.split()
+    assert all(f"{line['tokens']:,}" in view.split() for line in counted[:3])

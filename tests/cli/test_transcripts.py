@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.cli.transcripts import Layout, chosen, entries
+from agentctx.cli import options
+from agentctx.cli.amounts import parse_bytes
+from agentctx.cli.transcripts import MAX_BYTES, Layout, chosen, entries
 from agentctx.errors import InvalidInput
 
 HELLO = [{"role": "user", "content": "hello"}]
@@ -158,3 +160,18 @@ def test_no_bytes_break_the_reader(tmp_path_factory, content):
     path.write_bytes(content)
     with suppress(InvalidInput):
         list(entries(str(path)))
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_no_more_is_read_than_was_allowed(tmp_path, pack):
+    """A file with more bytes than the limit, unpacked, is refused with what to pass; one with as many is read."""
+    content = json.dumps(HELLO).encode()
+    path = write(tmp_path / "file", pack(content))
+    assert [entry.recording.messages for entry in entries(path, len(content))] == [HELLO]
+    with pytest.raises(InvalidInput, match=f"has more than {len(content) - 1} bytes, unpacked: pass --max-bytes"):
+        list(entries(path, len(content) - 1))
+
+
+def test_the_usual_limit_is_the_one_that_help_shows():
+    """What the option shows as its default is what is read without it."""
+    assert parse_bytes("--max-bytes", options.MAX_BYTES) == MAX_BYTES

@@ -4,6 +4,8 @@ from agentctx.core.compare import Change, Outcome
 from agentctx.core.forecast import Forecast
 from agentctx.core.report import Report, StageReport
 from agentctx.show.report import change_text, report_text
+from agentctx.tiers.build_report import BlockReport, BuildReport
+from agentctx.tiers.tier import Tier
 
 DROPPED = Change(2, "assistant", Outcome.DROPPED, "TrimRounds", "an old round", 120, 0, "mem:1")
 EDITED = Change(7, "tool", Outcome.EDITED, "ClearToolResults", "", 900, 12)
@@ -68,3 +70,36 @@ def test_changes_of_earlier_steps_are_counted():
     """What was decided at earlier steps of a session is in force and counted."""
     text = report_text(Report((), (DROPPED, EDITED), 9, 8, 100, 50))
     assert text.endswith("2 more changes from earlier steps still in force")
+
+
+def test_printing_a_report_shows_its_text():
+    """``print(view.report)`` reads like the text of the report."""
+    report = Report((StageReport("TrimRounds", (DROPPED,), 5000, 4880, 0.001),), (DROPPED,), 9, 8, 5000, 4880)
+    assert str(report) == report_text(report)
+    assert "Report(" not in f"{report}"
+
+
+def test_what_a_stage_is_called_or_says_reaches_no_terminal_as_it_is():
+    """Names, reasons and notes are shown without what a terminal would obey."""
+    bad = Change(2, "tool\x1b[2J", Outcome.DROPPED, "Trim\x9b", "because\u202e", 120, 0, "mem:\x07")
+    text = report_text(Report((StageReport("Trim\x9b", (bad,), 50, 48, 0.001, ("note\u2028",)),), (bad,), 9, 8, 50, 48))
+    assert not {"\x1b", "\x9b", "\u202e", "\x07", "\u2028"} & set(text)
+
+
+def test_printing_a_build_shows_each_block():
+    """``print(built.report)`` has a line for the request and one for each block, failed builds too."""
+    blocks = (
+        BlockReport("rules", Tier.SYSTEM, 120, 120, 1, 1, 120),
+        BlockReport("found", Tier.RAG, 2300, 0, 4, 0, 0, "dropped", (), ("of four",)),
+    )
+    report = BuildReport(8000, 7, 127, blocks, 0.0021, ("likes tea",), notes=("look",))
+    assert str(report).split("\n") == [
+        "127 tokens, 8,000 allowed, 2.1 ms",
+        "  rules (system): 120 tokens",
+        "  found (rag): 2,300 -> 0 tokens, dropped; of four",
+        "  facts kept of what was left out: 1",
+        "  look",
+    ]
+    assert str(BuildReport(10, error="ContextOverflow: too much")).startswith(
+        "failed: ContextOverflow: too much; 10 to"
+    )

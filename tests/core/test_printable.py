@@ -1,9 +1,11 @@
 """Transcript text made safe for a terminal."""
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.show.printable import on_one_line, printable
+from agentctx.core.printable import escaped, on_one_line, printable
 
 
 def test_what_a_terminal_would_obey_becomes_a_picture():
@@ -42,3 +44,20 @@ def test_one_line_says_that_there_is_more():
     assert on_one_line("one  two\nthree", 40) == "one two three"
     assert on_one_line("one two three four", 10) == "one two t…"
     assert on_one_line(" " * 100 + "x", 10) == "…"
+
+
+HIDDEN = "\x7f\x85\x9b\u061c\u200e\u2028\u2029\u202e\u2066\ufeff\U000e0041\ud83d"
+
+
+def test_what_hides_or_turns_text_around_is_shown():
+    """C1 controls, marks of direction, line separators, tag characters and half characters reach nobody."""
+    assert set(printable(HIDDEN)) == {"␡", "\ufffd"}
+
+
+@given(st.text(st.characters() | st.sampled_from(HIDDEN), max_size=60))
+def test_escaped_json_means_what_it_meant(text):
+    """JSON with unsafe characters escaped is the same value, and holds none of them."""
+    safe = escaped(json.dumps({"said": text}, ensure_ascii=False))
+    safe.encode()
+    assert json.loads(safe) == {"said": text}
+    assert printable(safe) == safe

@@ -1,0 +1,41 @@
+"""Text from a transcript made safe for a terminal, and for those who read it."""
+
+from __future__ import annotations
+
+import re
+
+# What a terminal obeys, what turns the order of the characters around it, what ends a line unseen, what hides text,
+# and what no encoder takes.
+_UNSAFE = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f"
+_PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
+_UNPRINTABLE = re.compile(f"[{_UNSAFE}]")
+_BLANKS = re.compile(r"\s+")
+
+
+def printable(text: str) -> str:
+    """The text without anything that a terminal would obey or an encoder refuse.
+
+    Control characters become their pictures (``␛``); marks of direction, line separators, hidden characters and lone
+    surrogates become ``�``; line breaks stay, tabs become spaces.
+    """
+    return _UNPRINTABLE.sub("\ufffd", text.expandtabs(4).translate(_PICTURES))
+
+
+def on_one_line(text: str, width: int) -> str:
+    """The start of the text on one line of at most ``width`` characters, with ``…`` when it was longer."""
+    line = _BLANKS.sub(" ", printable(text[: 4 * width])).strip()
+    return line if len(line) <= width and len(text) <= 4 * width else line[: width - 1].rstrip() + "…"
+
+
+def escaped(json: str) -> str:
+    r"""JSON text with the same as JSON escapes: ``\u009b``; it means what it meant.
+
+    Args:
+        json: JSON text, in which control characters below U+0020 are escaped already.
+    """
+    return _UNPRINTABLE.sub(_escape, json)
+
+
+def _escape(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[place] << 8 | units[place + 1]:04x}" for place in range(0, len(units), 2))
