@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from agentctx.errors import InvalidInput
@@ -39,7 +40,9 @@ def mapping_or_none(native: object) -> Mapping[str, Any] | None:
     if isinstance(native, type) or not callable(dump := getattr(native, "model_dump", None)):
         return None
     dumped = dump(mode="json", exclude_unset=True)
-    return dumped if isinstance(dumped, Mapping) else None
+    if not isinstance(dumped, Mapping):
+        return None
+    return {**fixed, **dumped} if (fixed := _fixed(native)) else dumped
 
 
 def fields(native: object, where: str = "message") -> Mapping[str, Any]:
@@ -62,7 +65,20 @@ def fields_or_none(native: object) -> Mapping[str, Any] | None:
     names = None if isinstance(native, type) else getattr(native, "model_fields_set", None)
     if names is None:
         return mapping_or_none(native)
+    names = {*names, *_fixed(native)}
     return {name: value for name in sorted(names) if (value := getattr(native, name)) is not None}
+
+
+def _fixed(native: Any) -> Mapping[str, str]:  # noqa: ANN401 - any SDK's object
+    """The role or type that the class of an SDK's object fixes: no one has set it, and the client sends it."""
+    return _fixed_by(native.__class__)
+
+
+@cache
+def _fixed_by(kind: type) -> Mapping[str, str]:
+    known = getattr(kind, "model_fields", None) or {}
+    found = {name: getattr(known[name], "default", None) for name in ("role", "type") if name in known}
+    return {name: default for name, default in found.items() if isinstance(default, str)}
 
 
 def clean_text(text: str) -> str:

@@ -100,7 +100,7 @@ def test_roles_are_ours():
 @pytest.mark.parametrize(
     ("native", "place"),
     [
-        ("hi", "messages[0]"),
+        (42, "messages[0]"),
         ({"role": "assistant", "parts": []}, "messages[0].role"),
         ({"role": 1, "parts": []}, "messages[0].role"),
         ({"role": "user", "parts": "hi"}, "messages[0].parts"),

@@ -14,6 +14,7 @@ from attrs import define, evolve, field
 
 from agentctx.core.message import Message
 from agentctx.core.parts import Part, Text, ToolCall, ToolResult
+from agentctx.wire.gemini.bare import is_bare
 from agentctx.wire.gemini.names import is_made, made_id
 
 Arranged = tuple[int, tuple[Message, ...], str]
@@ -179,13 +180,23 @@ def arrange(messages: Sequence[Message], after: Message | None = None) -> list[A
     """
     places: list[_Place] = []
     for index, message in enumerate(messages):
-        if places and _go_together(places[-1].messages[-1], message):
+        if places and (
+            _of_one_run(places[-1].messages[-1:], message) or _go_together(places[-1].messages[-1], message)
+        ):
             places[-1].messages.append(message)
             places[-1].indexes.append(index)
         else:
             places.append(_Place([index], [message]))
     before = _Place([], [] if after is None else [after])
     return [change for one, place in pairwise((before, *places)) for change in _changes(place, one)]
+
+
+def _of_one_run(before: Sequence[Message], message: Message) -> bool:
+    """Whether the SDK itself makes one content of these: parts of one side that stand there by themselves."""
+    side = message.role == "assistant"
+    return all((each.role == "assistant") == side for each in before) and all(
+        each.untouched and is_bare(each.source) for each in (*before, message)
+    )
 
 
 def _go_together(one: Message, other: Message) -> bool:
@@ -214,7 +225,7 @@ def _changes(place: _Place, before: _Place) -> list[Arranged]:
     first, *others = place.indexes
     homeless = place.messages[0].role == "assistant" and place.calls and not _heard(before)
     opening = (Message("user", (Text(NOT_SHOWN),)),) if homeless else ()
-    if others:
+    if others and not _of_one_run(place.messages, place.messages[0]):
         why = "joined with the content beside it"
         joined = _joined(place.messages, before.calls)
         return [(first, (*opening, joined), why), *((index, (), why) for index in others)]

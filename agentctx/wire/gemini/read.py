@@ -12,6 +12,7 @@ from typing import Any
 from agentctx.core.message import Message
 from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
+from agentctx.wire.gemini.bare import bare_parts, read_bare, role_of
 from agentctx.wire.gemini.names import both, data_key, made_id, signature_of, string, text_of_bytes, value
 from agentctx.wire.native import fields, fields_or_none
 
@@ -34,7 +35,7 @@ _CODE = ""
 
 
 def read_content(native: object, index: int) -> Message:
-    """One content (a mapping or an SDK object) as a value that remembers it.
+    """One content (a mapping, an SDK object, or what the SDK takes in its place) as a value that remembers it.
 
     Args:
         native: The content.
@@ -43,6 +44,13 @@ def read_content(native: object, index: int) -> Message:
     Raises:
         InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
     """
+    if type(native) is not dict or "parts" not in native:
+        try:
+            if (bare := bare_parts(native)) is not None:
+                return Message.read(ROLES[role_of(bare)], read_parts(bare, bare=True), native)
+            read_bare(native)
+        except InvalidInput as error:
+            raise InvalidInput(where=f"messages[{index}]{error.where}", what=error.what) from error
     content: Block = native if type(native) is dict else fields(native, f"messages[{index}]")
     named = content.get("role")
     role = ROLES.get(named) if isinstance(named, str) or named is None else None
@@ -69,8 +77,12 @@ def read_system(native: object) -> tuple[Part, ...]:
     return read_parts(content.get("parts")) if "parts" in content else (read_part(native, {}),)
 
 
-def read_parts(natives: object) -> tuple[Part, ...]:
+def read_parts(natives: object, *, bare: bool = False) -> tuple[Part, ...]:
     """The parts of a content; none when there is no list of them.
+
+    Args:
+        natives: The native parts.
+        bare: Whether they stand there without a content, where the SDK takes texts and files, too.
 
     Raises:
         InvalidInput: If they cannot be read; ``where`` is the path from the list on, for example ``[2].text``.
@@ -83,7 +95,7 @@ def read_parts(natives: object) -> tuple[Part, ...]:
     counts: Counts = {}
     try:
         for native in natives:
-            parts.append(read_part(native, counts))  # noqa: PERF401 - the length tells which part could not be read
+            parts.append((read_bare(native) if bare else None) or read_part(native, counts))  # noqa: PERF401 - the length tells which part could not be read
     except InvalidInput as error:
         raise InvalidInput(where=f"[{len(parts)}]{error.where}", what=error.what) from error
     return _with_code_pairs(tuple(parts)) if _CODE in counts else tuple(parts)

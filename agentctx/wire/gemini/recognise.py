@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from agentctx.wire.gemini.bare import bare_parts, is_bare
 from agentctx.wire.gemini.names import DATA
 from agentctx.wire.gemini.read import ROLES
 from agentctx.wire.native import fields_or_none
@@ -23,6 +24,8 @@ def recognise(request: Mapping[str, Any]) -> int:
         return 0
     if not contents:
         return _LIKELY if named else 0
+    if not named and not any(_is_sign(content) for content in contents):
+        return 0
     best = _POSSIBLE
     for content in contents:
         sign = _sign(content)
@@ -32,8 +35,15 @@ def recognise(request: Mapping[str, Any]) -> int:
     return best + _LIKELY * named
 
 
+def _is_sign(native: object) -> bool:
+    """Whether it can be told from a mere text or mapping: a content, or an object of the SDK."""
+    return bare_parts(native) is None or not isinstance(native, (str, list, tuple, Mapping))
+
+
 def _sign(native: object) -> int:
     """What one content says; 0 when it is none of this format."""
+    if (bare := bare_parts(native)) is not None:
+        return _POSSIBLE if all(map(is_bare, bare)) else 0
     content = fields_or_none(native)
     if content is None or "content" in content or "type" in content:
         return 0

@@ -10,6 +10,7 @@ from attrs import frozen
 
 from agentctx.core.profile import ModelProfile
 from agentctx.core.violation import Violation
+from agentctx.wire.gemini.bare import as_contents
 from agentctx.wire.gemini.names import data_key, signature_of, snake, value
 from agentctx.wire.native import fields_or_none
 
@@ -131,10 +132,8 @@ def contents_of(data: Mapping[str, Any]) -> object:
 def lay_out(data: Mapping[str, Any], profile: ModelProfile | None) -> Request:
     """Lay a request out; without a profile its model is known by its name."""
     native = contents_of(data)
-    if isinstance(native, str):
-        native = ({"role": "user", "parts": [{"text": native}]},)
-    given = native if isinstance(native, (list, tuple)) else ()
-    contents = tuple(_content(each, index) for index, each in enumerate(given))
+    given = native if isinstance(native, (list, tuple)) else () if native is None else (native,)
+    contents = tuple(_content(each, index) for index, each in as_contents(given))
     named = data.get("model")
     name = profile.family if profile is not None else named if isinstance(named, str) else ""
     return Request(data, contents, _generation(name.lower()))
@@ -163,8 +162,6 @@ def _generation(name: str) -> int | None:
 
 
 def _content(native: object, index: int) -> ContentAt:
-    if isinstance(native, str):  # as the SDK takes it
-        native = {"role": "user", "parts": [{"text": native}]}
     content = fields_or_none(native) or NOTHING
     natives = content.get("parts")
     parts = natives if isinstance(natives, (list, tuple)) else ()

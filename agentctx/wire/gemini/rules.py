@@ -52,7 +52,7 @@ def violations(
 def contents_given(request: Request) -> Iterator[Violation]:
     """There is a content."""
     native = contents_of(request.data)
-    if native and isinstance(native, (str, list, tuple)):
+    if native and (isinstance(native, (str, list, tuple)) or fields_or_none(native) is not None):
         return
     yield refused("contents_empty", None, "* GenerateContentRequest.contents: contents is not specified")
 

@@ -13,6 +13,7 @@ from typing import Any
 from agentctx.core.message import Message
 from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
+from agentctx.wire.gemini.bare import bare_file, bare_parts
 from agentctx.wire.gemini.names import data_key, is_made, spelled, tool_of
 from agentctx.wire.gemini.read import ROLES, only_text, read_part, read_response
 from agentctx.wire.native import fields_or_none, json_object
@@ -24,14 +25,17 @@ _WRITTEN_ROLES = {"assistant": "model"}
 
 def write_content(message: Message) -> object:
     """A message as a content: the one it was read from when all its parts are still the same."""
-    old = fields_or_none(message.source) or {}
+    bare = message.source is None or bare_parts(message.source) is not None
+    old = {} if bare else fields_or_none(message.source) or {}
     parts = [write_part(part) for part in message.parts]
     before = old.get("parts")
     same_role = bool(old) and ROLES.get(old.get("role")) == message.role
     if same_role and isinstance(before, (list, tuple)) and _same(parts, before):
         return message.source
-    role = old.get("role") if same_role else None
-    return {**old, "role": role or _WRITTEN_ROLES.get(message.role, "user"), "parts": parts}
+    if bare and message.source is not None and message.role != "assistant":
+        return parts  # the SDK makes one content of them, and puts a mapping before the parts beside it
+    role = (old.get("role") if same_role else None) or _WRITTEN_ROLES.get(message.role, "user")
+    return {**old, "role": role, "parts": parts}
 
 
 def write_part(part: Part) -> object:
@@ -44,7 +48,7 @@ def write_part(part: Part) -> object:
     if isinstance(part, Opaque):
         return part.data if native is None else native
     block = fields_or_none(native)
-    if block is None:
+    if block is None or bare_file(native) is not None:
         return _made(part, {})
     if isinstance(part, Thinking) or _still_says(native, part):
         return native
