@@ -53,7 +53,11 @@ class Sessions:
         session = self.given or current()
         if session is None and self.key is not None:
             session = self._of_key(self.key(body), request.model, format_name)
-        return None if any(step.session is session for step in steps_around()) else session
+        if session is None:
+            return None
+        if any(step.session is not None and session.is_beside(step.session) for step in steps_around()):
+            return None
+        return session.holding(request.messages, request.system, format_name, request.model)
 
     def _of_key(self, name: Hashable, model: str | None, format_name: str) -> Session | None:
         if name is None:

@@ -59,7 +59,11 @@ class Turn:
             return False
         self.recovered = True
         given, sent = self.request, self.view.report.tokens_after
-        session = self.session or self.pipeline.session(given.model, self.shape.format)
+        if self.session is None:
+            session = self.pipeline.session(given.model, self.shape.format)
+        else:  # the one that holds this conversation now
+            session = self.session.holding(given.messages, given.system, self.shape.format, given.model)
+        self.session = self.session and session
         passed, model = Given(given.messages, given.system, given.tools), _told(session, given.model)
         smaller = await session.recover_call(error, passed, sent, model, self.shape.format)
         if smaller is not None:

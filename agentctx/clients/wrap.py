@@ -31,6 +31,10 @@ def wrap(client: T, pipeline: Pipeline, *, session: Session | None = None, key: 
     else to the one that ``key`` names. A call that belongs to none is prepared by itself, remembering nothing. The
     model is the one that each request names; where the model table does not know that name, the session's own.
 
+    Two conversations in one block, or of one ``session`` or key (two agents, a guardrail among an agent's calls), are
+    told apart by how they begin, by system prompt and task, and each is prepared by itself. The session is that of the
+    one that goes on; what is beside it is not in its ``dump``.
+
     A model call that a part of the pipeline makes for a step (a summarizer, a stage, a listener), also by this very
     client, is no part of the conversation: it is made legal and made to fit, and not given to the stages again.
 

@@ -18,6 +18,7 @@ from agentctx.protocols import Meter
 from agentctx.reading import found_format, reader
 from agentctx.session.allowance import Allowance
 from agentctx.session.allowances import Allowances
+from agentctx.session.beginning import Beginning, beginning, opening_of
 from agentctx.session.commit import commit, commit_aside
 from agentctx.session.foreign import understands
 from agentctx.session.linking import link
@@ -90,6 +91,13 @@ class Conversation:
         """Find the budget."""
         self.allowance = self.allowances.of(self.model)
         self.allowances.keep(self.model, self.allowance)
+
+    @property
+    def beginning(self) -> Beginning | None:
+        """How it begins; None before the first step."""
+        if self.last is not None and self.around is not None:
+            return opening_of(self.last.messages, self.last.system, self.around.source.wire).beginning
+        return beginning(self.record.view, None) if self.record.view else None
 
     async def step(
         self, given: Given, now: float, model: str | None = None, format_name: str | None = None

@@ -44,6 +44,11 @@ class Flight:
     _busy: bool = field(init=False, default=False)
     _waiting: deque[_Waiter] = field(init=False, factory=deque)
 
+    @property
+    def busy(self) -> bool:
+        """Whether somebody is in."""
+        return self._busy
+
     async def __aenter__(self) -> None:
         """Wait until nobody is in. A task that is cancelled while it waits leaves the others their turn."""
         with self._guard:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from copy import deepcopy
+from threading import Lock
 from time import time
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ from agentctx.protocols import Listener
 from agentctx.reading import as_list
 from agentctx.session.allowance import Allowance
 from agentctx.session.allowances import Allowances
+from agentctx.session.beginning import Beginning, Opening, opening_of
 from agentctx.session.billing import Judgement, judge, suspected
 from agentctx.session.conversation import Conversation, Given
 from agentctx.session.cost import priced, warmth_after
@@ -34,6 +36,10 @@ from agentctx.session.state import VERSION, opened
 from agentctx.session.usage import is_one_prompt, prompt_tokens
 from agentctx.strategies.options import as_budget
 from agentctx.view import View
+from agentctx.wire.registry import format_named
+
+MOST_OTHERS = 16
+"""So many conversations held beside a session's own are remembered; the one unused for longest is forgotten first."""
 
 
 @define(eq=False)
@@ -68,6 +74,10 @@ class Session:
     _retried: bool = field(init=False, default=False, repr=False)
     _untold: tuple[SilentTruncationSuspected, list[Listener]] | None = field(init=False, default=None, repr=False)
     _children: int = field(init=False, default=0, repr=False)
+    _begun: Beginning | None = field(init=False, default=None, repr=False)
+    _home: Session | None = field(init=False, default=None, repr=False)
+    _others: list[Session] = field(init=False, factory=list, repr=False)
+    _guard: Lock = field(init=False, factory=Lock, repr=False)
 
     def __attrs_post_init__(self) -> None:
         """Find the budget."""
@@ -334,6 +344,66 @@ class Session:
         allowances = self._conversation.allowances.for_child(as_budget(budget), self.model)
         session._conversation = Conversation(self.plan, self.model, self.format, allowances)
         return session
+
+    def holding(
+        self,
+        messages: Sequence[Any],
+        system: Any,  # noqa: ANN401 - any provider's system prompt
+        format: str,  # noqa: A002 - the contract's name
+        model: str | None,
+    ) -> Session:
+        """The session that holds the conversation of a request: this one, or one beside it for what begins otherwise.
+
+        Two agents in one block, or a guardrail's calls among an agent's, are two conversations: they are told apart by
+        system prompt and task. This session's own is the first that comes, or the first that goes on, if that one does
+        not. The others know what was learned up to their start, and are not in its dump.
+
+        Args:
+            messages: The request's messages.
+            system: The system prompt, where the format keeps it apart.
+            format: The wire format.
+            model: The model that is called.
+
+        Raises:
+            InvalidInput: If a message cannot be read; names it.
+        """
+        if self._home is not None:
+            return self._home.holding(messages, system, format, model)
+        opening = opening_of(messages, system, format_named(format, model))
+        with self._guard:
+            session = next((each for each in (self, *self._others) if each._goes_on(opening)), None)  # noqa: SLF001
+            if session is None:
+                session = self._another()
+            if session is not self:
+                self._others = [*(each for each in self._others if each is not session), session][-MOST_OTHERS:]
+                if self.steps == 1 and session.steps and not self._flight.busy and not session._flight.busy:  # noqa: SLF001
+                    self._exchange(session)
+                    session = self
+            session._begun = opening.beginning
+            return session
+
+    def _goes_on(self, opening: Opening) -> bool:
+        known = self._begun or self._conversation.beginning
+        return known is None or opening.goes_on(known, self._conversation.record)
+
+    def _another(self) -> Session:
+        session = Session(self.plan, self.model, None, f"{self.id or 'session'}+", self.on_compact, self.clock)
+        allowances = self._conversation.allowances
+        own = allowances.for_child(allowances.own, self.model)
+        session._conversation = Conversation(self.plan, self.model, None, own)
+        session._home = self
+        return session
+
+    def _exchange(self, other: Session) -> None:
+        """Hold the other's conversation, and let it hold this one's, which was never gone on with."""
+        for name in ("_conversation", "billed_tokens", "view", "_retried", "_untold", "_begun"):
+            mine, its = getattr(self, name), getattr(other, name)
+            setattr(self, name, its)
+            setattr(other, name, mine)
+
+    def is_beside(self, other: Session) -> bool:
+        """Whether another session is this one, or holds a conversation beside its own."""
+        return (self._home or self) is (other._home or other)
 
     def dump(self) -> dict[str, Any]:
         """The session's state as plain JSON values, to be loaded by ``Session.load``.
