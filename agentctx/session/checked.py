@@ -10,6 +10,7 @@ from attrs import frozen
 
 from agentctx.errors import InvalidInput
 from agentctx.session.plain import DIGEST_BYTES, Digest
+from agentctx.wire.native import clean_text
 
 MOST = 2**32 - 1
 """The largest whole number that is taken: what four bytes hold."""
@@ -87,6 +88,12 @@ class Checked:
     def text(self, name: str) -> str:
         """Text."""
         return str(self._typed(name, str, "text"))
+
+    def name_or_none(self, name: str) -> str | None:
+        """Text that can be sent and printed, or nothing: no half of a character in it."""
+        if (text := self.text_or_none(name)) is not None and not text.isascii() and clean_text(text) is not text:
+            raise self.fail(name, f"lone surrogates are no text: {_shown(text)}")
+        return text
 
     def text_or_none(self, name: str) -> str | None:
         """Text, or nothing."""

@@ -8,7 +8,7 @@ from agentctx.binding import opening
 from agentctx.errors import InvalidInput
 from agentctx.plan import Plan
 from agentctx.session.allowances import Allowances
-from agentctx.session.checked import Checked
+from agentctx.session.checked import LARGEST, Checked
 from agentctx.session.conversation import Conversation
 from agentctx.session.plain import Digest, digest
 from agentctx.session.record import Record
@@ -36,12 +36,17 @@ def dump_conversation(known: Conversation) -> dict[str, Any]:
         "assumed": known.assumed,
         "steps": known.steps,
         "budget": dump_budget(known.allowances.own),
-        "sent": {"tokens": sent.tokens, "length": sent.length, "intact": sent.intact, "at": sent.at},
+        "sent": {"tokens": sent.tokens, "length": sent.length, "intact": sent.intact, "at": _moment(sent.at)},
         "learned": known.allowances.dump(),
         "fixed": fixed,
         "opening": None if opened_with is None else opened_with.content.hex(),
         "record": dump_record(known.record),
     }
+
+
+def _moment(at: float | None) -> float | None:
+    """When a request was sent; None when the clock said what is no time: its cache counts as cold then."""
+    return at if at is not None and abs(at) <= LARGEST else None
 
 
 def load_conversation(plan: Plan, state: Checked) -> Conversation:
@@ -56,9 +61,9 @@ def load_conversation(plan: Plan, state: Checked) -> Conversation:
         UnknownModel: If the budget is the model's and the model table does not know it.
     """
     own = load_budget(state.values["budget"], state.at("budget"))
-    allowances = Allowances(plan, state.text_or_none("home"), own)
+    allowances = Allowances(plan, state.name_or_none("home"), own)
     allowances.load(state.listed("learned"))
-    known = Conversation(plan, state.text_or_none("model"), state.text_or_none("format"), allowances)
+    known = Conversation(plan, state.name_or_none("model"), state.name_or_none("format"), allowances)
     known.steps = state.whole("steps")
     known.fixed, known.opening = state.digest_or_none("fixed"), state.digest_or_none("opening")
     sent = Checked.of(state.values["sent"], state.at("sent"), SENT)

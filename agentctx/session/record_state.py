@@ -26,8 +26,8 @@ _LETTERS = "sduat"
 """One for each role of ``ledger.ROLES``, in that order."""
 
 _RECORD = (
-    "seen", "sizes", "weights", "roles", "out", "origins", "edited", "settled", "tail", "tail_origin", "changes",
-    "spans", "handles", "quiet_until", "unbound_from", "waiting", "foreign",
+    "seen", "sizes", "weights", "roles", "out", "origins", "edited", "sums", "settled", "tail", "tail_origin",
+    "changes", "spans", "handles", "quiet_until", "unbound_from", "waiting", "foreign",
 )  # fmt: skip
 _CHANGE = tuple(attribute.name for attribute in fields(Change))
 _SPAN = tuple(attribute.name for attribute in fields(Span))
@@ -40,14 +40,18 @@ def dump_record(record: Record) -> dict[str, Any]:
         InvalidInput: If JSON cannot hold a message of the view; names it.
     """
     edited = [place for place, origin in enumerate(record.origins) if origin is not None and not record.as_given(place)]
+    out = _natives(_as_sent(record))
+    not_given = {*edited, *(place for place, origin in enumerate(record.origins) if origin is None)}
+    ours = (native for place, native in enumerate(out) if place in not_given)
     return {
         "seen": b64encode(record.digested()).decode("ascii"),
         "sizes": list(record.sizes),
         "weights": list(record.weights),
         "roles": "".join(_LETTERS[role] for role in record.roles),
-        "out": _natives(_as_sent(record)),
+        "out": out,
         "origins": list(record.origins),
         "edited": edited,
+        "sums": b64encode(b"".join(digest(from_plain(native)) for native in ours)).decode("ascii"),
         "settled": record.settled,
         "tail": _natives([message.source for message in record.tail]),
         "tail_origin": list(record.tail_origin),
@@ -89,18 +93,17 @@ def load_record(state: Any, wire: WireFormat) -> Record:  # noqa: ANN401 - check
         InvalidInput: If the state is damaged; names the place.
     """
     known = Checked.of(state, "state.record", _RECORD)
-    digests = _digests(known)
+    digests = _digests(known, "seen")
     seen: list[Any] = [Digest(content) for content in digests]
     sizes, weights, roles = _columns(known, len(seen))
     out, view = _read(known, "out", wire)
     origins, edited = _origins(known, len(out), len(seen))
+    _check_messages(known, out, origins, edited, digests)
     for place, origin in enumerate(origins):
         if origin is None or place in edited:  # nothing that the caller passes says so
             source = None if origin is None else out[place]
             view[place] = Message(view[place].role, view[place].parts, source=source)
-        elif digest(out[place]) != digests[origin]:
-            raise InvalidInput(f"{known.at('out')}[{place}]", f"it is not the message {origin:,} of the history")  # noqa: EM102
-    tail, tail_origin = _tail(known, wire, len(seen))
+    tail, tail_origin = _tail(known, wire, digests)
     settled = _settled(known, origins, tail_origin[0] if tail else len(seen))
     _check_pairs(known, view[:settled], wire)
     _check_pairs(known, view, wire)
@@ -134,14 +137,14 @@ def load_record(state: Any, wire: WireFormat) -> Record:  # noqa: ANN401 - check
     )
 
 
-def _digests(known: Checked) -> list[bytes]:
-    """The digest of each message of the history."""
+def _digests(known: Checked, name: str) -> list[bytes]:
+    """The digests of messages: of those of the history (``seen``), of those of the view that are ours (``sums``)."""
     try:
-        content = b64decode(known.text("seen"), validate=True)
+        content = b64decode(known.text(name), validate=True)
     except ValueError as error:
-        raise known.fail("seen", f"no base64: {error}") from error
+        raise known.fail(name, f"no base64: {error}") from error
     if len(content) % DIGEST_BYTES:
-        raise known.fail("seen", f"{len(content):,} bytes are no whole number of digests of {DIGEST_BYTES}")
+        raise known.fail(name, f"{len(content):,} bytes are no whole number of digests of {DIGEST_BYTES}")
     return [content[place : place + DIGEST_BYTES] for place in range(0, len(content), DIGEST_BYTES)]
 
 
@@ -169,6 +172,8 @@ def _read(known: Checked, name: str, wire: WireFormat) -> tuple[list[Any], list[
             raise InvalidInput(error.where.replace(f"messages[{place}]", where, 1), error.what) from error
         except ValueError as error:
             raise InvalidInput(where, f"no base64: {error}") from error
+        except RecursionError:
+            raise InvalidInput(where, "it is nested too deep to be read") from None
     if (placed := reads_places(wire)) is not None:
         messages = placed.pair(messages)
     return natives, messages
@@ -194,12 +199,32 @@ def _origins(known: Checked, places: int, length: int) -> tuple[list[int | None]
     return origins, set(edited)
 
 
-def _tail(known: Checked, wire: WireFormat, length: int) -> tuple[list[Message], list[int]]:
+def _check_messages(
+    known: Checked, out: Sequence[Any], origins: Sequence[int | None], edited: set[int], digests: Sequence[bytes]
+) -> None:
+    """Refuse a message of the view that is not the one that was dumped: it would be sent."""
+    sums = _digests(known, "sums")
+    ours = [place for place, origin in enumerate(origins) if origin is None or place in edited]
+    if len(sums) != len(ours):
+        raise known.fail("sums", f"{len(sums):,} digests for {len(ours):,} messages of the view that are no one else's")
+    expected = dict(zip(ours, sums, strict=True))
+    for place, origin in enumerate(origins):
+        if place in expected and digest(out[place]) != expected[place]:
+            raise InvalidInput(f"{known.at('out')}[{place}]", "it is not the message that was dumped")  # noqa: EM102
+        if place not in expected and origin is not None and digest(out[place]) != digests[origin]:
+            raise InvalidInput(f"{known.at('out')}[{place}]", f"it is not the message {origin:,} of the history")  # noqa: EM102
+
+
+def _tail(known: Checked, wire: WireFormat, digests: Sequence[bytes]) -> tuple[list[Message], list[int]]:
     """The messages of the unfinished round, and their indexes in the history."""
-    _, tail = _read(known, "tail", wire)
+    natives, tail = _read(known, "tail", wire)
+    length = len(digests)
     origins = known.wholes("tail_origin", most=length - 1)
     if origins != list(range(length - len(tail), length)):
         raise known.fail("tail_origin", f"expected the indexes of the last {len(tail):,} messages")
+    for place, (native, origin) in enumerate(zip(natives, origins, strict=True)):
+        if digest(native) != digests[origin]:
+            raise InvalidInput(f"{known.at('tail')}[{place}]", f"it is not the message {origin:,} of the history")  # noqa: EM102
     return tail, origins
 
 

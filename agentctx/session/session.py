@@ -438,7 +438,7 @@ class Session:
         """
         known = opened(state)
         conversation = load_conversation(plan, known)
-        session = cls(plan, conversation.model, conversation.format, known.text_or_none("id"), on_compact)
+        session = cls(plan, conversation.model, conversation.format, known.name_or_none("id"), on_compact)
         session._conversation = conversation
         session._children = known.whole("children")
         session.billed_tokens = known.whole_or_none("billed_tokens")

@@ -199,6 +199,70 @@ def test_damage_in_several_places(format_name, chosen):
     try_to_load(state, format_name)
 
 
+def leaves(value, path=()):
+    """Every place in a JSON value that holds no object and no list, and every key."""
+    if isinstance(value, (dict, list)) and value:
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(each, (*path, key))
+    else:
+        yield path
+
+
+def without(state, path):
+    """The state without what stands at a place."""
+    made = deepcopy(state)
+    del inside(made, path[:-1])[path[-1]]
+    return made
+
+
+GONE = object()
+ODD = [*WRONG, "\ud800", "a\udfffb", {"\ud800": 1}, GONE]
+"""What may come in a leaf's place: nonsense, half a character, nothing at all."""
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("name", ["out", "tail"])
+def test_a_message_that_was_changed_is_refused_when_it_is_loaded(name, format_name):
+    """Nothing in a message of the view or of the open round can be changed or taken away: it would be sent."""
+    state = STATES[format_name]
+    found = [("record", name, *path) for path in leaves(state["record"][name])]
+    for number, path in enumerate(found[:: max(1, len(found) // 40)]):
+        odd = ODD[number % len(ODD)]
+        if inside(state, path) is None or (odd is not GONE and inside(state, path) == odd):
+            continue
+        error = try_to_load(without(state, path) if odd is GONE else put(state, path, odd), format_name)
+        assert error is not None, (path, odd)
+        assert error.where.startswith(f"state.record.{name}"), (path, odd, error)
+
+
+@given(format_name=st.sampled_from(FORMATS), number=st.integers(0, 100_000), odd=st.sampled_from(ODD))
+def test_any_leaf_may_be_changed(format_name, number, odd):
+    """Whatever comes in the place of any leaf of a state, it is refused, or the next requests are legal and fit."""
+    state = STATES[format_name]
+    found = list(leaves(state))
+    path = found[number % len(found)]
+    try_to_load(without(state, path) if odd is GONE else put(state, path, odd), format_name, (path, odd))
+
+
+@pytest.mark.parametrize("name", ["id", "model", "home", "format"])
+def test_half_a_character_is_no_name(name):
+    """A name that nothing can be printed or sent with is refused."""
+    error = try_to_load({**STATES["anthropic"], name: "a\ud800"}, "anthropic")
+    assert error is not None
+    assert error.where == f"state.{name}"
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_a_state_that_is_nested_too_deep_is_refused(format_name):
+    """Values without end in a message are one clear error."""
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    state = {**STATES[format_name], "record": {**STATES[format_name]["record"], "out": [deep]}}
+    with pytest.raises(InvalidInput):
+        Session.load(pipeline(), state)
+
+
 @pytest.mark.parametrize("version", [None, 0, 1, 3, 99, "2", True, [2]])
 def test_another_version_is_refused_by_name(version):
     """A state of another version is refused before anything else is looked at; the error names both versions."""
