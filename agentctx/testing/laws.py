@@ -1,4 +1,4 @@
-"""The ten laws that hold for every strategy, every format and every budget, for your own strategies as well.
+"""The laws that hold for every strategy, every format and every budget, for your own strategies as well.
 
 Example::
 
@@ -18,14 +18,15 @@ from typing import Any
 
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
-from agentctx.core.message import SYSTEM_ROLES, Message
+from agentctx.core.message import SYSTEM_ROLES, Context, Message
 from agentctx.core.parts import Thinking
 from agentctx.core.protection import always, words
 from agentctx.errors import ConfigError, StageError, StoreError
 from agentctx.pipeline import Pipeline
-from agentctx.protocols import ContextStrategy
+from agentctx.protocols import Call, ContextStrategy
 from agentctx.session import Session
 from agentctx.stores.memory import MemoryStore
+from agentctx.strategies.when import first_of, when
 from agentctx.testing.counting import CountingCounter
 from agentctx.testing.flaky import FlakyError, FlakyStage, FlakyStore, failing_listener
 from agentctx.testing.plan import Say, Turn
@@ -45,6 +46,7 @@ TITLES = {
     8: "signed reasoning is kept whole or dropped, never edited",
     9: "work per step grows with what is new",
     10: "a part that fails costs nothing that was there before",
+    11: "composing stages changes neither when they run nor what they are called",
 }
 """What each law says."""
 
@@ -60,7 +62,7 @@ async def check_laws(
     tools: Any = None,  # noqa: ANN401 - any provider's tools
     may: Collection[Liberty] = (),
 ) -> None:
-    """Hold a strategy to the ten laws on one transcript: prepared at once, and step by step in a session.
+    """Hold a strategy to the laws on one transcript: prepared at once, and step by step in a session.
 
     Beyond the laws, a strategy may leave out and cut, and put a notice in square brackets in the place of what it took
     (as ``[3 earlier messages were left out]``). It writes no other words in anybody's name, swaps no results, and
@@ -250,6 +252,25 @@ def _signed(trial: Trial, natives: Sequence[Any]) -> list[Thinking]:
     return [part for part in parts if isinstance(part, Thinking) and part.signed]
 
 
+async def composing_changes_nothing(trial: Trial) -> None:
+    """Law 11: stages in ``first_of``, ``when`` and a pipeline send the same, and reports name them the same."""
+    own = trial.pipeline()
+    within = trial.pipeline(first_of(Pipeline(when(_always, Pipeline(*own.stages)))))
+    alone, composed = await trial.walk(own), await trial.walk(within)
+    for one, other in zip(alone, composed, strict=True):
+        _hold(11, _sent(one) == _sent(other), f"{one}: within other stages something else is sent")
+        _hold(11, _named(one) == _named(other), f"{one}: within other stages the reports say {_named(other)}")
+
+
+def _always(_context: Context, _call: Call) -> bool:
+    return True
+
+
+def _named(step: Step) -> list[str]:
+    """The stages that acted at a step."""
+    return [] if step.view is None else [stage.stage for stage in step.view.report.stages if stage.acted]
+
+
 async def nobody_is_misquoted(trial: Trial) -> None:
     """Beyond the laws: a view says what was said, by who said it, each result under its call, in order."""
     for step in await trial.all_steps():
@@ -334,6 +355,7 @@ LAWS: tuple[Law, ...] = (
     signed_reasoning_whole,
     work_grows_with_the_new,
     failures_cost_nothing,
+    composing_changes_nothing,
     nobody_is_misquoted,
 )
 """The laws, in order, and what holds beyond them."""

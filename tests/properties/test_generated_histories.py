@@ -1,4 +1,4 @@
-"""Every built-in strategy, every budget, every format, both event loops: the ten laws on generated histories.
+"""Every built-in strategy, every budget, every format, both event loops: the laws on generated histories.
 
 ``HYPOTHESIS_PROFILE=nightly`` tries at least ten thousand histories a property.
 """
@@ -34,13 +34,13 @@ def test_generated_histories_are_legal(history):
 
 @given(histories(), budgets(), stages())
 def test_the_laws_hold_on_legal_histories(both_loops, history, budget, stage):
-    """Every strategy keeps the ten laws on every legal history."""
+    """Every strategy keeps the laws on every legal history."""
     both_loops(held(stage, history, budget))
 
 
 @given(broken_histories(), budgets(), stages())
 def test_the_laws_hold_on_broken_histories(both_loops, history, budget, stage):
-    """Every strategy keeps the ten laws on every broken history."""
+    """Every strategy keeps the laws on every broken history."""
     both_loops(held(stage, history, budget))
 
 

@@ -36,14 +36,14 @@ async def collapsed(messages, **options):
 
 @given(histories(), budgets())
 def test_the_ten_laws(both_loops, history, budget):
-    """The stage keeps the ten laws on any transcript."""
+    """The stage keeps the laws on any transcript."""
     stage = CollapseRepeats()
     both_loops(partial(check_laws, stage, history.messages, budget, history.format, history.system, history.tools))
 
 
 @given(broken_histories(), budgets())
 def test_the_ten_laws_on_broken_histories(both_loops, history, budget):
-    """The stage keeps the ten laws on transcripts that had to be repaired."""
+    """The stage keeps the laws on transcripts that had to be repaired."""
     stage = CollapseRepeats()
     both_loops(partial(check_laws, stage, history.messages, budget, history.format, history.system, history.tools))
 

@@ -1,4 +1,4 @@
-"""The ten laws, for packing by every strategy."""
+"""The laws, for packing by every strategy."""
 
 from functools import partial
 
@@ -11,11 +11,11 @@ from agentctx.testing.stages import packs
 
 @given(packs(), histories(), budgets())
 def test_the_ten_laws(both_loops, stage, history, budget):
-    """Packing keeps the ten laws on any transcript, in any budget."""
+    """Packing keeps the laws on any transcript, in any budget."""
     both_loops(partial(check_laws, stage, history.messages, budget, history.format, history.system, history.tools))
 
 
 @given(packs(), broken_histories(), budgets())
 def test_the_ten_laws_on_broken_histories(both_loops, stage, history, budget):
-    """Packing keeps the ten laws on transcripts that had to be repaired."""
+    """Packing keeps the laws on transcripts that had to be repaired."""
     both_loops(partial(check_laws, stage, history.messages, budget, history.format, history.system, history.tools))

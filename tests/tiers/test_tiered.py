@@ -22,13 +22,13 @@ SEARCHED = ByTools({"search": Tier.RAG})
 
 @given(tiereds(), histories(), budgets())
 def test_the_ten_laws(both_loops, stage, history, budget):
-    """The stage keeps the ten laws on any transcript, in any budget."""
+    """The stage keeps the laws on any transcript, in any budget."""
     both_loops(partial(check_laws, stage, history.messages, budget, history.format, history.system, history.tools))
 
 
 @given(tiereds(), broken_histories(), budgets())
 def test_the_ten_laws_on_broken_histories(both_loops, stage, history, budget):
-    """The stage keeps the ten laws on transcripts that had to be repaired."""
+    """The stage keeps the laws on transcripts that had to be repaired."""
     both_loops(partial(check_laws, stage, history.messages, budget, history.format, history.system, history.tools))
 
 
