@@ -21,6 +21,7 @@ import argparse
 import hashlib
 import json
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("coding_agent.jsonl"), help="where to write the recording")
     parser.add_argument("--checkout", type=Path, default=CHECKOUT, help="the repository to clone (default: this one)")
     args = parser.parse_args()
+    missing = [name for name in ("pytest", "ruff") if find_spec(name) is None]
+    if missing:  # the agent runs them: without them there is nothing to record but that they are missing
+        parser.error(f"the agent needs {' and '.join(missing)}: pip install '.[dev]'")
     line = record(args.checkout.resolve())
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(line, encoding="utf-8")

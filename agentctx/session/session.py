@@ -408,8 +408,9 @@ class Session:
     def dump(self) -> dict[str, Any]:
         """The session's state as plain JSON values, to be loaded by ``Session.load``.
 
-        It holds the messages of the last view; of the history it holds about 30 characters for each message. It is
-        that of the last step that succeeded, also while another one is prepared.
+        It holds the messages of the last view as they were sent, with whatever a tool said in them; of the rest of the
+        history it holds about 30 characters for each message. It is that of the last step that succeeded, also while
+        another one is prepared.
 
         Raises:
             InvalidInput: If JSON cannot hold a message of the view; names it.

@@ -213,3 +213,14 @@ def test_a_recording_does_not_tell_where_it_was_made(line):
     assert OF_A_MACHINE.findall(line) == []
     if str(REPOSITORY) != "/repo":
         assert str(REPOSITORY) not in line
+
+
+def test_recording_says_what_it_needs(tmp_path):
+    """Without pytest there is nothing to record: the example says what to install, and writes nothing."""
+    script = REPOSITORY / "examples" / "record_session.py"
+    code = f"import sys, runpy; sys.modules['pytest'] = None; sys.path.insert(0, {str(script.parent)!r}); "
+    code += f"sys.argv[1:] = ['--out', 'made.jsonl']; runpy.run_path({str(script)!r}, run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "the agent needs pytest: pip install '.[dev]'" in done.stderr
+    assert not list(tmp_path.iterdir())
