@@ -11,11 +11,13 @@ from attrs import define, field, frozen
 from agentctx.core.compare import Change, Outcome, match
 from agentctx.core.ledger import Ledger
 from agentctx.core.message import SYSTEM_ROLES, Context, Message, Tool
+from agentctx.core.parts import Part
 from agentctx.core.report import Report, StageReport
 from agentctx.errors import InvalidInput
 from agentctx.protocols import Call, TokenCounter
 from agentctx.reading import Reader, as_list, known_profile, reader
 from agentctx.strategies.repair_history import repair
+from agentctx.wire.translate.beside import beside_tool
 from agentctx.wire.translate.ids import Respelling
 from agentctx.wire.translate.parts import FOREIGN_REASONING, Translator
 from agentctx.wire.translate.reasoning import shares_reasoning, without_reasoning
@@ -92,6 +94,9 @@ def convert(
     if not after.messages:
         where = "messages"
         raise InvalidInput(where, "nothing is left to send: no message says anything that can be taken along")
+    if len(after.messages) != len(given.messages):
+        numbers = f"{len(given.messages)} messages became {len(after.messages)}"
+        log.remarks.append(f"{numbers}, joined and split as {goal.wire.name} has them")
     return Converted(*converted, log.report(given, after, perf_counter() - started))
 
 
@@ -209,20 +214,32 @@ def _turns(given: Context, log: _Log, target: Target) -> tuple[list[Turn], Trans
     places = [(index,) for index in range(len(given.messages))]
     messages = _legal(given.messages, places, log.source, log)
     origins = match(given.messages, messages).origins
-    translator = Translator.to(target)
-    turns = [] if given.system is None else [Turn("system", tuple(translator.message(given.system).parts))]
+    translator = Translator.to(target, log.source.wire.name)
+    turns = [] if given.system is None else [Turn("system", _prompt(given.system, translator, log))]
     for origin, message in zip(origins, messages, strict=True):
         spoken, place = translator.message(message), () if origin is None else (origin,)
-        log.say(place, *spoken.why, outcome=None if spoken.parts else Outcome.DROPPED)
+        said = bool(spoken.parts or spoken.shown)
+        log.say(place, *spoken.why, outcome=None if said else Outcome.DROPPED)
+        if not said and not spoken.why:
+            log.dropped(place)
         turns.append(Turn(message.role, tuple(spoken.parts), place))
         turns.append(Turn("user", tuple(spoken.shown), place))
     log.dropped(set(range(len(given.messages))) - {origin for origin in origins if origin is not None})
     return [turn for turn in turns if turn.parts], translator
 
 
+def _prompt(system: Message, translator: Translator, log: _Log) -> tuple[Part, ...]:
+    """The system prompt in plain values; what is lost of it has no index, and is remarked."""
+    spoken = translator.message(system)
+    log.remarks += [f"the system prompt: {why}" for why in spoken.why]
+    return tuple(spoken.parts)
+
+
 def _settled(turns: Sequence[Turn], target: Target, log: _Log) -> list[Message]:
     """The turns as messages that the format takes: grouped, and repaired where that broke a rule."""
     found = grouped(turns, target)
+    for turn in found:
+        log.say(turn.origins, *turn.why)
     messages = [Message(turn.role, turn.parts) for turn in found]
     legal = _legal(messages, [turn.origins for turn in found], log.goal, log)
     if legal is messages:
@@ -236,6 +253,8 @@ def _tools(tools: Sequence[Tool], messages: Sequence[Message], translator: Trans
     made, lost = translated(tools, log.goal.wire.name, translator.names)
     if lost:
         log.remarks.append(f"tools without a counterpart went: {', '.join(lost)}")
+    if left := list(dict.fromkeys(key for tool in tools for key in beside_tool(tool))):
+        log.remarks.append(f"only its own format has a place for, in tools: {', '.join(left)}")
     if not made and log.goal.wire.name == "bedrock":
         called = dict.fromkeys(call.name for message in messages for call in message.calls)
         made, _ = translated(map(placeholder, called), "bedrock", Respelling(translator.target.names))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import binascii
-from base64 import b64decode
 from mimetypes import guess_type
 
 from attrs import evolve
 
 from agentctx.core.parts import Media, Text
+from agentctx.tokens.media import document_text
 from agentctx.wire.translate.target import Media as Takes
 from agentctx.wire.translate.target import Target
 
@@ -27,7 +26,8 @@ def placed(part: Media, takes: Takes, target: Target) -> Media | None:
     """
     if part.kind not in takes:
         return None
-    bare = Media(part.kind, part.media_type, part.data, part.url, part.detail if part.detail in _DETAILS else None)
+    detail = part.detail if target.details and part.detail in _DETAILS else None
+    bare = Media(part.kind, part.media_type, part.data, part.url, detail)
     if part.data is None:
         return _by_url(bare, target)
     media_type = _SAME.get(part.media_type or "", part.media_type) or _USUAL.get(part.kind)
@@ -46,12 +46,7 @@ def _by_url(part: Media, target: Target) -> Media | None:
 
 def spelled_out(part: Media) -> str | None:
     """The characters of a document that is plain text; None for any other."""
-    if part.kind != "document" or part.data is None or not (part.media_type or "").startswith("text/"):
-        return None
-    try:
-        return b64decode(part.data, validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return None
+    return document_text(part)
 
 
 def left_out(part: Media) -> Text:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from agentctx.core.message import Message
 from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.tokens.carried import carried
 from agentctx.wire.native import fields_or_none, json_object
+from agentctx.wire.translate.beside import beside
 from agentctx.wire.translate.ids import Respelling
 from agentctx.wire.translate.media import left_out, placed, spelled_out
 from agentctx.wire.translate.readable import is_marker, readable
@@ -17,6 +19,7 @@ from agentctx.wire.translate.target import Media as Takes
 from agentctx.wire.translate.target import Target
 
 FOREIGN_REASONING = "reasoning stays with the model that made it"
+FAILED = "that the tool failed is not said here"
 NEW_ID = "ids and names of calls are spelled as the provider takes them"
 _FREE_TEXT = frozenset({"custom", "custom_tool_call"})
 
@@ -42,19 +45,26 @@ class Translator:
 
     Args:
         target: What the provider's format can say.
+        source: Name of the format that the conversation is in.
         ids: The ids of calls.
         names: The names of tools.
     """
 
     target: Target
+    source: str
     ids: Respelling
     names: Respelling
     _called: dict[str, str] = field(factory=dict, init=False)
 
     @classmethod
-    def to(cls, target: Target) -> Translator:
-        """A translator for a conversation that begins."""
-        return cls(target, Respelling(target.ids, target.unique_ids), Respelling(target.names))
+    def to(cls, target: Target, source: str) -> Translator:
+        """A translator for a conversation that begins.
+
+        Args:
+            target: What the provider's format can say.
+            source: Name of the format that it is in.
+        """
+        return cls(target, source, Respelling(target.ids, target.unique_ids), Respelling(target.names))
 
     def message(self, message: Message) -> Spoken:
         """What a message says, without anything that belongs to its provider."""
@@ -62,6 +72,8 @@ class Translator:
         takes = self.target.in_user if message.role in {"user", "tool"} else {}
         for part in message.parts:
             spoken.parts.extend(self._part(part, takes, spoken))
+        if left := beside(message, self.source):
+            spoken.why.append(f"only its own format has a place for: {', '.join(left)}")
         return spoken
 
     def _part(self, part: Part, takes: Takes, spoken: Spoken) -> Iterator[Part]:
@@ -77,10 +89,12 @@ class Translator:
             case Thinking():
                 spoken.why.append(FOREIGN_REASONING)
             case Opaque():
-                yield from _read(part, spoken)
+                yield from self._read(part, takes, spoken)
 
     def _media(self, part: Media, takes: Takes, spoken: Spoken) -> Part:
         if (found := placed(part, takes, self.target)) is not None:
+            if part.detail not in {None, "auto", found.detail}:
+                spoken.why.append(f"the wish for resolution went: {part.detail}")
             return found
         if (text := spelled_out(part)) is not None:
             spoken.why.append("a document of plain text became text")
@@ -111,6 +125,10 @@ class Translator:
         content: list[Part] = []
         for each in part.content:
             content.extend(self._output(each, call_id, spoken))
+        if part.is_error and not self.target.says_failed:
+            spoken.why.append(FAILED)
+        if part.interim:
+            spoken.why.append("that the tool says more later is not said here")
         return ToolResult(call_id, tuple(content), self._called.get(call_id, part.name), part.is_error)
 
     def _output(self, part: Part, call_id: str, spoken: Spoken) -> Iterator[Part]:
@@ -125,16 +143,20 @@ class Translator:
         else:
             yield self._media(part, {}, spoken)
 
-
-def _read(part: Opaque, spoken: Spoken) -> Iterator[Text]:
-    if is_marker(part):
-        return
-    if (text := readable(part)) is None:
-        spoken.why.append(f"a block that only its provider understands went: {part.kind}")
-        return
-    if part.kind != "refusal":
-        spoken.why.append(f"what can be read of a block became text: {part.kind}")
-    yield Text(text)
+    def _read(self, part: Opaque, takes: Takes, spoken: Spoken) -> Iterator[Part]:
+        """What can be read and seen in a block that only its provider understands."""
+        if is_marker(part):
+            return
+        found = carried(part.data)
+        text = readable(evolve(part, data=found.rest))
+        if text is None and not found.media:
+            spoken.why.append(f"a block that only its provider understands went: {part.kind}")
+            return
+        if part.kind != "refusal" or found.media:
+            spoken.why.append(f"what can be read of a block became text: {part.kind}")
+        if text is not None:
+            yield Text(text)
+        yield from (self._media(each, takes, spoken) for each in found.media)
 
 
 def in_one_text(parts: Sequence[Part]) -> list[Part]:

@@ -10,7 +10,7 @@ from agentctx.wire.native import mapping_or_none
 
 _WORDS = frozenset(
     {"title", "text", "content", "url", "uri", "query", "queries", "refusal", "code", "output", "stdout", "stderr"}
-    | {"summary", "data", "transcript"}
+    | {"summary", "data", "transcript", "tool_name"}
 )
 """Keys whose strings are meant to be read."""
 

@@ -75,7 +75,10 @@ class Target:
         in_results: The media that a tool may show; a tool's other media that a user may show, the user shows then.
         by_url: The kinds of media that may be given by a web address.
         most: The most media of a kind in one message.
-        texts_in_one: Whether what the model or a tool says is one text.
+        texts_in_one: Whether what the model says is one text.
+        results_in_one: Whether what a tool says is one text.
+        says_failed: Whether a result says that its tool has failed.
+        details: Whether media go with a wish for resolution.
         arguments_object: Whether the arguments of a call are an object.
         unsigned_call: What stands for the signature of a call that another model made; None when none is needed.
     """
@@ -92,6 +95,9 @@ class Target:
     by_url: frozenset[str] = frozenset()
     most: Mapping[str, int] = field(factory=dict, hash=False)
     texts_in_one: bool = False
+    results_in_one: bool = False
+    says_failed: bool = True
+    details: bool = False
     arguments_object: bool = True
     unsigned_call: str | None = None
 
@@ -116,13 +122,18 @@ TARGETS: Mapping[str, Target] = {
         in_user=_OPENAI,
         by_url=frozenset({"image"}),
         texts_in_one=True,
+        results_in_one=True,
+        says_failed=False,
+        details=True,
         arguments_object=False,
     ),
     "openai-responses": Target(
         _IDS,
         grouping="one item",
         system_between="developer",
-        in_user=_OPENAI,
+        says_failed=False,
+        details=True,
+        in_user={"image": PICTURES, "document": _PDF},
         in_results={"image": PICTURES, "document": _PDF},
         by_url=frozenset({"image", "document"}),
         arguments_object=False,
@@ -137,6 +148,7 @@ TARGETS: Mapping[str, Target] = {
         in_results={"image": PICTURES, "document": _PDF},
         by_url=frozenset({"image", "audio", "video", "document"}),
         unsigned_call=UNSIGNED,
+        results_in_one=True,
     ),
     "bedrock": Target(
         _IDS,

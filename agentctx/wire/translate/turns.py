@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import is_
 
 from attrs import evolve, field, frozen
 
@@ -28,11 +29,13 @@ class Turn:
         role: ``"system"``, ``"developer"``, ``"user"`` (also what tools answer) or ``"assistant"``.
         parts: What is said.
         origins: The indexes of the messages that it was made from.
+        why: What could not be put into it.
     """
 
     role: str
     parts: tuple[Part, ...]
     origins: tuple[int, ...] = field(default=(), eq=False)
+    why: tuple[str, ...] = field(default=(), eq=False)
 
 
 def grouped(turns: Iterable[Turn], target: Target) -> list[Turn]:
@@ -88,11 +91,13 @@ def _items(turn: Turn) -> Iterator[Turn]:
 def _of_others(role: str, run: Sequence[Turn], target: Target) -> list[Turn]:
     """The results of tools first, then what else is said."""
     answering = [turn for turn in run if any(isinstance(part, ToolResult) for part in turn.parts)]
-    results = [part for turn in answering for part in turn.parts if isinstance(part, ToolResult)]
+    results = [_plain(part, target) for turn in answering for part in turn.parts if isinstance(part, ToolResult)]
     said = [rest for turn in run if (rest := _without_results(turn)).parts]
     if target.grouping == "one turn":
         parts = [*results, *(part for turn in said for part in turn.parts)]
-        return [_joined(role, run, _few_media(parts, target))]
+        few = tuple(_few_media(parts, target))
+        why = () if all(map(is_, few, parts)) else ("a message takes no more media of this kind: the latest stay",)
+        return [evolve(_joined(role, run, few), why=why)]
     if not results:
         return said
     if target.grouping == "all results":
@@ -111,7 +116,7 @@ def _without_results(turn: Turn) -> Turn:
 
 
 def _plain(result: ToolResult, target: Target) -> ToolResult:
-    return evolve(result, content=tuple(in_one_text(result.content))) if target.texts_in_one else result
+    return evolve(result, content=tuple(in_one_text(result.content))) if target.results_in_one else result
 
 
 def _few_media(parts: Sequence[Part], target: Target) -> Iterator[Part]:

@@ -1,0 +1,199 @@
+"""What a conversation loses on its way to another provider stands in the report, of every message."""
+
+import json
+
+import pytest
+
+from agentctx.conversion import convert
+from agentctx.show.report import report_text
+from agentctx.wire.dialects import DIALECTS
+from agentctx.wire.registry import format_named
+
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+WAV = {"type": "input_audio", "input_audio": {"data": "UklGRiQAAABXQVZF", "format": "wav"}}
+PICTURE = {"type": "base64", "media_type": "image/png", "data": PNG}
+FORMATS = ["openai-chat", "openai-responses", "anthropic", "gemini", "bedrock"]
+SAFETY = [{"id": "cu_sc_1", "code": "malicious_instructions", "message": "Careful."}]
+SCREEN = {"type": "computer_screenshot", "image_url": f"data:image/png;base64,{PNG}"}
+COMPUTER = {"type": "computer_call", "id": "cu_1", "call_id": "c1", "action": {"type": "click"}, "status": "completed"}
+
+
+def said(*blocks, role="user", key="content"):
+    """A message of blocks, with a text before them."""
+    return {"role": role, key: [{"text": "see"} | ({"type": "text"} if "type" in blocks[0] else {}), *blocks]}
+
+
+PDF = {**PICTURE, "media_type": "application/pdf"}
+NAMED = {"inlineData": {"mimeType": "image/png", "data": PNG, "displayName": "a"}}
+FILM = {"fileData": {"fileUri": "https://x.example/a.mp4", "mimeType": "video/mp4"}, "videoMetadata": {"fps": 2}}
+TEXT = {"format": "txt", "name": "a", "source": {"bytes": b"hi"}}
+CITED = {"type": "text", "text": "so", "citations": [{"cited_text": "x"}]}
+CASES = {
+    "openai-chat": [
+        ({"role": "user", "content": "hi", "name": "ada"}, "name"),
+        ({"role": "assistant", "content": "see", "images": [{"image_url": {"url": PNG}}]}, "images"),
+        ({"role": "assistant", "content": "see", "annotations": [{"type": "url_citation"}]}, "annotations"),
+        (said({"type": "file", "file": {"file_id": "f", "filename": "a.pdf"}}), "filename"),
+    ],
+    "anthropic": [
+        (said({"type": "image", "source": PICTURE, "title": "A view"}), "title"),
+        (said({"type": "document", "source": PDF, "context": "old"}), "context"),
+        (said(CITED, role="assistant"), "citations"),
+        (said({"type": "hologram", "bytes": [1]}), "hologram"),
+    ],
+    "gemini": [
+        (said(NAMED, key="parts"), "displayName"),
+        (said({"text": "see", "partMetadata": {"a": 1}}, key="parts"), "partMetadata"),
+        (said({"text": "see", "part_metadata": {"a": 1}}, key="parts"), "part_metadata"),
+        (said(FILM, key="parts"), "videoMetadata"),
+    ],
+    "bedrock": [
+        (said({"document": {**TEXT, "context": "old"}}), "context"),
+        (said({"document": {**TEXT, "citations": {"enabled": True}}}), "citations"),
+    ],
+}
+
+
+def a_round(call, result):
+    """A question, a call of Claude's, and its result."""
+    asked = [{"role": "user", "content": "q"}, {"role": "assistant", "content": [call]}]
+    return [*asked, {"role": "user", "content": [result]}]
+
+
+def reasons(done):
+    """All that the report says of messages."""
+    return [change.reason for change in done.report.changes]
+
+
+@pytest.mark.parametrize("to", FORMATS)
+@pytest.mark.parametrize(
+    ("format_name", "message", "word"),
+    [pytest.param(name, *case, id=f"{name}-{case[1]}") for name, cases in CASES.items() for case in cases],
+)
+def test_what_has_no_place_is_named(format_name, message, word, to):
+    """A key that no other format has a place for is named in the report."""
+    if to != format_name:
+        done = convert([message, message], to, format=format_name)
+        assert any(word in reason for reason in reasons(done)), reasons(done)
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_plain_words_lose_nothing(to):
+    """Where all of a conversation has a counterpart, no message is said to have changed."""
+    call = {"type": "tool_use", "id": "t1", "name": "run", "input": {"a": "b"}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "ok", "is_error": False}
+    said = [call, {"role": "user", "content": [result]}, {"type": "text", "text": "Done.", "citations": None}]
+    messages = [{"role": "user", "content": "Go."}, {"role": "assistant", "content": [said[0]]}, said[1]]
+    done = convert([*messages, {"role": "assistant", "content": [said[2]]}], to, format="anthropic")
+    assert not done.report.changes
+
+
+@pytest.mark.parametrize("to", FORMATS[1:])
+def test_safety_checks_are_named(to):
+    """What a computer call has to have checked, and what was acknowledged, is named where it is lost."""
+    call = {**COMPUTER, "pending_safety_checks": SAFETY}
+    output = {"type": "computer_call_output", "call_id": "c1", "output": SCREEN, "acknowledged_safety_checks": SAFETY}
+    if to != "openai-responses":
+        done = convert([{"role": "user", "content": "go"}, call, output], to, format="openai-responses")
+        assert [change.index for change in done.report.changes] == [1, 2]
+        assert ["pending_safety_checks" in reasons(done)[0], "acknowledged" in reasons(done)[1]] == [True, True]
+
+
+def test_sounds_do_not_go_to_responses():
+    """The Responses API takes no sound: a word stands for it."""
+    done = convert([{"role": "user", "content": [WAV]}], "openai-responses", format="openai-chat")
+    assert "input_audio" not in json.dumps(done.messages)
+    assert "audio/wav left out" in json.dumps(done.messages)
+    assert reasons(done) == ["this audio cannot be sent here"]
+
+
+@pytest.mark.parametrize("to", ["openai-chat", "openai-responses"])
+def test_a_failure_is_named_where_it_cannot_be_said(to):
+    """Chat and Responses have no flag for a tool that failed."""
+    call = {"type": "tool_use", "id": "t1", "name": "run", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "is_error": True, "content": "no such file"}
+    talk = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]},
+    ]
+    done = convert(talk, to, format="anthropic")
+    assert [(change.index, change.reason) for change in done.report.changes] == [
+        (2, "that the tool failed is not said here")
+    ]
+
+
+@pytest.mark.parametrize("to", ["openai-chat", "openai-responses", "gemini", "bedrock"])
+def test_the_name_of_a_tool_that_was_found_is_readable(to):
+    """A result that refers to a tool says its name, and its texts stand apart."""
+    call = {"type": "tool_use", "id": "t1", "name": "search", "input": {}}
+    content = [
+        {"type": "text", "text": "one"},
+        {"type": "text", "text": "two"},
+        {"type": "tool_reference", "tool_name": "mail"},
+    ]
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": content}
+    talk = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]},
+    ]
+    done = convert(talk, to, format="anthropic")
+    assert "mail" in json.dumps(done.messages[-1])
+    assert "onetwo" not in json.dumps(done.messages[-1])
+
+
+@pytest.mark.parametrize("to", ["openai-chat", "gemini", "bedrock", "openai-responses"])
+def test_pictures_within_blocks_are_shown(to):
+    """A document that is made of blocks takes its picture along, and its base64 never becomes words."""
+    blocks = [{"type": "text", "text": "Look:"}, {"type": "image", "source": PICTURE}]
+    document = {"type": "document", "source": {"type": "content", "content": blocks}}
+    done = convert([{"role": "user", "content": [document]}], to, format="anthropic")
+    kinds = [part.kind if hasattr(part, "kind") else part.text for message in _read(done, to) for part in message.parts]
+    assert kinds == ["[document] Look:", "image"]
+
+
+def _read(done, to):
+    return [format_named(to).read_message(each, index) for index, each in enumerate(done.messages)]
+
+
+def test_the_prompt_and_the_tools_are_reported_too():
+    """What is lost of the system prompt and of tools has no index: it is remarked."""
+    system = [{"type": "text", "text": "Mend.", "citations": [{"cited_text": "x"}]}]
+    tool = {"name": "run", "input_schema": {"type": "object"}, "defer_loading": True}
+    done = convert([{"role": "user", "content": "q"}], "gemini", format="anthropic", system=system, tools=[tool])
+    notes = " ".join(done.report.stages[0].notes)
+    assert "the system prompt: only its own format has a place for: citations" in notes
+    assert "in tools: defer_loading" in notes
+
+
+def test_pictures_beyond_what_a_message_takes_are_named():
+    """Converse takes twenty images in a message: that the others went is said."""
+    messages = [{"role": "user", "content": [{"type": "image", "source": PICTURE}] * 25}]
+    done = convert(messages, "bedrock", format="anthropic")
+    assert reasons(done) == ["a message takes no more media of this kind: the latest stay"]
+
+
+def test_joined_messages_are_no_silence():
+    """Where messages were joined the report says so, and not that nothing was changed."""
+    messages = [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
+    done = convert(messages, "bedrock", format="openai-chat")
+    assert not done.report.changes
+    assert "2 messages became 1" in report_text(done.report)
+    assert "nothing was changed" not in report_text(done.report)
+
+
+HELLO = {
+    **{key: [{"role": "user", "content": "Hello."}] for key in ("anthropic", "openai-responses")},
+    "bedrock": [{"role": "user", "content": [{"text": "Hello."}]}],
+    "gemini": [{"role": "user", "parts": [{"text": "Hello."}]}],
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("format_name", ["anthropic", "gemini", "bedrock", "openai-responses"])
+def test_every_dialect_says_what_is_lost(dialect, format_name):
+    """A dialect of Chat reports as Chat does."""
+    (message, word), *_ = CASES.get(format_name, [({"role": "user", "content": [{"type": "hologram"}]}, "hologram")])
+    done = convert([message, *HELLO[format_name]], f"openai-chat/{dialect}", format=format_name)
+    assert any(word in reason for reason in reasons(done))
