@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from agentctx.core.marker import is_marker
 from agentctx.core.message import SYSTEM_ROLES, Message
 from agentctx.core.pace import paced
-from agentctx.core.parts import Part, ToolCall, ToolResult
+from agentctx.core.parts import Part, Text, ToolCall, ToolResult
 
 ProtectRule = Callable[[Sequence[Message]], Iterable[int]]
 """Given the messages, the indexes of those that must survive byte for byte."""
@@ -19,9 +19,17 @@ def words(message: Message) -> tuple[Part, ...]:
 
 
 def speaks(message: Message) -> bool:
-    """Whether this is a message in which the user says something, and not only tool results."""
+    """Whether this is a message of the user with anything but tool results in it, be it a blank text."""
     return message.role == "user" and any(
         not isinstance(part, ToolResult) and not is_marker(part) for part in message.parts
+    )
+
+
+def says_something(message: Message) -> bool:
+    """Whether this is a message in which the user says something: a text that is not blank, or anything but text."""
+    return message.role == "user" and any(
+        part.text.strip() if isinstance(part, Text) else not isinstance(part, ToolResult) and not is_marker(part)
+        for part in message.parts
     )
 
 
@@ -32,7 +40,7 @@ def system_messages(messages: Sequence[Message]) -> list[int]:
 
 def first_task(messages: Sequence[Message]) -> list[int]:
     """The index of the first message in which the user says something; empty when there is none."""
-    return next(([index] for index, message in enumerate(messages) if speaks(message)), [])
+    return next(([index] for index, message in enumerate(messages) if says_something(message)), [])
 
 
 def last_words(messages: Sequence[Message], count: int = 1) -> list[int]:
@@ -41,7 +49,26 @@ def last_words(messages: Sequence[Message], count: int = 1) -> list[int]:
     for index in range(len(messages) - 1, -1, -1):
         if len(found) == count:
             break
-        if speaks(messages[index]):
+        if says_something(messages[index]):
+            found.append(index)
+    return found
+
+
+def _first_turn(messages: Iterable[tuple[int, Message]]) -> list[int]:
+    """The first message of the user that is not only tool results, be it blank.
+
+    At either end of the conversation that is what the provider takes for what the user said first or last.
+    """
+    return next(([index] for index, message in messages if speaks(message)), [])
+
+
+def unread(messages: Sequence[Message]) -> list[int]:
+    """The indexes of the messages with tool results that the model has not read yet: those after its last message."""
+    found: list[int] = []
+    for index in range(len(messages) - 1, -1, -1):
+        if messages[index].role == "assistant":
+            break
+        if messages[index].results:
             found.append(index)
     return found
 
@@ -67,10 +94,16 @@ def pending(messages: Sequence[Message]) -> list[int]:
 def always(messages: Sequence[Message], start: int = 0) -> frozenset[int]:
     """What survives without being asked for: system messages, the first task, the latest user message, what waits.
 
+    Of a message that holds tool results beside the user's words, as Anthropic, Gemini and Bedrock have them, the words
+    survive: every part that is no tool result, byte for byte, in its order, in a message of the same role. The results
+    in it are results as all others: they may be cut or cleared, unless a rule of the caller's names the message.
+
     Args:
         messages: The transcript.
         start: Leave out the messages before it, but for the first task. Nothing of what they say matters to the others.
     """
     later = messages[start:]
-    found = (*system_messages(later), *last_words(later), *pending(later))
-    return frozenset((*first_task(messages), *(start + index for index in found)))
+    backwards = ((index, later[index]) for index in range(len(later) - 1, -1, -1))
+    found = (*system_messages(later), *last_words(later), *_first_turn(backwards), *pending(later))
+    first = (*first_task(messages), *_first_turn(enumerate(messages)))
+    return frozenset((*first, *(start + index for index in found)))

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from agentctx.core.message import Message
 from agentctx.core.parts import Thinking
-from agentctx.core.protection import last_words
+from agentctx.core.protection import speaks
 
 ThinkingPolicy = Literal["postpone", "drop", "drop_block"]
 """What to do where an edit would part reasoning of the open tool round from the prefix that it is bound to.
@@ -32,9 +32,8 @@ def seals(message: Message) -> frozenset[Thinking]:
 
 
 def open_round(messages: Sequence[Message]) -> int:
-    """Where the open tool round begins: after the last message in which the user says something."""
-    said = last_words(messages)
-    return said[0] + 1 if said else 0
+    """Where the open tool round begins: after the last message of the user that is not only tool results."""
+    return next((index + 1 for index in range(len(messages) - 1, -1, -1) if speaks(messages[index])), 0)
 
 
 def leading_thought(messages: Sequence[Message]) -> frozenset[int]:

@@ -70,10 +70,19 @@ def _dropped(reports: Sequence[StageReport]) -> Iterator[int]:
 
 
 def _written(step: Step, messages: Sequence[Message], places: Sequence[int | None]) -> list[Any]:
-    """The messages in the caller's format; one that stood at a place of the view before is the same object again."""
-    out, write = step.record.out, step.around.source.wire.write_message
-    pairs = paced(zip(messages, places, strict=True))
-    return [write(message) if place is None else out[place] for message, place in pairs]
+    """The messages in the caller's format; one that stood at a place of the view before is the same object again.
+
+    One that nobody has touched is the caller's object of this step, which may have been rebuilt since it was read.
+    """
+    out, write, natives = step.record.out, step.around.source.wire.write_message, step.natives
+    return [
+        out[place]
+        if place is not None
+        else natives[origin]
+        if origin is not None and message.untouched
+        else write(message)
+        for message, place, origin in paced(zip(messages, places, step.trail.origins, strict=True))
+    ]
 
 
 def _write_down(step: Step) -> None:
@@ -83,6 +92,7 @@ def _write_down(step: Step) -> None:
         record.book = record.book.before(record.tail_origin[0])
     if reports:
         record.book.write(change for report in reports for change in report.changes)
+        record.note_decided(change for report in reports for change in report.changes)
 
 
 def _settle(step: Step, replaced: Sequence[Message]) -> None:

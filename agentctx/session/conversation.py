@@ -41,11 +41,13 @@ class Given(NamedTuple):
         messages: The transcript.
         system: The system prompt, where the format keeps it apart.
         tools: The tool definitions.
+        loaded: Whether they are what a state held of the last step: the caller has not passed its own since.
     """
 
     messages: Sequence[Any]
     system: Any
     tools: Any
+    loaded: bool = False
 
 
 @define(eq=False)
@@ -66,7 +68,7 @@ class Conversation:
         sent: What was sent last.
         unjudged: Tokens of the last request that the one before had not; None once its usage was looked at.
         steps: How many steps were prepared.
-        last: What the caller passed at the last step; None before the first.
+        last: What the caller passed at the last step, as far as it is known; None before the first.
         ledger: The changes in force.
     """
 
@@ -118,7 +120,7 @@ class Conversation:
         """
         started, natives = perf_counter(), given.messages
         around = self._surroundings(given, model, format_name)
-        record = await self._going_on(natives, around)
+        record = await self._going_on(given, around)
         again = record is self.record and 0 < len(natives) == len(record)
         idle = None if around.model != self.model else self.sent.idle(now)
         step = stand_still(around, record, natives, idle) if again else await take_in(around, record, natives, idle)
@@ -160,7 +162,10 @@ class Conversation:
         if around is not None and same:
             source = around.source
         else:
-            source = reader(**given._asdict(), format=named, model=model, counter=self.plan.counting)
+            counter = self.plan.counting
+            source = reader(
+                given.messages, system=given.system, tools=given.tools, format=named, model=model, counter=counter
+            )
             if assumed and told is None and format_name is None:
                 source = evolve(source, certain=False)
         allowance = self.allowance if model == self.model else self.allowances.of(model)
@@ -197,8 +202,9 @@ class Conversation:
                 return natives[end:]
         return natives
 
-    async def _going_on(self, natives: Sequence[Any], around: Surroundings) -> Record:
+    async def _going_on(self, given: Given, around: Surroundings) -> Record:
         """The record to go on from: ours, or a new one when the caller has changed or replaced its history."""
+        natives = given.messages
         record, meter, spoken = self.record, around.source.meter, around.source.wire.name
         if len(record) and self.wire_name != spoken:
             base = (self.wire_name or "").partition("/")[0]
@@ -209,8 +215,10 @@ class Conversation:
             await meter.settle(record.view)
             record.weigh_view(around.weigh(record.view[: record.settled]))
             self._counted_by = meter
+        if given.loaded:
+            return record
         link(record, natives)
-        return recognised(record, natives, around)
+        return await recognised(record, natives, around)
 
     def _keep_arrivals(self, step: Step, arrived: Standing, given: Given) -> None:
         """Remember what arrived although it could not be sent, so that the next step need not look at it again."""

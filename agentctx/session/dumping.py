@@ -7,10 +7,11 @@ from typing import Any
 from agentctx.binding import opening
 from agentctx.errors import InvalidInput
 from agentctx.plan import Plan
+from agentctx.protocols import WireFormat
 from agentctx.session.allowances import Allowances
 from agentctx.session.checked import LARGEST, Checked
-from agentctx.session.conversation import Conversation
-from agentctx.session.plain import Digest, digest
+from agentctx.session.conversation import Conversation, Given
+from agentctx.session.plain import Digest, digest, from_plain, to_plain
 from agentctx.session.record import Record
 from agentctx.session.record_state import dump_record, load_record
 from agentctx.session.sent import Sent
@@ -25,6 +26,7 @@ def dump_conversation(known: Conversation) -> dict[str, Any]:
         InvalidInput: If JSON cannot hold a message of the view; names it.
     """
     fixed = None if known.fixed is None else digest(known.fixed).hex()
+    last = known.last
     opened_with = known.opening
     if known.around is not None:
         opened_with = Digest(digest(opening(known.around.context(()))))
@@ -39,6 +41,7 @@ def dump_conversation(known: Conversation) -> dict[str, Any]:
         "sent": {"tokens": sent.tokens, "length": sent.length, "intact": sent.intact, "at": _moment(sent.at)},
         "learned": known.allowances.dump(),
         "fixed": fixed,
+        "head": None if last is None else _plain_head(last),
         "opening": None if opened_with is None else opened_with.content.hex(),
         "record": dump_record(known.record),
     }
@@ -47,6 +50,14 @@ def dump_conversation(known: Conversation) -> dict[str, Any]:
 def _moment(at: float | None) -> float | None:
     """When a request was sent; None when the clock said what is no time: its cache counts as cold then."""
     return at if at is not None and abs(at) <= LARGEST else None
+
+
+def _plain_head(last: Given) -> list[Any] | None:
+    """System prompt and tools of the last request; None when JSON cannot hold them."""
+    try:
+        return [to_plain(last.system, "system"), to_plain(last.tools, "tools")]
+    except (InvalidInput, RecursionError):
+        return None
 
 
 def load_conversation(plan: Plan, state: Checked) -> Conversation:
@@ -84,3 +95,25 @@ def _load_messages(known: Conversation, state: Checked, format_name: str, sent: 
     known.ledger = known.record.ledger()
     length = sent.whole("length", most=len(known.record.out))
     known.sent = Sent(sent.whole("tokens"), length, sent.whole("intact", most=length), sent.real_or_none("at"))
+    if state.values["head"] is not None:
+        known.last = _last(known, state, wire)
+
+
+def _last(known: Conversation, state: Checked, wire: WireFormat) -> Given:
+    """The last request as far as the state holds it: the messages of the view, and of the others what tells them."""
+    try:
+        system, tools = (from_plain(native) for native, _ in state.listed("head"))
+    except (ValueError, RecursionError) as error:
+        raise state.fail("head", f"expected a system prompt and tools: {error}") from error
+    if known.fixed != [system, tools] or not isinstance(tools, (list, type(None))):
+        raise state.fail("head", "it is not the system prompt and the tools that the state tells of")
+    wire.read_system(system)
+    wire.read_tools(tools)
+    record = known.record
+    natives = list(record.seen)
+    for place, origin in enumerate(record.origins):
+        if origin is not None and record.as_given(place):
+            natives[origin] = record.out[place]
+    for message, origin in zip(record.tail, record.tail_origin, strict=True):
+        natives[origin] = message.source
+    return Given(natives, system, tools, loaded=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import evolve
 
+from agentctx.session.recognise import is_of_the_view
 from agentctx.session.record import Record
 from agentctx.session.snapshot import snapshot, snapshots
 
@@ -27,7 +28,7 @@ def link(record: Record, natives: Sequence[Any]) -> None:
     if record.linked:
         return
     known, viewed = _shared(record.seen, natives), _shared(record.shown, natives)
-    if viewed > known < len(record):  # the caller goes on from the view
+    if known < len(record) and is_of_the_view(record, viewed, known):
         record.shown[:viewed] = snapshots(natives[:viewed], 0)
         return
     in_view = {origin for origin in record.origins if origin is not None}

@@ -7,13 +7,16 @@ from typing import Any
 
 from attrs import evolve
 
-from agentctx.session.record import Record, rebased, rewound
+from agentctx.core.message import Context
+from agentctx.core.protection import unread
+from agentctx.core.units import iter_units
+from agentctx.offload import offload
+from agentctx.session.record import Record, alike, rebased, rewound
 from agentctx.session.snapshot import begins_with, shared_length
 from agentctx.session.surroundings import Surroundings
-from agentctx.wire.cache_markers import unmarked
 
 
-def recognised(record: Record, natives: Sequence[Any], around: Surroundings) -> Record:
+async def recognised(record: Record, natives: Sequence[Any], around: Surroundings) -> Record:
     """The record to go on from: the same one, or a new one when the caller has changed or replaced its history.
 
     Args:
@@ -22,48 +25,71 @@ def recognised(record: Record, natives: Sequence[Any], around: Surroundings) -> 
         around: What is known beside the messages.
     """
     if not begins_with(natives, record.seen):
-        record = _changed(record, natives, around)
+        record = await _changed(record, natives, around)
     _refresh(record, natives)
     return record
 
 
-def _changed(record: Record, natives: Sequence[Any], around: Surroundings) -> Record:
+async def _changed(record: Record, natives: Sequence[Any], around: Surroundings) -> Record:
     """The record of what still stands of the conversation."""
     weights = around.weigh(record.view)
     in_view, in_history = shared_length(natives, record.shown), shared_length(natives, record.seen)
-    if in_view > in_history:
+    if is_of_the_view(record, in_view, in_history):
         return rebased(record, natives, weights.first(in_view))
-    return rewound(record, in_history, weights)
+    length = await _holds_until(record, natives, in_history, around)
+    return rewound(record, length, weights, standing=in_history, given=len(natives), binds=around.binds)
+
+
+def is_of_the_view(record: Record, in_view: int, in_history: int) -> bool:
+    """Whether what the caller passes goes on from the view, and not from the history.
+
+    Where both can be meant it is the view: then all that is passed is there, and equal words that were left out at
+    another place are not taken for it.
+
+    Args:
+        record: What is known of the conversation.
+        in_view: How many messages at the start are those of the view.
+        in_history: How many messages at the start are those of the history.
+    """
+    return in_view >= in_history or in_view == len(record.shown)
+
+
+async def _holds_until(record: Record, natives: Sequence[Any], length: int, around: Surroundings) -> int:
+    """How many of the first ``length`` messages, which still stand, keep what was decided about them.
+
+    What was decided when no more was known than what still stands is as true as it was. What was decided later holds
+    up to the first message that is protected or unread now, and is not there as it came in.
+    """
+    if max(record.decided[:length], default=0) <= length:
+        return length
+    return await offload(lambda: _first_needed(record, natives, length, around), len(natives))
+
+
+def _first_needed(record: Record, natives: Sequence[Any], length: int, around: Surroundings) -> int:
+    messages = around.source.messages(natives)
+    call = around.plan.call(around.source, around.budget, None, len(messages), messages.__getitem__)
+    needed = call.protected(Context(tuple(messages), around.system, around.tools)).union(unread(messages))
+    late = {index for index in needed if index < length < record.decided[index]}
+    lost = late and late - record.whole()
+    if not lost:
+        return length
+    return next(unit.start for unit in iter_units(messages) if unit.stop > min(lost))
 
 
 def _refresh(record: Record, natives: Sequence[Any]) -> None:
-    """Hand back the caller's objects of today when it has rebuilt them with the same content.
-
-    A few places tell whether it does so: an application that rebuilds one message rebuilds all of them.
-    """
-    if _current(record, 0, natives) and _current(record, -1, natives) and _current(record, -2, natives):
-        return
-    for place, origin in enumerate(record.origins):
-        if origin is not None and record.as_given(place):
-            record.out[place] = natives[origin]
+    """Hand back the caller's objects of today where it has rebuilt them with the same content."""
+    out, shown, seen = record.out, record.shown, record.seen
+    for place, origin in enumerate(record.origins):  # at every step: nothing is called here
+        if origin is not None and out[place] is not natives[origin] and shown[place] is seen[origin]:
+            out[place] = natives[origin]
     record.tail = [
-        evolve(message, source=natives[origin]) for message, origin in zip(record.tail, record.tail_origin, strict=True)
+        message if message.source is natives[origin] else evolve(message, source=natives[origin])
+        for message, origin in zip(record.tail, record.tail_origin, strict=True)
     ]
-
-
-def _current(record: Record, place: int, natives: Sequence[Any]) -> bool:
-    if not -len(record.view) <= place < len(record.view):
-        return True
-    origin = record.origins[place]
-    return origin is None or record.out[place] is natives[origin] or not record.as_given(place)
 
 
 def shared_start(before: Sequence[Any], after: Sequence[Any]) -> int:
     """How many outgoing messages at the start are the same; cache markers are no part of a prefix."""
     pairs = zip(before, after, strict=False)
-    differing = (place for place, (old, new) in enumerate(pairs) if old is not new and not _alike(old, new))
+    differing = (place for place, (old, new) in enumerate(pairs) if old is not new and not alike(old, new))
     return next(differing, min(len(before), len(after)))
-
-
-def _alike(old: Any, new: Any) -> bool:  # noqa: ANN401 - native messages
-    return bool(old == new) or bool(unmarked(old) == unmarked(new))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 from attrs import define, evolve, field
 
-from agentctx.core.compare import Change
+from agentctx.core.compare import Change, Outcome
 from agentctx.core.ledger import ROLES, Book, Ledger, numbers
 from agentctx.core.message import Message
 from agentctx.core.pace import paced
@@ -17,6 +18,7 @@ from agentctx.core.units import units
 from agentctx.session.plain import DIGEST_BYTES, digest
 from agentctx.session.snapshot import snapshot
 from agentctx.session.weights import Weights
+from agentctx.wire.cache_markers import unmarked
 
 
 @define
@@ -41,6 +43,8 @@ class Record:
         book: Every change in force.
         made: The messages of the view that stages made, by identity, each with what is said of it.
         roles: The role of each message of the history, as its place in ``ledger.ROLES``.
+        decided: For each message of the history, how many messages were known when a stage last decided about it; 0
+            when none has. Repair is no decision: it comes out the same again.
         ids: The call ids of the settled messages.
         given_tokens: Sum of ``sizes``.
         given_bytes: Sum of ``weights``.
@@ -69,6 +73,7 @@ class Record:
     book: Book = field(factory=Book)
     made: dict[int, tuple[Message, Change]] = field(factory=dict)
     roles: bytearray = field(factory=bytearray)
+    decided: array[int] = field(factory=numbers)
     ids: set[str] = field(factory=set)
     given_tokens: int = 0
     given_bytes: int = 0
@@ -99,6 +104,7 @@ class Record:
             book=self.book.copy(),
             made=dict(self.made),
             roles=self.roles[:],
+            decided=self.decided[:],
             ids=set(self.ids),
             digests=self.digests[:],
         )
@@ -149,6 +155,7 @@ class Record:
         """Add what arrived to the history: what it looked like, what it says, and what it weighs."""
         self.roles.extend(ROLES.index(message.role) for message in arrived)
         self.seen.extend(seen)
+        self.decided.extend(repeat(0, len(weights)))
         self.sizes.extend(weights.tokens)
         self.weights.extend(weights.bytes)
         self.given_tokens += sum(weights.tokens)
@@ -158,10 +165,34 @@ class Record:
         """Note what the settled view weighs."""
         self.view_tokens, self.view_bytes = sum(weights.tokens), sum(weights.bytes)
 
+    def note_decided(self, changes: Iterable[Change]) -> None:
+        """Note of which messages of the history something was decided now, with all of it known."""
+        for change in paced(changes):
+            if change.outcome is not Outcome.ADDED and change.stage != REPAIR:
+                self.decided[change.index] = len(self)
+
+    def whole(self) -> set[int]:
+        """The indexes in the history of the messages that are in the view as they came in; markers are no change."""
+        places = zip(range(len(self.origins)), self.origins, strict=True)
+        return {
+            origin
+            for place, origin in places
+            if origin is not None and (self.as_given(place) or alike(self.shown[place], self.seen[origin]))
+        }
+
     def forget_dropped(self, natives: Sequence[Any], gone: Iterable[int]) -> None:
         """From now on recognise dropped messages by identity: their content no longer matters."""
         for index in paced(gone):
             self.seen[index] = natives[index]
+
+
+REPAIR = "RepairHistory"
+"""The stage that makes a history legal: what it does to a message follows from the history alone."""
+
+
+def alike(old: Any, new: Any) -> bool:  # noqa: ANN401 - native messages
+    """Whether two native messages are the same but for cache markers."""
+    return bool(old == new) or bool(unmarked(old) == unmarked(new))
 
 
 def call_ids(messages: Iterable[Message]) -> set[str]:
@@ -169,17 +200,20 @@ def call_ids(messages: Iterable[Message]) -> set[str]:
     return {call.id for message in messages for call in message.calls}
 
 
-def rewound(record: Record, length: int, weights: Weights) -> Record:
+def rewound(record: Record, length: int, weights: Weights, *, standing: int, given: int, binds: bool) -> Record:
     """The record as it was when only the first ``length`` messages of the history were known.
 
-    What was decided about them stays decided, but for an unfinished last round: it is not known any more.
+    What was decided about them stays decided, but for an unfinished last round and for what is not true any more: it
+    is not known any more, and is read again.
 
     Args:
         record: The record; it is not changed.
-        length: How many messages of the history still stand.
+        length: How many messages of the history keep what was decided about them.
         weights: What each message of the record's view weighs.
+        standing: How many messages of the history still stand.
+        given: How many messages the caller passes now: with these known, what stays decided is still true.
+        binds: Whether the model binds its reasoning to all that stands before it.
     """
-    foreign = min(record.foreign, length)
     cut, length = _cut(record, length)
     new = Record(
         seen=record.seen[:length],
@@ -190,13 +224,14 @@ def rewound(record: Record, length: int, weights: Weights) -> Record:
         shown=record.shown[:cut],
         origins=record.origins[:cut],
         roles=record.roles[:length],
+        decided=numbers(min(known, given) for known in record.decided[:length]),
         book=record.book.before(length),
         made={id(each): record.made[id(each)] for each in record.view[:cut] if id(each) in record.made},
         given_tokens=sum(record.sizes[:length]),
         given_bytes=sum(record.weights[:length]),
         quiet_until=record.quiet_until,
-        unbound_from=_still_unbound(record, cut),
-        foreign=foreign,
+        unbound_from=_unbound(record, cut, length) if binds else None,
+        foreign=min(record.foreign, standing),
         digests=record.digests[: length * DIGEST_BYTES],
         linked=record.linked,
     )
@@ -205,12 +240,30 @@ def rewound(record: Record, length: int, weights: Weights) -> Record:
 
 
 def _cut(record: Record, length: int) -> tuple[int, int]:
-    """Where to cut the view, and the history, so that what stays is whole and nothing of it stands behind the cut."""
-    places = (place for place, origin in enumerate(record.origins) if origin is not None and origin >= length)
+    """Where to cut the view, and the history, so that what stays is whole and nothing of it stands behind the cut.
+
+    A message that a stage made stands for what was left out. When some of that is no part of the history any more, it
+    goes, and all that was left out is read again.
+    """
+    gone = [span for span in record.book.spans if span.stage != REPAIR]
+    outdated = any(span.stop > length for span in gone)
+    places = (
+        place
+        for place, origin in enumerate(record.origins)
+        if (outdated and _stands_for_others(record, place) if origin is None else origin >= length)
+    )
     cut = next(places, len(record.view))
     behind = (origin for origin in record.origins[cut:] if origin is not None)
     earliest = min(length, *behind, _whole_until(record.view[:cut], record.origins[:cut], length))
+    if cut < len(record.view) and record.origins[cut] is None:
+        earliest = min(earliest, gone[0].start)
     return (cut, length) if earliest == length else _cut(record, earliest)
+
+
+def _stands_for_others(record: Record, place: int) -> bool:
+    """Whether a stage made the message at this place of the view; one of repair belongs to what is beside it."""
+    made = record.made.get(id(record.view[place]))
+    return made is not None and made[1].stage != REPAIR
 
 
 def _whole_until(view: Sequence[Message], origins: Sequence[int | None], length: int) -> int:
@@ -228,6 +281,13 @@ def _still_unbound(record: Record, cut: int) -> int | None:
     """Where in the first messages of the view reasoning begins that is left to the provider to drop, if anywhere."""
     first = record.unbound_from
     return first if first is not None and first < cut else None
+
+
+def _unbound(record: Record, cut: int, length: int) -> int | None:
+    """Where reasoning begins that has lost its prefix: all behind the cut, when what is before was changed later on."""
+    late = {index for index, known in enumerate(record.decided[:length]) if known > length}
+    lost = late and not late <= record.whole()
+    return cut if lost and _still_unbound(record, cut) is None else _still_unbound(record, cut)
 
 
 def rebased(record: Record, natives: Sequence[Any], weights: Weights) -> Record:

@@ -6,8 +6,10 @@ passes its history again.
 
 from __future__ import annotations
 
+from array import array
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
+from itertools import groupby, repeat
 from typing import Any
 
 from attrs import asdict, fields
@@ -26,8 +28,8 @@ _LETTERS = "sduat"
 """One for each role of ``ledger.ROLES``, in that order."""
 
 _RECORD = (
-    "seen", "sizes", "weights", "roles", "out", "origins", "edited", "sums", "settled", "tail", "tail_origin",
-    "changes", "spans", "handles", "quiet_until", "unbound_from", "waiting", "foreign",
+    "seen", "sizes", "weights", "roles", "decided", "out", "origins", "edited", "sums", "settled", "tail",
+    "tail_origin", "changes", "spans", "handles", "quiet_until", "unbound_from", "waiting", "foreign",
 )  # fmt: skip
 _CHANGE = tuple(attribute.name for attribute in fields(Change))
 _SPAN = tuple(attribute.name for attribute in fields(Span))
@@ -48,6 +50,7 @@ def dump_record(record: Record) -> dict[str, Any]:
         "sizes": list(record.sizes),
         "weights": list(record.weights),
         "roles": "".join(_LETTERS[role] for role in record.roles),
+        "decided": [[known, sum(1 for _ in run)] for known, run in groupby(record.decided)],
         "out": out,
         "origins": list(record.origins),
         "edited": edited,
@@ -125,6 +128,7 @@ def load_record(state: Any, wire: WireFormat) -> Record:  # noqa: ANN401 - check
         book=Book(changes, _spans(known, len(seen)), _handles(known, len(seen))),
         made={id(view[change.index]): (view[change.index], change) for change in added},
         roles=bytearray(roles),
+        decided=_decided(known, len(seen)),
         ids=call_ids(view[:settled]),
         given_tokens=sum(sizes),
         given_bytes=sum(weights),
@@ -158,6 +162,19 @@ def _columns(known: Checked, length: int) -> tuple[list[int], list[int], list[in
     if -1 in roles:
         raise known.fail("roles", f"{letters[roles.index(-1)]!r} stands for no role")
     return sizes, weights, roles
+
+
+def _decided(known: Checked, length: int) -> array[int]:
+    """For each message of the history, how many were known when it was last decided about: runs of equal numbers."""
+    decided = numbers()
+    for run, where in known.listed("decided"):
+        if not isinstance(run, list) or len(run) != 2:
+            raise InvalidInput(where, f"expected two whole numbers, got {repr(run)[:80]}")
+        one = Checked({"known": run[0], "times": run[1]}, where)
+        decided.extend(repeat(one.whole("known", most=length), one.whole("times", 1, length - len(decided))))
+    if len(decided) != length:
+        raise known.fail("decided", f"it tells of {len(decided):,} of {length:,} messages")
+    return decided
 
 
 def _read(known: Checked, name: str, wire: WireFormat) -> tuple[list[Any], list[Message]]:

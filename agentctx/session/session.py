@@ -166,7 +166,8 @@ class Session:
 
         Where the error is a context overflow, the session learns the provider's real limit from it and cuts once
         more. It does so once a step: a second overflow in a row, any other error, and a context that cannot be made
-        smaller give None, and the caller raises the original error.
+        smaller give None, and the caller raises the original error. A session that was loaded recovers the step that
+        was the last when it was dumped, unless JSON could not hold its system prompt or its tools.
 
         Args:
             error: What the client raised; no SDK is imported to read it.
@@ -408,9 +409,9 @@ class Session:
     def dump(self) -> dict[str, Any]:
         """The session's state as plain JSON values, to be loaded by ``Session.load``.
 
-        It holds the messages of the last view as they were sent, with whatever a tool said in them; of the rest of the
-        history it holds about 30 characters for each message. It is that of the last step that succeeded, also while
-        another one is prepared.
+        It holds the last view as it was sent, system prompt, tools and messages, with whatever a tool said in them; of
+        the rest of the history it holds about 30 characters for each message. It is that of the last step that
+        succeeded, also while another one is prepared.
 
         Raises:
             InvalidInput: If JSON cannot hold a message of the view; names it.
@@ -420,6 +421,7 @@ class Session:
             "id": self.id,
             "children": self._children,
             "billed_tokens": self.billed_tokens,
+            "retried": self._retried,
             **dump_conversation(self._conversation),
         }
 
@@ -442,6 +444,7 @@ class Session:
         session = cls(plan, conversation.model, conversation.format, known.name_or_none("id"), on_compact)
         session._conversation = conversation
         session._children = known.whole("children")
+        session._retried = known.truth("retried")
         session.billed_tokens = known.whole_or_none("billed_tokens")
         return session
 

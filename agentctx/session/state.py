@@ -17,11 +17,11 @@ from agentctx.session.checked import Checked
 from agentctx.session.learned_limit import REMEMBERED, LearnedLimit
 from agentctx.tokens.calibration import BELIEVABLE, SAMPLES, Calibration
 
-VERSION = 2
+VERSION = 3
 
 STATE = (
     "version", "id", "model", "home", "format", "assumed", "steps", "children", "billed_tokens", "budget", "sent",
-    "learned", "fixed", "opening", "record",
+    "learned", "fixed", "head", "opening", "retried", "record",
 )  # fmt: skip
 """The fields of a session's state."""
 

@@ -124,7 +124,8 @@ async def take_in(around: Surroundings, record: Record, natives: Sequence[Any], 
     meter = around.source.meter
     fresh, seen, asked = await _read_new(around, record, natives)
     if asked is not None:
-        record = rewound(record, asked, around.weigh(record.view))
+        weights, known = around.weigh(record.view), len(record)
+        record = rewound(record, asked, weights, standing=known, given=len(natives), binds=around.binds)
         fresh, seen, _ = await _read_new(around, record, natives)
     known = len(record)
     await meter.settle(fresh)

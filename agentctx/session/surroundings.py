@@ -52,6 +52,11 @@ class Surroundings:
             self._calls[warmth] = evolve(self.bare_call, warmth=warmth)
         return self._calls[warmth]
 
+    @property
+    def binds(self) -> bool:
+        """Whether the model binds its reasoning to all that stands before it."""
+        return self.source.profile is not None and self.source.profile.bound_thinking
+
     @cached_property
     def _calls(self) -> dict[float, Call]:
         return {self.bare_call.warmth: self.bare_call}

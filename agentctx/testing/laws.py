@@ -189,7 +189,11 @@ def _hold_prefix(step: Step, last: list[str], now: list[str], said: int | None) 
 
 
 async def protected_survives(trial: Trial) -> None:
-    """Law 6: what is protected in the repaired history is in every view, word for word."""
+    """Law 6: what is protected in the repaired history is in every view, word for word.
+
+    Of a message that holds tool results beside the user's words, all that is no tool result is there, byte for byte
+    and in its order; the results in it may be cut as any other, unless a rule of the caller's names the message.
+    """
     protect = trial.pipeline().pinned
     for step in await trial.all_steps():
         repaired = await trial.prepare(Pipeline(), step.given)

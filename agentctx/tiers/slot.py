@@ -8,7 +8,7 @@ from attrs import define, field
 
 from agentctx.core.compare import Change, Outcome, match
 from agentctx.core.message import Message
-from agentctx.core.protection import speaks
+from agentctx.core.protection import last_words
 from agentctx.protocols import Meter
 from agentctx.tiers.answering import Noting
 from agentctx.tiers.block import Block, names_of
@@ -141,9 +141,10 @@ def _keep_newest_words(slots: Sequence[Slot]) -> None:
     """
     work: list[tuple[Slot, int]] = []
     for slot in reversed(slots):
-        index = None if slot.block.tier < Tier.HISTORY else _last_words(slot.given)
-        if index is None:
+        said = () if slot.block.tier < Tier.HISTORY else last_words(slot.given)
+        if not said:
             continue
+        (index,) = said
         if slot.block.tier != Tier.SCRATCHPAD:
             slot.keep = frozenset({index})
             work = [(each, place) for each, place in work if not each.goes_whole]
@@ -151,7 +152,3 @@ def _keep_newest_words(slots: Sequence[Slot]) -> None:
         work.append((slot, index))
     for slot, index in work[:1]:
         slot.keep = frozenset({index})
-
-
-def _last_words(messages: Sequence[Message]) -> int | None:
-    return next((index for index in range(len(messages) - 1, -1, -1) if speaks(messages[index])), None)

@@ -1,4 +1,10 @@
-"""Law 6: system prompt, first task, latest user message and everything pinned survive byte for byte."""
+"""Law 6: system prompt, first task, latest user message and everything pinned survive byte for byte.
+
+Of a user's message that holds tool results beside the words, as Anthropic, Gemini and Bedrock have them, every part
+that is no tool result survives byte for byte, in its order, in a message of the same role. The results in it are
+results: an unread one is cut when nothing else helps, an old one may be cleared, unless a rule of the caller's names
+the message.
+"""
 
 import json
 
@@ -168,3 +174,22 @@ async def test_a_stage_that_replaces_the_user_by_a_lookalike_is_named(format_nam
     messages = [message | {"x_id": 1} for message in transcript(format_name, user("task"))]
     with pytest.raises(StageError, match="forge"):
         await Pipeline(forge).prepare(messages, format=format_name)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", ["anthropic", "gemini", "bedrock"])
+@pytest.mark.parametrize("rounds", [0, 6])
+async def test_the_words_beside_a_result_survive_and_the_result_is_a_result(format_name, preparing, rounds):
+    """The latest message's result is cut or cleared where there is no room; the user's own blocks beside it stay."""
+    turns = [user("task"), assistant(call("a", "x")), user(result("a", "long line\n" * 400), "do this", "and that")]
+    turns += [turn for n in range(rounds) for turn in (assistant(call(f"c{n}", "x")), result(f"c{n}", "ok"))]
+    messages = transcript(format_name, *turns)
+    blocks = messages[2].get("content", messages[2].get("parts"))
+    pipeline = Pipeline(ClearToolResults(keep_last=0), budget=Budget(600, trigger=400, target=200))
+    view = await preparing(pipeline, format_name)(messages)
+    sent = view.messages[2].get("content", view.messages[2].get("parts"))
+    assert sent[0] != blocks[0]
+    assert [id(block) for block in sent[1:]] == [id(block) for block in blocks[1:]]
+    assert len(blocks) == 3
+    pinned = Pipeline(*pipeline.stages, budget=Budget(6_000, trigger=400, target=200), protect=[Protect.pins(2)])
+    assert (await preparing(pinned, format_name)(messages)).messages[2] is messages[2]

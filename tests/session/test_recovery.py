@@ -172,3 +172,38 @@ async def test_a_tokens_per_minute_limit_is_an_overflow_when_it_can_never_fit():
     assert await session.recover(ProviderError(soon)) is None
     never = f"Request too large on tokens per min (TPM): Limit {size // 2}, Requested {size}"
     assert (await session.recover(ProviderError(never))).report.tokens_after <= size // 2
+
+
+@pytest.mark.parametrize("dumps", [1, 2])
+async def test_a_loaded_session_recovers_the_step_that_was_the_last(dumps):
+    """Directly after a load there is a smaller view, with system prompt and tools; then the history goes on."""
+    tools = [{"name": "read", "input_schema": {"type": "object"}}]
+    turns = [turn for n in range(40) for turn in (assistant(call(f"c{n}", "read")), result(f"c{n}", f"word{n} " * 300))]
+    messages = transcript("anthropic", user("task"), *turns)
+    plan = pipeline()
+    first = plan.session(format="anthropic")
+    size = (await first.prepare(messages[:-2], "be good", tools)).report.tokens_after
+    loaded = first
+    for _ in range(dumps):
+        loaded = Session.load(plan, json.loads(json.dumps(loaded.dump())))
+    expected, view = await first.recover(too_long(size, 6_000)), await loaded.recover(too_long(size, 6_000))
+    assert view.messages == expected.messages
+    assert (view.system, view.tools) == ("be good", tools)
+    assert view.report.tokens_after == expected.report.tokens_after <= 6_000
+    assert await loaded.recover(too_long(6_000, 5_000)) is None
+    later = [await session.prepare(messages, "be good", tools) for session in (first, loaded)]
+    assert later[0].messages == later[1].messages
+    assert later[1].messages[-1] is messages[-1]
+    assert later[1].report.prefix_tokens == later[0].report.prefix_tokens > 0
+
+
+async def test_a_loaded_session_whose_tools_no_json_holds_leaves_it_to_the_caller():
+    """Where the state could not hold what was sent, there is no smaller view, and nothing else is lost."""
+    plan = pipeline()
+    session = plan.session(format="anthropic")
+    messages = transcript("anthropic", user("task"), assistant("word " * 900), user("more"))
+    odd = [{"name": "f", "input_schema": {}, "odd": {1, 2}}]
+    size = (await session.prepare(messages, None, odd)).report.tokens_after
+    loaded = Session.load(plan, json.loads(json.dumps(session.dump())))
+    assert await loaded.recover(too_long(size, size // 2)) is None
+    assert (await loaded.prepare(messages, None, odd)).messages == messages

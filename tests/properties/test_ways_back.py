@@ -1,0 +1,204 @@
+"""Callers go back to where they were, edit, drop the tail, and go on: what counts now is there, in every format.
+
+``HYPOTHESIS_PROFILE=nightly`` walks ten thousand conversations a property.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from copy import deepcopy
+
+from attrs import define, field, frozen
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentctx import (
+    Budget,
+    ClearToolResults,
+    CollapseRepeats,
+    FitContextWindow,
+    MemoryStore,
+    Outcome,
+    Pack,
+    Pipeline,
+    PlaceCacheMarkers,
+    Protect,
+    Session,
+    TrimRounds,
+    TruncateToolOutputs,
+)
+from agentctx.core.protection import always, unread, words
+from agentctx.strategies.protect import bind
+from agentctx.testing.histories import broken_histories, budgets, histories, stages
+from agentctx.testing.plan import Say, Turn
+from agentctx.testing.trial import Trial, text_of, texts_of
+from agentctx.testing.writers import WRITERS
+from agentctx.wire.cache_markers import unmarked
+
+PIPELINES = (
+    (ClearToolResults(0), FitContextWindow()),
+    (TrimRounds(1),),
+    (TruncateToolOutputs(40), ClearToolResults(1), FitContextWindow(), PlaceCacheMarkers()),
+    (CollapseRepeats(), Pack(keep_last=1, note=True)),
+    (Pack("recent", keep_last=1, note=True), FitContextWindow()),
+)
+"""Stages that lose much."""
+
+RULES = ((), (), (Protect.last_user(2),), (Protect.tools("read_file"), Protect.pins(-3)))
+MODELS = {
+    "anthropic": (None, "claude-opus-5-5", "claude-sonnet-4-5"),
+    "bedrock": (None, "us.anthropic.claude-opus-5-5"),
+    "openai-chat": (None, "gpt-5.6"),
+    "openai-responses": (None,),
+    "gemini": (None,),
+}
+MOVES = st.lists(
+    st.tuples(st.sampled_from(("on", "on", "on", "back", "edit", "tail", "again", "reload")), st.integers(0, 1_000)),
+    min_size=3,
+    max_size=14,
+)
+
+
+@frozen
+class Caller:
+    """What a loop does with its history.
+
+    Args:
+        rolling: Whether it goes on from the last view.
+        rebuilds: Whether it makes all messages anew for each call.
+    """
+
+    rolling: bool
+    rebuilds: bool
+
+
+@define
+class Walk:
+    """One conversation.
+
+    Args:
+        trial: The pipeline and the transcript.
+        caller: What its loop does.
+        model: The model, if named.
+        session: The session.
+        passed: Every list that was passed, and how many calls of the transcript it has seen.
+        current: What the loop goes on from.
+        at: How many calls of the transcript that has seen.
+    """
+
+    trial: Trial
+    caller: Caller
+    model: str | None
+    session: Session = field(init=False)
+    passed: list = field(init=False, factory=list)
+    current: list = field(init=False, factory=list)
+    at: int = field(init=False, default=0)
+
+    def begin(self):
+        """A new session."""
+        return self.trial.strategy.session(format=self.trial.format, model=self.model)
+
+    async def go(self, moves):
+        """Make the moves, and hold every view against what was passed."""
+        self.session, calls = self.begin(), self.trial.calls()
+        for move, pick in moves:
+            if move == "reload":
+                self.session = Session.load(self.trial.strategy, json.loads(json.dumps(self.session.dump())))
+            else:
+                await self.step(self.next(calls, move, pick))
+
+    def next(self, calls, move, pick):
+        """What is passed next."""
+        if self.passed and move in ("back", "edit", "tail"):
+            messages, self.at = self.passed[pick % len(self.passed)]
+            if move == "tail":
+                return messages[: 1 + pick % len(messages)]
+            return messages if move == "back" else self.edited(messages, pick)
+        if move == "again" or self.at == len(calls):
+            return self.current or calls[0]
+        known = len(calls[self.at - 1]) if self.at else 0
+        self.at += 1
+        return [*self.current, *calls[self.at - 1][known:]]
+
+    def edited(self, messages, pick):
+        """The last message of the user says something else, or one more is said."""
+        (said,) = WRITERS[self.trial.format].messages((Turn("user", (Say(f"no: {pick}"),)),))
+        last = self.trial.read(messages).messages[-1]
+        return [*(messages[:-1] if last.role == "user" and not last.results else messages), said]
+
+    async def step(self, messages):
+        """Prepare, and check what came out."""
+        messages = deepcopy(messages) if self.caller.rebuilds else list(messages)
+        before = texts_of(messages)
+        step = await self.trial.step(self.session, messages)
+        assert texts_of(messages) == before
+        self.passed.append((messages, self.at))
+        self.current = messages
+        if step.view is not None:
+            fresh = await self.trial.step(self.begin(), messages)
+            await check(self.trial, step, fresh)
+            self.current = step.view.messages if self.caller.rolling else messages
+
+
+async def check(trial, step, fresh):
+    """Everything that is protected or unread now is in a view, what nobody touched is the caller's, and it is legal.
+
+    How much of an unread result fits is what a new session says, which has nothing to remember.
+    """
+    repaired = await trial.prepare(Pipeline(), step.given)
+    if repaired.view is None:
+        return
+    messages, natives = repaired.view.context.messages, repaired.view.messages
+    rules = bind(trial.strategy.protect, len(messages), messages.__getitem__)
+    ruled = {index for rule in rules for index in rule(messages)} if len(messages) == len(step.given) else set()
+    sent, said = marked(step.view.messages), [words(message) for message in step.view.context.messages]
+    for index in sorted(always(messages) | ruled):
+        there = sent[text_of(unmarked(natives[index]))] or (index not in ruled and words(messages[index]) in said)
+        assert there, f"messages[{index}] is protected, and is not there"
+    if fresh.view is not None:
+        wanted = results([messages[index] for index in unread(messages)]) & results(fresh.view.context.messages)
+        assert not wanted - results(step.view.context.messages), "unread results are not there"
+    assert not trial.errors(step.view.messages) or trial.errors(natives)
+    remaining = iter(step.view.messages)
+    for index, fate in enumerate(step.view.report.fates):
+        own = fate is not Outcome.KEPT or any(step.given[index] is native for native in remaining)
+        assert own, f"messages[{index}] was kept, and is not the caller's object of this step"
+
+
+def results(messages):
+    """What tools answered in these messages, each as often as it is there."""
+    return Counter(repr(result.content) for message in messages for result in message.results)
+
+
+def marked(natives):
+    """Each message as text, without markers for the provider's cache."""
+    return Counter(text_of(unmarked(native)) for native in natives)
+
+
+@given(
+    history=histories(max_rounds=8),
+    chosen=st.sampled_from(PIPELINES),
+    window=st.integers(60, 900),
+    rules=st.sampled_from(RULES),
+    caller=st.builds(Caller, st.booleans(), st.booleans()),
+    moves=MOVES,
+    pick=st.integers(0, 5),
+)
+def test_what_counts_now_is_there(both_loops, *, history, chosen, window, rules, caller, moves, pick):
+    """After any way back, what is latest, protected or unread is in the view, whatever was left out since."""
+    models = MODELS[history.format]
+    pipeline = Pipeline(*chosen, budget=Budget(window, target=0.5), protect=rules, store=MemoryStore())
+    both_loops(lambda: Walk(Trial.of(pipeline, history), caller, models[pick % len(models)]).go(moves))
+
+
+@given(
+    broken_histories(max_rounds=8),
+    stages(),
+    budgets(3_000),
+    st.builds(Caller, st.booleans(), st.booleans()),
+    MOVES,
+)
+def test_what_counts_now_is_there_of_any_history(both_loops, history, stage, budget, caller, moves):
+    """The same for any stage, any budget, and histories that have to be repaired."""
+    both_loops(lambda: Walk(Trial.of(Pipeline(stage, budget=budget), history), caller, None).go(moves))

@@ -1,0 +1,204 @@
+"""A caller goes back to an earlier point, edits, or drops the tail: what counts there is there again, and no more."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+
+import pytest
+
+from agentctx import (
+    Budget,
+    ClearToolResults,
+    FitContextWindow,
+    Pack,
+    Pipeline,
+    Protect,
+    Session,
+    TruncateToolOutputs,
+    validate,
+)
+from agentctx.testing.builders import assistant, call, result, thinking, transcript, user
+from agentctx.testing.histories import FORMATS
+from agentctx.testing.trial import texts_of
+
+pytestmark = pytest.mark.anyio
+BOUND, MANUAL = "claude-opus-5-5", "claude-sonnet-4-5"
+
+
+def rounds(count, size=60, first=0):
+    """Rounds of one call each, as turns."""
+    turns = []
+    for number in range(first, first + count):
+        turns += [assistant(call(f"c{number}", "read", {"n": number})), result(f"c{number}", f"line {number}\n" * size)]
+    return turns
+
+
+def history_of(format_name, *more):
+    """A task, twenty rounds, a second wish, twenty more."""
+    turns = [user("the task"), *rounds(20), assistant("ok"), user("a wish"), *rounds(20, first=20), *more]
+    return transcript(format_name, *turns)
+
+
+def pipeline(**options):
+    return Pipeline(ClearToolResults(2), FitContextWindow(), budget=Budget(1_500, target=500), **options)
+
+
+async def walked(session, messages, step=2):
+    """The session after it has prepared a growing history."""
+    for length in range(1, len(messages) + 1, step):
+        await session.prepare(messages[:length])
+    return session
+
+
+def hop(session, plan):
+    """The session as it is after a restart."""
+    return Session.load(plan, json.loads(json.dumps(session.dump())))
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("way", ["at once", "rebuilt", "after a load"])
+async def test_unread_results_are_there_again(format_name, way):
+    """Results that the model has not read at the point the caller goes back to are sent whole, with their calls."""
+    messages, plan = history_of(format_name), pipeline()
+    session = await walked(plan.session(format=format_name), messages)
+    session = hop(session, plan) if way == "after a load" else session
+    for length in (3, 7, 21):
+        messages = deepcopy(messages) if way == "rebuilt" else messages
+        view = await session.prepare(messages[:length])
+        assert view.messages[-2:] == messages[length - 2 : length]
+        assert view.messages[0] is messages[0]
+        assert not [found for found in validate({"messages": view.messages}, format=format_name) if found.is_error]
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_the_wish_that_is_the_latest_again_is_there(format_name):
+    """The user's message that is the latest one at that point is sent, though it had gone when others followed."""
+    more = history_of(format_name, assistant("ok"), user("another"), *rounds(20, first=40))
+    messages = more[: len(history_of(format_name))]
+    session = await walked(pipeline().session(format=format_name), more)
+    assert "a wish" not in str((await session.prepare(more)).messages)
+    assert "a wish" in str((await session.prepare(messages)).messages)
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("rule", [Protect.last_user(2), Protect.pins(-3)], ids=["last user", "pins"])
+async def test_what_a_rule_names_then_is_there_again(format_name, rule):
+    """Rules are asked again about the history that the caller has gone back to."""
+    wishes = [turn for n in range(9) for turn in (assistant("fine " * 90), user(f"wish {n}"))]
+    messages = transcript(format_name, user("the task"), *wishes)
+    plan = Pipeline(FitContextWindow(), budget=Budget(500, target=200), protect=[rule])
+    session = await walked(plan.session(format=format_name), messages, 1)
+    assert "wish 3" not in str((await session.prepare(messages)).messages)
+    sent = texts_of((await session.prepare(messages[:11])).messages)
+    named = (
+        rule.bound(11, messages[:11].__getitem__).messages if hasattr(rule, "bound") else [messages[8], messages[10]]
+    )
+    assert all(text in sent for text in texts_of(named))
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_going_back_costs_no_prefix_where_nothing_is_missing(format_name):
+    """Where all that counts is there, what was decided stays, and the request begins as the last one did."""
+    messages = history_of(format_name)
+    session = await walked(pipeline().session(format=format_name), messages)
+    last = await session.prepare(messages)
+    assert last.report.in_force
+    edited = [*messages[:-2], *transcript(format_name, assistant("what else?"), user("this"))]
+    view = await session.prepare(edited)
+    kept = len(last.messages) - 2
+    assert view.messages[:kept] == last.messages[:kept]
+    assert view.report.first_changed == kept
+    assert not view.report.changes
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_words_that_were_left_out_are_not_taken_for_the_same_words_later(format_name):
+    """In a view that was written back, the latest "yes" is no "yes" of before, also after a load."""
+    for load in (False, True):
+        plan = Pipeline(FitContextWindow(), budget=Budget(400, target=0.25))
+        session = plan.session(format=format_name)
+        view = await session.prepare(transcript(format_name, user("build it"), user("yes")))
+        more = transcript(format_name, assistant("word " * 450), user("yes"))
+        view = await session.prepare([*view.messages, *more])
+        session = hop(session, plan) if load else session
+        given = [*view.messages, *transcript(format_name, *rounds(1, 1))]
+        assert (await session.prepare(given)).messages == given
+
+
+async def test_a_note_of_what_was_left_out_goes_with_what_it_tells_of():
+    """What a stage says of messages that are no part of the history any more is not said; what it stood for is back."""
+    messages = history_of("openai-chat")
+    plan = Pipeline(Pack(keep_last=1, note=True), budget=Budget(1_500, target=500))
+    session = await walked(plan.session(format="openai-chat"), messages)
+    assert "[Earlier: " in str((await session.prepare(messages)).messages)
+    assert (await session.prepare(messages[:5])).messages == messages[:5]
+
+
+async def test_a_message_of_a_stage_stays_as_long_as_all_that_it_stands_for():
+    """A note is as true as it was when the caller goes back no further than to what was left out."""
+    messages = history_of("openai-chat")
+    plan = Pipeline(Pack(keep_last=1, note=True), budget=Budget(1_500, target=500))
+    session = await walked(plan.session(format="openai-chat"), messages)
+    last = await session.prepare(messages)
+    view = await session.prepare([*messages[:-2], *transcript("openai-chat", assistant("hm"), user("well"))])
+    assert view.messages[:2] == last.messages[:2]
+    assert "[Earlier: " in view.messages[1]["content"]
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_only_some_messages_were_rebuilt(format_name):
+    """What nobody touched is the caller's object of this step, whichever of its objects it has made anew."""
+    messages = transcript(format_name, user("the task"), *rounds(6, 8), *rounds(1, 90, 6))
+    session = Pipeline(TruncateToolOutputs(60)).session(format=format_name)
+    await session.prepare(messages)
+    for rebuilt in range(len(messages)):
+        messages = [deepcopy(native) if place == rebuilt else native for place, native in enumerate(messages)]
+        view = await session.prepare(messages)
+        assert all(ours is theirs for ours, theirs in zip(view.messages[:-1], messages[:-1], strict=True))
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_a_blank_message_does_not_hide_the_question(format_name, preparing):
+    """The latest message of the user is the latest that says something, whatever blank one follows."""
+    blank = transcript(format_name, user(" "))
+    turns = [turn for n in range(20) for turn in (assistant("fine " * 60), user(f"wish {n}"))]
+    messages = [*blank, *transcript(format_name, user("the task"), *turns, *rounds(4, 9)), *blank]
+    view = await preparing(Pipeline(FitContextWindow(), budget=Budget(400)), format_name)(messages)
+    assert "wish 19" in str(view.messages)
+    assert "the task" in str(view.messages)
+    assert "wish 3" not in str(view.messages)
+
+
+@pytest.mark.parametrize("model", [BOUND, MANUAL])
+async def test_reasoning_that_comes_back_is_taken(model):
+    """What comes back stands behind another prefix: reasoning that is bound to the old one goes, other stays."""
+    turns = [user("the task")]
+    for number in range(30):
+        turns += [
+            assistant(thinking(f"thought {number}", f"c2ln{number}"), call(f"c{number}", "read")),
+            result(f"c{number}", f"line {number}\n" * 60),
+        ]
+    messages = transcript("anthropic", *turns)
+    session = await walked(pipeline(thinking="drop").session(format="anthropic", model=model), messages)
+    view = await session.prepare(messages[:31])
+    assert view.messages[-1] is messages[30]
+    request = {"model": model, "thinking": {"type": "adaptive" if model == BOUND else "enabled"}}
+    if model == MANUAL:
+        request["thinking"]["budget_tokens"] = 1_024
+    found = validate({**request, "messages": view.messages}, before={**request, "messages": messages[:31]})
+    assert not [str(violation) for violation in found if violation.severity == "error"]
+
+
+async def test_the_reasoning_of_another_model_does_not_come_back():
+    """After a change of the model and a way back, what the model of before had thought stays out."""
+    turns = [turn for n in range(20) for turn in (
+        assistant(thinking(f"thought {n}", f"c2ln{n}"), call(f"c{n}", "read")), result(f"c{n}", f"line {n}\n" * 60)
+    )]  # fmt: skip
+    messages = transcript("anthropic", user("the task"), *turns)
+    session = pipeline().session(format="anthropic", model=MANUAL)
+    await session.prepare(messages)
+    await session.prepare(messages, model=BOUND)
+    for length in (41, 21, 11, 31):
+        view = await session.prepare(messages[:length])
+        assert "signature" not in str(view.messages)
