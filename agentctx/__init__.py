@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         WireFormat,
     )
     from agentctx.session import Session
+    from agentctx.session.sessions import SessionEvicted, Sessions
     from agentctx.sources.build_errors import BuildErrors
     from agentctx.sources.decay import Decay
     from agentctx.sources.dependencies import Dependencies
@@ -184,6 +185,8 @@ __all__ = [
     "Report",
     "Scope",
     "Session",
+    "SessionEvicted",
+    "Sessions",
     "SilentTruncationSuspected",
     "SourceError",
     "SourceReport",
@@ -342,6 +345,7 @@ _HOMES = {
         "WireFormat",
     ),
     "agentctx.session": ("Session",),
+    "agentctx.session.sessions": ("SessionEvicted", "Sessions"),
     "agentctx.sources.build_errors": ("BuildErrors",),
     "agentctx.sources.decay": ("Decay",),
     "agentctx.sources.dependencies": ("Dependencies",),

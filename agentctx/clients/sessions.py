@@ -2,42 +2,59 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
-from threading import Lock
+import warnings
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Hashable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
 from attrs import define, field
 
 from agentctx.clients.shape import Body, Request
+from agentctx.core.report import Report
 from agentctx.pipeline import Pipeline
 from agentctx.session import Session
 from agentctx.session.current import current, steps_around
+from agentctx.session.plain import digest
+from agentctx.session.sessions import Sessions as Named
+from agentctx.view import View
 
 Key = Callable[[Body], Hashable]
 """Names the conversation of a request's body; None means that it belongs to none."""
 
-MOST = 1_024
-"""So many conversations named by a key are remembered at once; the one unused for longest is forgotten first."""
+RECENT = 32
+"""So many calls without a session are remembered, to notice one that goes on from another."""
 
 
-@define
+@define(eq=False)
 class Sessions:
-    """Finds the session of a request: the one given for the client, the one whose ``with`` block it is in, the key's.
+    """The conversations of one wrapped client, and what was prepared for it last: ``wrapped.agentctx``.
 
     Args:
-        pipeline: Makes the sessions of a key.
-        given: The session of all requests of the client, if there is one.
+        pipeline: Prepares what belongs to no conversation.
+        session: The session of all requests of the client, if there is one.
         key: Names the conversation of each request, if given.
+        sessions: The sessions by key.
+        view: The last view that was prepared for the client, with its report, of whichever conversation.
     """
 
     pipeline: Pipeline
-    given: Session | None = None
-    key: Key | None = None
-    _named: OrderedDict[Hashable, Session] = field(init=False, factory=OrderedDict, repr=False)
-    _guard: Lock = field(init=False, factory=Lock, repr=False)
+    session: Session | None = None
+    key: Key | None = field(default=None, repr=False)
+    sessions: Named = field(kw_only=True)
+    view: View | None = field(default=None, init=False, repr=False)
+    _recent: deque[tuple[bytes, bytes, int]] | None = field(
+        init=False, factory=lambda: deque(maxlen=RECENT), repr=False
+    )
 
-    def of(self, body: Body, request: Request, format_name: str) -> Session | None:
-        """The session of a request; None when it belongs to no conversation.
+    @property
+    def report(self) -> Report | None:
+        """The report of the last view."""
+        return None if self.view is None else self.view.report
+
+    @asynccontextmanager
+    async def of(self, body: Body, request: Request, format_name: str) -> AsyncIterator[Session | None]:
+        """The session of a request, held while it is prepared; None when it belongs to no conversation.
 
         A model call that is made for a step of a session (by its stage, summarizer, store or listener) is no part of
         that session's conversation.
@@ -48,24 +65,42 @@ class Sessions:
             format_name: The wire format of its messages.
 
         Raises:
+            InvalidInput: If a message cannot be read; names it.
             UnknownModel: If the budget is that of the model, and the model table does not know it.
         """
-        session = self.given or current()
+        session, name = self.session or current(), None
         if session is None and self.key is not None:
-            session = self._of_key(self.key(body), request.model, format_name)
-        if session is None:
-            return None
-        if any(step.session is not None and session.is_beside(step.session) for step in steps_around()):
-            return None
-        return session.holding(request.messages, request.system, format_name, request.model)
-
-    def _of_key(self, name: Hashable, model: str | None, format_name: str) -> Session | None:
+            name = self.key(body)
         if name is None:
-            return None
-        with self._guard:
-            if name not in self._named:
-                self._named[name] = self.pipeline.session(model=model, format=format_name, id=str(name))
-                if len(self._named) > MOST:
-                    self._named.popitem(last=False)
-            self._named.move_to_end(name)
-            return self._named[name]
+            yield _of_request(session, request, format_name)
+        else:
+            async with self.sessions.using(name, request.model, format_name) as named:
+                yield _of_request(named, request, format_name)
+
+    def note_stateless(self, messages: Sequence[Any]) -> None:
+        """Warn, once, when a call without a session goes on from an earlier one without a session."""
+        recent = self._recent
+        if recent is None:
+            return
+        first, length = digest(messages[0]), len(messages)
+        for begins, ends, known in recent:
+            if begins == first and known < length and ends == digest(messages[known - 1]):
+                self._recent = None
+                warnings.warn(_GOES_ON, UserWarning, stacklevel=2)
+                return
+        recent.append((first, digest(messages[-1]), length))
+
+
+_GOES_ON = (
+    "a model call of a wrapped client goes on from an earlier one without a session: each is prepared by itself, so a "
+    "cut moves the prefix at every call and the provider's cache is lost; make the calls within `with "
+    "pipeline.session():`, or pass session= or key= to wrap()"
+)
+
+
+def _of_request(session: Session | None, request: Request, format_name: str) -> Session | None:
+    if session is None:
+        return None
+    if any(step.session is not None and session.is_beside(step.session) for step in steps_around()):
+        return None
+    return session.holding(request.messages, request.system, format_name, request.model)

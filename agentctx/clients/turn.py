@@ -23,6 +23,7 @@ class Turn:
     """One model call of a wrapped client.
 
     Args:
+        client: The conversations of the client, which is told of the view.
         pipeline: Prepares the requests that belong to no conversation.
         shape: How the API lays out what is sent.
         body: The request as the client was about to send it; it stays as it is.
@@ -32,6 +33,7 @@ class Turn:
         recovered: Whether it was made smaller after an overflow: that is done once.
     """
 
+    client: Sessions
     pipeline: Pipeline
     shape: Shape
     body: Body
@@ -67,7 +69,7 @@ class Turn:
         passed, model = Given(given.messages, given.system, given.tools), _told(session, given.model)
         smaller = await session.recover_call(error, passed, sent, model, self.shape.format)
         if smaller is not None:
-            self.view = smaller
+            self.view = self.client.view = smaller
         return smaller is not None
 
     def learn(self, usage: Any) -> None:  # noqa: ANN401 - a dict or any SDK's usage object
@@ -100,32 +102,38 @@ async def begin(sessions: Sessions, shape: Shape, body: Body) -> Turn | None:
     request = shape.read(body)
     if request is None:
         return None
-    session = sessions.of(body, request, shape.format)
-    if session is None:
-        return await _stateless(sessions.pipeline, shape, body, request)
-    given, model = (request.messages, request.system, request.tools), _told(session, request.model)
-    view = await session.prepare(*given, model=model, format=shape.format)
-    return Turn(sessions.pipeline, shape, body, request, session, view)
+    async with sessions.of(body, request, shape.format) as session:
+        if session is None:
+            turn = await _stateless(sessions, shape, body, request)
+        else:
+            given, model = (request.messages, request.system, request.tools), _told(session, request.model)
+            view = await session.prepare(*given, model=model, format=shape.format)
+            turn = Turn(sessions, sessions.pipeline, shape, body, request, session, view)
+    if turn is not None:
+        sessions.view = turn.view
+    return turn
 
 
-async def _stateless(pipeline: Pipeline, shape: Shape, body: Body, request: Request) -> Turn | None:
+async def _stateless(client: Sessions, shape: Shape, body: Body, request: Request) -> Turn | None:
     """A request that belongs to no conversation.
 
     One that is made for a step of the same pipeline, by a stage or a summarizer of it, is made legal and made to fit,
     and not given to the stages again; one that is made even for that (by a counter) is sent as it is.
     """
+    pipeline = client.pipeline
     depth = sum(step.plan is pipeline for step in steps_around())
     if depth > 1:
         return None
     given = (request.messages, request.system, request.tools)
     if depth == 0:
+        client.note_stateless(request.messages)
         view = await pipeline.prepare(*given, format=shape.format, model=request.model)
-        return Turn(pipeline, shape, body, request, None, view)
+        return Turn(client, pipeline, shape, body, request, None, view)
     budget = pipeline.budget_for(request.model)
     bare = Pipeline(budget=budget, counter=pipeline.counter, protect=pipeline.protect, thinking=pipeline.thinking)
     with preparing(pipeline):
         view = await bare.prepare(*given, format=shape.format, model=request.model)
-    return Turn(bare, shape, body, request, None, view)
+    return Turn(client, bare, shape, body, request, None, view)
 
 
 def _told(session: Session, model: str | None) -> str | None:

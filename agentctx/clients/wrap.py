@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TypeVar
+from types import FunctionType, ModuleType
+from typing import Any, TypeVar
 
-from agentctx.clients.sessions import Key, Sessions
+from agentctx.clients.sessions import Key
+from agentctx.clients.sessions import Sessions as Conversations
 from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
 from agentctx.session import Session
 from agentctx.session.current import inherit
+from agentctx.session.sessions import Sessions
 
 T = TypeVar("T")
 
@@ -24,7 +27,14 @@ _FILES = {
 """The file for each SDK, by the package that a client's class comes from."""
 
 
-def wrap(client: T, pipeline: Pipeline, *, session: Session | None = None, key: Key | None = None) -> T:
+def wrap(
+    client: T,
+    pipeline: Pipeline,
+    *,
+    session: Session | None = None,
+    key: Key | None = None,
+    sessions: Sessions | None = None,
+) -> T:
     """A client of the same type whose requests are prepared before each model call. The given one is not changed.
 
     A call belongs to the conversation of ``session``; else to that of the ``with session:`` block that it is made in;
@@ -44,6 +54,9 @@ def wrap(client: T, pipeline: Pipeline, *, session: Session | None = None, key: 
     those of the first answer. What is billed is recorded in the session, for a stream when it ends or is closed.
     Retries stay the SDK's own.
 
+    ``wrapped.agentctx`` has the sessions by key (``.sessions``), the last view of this client (``.view``) and its
+    report (``.report``); each session has its own (``session.view``).
+
     Model calls are chat completions, responses, messages, ``generate_content`` and Converse, also through the helpers
     built on them. Everything else goes through as it is: token counting, batches, server-side threads of assistants,
     web sockets. What goes on from a conversation that the provider keeps is refused, since it can be neither counted
@@ -55,10 +68,12 @@ def wrap(client: T, pipeline: Pipeline, *, session: Session | None = None, key: 
             ``acompletion``, a ``litellm.Router``, a ``bedrock-runtime`` client of boto3 or aioboto3.
         pipeline: Prepares the requests.
         session: The one conversation that this client speaks in.
-        key: Names the conversation of a request, given its body; None means none. The 1,024 used last are kept.
+        key: Names the conversation of a request, given its body; None means none.
+        sessions: Holds the sessions of the keys, so many at once, loads them and is told of evictions; may be shared by
+            several clients. Without it, 1,024 are held, and the first that is forgotten is said in the log.
 
     Raises:
-        ConfigError: If no file knows this client.
+        ConfigError: If no file knows this client, or ``sessions`` has no use or another pipeline.
     """
     name = _file_for(client)
     if name is None:
@@ -66,8 +81,21 @@ def wrap(client: T, pipeline: Pipeline, *, session: Session | None = None, key: 
         msg = f"wrap: {kind.__module__}.{kind.__qualname__} is no client that can be wrapped; known are {_known()}"
         raise ConfigError(msg)
     inherit()
-    wrapped: T = import_module(name).wrap(client, Sessions(pipeline, session, key))
+    if sessions is not None and (key is None or sessions.pipeline is not pipeline):
+        msg = "wrap: sessions= needs key=, and the pipeline that the client is wrapped with"
+        raise ConfigError(msg)
+    known = Conversations(pipeline, session, key, sessions=Sessions(pipeline) if sessions is None else sessions)
+    wrapped: T = import_module(name).wrap(client, known)
+    _reachable(wrapped, known)
     return wrapped
+
+
+def _reachable(wrapped: Any, known: Conversations) -> None:  # noqa: ANN401 - any SDK's client, or a function
+    """Let the client have ``agentctx``: on its class, which is its own, so that copies have it too."""
+    if isinstance(wrapped, ModuleType | FunctionType):
+        vars(wrapped)["agentctx"] = known
+    else:
+        type(wrapped).agentctx = known
 
 
 def _file_for(client: object) -> str | None:

@@ -45,6 +45,7 @@ def made(serve, closing):
     return make
 
 
+@pytest.mark.filterwarnings("ignore:a model call of a wrapped client goes on")
 @KINDS
 @pytest.mark.parametrize("derived", [False, True])
 @pytest.mark.anyio

@@ -15,7 +15,6 @@ from client_histories import chat
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAI
 
 import agentctx
-from agentctx.clients import sessions as named_sessions
 from agentctx.clients import wrap
 from agentctx.testing.servers import Said, chat_completions, messages
 
@@ -198,21 +197,12 @@ async def test_a_deployments_name_leaves_the_sessions_model(serve, made):
 
 
 @pytest.mark.anyio
-async def test_the_named_conversations_are_bounded(serve, made, monkeypatch):
+async def test_the_named_conversations_are_bounded(serve, made):
     """Only so many conversations of a key are remembered; the one unused for longest is forgotten."""
-    monkeypatch.setattr(named_sessions, "MOST", 2)
     _, url = serve(chat_completions)
     plan, begun = pipeline(), []
-    start = plan.session
-
-    class Noting(type(plan)):
-        __slots__ = ()
-
-        def session(self, *args, **more):
-            begun.append(more["id"])
-            return start(*args, **more)
-
-    client = wrap(made(url), Noting(*plan.stages, budget=plan.budget), key=lambda body: body["user"])
+    sessions = agentctx.Sessions(plan, capacity=2, load=begun.append)
+    client = wrap(made(url), plan, key=lambda body: body["user"], sessions=sessions)
     for name in "abacab":
         await ask(client, chat(1), user=name)
     assert begun == ["a", "b", "c", "b"]

@@ -125,6 +125,7 @@ async def test_geminis_usage_is_recorded(serve, client, kind):
         assert session.billed_tokens == tokens
 
 
+@pytest.mark.filterwarnings("ignore:a model call of a wrapped client goes on")
 @pytest.mark.anyio
 async def test_chats_and_function_calls_are_prepared(serve, client):
     """Each model call of a chat that calls functions by itself goes through the pipeline."""

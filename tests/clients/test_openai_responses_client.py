@@ -125,6 +125,7 @@ async def test_a_stored_prompt_without_input_is_left_alone(serve, made, kind):
     assert desk.requests == [{"model": MODEL, "prompt": {"id": "pmpt_1"}}]
 
 
+@pytest.mark.filterwarnings("ignore:a model call of a wrapped client goes on")
 @KINDS
 @pytest.mark.anyio
 async def test_parse_beta_and_the_models_own_items_are_prepared(serve, made, kind):

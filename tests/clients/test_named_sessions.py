@@ -1,0 +1,273 @@
+"""Conversations by name: held, put away and had back; and what is reachable of a wrapped client."""
+
+import copy
+import json
+import logging
+from threading import Thread
+
+import anyio
+import anyio.lowlevel
+import boto3
+import litellm
+import pytest
+from anthropic import AsyncAnthropic
+from both_kinds import now
+from client_histories import chat
+from google import genai
+from openai import AsyncOpenAI, OpenAI
+
+import agentctx
+from agentctx import ConfigError, Pipeline, Session, Sessions
+from agentctx.clients import wrap
+from agentctx.testing.servers import chat_completions
+
+MODEL = "gpt-4o"
+PLAN = Pipeline(agentctx.FitContextWindow(), budget=agentctx.Budget(1_500, trigger=0.8, target=0.4))
+
+
+def by_user(body):
+    return body.get("user")
+
+
+def ask(client, said, **more):
+    return client.chat.completions.create(model=MODEL, messages=said, **more)
+
+
+class Shelf:
+    """Keeps states as JSON text, and can be told to fail."""
+
+    def __init__(self, *, fails=""):
+        self.kept, self.told, self.fails = {}, [], fails
+
+    async def keep(self, event):
+        await anyio.lowlevel.checkpoint()
+        self.told.append((event.name, event.why))
+        if self.fails:
+            raise OSError(self.fails)
+        self.kept[event.name] = json.dumps(event.session.dump())
+
+    async def find(self, name):
+        await anyio.lowlevel.checkpoint()
+        return self.kept.get(name)
+
+    def sessions(self, **options):
+        return Sessions(PLAN, load=self.find, on_evict=self.keep, **options)
+
+
+@pytest.fixture
+def client(serve, closing):
+    def make(kind=AsyncOpenAI):
+        desk, url = serve(chat_completions)
+        return desk, closing(kind(base_url=f"{url}/v1", api_key="none", max_retries=0))
+
+    return make
+
+
+@pytest.mark.parametrize("kind", [AsyncOpenAI, OpenAI])
+@pytest.mark.anyio
+async def test_more_conversations_than_places(client, kind):
+    """Seven conversations in three places, put away and had back: each is sent what it would be sent alone."""
+    desk, given = client(kind)
+    shelf = Shelf()
+    wrapped = wrap(given, PLAN, key=by_user, sessions=shelf.sessions(capacity=3))
+    alone = {name: PLAN.session() for name in "abcdefg"}
+    for rounds in (2, 6, 7, 9):
+        for name, session in alone.items():
+            await now(ask(wrapped, chat(rounds, name), user=name))
+            view = await session.prepare(chat(rounds, name), format="openai-chat", model=MODEL)
+            session.record({"prompt_tokens": agentctx.count(view.messages, MODEL)})
+            assert desk.requests[-1]["messages"] == view.messages
+    assert len(wrapped.agentctx.sessions) == 3
+    assert {why for _, why in shelf.told} == {"capacity"}
+
+
+@pytest.mark.anyio
+async def test_idle_sessions_are_put_away():
+    """What is unused for longer than ``idle`` is evicted when another is asked for; what is in use is not."""
+    shelf, clock = Shelf(), [0.0]
+    sessions = shelf.sessions(idle=10, clock=lambda: clock[0])
+    async with sessions.open("held"), sessions.open("left"):
+        pass
+    async with sessions.open("held") as held:
+        clock[0] = 11
+        async with sessions.open("new"):
+            assert set(sessions) == {"held", "new"}
+            assert sessions["held"] is held
+    assert shelf.told == [("left", "idle")]
+
+
+@pytest.mark.anyio
+async def test_an_open_session_speaks_and_stays(client):
+    """Within ``open`` wrapped clients speak in the session, and it is not evicted for want of room."""
+    _, given = client()
+    shelf = Shelf()
+    sessions = shelf.sessions(capacity=1)
+    wrapped = wrap(given, PLAN)
+    async with sessions.open("one") as one:
+        async with sessions.open("two") as two:
+            await ask(wrapped, chat(1))
+        await ask(wrapped, chat(2))
+        assert (one.steps, two.steps) == (1, 1)
+        assert sessions["one"] is one
+    await sessions.close("one")
+    assert ("one", "closed") in shelf.told
+    async with sessions.open("one") as again:
+        assert again is not one
+        assert again.steps == 1
+
+
+@pytest.mark.anyio
+async def test_a_listener_that_fails_costs_no_session(caplog):
+    """While ``on_evict`` raises, what should be put away is held on, and the failure is logged."""
+    shelf = Shelf(fails="the shelf is full")
+    sessions = shelf.sessions(capacity=1)
+    async with sessions.open("one") as one:
+        pass
+    async with sessions.open("two"):
+        pass
+    assert sessions["one"] is one
+    assert "the shelf is full" in caplog.text
+    shelf.fails = ""
+    async with sessions.open("two"):
+        pass
+    assert list(sessions) == ["two"]
+
+
+@pytest.mark.anyio
+async def test_without_a_listener_the_first_eviction_is_said(caplog):
+    """A conversation that is forgotten for want of room is said once, with what to do about it."""
+    sessions = Sessions(PLAN, capacity=1)
+    with caplog.at_level(logging.WARNING, "agentctx"):
+        for name in "abc":
+            async with sessions.open(name):
+                pass
+    assert [record.getMessage().startswith("session 'a' is forgotten") for record in caplog.records] == [True]
+
+
+@pytest.mark.anyio
+async def test_one_name_asked_for_at_once_is_one_session():
+    """Tasks that ask for one name while it is loaded get one session, and loading it holds no other name."""
+    gate, loads = anyio.Event(), []
+
+    async def load(name):
+        loads.append(name)
+        if name == "slow":
+            await gate.wait()
+
+    sessions, found = Sessions(PLAN, load=load), []
+
+    async def go():
+        async with sessions.open("slow") as session:
+            found.append(session)
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(5):
+                tasks.start_soon(go)
+            await anyio.wait_all_tasks_blocked()
+            async with sessions.open("quick"):
+                gate.set()
+    assert loads == ["slow", "quick"]
+    assert len(found) == 5
+    assert len(set(map(id, found))) == 1
+
+
+def test_threads_share_names(client):
+    """Threads with one sync client and few places: each conversation has its own words alone, and all its steps."""
+    desk, given = client(OpenAI)
+    shelf = Shelf()
+    wrapped = wrap(given, PLAN, key=by_user, sessions=shelf.sessions(capacity=2))
+
+    def converse(name):
+        for rounds in (1, 3, 5):
+            ask(wrapped, chat(rounds, name), user=name)
+
+    names = [f"canary-{number}" for number in range(8)]
+    threads = [Thread(target=converse, args=(name,)) for name in names]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(60)
+    assert all(sum(name in json.dumps(body["messages"]) for name in names) == 1 for body in desk.requests)
+    for name in [*wrapped.agentctx.sessions]:
+        agentctx.blocking(wrapped.agentctx.sessions.close, name)
+    assert {name: json.loads(shelf.kept[name])["steps"] for name in names} == dict.fromkeys(names, 3)
+
+
+@pytest.mark.anyio
+async def test_what_was_prepared_is_reachable(client):
+    """``wrapped.agentctx`` has the sessions by key, the last view of each and of the client, also for its copies."""
+    desk, given = client()
+    wrapped = wrap(given, PLAN, key=by_user)
+    await ask(wrapped, chat(12), user="one")
+    one = wrapped.agentctx.sessions["one"]
+    assert one.view.messages == desk.requests[-1]["messages"]
+    assert one.view.report.acted
+    await ask(wrapped, chat(1))
+    assert wrapped.agentctx.view.messages == chat(1)
+    assert wrapped.agentctx.report is wrapped.agentctx.view.report
+    assert set(wrapped.agentctx.sessions) == {"one"}
+    assert wrapped.with_options(timeout=9).agentctx is wrapped.agentctx
+    wrapped.agentctx.sessions["two"] = Session.load(PLAN, one.dump())
+    await ask(wrapped, chat(13), user="two")
+    assert wrapped.agentctx.sessions["two"].steps == 2
+
+
+@pytest.mark.filterwarnings("ignore")  # LiteLLM warns of its own types
+def test_every_kind_of_client_has_it():
+    """The sessions and the last view are reachable whatever was wrapped, and each wrapping has its own."""
+    keys = {"aws_access_key_id": "none", "aws_secret_access_key": "none"}
+    clients = [
+        OpenAI(api_key="none"),
+        AsyncAnthropic(api_key="none"),
+        genai.Client(api_key="none"),
+        boto3.client("bedrock-runtime", region_name="us-east-1", **keys),
+        litellm,
+        litellm.completion,
+        litellm.Router(model_list=[]),
+    ]
+    for each in clients:
+        one, two = wrap(each, PLAN, session=PLAN.session()), wrap(each, PLAN)
+        assert one.agentctx is not two.agentctx
+        assert one.agentctx.session is not None
+        assert two.agentctx.session is None
+        assert two.agentctx.view is None
+        assert not hasattr(each, "agentctx")
+    assert copy.copy(one).agentctx is one.agentctx
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"capacity": 0}, {"capacity": 1.5}, {"idle": 0}, {"idle": "1h"}],
+)
+def test_numbers_that_make_no_sense(options):
+    """A capacity below one, or an idle time that is none, is refused by name."""
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        Sessions(PLAN, **options)
+
+
+def test_sessions_without_a_key_or_of_another_pipeline():
+    """Sessions that nothing could ever be put into are refused, and so are those of another pipeline."""
+    given, other = OpenAI(api_key="none"), Pipeline(agentctx.FitContextWindow(), budget=1_000)
+    with pytest.raises(ConfigError, match="key"):
+        wrap(given, PLAN, sessions=Sessions(PLAN))
+    with pytest.raises(ConfigError, match="pipeline"):
+        wrap(given, PLAN, key=by_user, sessions=Sessions(other))
+
+
+@pytest.mark.parametrize("kind", [AsyncOpenAI, OpenAI])
+@pytest.mark.anyio
+async def test_a_conversation_without_a_session_is_said_once(client, kind):
+    """The second call that goes on from one without a session warns, once; calls that have nothing in common do not."""
+    _, given = client(kind)
+    wrapped = wrap(given, PLAN)
+    for mark in "ab":
+        await now(ask(wrapped, chat(1, mark)))
+        await now(ask(wrapped, chat(1, mark)))
+    with pytest.warns(UserWarning, match="without a session"):
+        await now(ask(wrapped, chat(2, "a")))
+    await now(ask(wrapped, chat(3, "a")))
+    with PLAN.session():
+        for rounds in (1, 2):
+            await now(ask(wrap(given, PLAN), chat(rounds)))
+    await now(ask(wrap(given, PLAN, session=PLAN.session()), chat(2)))
