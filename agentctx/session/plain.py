@@ -10,6 +10,7 @@ from typing import Any
 from attrs import frozen
 
 from agentctx.errors import InvalidInput
+from agentctx.tokens.carried import base64_of
 from agentctx.wire.native import mapping_or_none
 
 DIGEST_BYTES = 12
@@ -35,9 +36,24 @@ def to_plain(native: object, where: str) -> Any:  # noqa: ANN401 - any JSON valu
     if isinstance(native, (bytes, bytearray)):
         return {_BYTES: b64encode(native).decode("ascii")}
     if (found := mapping_or_none(native)) is None:
-        raise InvalidInput(where, f"{type(native).__name__} cannot be written as JSON")
+        return _file(native, where)
     made = {str(key): to_plain(value, f"{where}.{key}") for key, value in found.items()}
     return {_MAPPING: made} if made.keys() in ({_BYTES}, {_MAPPING}) else made
+
+
+def _file(native: object, where: str) -> str:
+    """The base64 of what a path or a stream holds, which an SDK takes in its place.
+
+    Raises:
+        InvalidInput: If it is none of them, or cannot be read.
+    """
+    try:
+        content = base64_of(native)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(where, f"cannot be read: {error}") from error
+    if content is None:
+        raise InvalidInput(where, f"{type(native).__name__} cannot be written as JSON")
+    return content
 
 
 def from_plain(value: Any) -> Any:  # noqa: ANN401 - any JSON value
@@ -97,5 +113,13 @@ def _canonical(native: object) -> Any:  # noqa: ANN401 - any JSON value
     if isinstance(native, (bytes, bytearray)):
         return {_BYTES: b64encode(native).decode("ascii")}
     if (found := mapping_or_none(native)) is None:
-        return repr(native)
+        return _file_or_repr(native)
     return {str(key): _canonical(value) for key, value in found.items() if value is not None}
+
+
+def _file_or_repr(native: object) -> str:
+    """A path or a stream is what it holds, as in a state; anything else is as Python writes it."""
+    try:
+        return base64_of(native) or repr(native)
+    except (OSError, ValueError):
+        return repr(native)

@@ -11,6 +11,7 @@ from typing import Any
 
 from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
+from agentctx.tokens.carried import base64_of
 from agentctx.wire.native import as_mapping, json_object, mapping_or_none
 
 Block = Mapping[str, Any]
@@ -142,7 +143,7 @@ def _read_media(block: Block, native: object) -> Part:
     source = mapping_or_none(block.get("source")) or {}
     kind, media_type = block["type"], _optional(source, "media_type")
     match source.get("type"):
-        case "base64" if isinstance(data := source.get("data"), str):
+        case "base64" if (data := _inline(source.get("data"))) is not None:
             return Media(kind, media_type, data, source=native)
         case "url" if isinstance(url := source.get("url"), str):
             return Media(kind, media_type, url=url, source=native)
@@ -150,6 +151,18 @@ def _read_media(block: Block, native: object) -> Part:
             return Media(kind, media_type, url=file_id, source=native)
     # A document given as plain text or as blocks is read as text by the model, so it is counted by its characters.
     return _opaque(block, native)
+
+
+def _inline(data: object) -> str | None:
+    """The base64 of a source; the SDK takes a path and a stream, too, and reads them itself.
+
+    Raises:
+        InvalidInput: If they cannot be read.
+    """
+    try:
+        return data if isinstance(data, str) else base64_of(data)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(where=".source.data", what=f"cannot be read: {error}") from error
 
 
 def _opaque(block: Block, native: object) -> Part:
