@@ -10,11 +10,11 @@ from attrs import frozen
 from agentctx.core.message import Message, Tool
 from agentctx.core.pace import paced
 from agentctx.core.profile import ModelProfile
-from agentctx.errors import InvalidInput, UnknownModel
+from agentctx.errors import InvalidInput
 from agentctx.protocols import Meter, TokenCounter, WireFormat, reads_places
 from agentctx.tokens.default import default_counter
 from agentctx.tokens.meter import MessageMeter
-from agentctx.tokens.models import profile as profile_named
+from agentctx.tokens.models import find
 from agentctx.tokens.remembering import remembering
 from agentctx.wire.foreign import refuse_foreign
 from agentctx.wire.registry import Detected, detected, format_named
@@ -113,12 +113,7 @@ def _request(messages: Sequence[Any], system: Any, tools: Any) -> dict[str, Any]
 
 def known_profile(model: str | None) -> ModelProfile | None:
     """The profile of a model; None when no model is named or the table does not know it."""
-    if model is None:
-        return None
-    try:
-        return profile_named(model)
-    except UnknownModel:
-        return None
+    return None if model is None else find(model)
 
 
 def as_list(messages: Any, where: str = "messages") -> Sequence[Any]:  # noqa: ANN401 - checked here

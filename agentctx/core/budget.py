@@ -13,6 +13,10 @@ Amount = int | float
 """A token count (``int``), or a share of the window (``float`` above 0 and up to 1)."""
 
 
+PERCENTAGES = 100
+"""A trigger or target of so many tokens or less is a percentage when it is no more than that share of the window."""
+
+
 @frozen
 class MediaLimits:
     """What a provider takes of media in one request; None means that there is no limit to keep.
@@ -61,6 +65,8 @@ class Budget:
         if self.reserved < 0 or self.limit < 1:
             msg = f"output_reserve: {self.reserved:,} tokens of a window of {self.window:,} leave nothing to send"
             raise ConfigError(msg)
+        _refuse_percentage("trigger", self.trigger, self.window)
+        _refuse_percentage("target", self.target, self.window)
         if self.trigger_tokens < 1 or self.trigger_tokens > self.limit:
             msg = f"trigger: {self.trigger_tokens:,} tokens must lie between 1 and the limit, {self.limit:,}"
             raise ConfigError(msg)
@@ -153,11 +159,22 @@ class Budget:
             max(1, int(amount * share)) for amount in (self.limit, self.trigger_tokens, self.target_tokens)
         )
         reserved = int(self.reserved * share)
+        least = min(limit, PERCENTAGES + 1, (limit + reserved) // 100 + 1)  # what would else look like a percentage
         return Budget(
             limit + reserved,
             reserved,
-            trigger=max(target, trigger),
-            target=target,
+            trigger=max(target, trigger, least),
+            target=max(target, least),
             request_bytes=self.request_bytes,
             media=self.media,
         )
+
+
+def _refuse_percentage(name: str, amount: Amount | None, window: int) -> None:
+    """Refuse a number of tokens that can only be meant as a percentage of the window: 80 of 128,000."""
+    if type(amount) is int and 0 < amount <= PERCENTAGES and amount * 100 <= window:
+        msg = (
+            f"{name}: {amount} tokens of a window of {window:,} look like a percentage: "
+            f"write {amount / 100:g} for {amount} % of the window, or a larger number of tokens"
+        )
+        raise ConfigError(msg)

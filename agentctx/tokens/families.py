@@ -61,6 +61,15 @@ TOOL_OVERHEAD: Rules[int] = (
 The numbers of the 5.5 generation, Fable and Mythos are not published: those of the nearest relative stand in.
 """
 
+SHORT_TOOLS = re.compile(r"gpt|chatgpt|o\d|codex|computer-use|chat-latest|daybreak|davinci|babbage")
+"""Models that read their tools in OpenAI's short form."""
+
+JSON_TOOLS = re.compile(
+    r"claude|gemini|gemma|nova|amazon|deepseek|grok|[a-z]*[sx]tral|kimi|moonshot|glm"
+    r"|qw|llama|mimo|minimax|command|phi|jamba|granite|hermes|nemotron"
+)
+"""Models that are shown the JSON schemas of their tools: Anthropic's and Google's pages, the others' chat templates."""
+
 BOUND_THINKING = re.compile(r"claude-(?:(?:fable|mythos)-5-[12]|(?:opus|sonnet|haiku)-5-5)(?!\d)")
 """Models that bind each thinking block to the prefix before it."""
 

@@ -26,7 +26,7 @@ from agentctx.tokens.extent import is_little, part_bytes, tool_bytes
 from agentctx.tokens.media import media_tokens
 from agentctx.tokens.remembering import RememberingCounter
 from agentctx.tokens.serialise import serialise
-from agentctx.tokens.shape import Shape, shape_of
+from agentctx.tokens.shape import Shape, shape_of, shows_schemas
 from agentctx.tokens.tools import TOOL_START, TOOL_START_CL100K, json_tools, openai_tools
 
 _IMAGES = ImageRule("openai-tiles")
@@ -215,7 +215,7 @@ class MessageMeter:
         if self._whole is not None:
             return count("tools")
         overhead = 0 if self.profile is None else self.profile.tool_overhead
-        if self._shape.schema_as_json:
+        if shows_schemas(self.format, self.profile):
             return overhead + json_tools(tools, count)
         old = self.profile is not None and self.profile.encoding == "cl100k_base"
         return overhead + openai_tools(tools, count, TOOL_START_CL100K if old else TOOL_START)

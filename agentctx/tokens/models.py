@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import pkgutil
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache, lru_cache
 from typing import Any, TypeVar
 
@@ -62,6 +63,19 @@ def profile(name: str) -> ModelProfile:
     Raises:
         UnknownModel: If the table has no such model; the message says what to pass instead.
     """
+    if (found := find(name)) is not None:
+        return found
+    near = " or ".join(map(repr, get_close_matches(_plain(name), _table()["models"], 2, 0.8)))
+    msg = (
+        f"no context window known for model {name!r}{f' (did you mean {near}?)' if near else ''}: "
+        f"pass Budget(window=..., output_reserve=...), or say once what it is: "
+        f"register_model({name!r}, like=...) or register_model({name!r}, window=...)"
+    )
+    raise UnknownModel(msg)
+
+
+def find(name: str) -> ModelProfile | None:
+    """The profile of a model, as ``profile`` finds it; None for one that the table does not know."""
     return _override(_checked(name)) or _resolved(name)
 
 
@@ -90,7 +104,7 @@ def register_model(model: ModelProfile | str, *, like: str | None = None, **said
         raise ConfigError(msg)
     said = _with_consequences(said)
     given = _checked(name).strip().lower()
-    base = profile(like) if like is not None else _known(given)
+    base = profile(like) if like is not None else _resolved(given)
     if base is not None:
         made = attrs.evolve(base, name=given.rpartition("/")[2], **said)
     else:
@@ -116,13 +130,6 @@ def _with_consequences(said: Mapping[str, Any]) -> dict[str, Any]:
     apart = {"max_input": None} if "window" in said else {}
     dearer = {"long_from": None, "long_prices": None} if "prices" in said else {}
     return {**apart, **dearer, **said}
-
-
-def _known(name: str) -> ModelProfile | None:
-    try:
-        return _resolved(name)
-    except UnknownModel:
-        return None
 
 
 def encoding_for(name: str) -> str:
@@ -156,7 +163,7 @@ def _override(name: str) -> ModelProfile | None:
         return _registered[given].profile
     paths = (given[at + 1 :] for at, sign in enumerate(given) if sign == "/")
     found = next((_registered[each] for each in paths if each in _registered), None) or _nearest(given)
-    base = None if found is None or found.whole else _known(given)
+    base = None if found is None or found.whole else _resolved(given)
     if found is None or base is None:
         return None if found is None else found.profile
     return attrs.evolve(base, **found.said)
@@ -182,15 +189,11 @@ def _checked(name: object) -> str:
 
 
 @lru_cache(1024)
-def _resolved(name: str) -> ModelProfile:
+def _resolved(name: str) -> ModelProfile | None:
     for spelled in names.read(name, _hosts()):
         if (found := _row(spelled)) is not None:
             return _profile(*found, spelled.window)
-    msg = (
-        f"no context window known for model {name!r}: pass Budget(window=..., output_reserve=...), "
-        f"or say once what it is: register_model({name!r}, like=...) or register_model({name!r}, window=...)"
-    )
-    raise UnknownModel(msg)
+    return None
 
 
 def _profile(plain: str, row: Row, stated: int | None) -> ModelProfile:

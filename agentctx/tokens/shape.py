@@ -6,6 +6,9 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
+from agentctx.core.profile import ModelProfile
+from agentctx.tokens.families import JSON_TOOLS, SHORT_TOOLS
+
 
 @frozen
 class Shape:
@@ -18,7 +21,7 @@ class Shape:
         call: For each tool call, beside its name and arguments.
         result: For each tool result, beside what it says.
         envelope: Not tokens but characters, of encrypted reasoning that are no reasoning.
-        schema_as_json: Whether tools are shown as JSON; else in OpenAI's short form.
+        schema_as_json: Whether tools are shown as JSON, where no model is known; else in OpenAI's short form.
     """
 
     message: int = 3
@@ -57,3 +60,15 @@ _SHAPES: Mapping[str, Shape] = {
 def shape_of(format_name: str) -> Shape:
     """The shape of a format; that of OpenAI for one that is not known."""
     return _SHAPES.get(format_name, OPENAI)
+
+
+def shows_schemas(format_name: str, profile: ModelProfile | None) -> bool:
+    """Whether a model is shown its tools as JSON schemas: that is the model's way, whatever format they come in.
+
+    Args:
+        format_name: The format's name, which decides where the model's family is not known.
+        profile: The model's profile, if known.
+    """
+    if profile is not None and SHORT_TOOLS.match(profile.family):
+        return False
+    return bool(profile and JSON_TOOLS.match(profile.family)) or shape_of(format_name).schema_as_json

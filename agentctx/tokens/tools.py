@@ -99,7 +99,7 @@ def _heading(key: str, schema: Mapping[str, Any], count: Count) -> int:
     enum = schema.get("enum")
     choices = ENUM_START + sum(ENUM_ITEM + count(_text(item)) for item in enum) if isinstance(enum, list) else 0
     description = _text(schema.get("description", "")).rstrip(".")
-    return choices + count(f"{key}:{_text(schema.get('type', ''))}:{description}")
+    return choices + count(f"{key}:{_text(schema.get('type', '')).lower()}:{description}")
 
 
 def _within(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -67,3 +67,17 @@ def test_the_model_table_is_there_when_nothing_else_is_loaded():
     code = "from agentctx import Budget; print(Budget.for_model('gpt-4o').window)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stdout) == 128_000
+
+
+@pytest.mark.parametrize("name", ["trigger", "target"])
+@pytest.mark.parametrize(("amount", "window"), [(2, 8_000), (80, 128_000), (100, 10_000), (50, 1_000_000)])
+def test_a_percentage_is_no_number_of_tokens(name, amount, window):
+    """A number that can only be meant as a percentage is refused with how to write it, and not taken for tokens."""
+    with pytest.raises(ConfigError, match=f"{name}: {amount} tokens .* write {amount / 100:g} for"):
+        Budget(window, **{name: amount})
+
+
+def test_small_windows_have_small_amounts():
+    """What is more than a hundredth of its window may be a number of tokens, and scaling never makes a percentage."""
+    assert Budget(1_000, trigger=80, target=20).target_tokens == 20
+    assert Budget(128_000, target=120).scaled(0.3).target_tokens > 0

@@ -1,7 +1,8 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentctx import count
 from agentctx.core.message import Context, Message, Tool
 from agentctx.core.parts import Text
 from agentctx.tokens.default import TiktokenCounter, default_counter
@@ -122,3 +123,38 @@ def test_tools_that_the_provider_defines_have_their_price():
     """Anthropic's own tools cost what its pages say, not what their short names say."""
     tool = Tool("computer", source={"type": "computer_20250124", "name": "computer"})
     assert json_tools((tool,), COUNT) == 4_500 + 7
+
+
+def spelled(name, description, schema):
+    """One tool in every format."""
+    declared = {"name": name, "description": description}
+    return {
+        "openai-chat": {"type": "function", "function": {**declared, "parameters": schema}},
+        "openai-responses": {"type": "function", **declared, "parameters": schema, "strict": False},
+        "anthropic": {**declared, "input_schema": schema},
+        "gemini": {"functionDeclarations": [{**declared, "parametersJsonSchema": schema}]},
+        "bedrock": {"toolSpec": {**declared, "inputSchema": {"json": schema}}},
+    }
+
+
+@pytest.mark.parametrize(
+    "model", ["claude-opus-5", "claude-3-haiku", "gpt-5.4", "gpt-4", "gemini-2.5-pro", "deepseek-chat"]
+)
+@settings(max_examples=5)
+@given(
+    fields=st.dictionaries(
+        st.from_regex(r"[a-z]{1,12}", fullmatch=True), st.sampled_from(["string", "integer", "array"])
+    )
+)
+def test_tools_cost_the_same_in_all_formats_of_one_model(model, fields):
+    """What tools cost is the model's matter: Claude through a gateway pays for them as on its own API."""
+    properties = {name: {"type": kind, "description": f"The {name}."} for name, kind in fields.items()}
+    tools = spelled(
+        "search", "Search the project.", {"type": "object", "properties": properties, "required": [*fields]}
+    )
+    costs = {}
+    for name, tool in tools.items():
+        message = {"role": "user", ("parts" if name == "gemini" else "content"): [{"text": "q"}]}
+        plain = message if name in {"gemini", "bedrock"} else {"role": "user", "content": "q"}
+        costs[name] = count([plain], format=name, model=model, tools=[tool]) - count([plain], format=name, model=model)
+    assert len(set(costs.values())) == 1, costs
