@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from copy import deepcopy
 
 import anyio
@@ -24,6 +25,10 @@ from agentctx import (
 )
 from agentctx.testing.builders import assistant, call, result, transcript, user
 from agentctx.testing.histories import FORMATS
+
+NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+SHARE = 3
+"""On an ordinary day each place gets one in so many of the wrong values, another place others."""
 
 WRONG = [None, True, -1, 0, 1, 7, 2**40, 10**400, 1.5, float("nan"), "", "x", "AAAA", [], [None], ["x"], {}, {"x": 1}]
 """What may stand in a field's place; for most fields all of it is wrong, for each some of it."""
@@ -168,12 +173,11 @@ def test_each_wrong_value_is_an_error_or_harmless(format_name):
     state = STATES[format_name]
     errors = [
         try_to_load(put(state, path, wrong), format_name, (path, wrong))
-        for path in places(state)
-        if own(path)
-        for wrong in WRONG
+        for number, path in enumerate(filter(own, places(state)))
+        for wrong in (WRONG if NIGHTLY else WRONG[number % SHARE :: SHARE])
     ]
     refused = [error for error in errors if error is not None]
-    assert len(refused) > 500
+    assert len(refused) > 500 // SHARE
     assert all(error.where.startswith("state") for error in refused)
 
 

@@ -265,7 +265,7 @@ async def test_a_step_in_which_the_counter_fails():
 
 @pytest.mark.no_cover  # the same lines over and over
 @pytest.mark.anyio
-@pytest.mark.parametrize("format_name", ["openai-chat", "anthropic"])
+@pytest.mark.parametrize(("anyio_backend", "format_name"), [("asyncio", "openai-chat"), ("trio", "anthropic")])
 async def test_a_recovery_that_is_cancelled_or_fails(format_name):
     """A recovery that was cancelled or failed at any point has taught nothing, and can be tried again."""
     messages = history(format_name)

@@ -33,9 +33,9 @@ RUNS = [(4_000, "trio"), (16_000, "asyncio"), (64_000, "asyncio")]
 """Windows in tokens, and the event loop for each."""
 FORMATS = ("openai-chat", "anthropic", "openai-responses")
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
-SAMPLE, SMALL_FILE = 5, 2_000_000
+SAMPLE, SMALL_FILE = 4, 2_000_000
 """Recordings of each file that are walked through on an ordinary day; of a file of more compressed bytes, one."""
-MOST_CALLS = 60
+MOST_CALLS = 24
 """Model calls of one recording that are prepared on an ordinary day; most recordings have fewer."""
 HEAD = re.compile(r'"id":\s*"(?P<id>[^"]*)".*?"format":\s*"(?P<format>[^"]*)"')
 
