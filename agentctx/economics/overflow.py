@@ -41,7 +41,7 @@ class Overflow:
     message: str = ""
 
 
-_ALLOWANCE = re.compile(r"\blimit:? (\d[\d,]*)\b.*?\brequested:? (\d[\d,]*)")
+_ALLOWANCE = re.compile(r"\blimit:? (\d[\d,]{0,24})\b.{0,200}?\brequested:? (\d[\d,]{0,24})")
 _PROVIDERS = (
     ("bedrock", re.compile(r"the model returned the following errors|for requested model")),
     ("anthropic", re.compile(r"exceed context limit:|prompt is too long: \d+ tokens >|request_too_large")),

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from attrs import frozen
 
-_N = r"(?<![\w./-])(\d[\d,_]*+(?:[km](?![a-z]))?+)"
+_N = r"(?<![\w./-])(\d[\d,_]{0,24}+(?:[km](?![a-z]))?+)"
 _SIZE = r"(?:window|length|lenght|size|limit|space)"
 _GAP = r"[^\d>]"
 
@@ -32,9 +32,13 @@ class Amounts:
 _SUMS = (
     re.compile(rf"exceed context limit:? (?:\(i\.?e\.?,? )?(?P<prompt>{_N}) \+ (?P<answer>{_N}) > (?P<limit>{_N})"),
     re.compile(rf"must be <= (?P<limit>{_N})\. given: (?P<prompt>{_N}) `?inputs`? tokens and (?P<answer>{_N})"),
-    re.compile(rf"is too large: (?P<answer>{_N})\..*?length is (?P<limit>{_N}) .*?request has (?P<prompt>{_N}) input"),
     re.compile(
-        rf"passed (?P<prompt>{_N}) input tokens and requested (?P<answer>{_N}) output tokens.*?is only (?P<limit>{_N})"
+        rf"is too large: (?P<answer>{_N})\..{{0,200}}?length is (?P<limit>{_N}) "
+        rf".{{0,200}}?request has (?P<prompt>{_N}) input"
+    ),
+    re.compile(
+        rf"passed (?P<prompt>{_N}) input tokens and requested (?P<answer>{_N}) output tokens"
+        rf".{{0,200}}?is only (?P<limit>{_N})"
     ),
     re.compile(
         rf"(?:prompt|input)[ _]?(?:tokens?)? \((?P<prompt>{_N})(?: tokens)?\) (?:\+|and|plus) `?max_(?:new_)?tokens`? "
@@ -65,7 +69,7 @@ _LIMITS = tuple(
         rf"max(?:imum)?(?: of|:)? {_N}(?: tokens|\))",
         rf"max input tokens: {_N}|at most {_N}",
         rf"sequence length for this model \(\d+ > {_N}",
-        rf"input and maximum output tokens \(\d+\) exceeded .*?\({_N}",
+        rf"input and maximum output tokens \(\d+\) exceeded .{{0,200}}?\({_N}",
         rf"larger than max \(\d+ vs\.? {_N}",
         rf"exceeds the limit: {_N}",
         rf"\blimit:? {_N}",
@@ -138,7 +142,7 @@ place on, since a status in front may look like a size."""
 _LEAST = 64
 """A smaller number is not the limit of a model: it counts or orders something else."""
 
-_OF_THE_PROMPT = re.compile(r"(?:prompt|input)s?\b(?!.*(?:output|completion))[^.,;]{0,40}$")
+_OF_THE_PROMPT = re.compile(r"(?:prompt|input)s?\b(?=[^.,;]{0,40}$)(?![^.,;]{0,40}(?:output|completion))")
 """What stands before a size that is the prompt's alone."""
 
 

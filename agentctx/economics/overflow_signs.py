@@ -98,7 +98,7 @@ BYTES = _any_of(
 )
 """The request's body is larger than the endpoint takes."""
 
-NO_BODY = re.compile(r"\b4(?:00|13)\s*(?:status code)?\s*\(no body\)|^error code: 400$")
+NO_BODY = re.compile(r"\b4(?:00|13)\s{0,8}(?:status code)?\s{0,8}\(no body\)|^error code: 400$")
 """Cerebras and some gateways refuse an overlong request with no word of why."""
 
 PERHAPS = _any_of(
@@ -162,7 +162,7 @@ HOPELESS = frozenset({401, 402, 403, 404})
 """Statuses of errors that no smaller request mends."""
 
 
-_UNICODE = re.compile(r"\\+u([0-9a-fA-F]{4})")
+_UNICODE = re.compile(r"(?<!\\)\\+u([0-9a-fA-F]{4})")
 
 
 def plain(text: str) -> str:
