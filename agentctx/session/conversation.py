@@ -97,6 +97,8 @@ class Conversation:
     @property
     def beginning(self) -> Beginning | None:
         """How it begins; None before the first step."""
+        if not self.steps:
+            return None
         if self.last is not None and self.around is not None:
             return opening_of(self.last.messages, self.last.system, self.around.source.wire).beginning
         return beginning(self.record.view, None) if self.record.view else None

@@ -232,7 +232,11 @@ class Session:
 
     async def _step(self, given: Given, model: str | None = None, format_name: str | None = None) -> tuple[View, int]:
         """The next step, and its number; to be told of when others may take theirs."""
-        _, view = await self._conversation.step(given, self.clock(), model, format_name)
+        try:
+            _, view = await self._conversation.step(given, self.clock(), model, format_name)
+        finally:
+            if not self.steps:  # what failed before anything was begun leaves the session to whoever comes next
+                self._begun = None
         self.view, self._retried = view, False
         return view, self.steps - 1
 
@@ -370,6 +374,8 @@ class Session:
         """
         if self._home is not None:
             return self._home.holding(messages, system, format, model)
+        if not messages:
+            return self
         opening = opening_of(messages, system, format_named(format, model))
         with self._guard:
             session = next((each for each in (self, *self._others) if each._goes_on(opening)), None)  # noqa: SLF001

@@ -152,6 +152,20 @@ async def test_agents_that_ask_at_once_do_not_mix(client):
 
 
 @pytest.mark.anyio
+async def test_what_failed_leaves_the_session_to_the_next(client):
+    """A first call that cannot be prepared (nothing in it, or too much) does not keep the session for itself."""
+    _, given = client()
+    session = pipeline().session()
+    wrapped = wrap(given, session.plan, session=session)
+    for impossible in ([], guard("word " * 9_000), [{"role": "user", "content": "hi"}, {"role": "nobody"}]):
+        with pytest.raises(agentctx.AgentctxError):
+            await ask(wrapped, impossible)
+    await ask(wrapped, agent("Ann", 2))
+    await ask(wrapped, agent("Ann", 3))
+    assert session.steps == 2
+
+
+@pytest.mark.anyio
 async def test_an_agent_goes_on_in_another_format(serve, closing):
     """A conversation that goes on by another API is the same one, and the agent beside it stays another."""
     desk, url = serve(chat_completions)
