@@ -119,6 +119,8 @@ class Typed:
         """
         window = self._window(model)
         reserve = min(_RESERVE, window // 4) if self.reserve is None else parse_amount("--reserve", self.reserve)
+        if self.window is None and model is not None:  # the answer may have room of its own beside the input
+            reserve = Budget.for_model(model, output_reserve=reserve).output_reserve
         target = None if self.target is None else parse_amount("--target", self.target)
         if self.trigger is not None:
             return Budget(window, reserve, trigger=parse_amount("--trigger", self.trigger), target=target)

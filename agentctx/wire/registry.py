@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -82,8 +83,28 @@ def format_named(name: str, model: str | None = None) -> WireFormat:
     if spoken is None:
         names = [*FORMATS, *(each.full_name for each in DIALECTS.values())]
         where = "format"
-        raise InvalidInput(where, f"no wire format is called {name!r}; there are {_listed(names)}")
+        raise InvalidInput(where, f"no wire format is called {name!r}{_meant(name, names)}; there are {_listed(names)}")
     return spoken if dialect else _as_called(spoken, model)
+
+
+_SPOKEN_OF = {
+    "claude": ("anthropic",),
+    "openai": ("openai-chat", "openai-responses"),
+    "chat": ("openai-chat",),
+    "responses": ("openai-responses",),
+    "google": ("gemini",),
+    "vertex": ("gemini", "anthropic"),
+    "aws": ("bedrock",),
+    "converse": ("bedrock",),
+}
+"""What people call the formats."""
+
+
+def _meant(name: object, names: Sequence[str]) -> str:
+    """What a wrong name may have been meant for, as a half sentence; empty where nothing is near."""
+    given = name.lower() if isinstance(name, str) else ""
+    near = _SPOKEN_OF.get(given) or get_close_matches(given, names, 2)
+    return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
 
 
 def _dialect_named(base: str, name: str, model: str | None) -> WireFormat | None:

@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx.cli.amounts import parse_amount, parse_limit, parse_tokens
-from agentctx.errors import ConfigError
+from agentctx.cli.options import Typed
+from agentctx.errors import ConfigError, InvalidInput
+from agentctx.wire.registry import format_named
 
 
 @pytest.mark.parametrize(
@@ -101,3 +103,18 @@ def test_no_text_breaks_the_parsers(text):
             parse("--option", text)
         except ConfigError:
             continue
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("openai", "'openai-chat' or 'openai-responses'"), ("claude", "'anthropic'")]
+)
+def test_a_format_by_its_usual_name_is_named(name, meant):
+    """A format that is called as people call it is refused with the name that is meant."""
+    with pytest.raises(InvalidInput, match=f"did you mean {meant}"):
+        format_named(name)
+
+
+def test_the_window_of_a_model_keeps_its_input_limit():
+    """Where a model's input has a limit of its own, the command line keeps it, too."""
+    typed = Typed(None, None, None, None, "off", "off")
+    assert [typed.budget(name).limit for name in ("gpt-5", "gpt-5.1-codex")] == [272_000, 272_000]
