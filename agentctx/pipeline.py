@@ -7,10 +7,12 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
+from attrs import evolve
+
 from agentctx.binding import options_of
 from agentctx.core.budget import Budget
 from agentctx.core.compare import match
-from agentctx.core.ledger import Ledger
+from agentctx.core.ledger import ROLES, Book, Ledger, numbers
 from agentctx.core.message import Context
 from agentctx.core.protection import ProtectRule
 from agentctx.core.reasoning import POLICIES, ThinkingPolicy
@@ -18,7 +20,7 @@ from agentctx.core.report import Report
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
 from agentctx.plan import Plan, guarantee, since, something_left, view_of
-from agentctx.protocols import Call, ContextStrategy, Listener, Phase, RunInner, Store, Summarizer, TokenCounter
+from agentctx.protocols import Call, ContextStrategy, Listener, Meter, Phase, RunInner, Store, Summarizer, TokenCounter
 from agentctx.reading import as_list, reader
 from agentctx.runner import Trail, run_stage
 from agentctx.session import Session
@@ -165,11 +167,21 @@ class Pipeline(Plan):
         return Session(self, model=model, format=format, id=id, on_compact=on_compact)
 
 
+def _ledger(given: Context, trail: Trail, meter: Meter) -> Ledger:
+    """The changes in force: of what was done and undone again, nothing."""
+    book = Book()
+    book.write(change for stage in trail.reports for change in stage.changes)
+    known = enumerate(trail.context.messages)
+    added = [evolve(trail.made[id(made)][1], index=place) for place, made in known if id(made) in trail.made]
+    roles = bytearray(ROLES.index(message.role) for message in given.messages)
+    return book.snapshot(numbers(map(meter.message, given.messages)), roles, added)
+
+
 def _report(given: Context, trail: Trail, call: Call, size: int, started: float) -> Report:
     meter, after = call.meter, trail.context
     return Report(
         stages=tuple(trail.reports),
-        ledger=Ledger(tuple(change for stage in trail.reports for change in stage.changes)),
+        ledger=_ledger(given, trail, meter),
         messages_before=len(given.messages),
         messages_after=len(after.messages),
         tokens_before=size,

@@ -15,7 +15,7 @@ from agentctx.core.event import Compaction
 from agentctx.core.message import Context, Message
 from agentctx.core.protection import ProtectRule
 from agentctx.core.reasoning import ThinkingPolicy
-from agentctx.core.report import Report
+from agentctx.core.report import Report, StageReport
 from agentctx.errors import InvalidInput
 from agentctx.listeners import tell
 from agentctx.protocols import (
@@ -32,7 +32,7 @@ from agentctx.protocols import (
 from agentctx.reading import Reader
 from agentctx.runner import Trail, run_stage
 from agentctx.strategies.fit_guarantee import FitGuarantee
-from agentctx.strategies.fit_request_bytes import FitRequestBytes
+from agentctx.strategies.fit_request_bytes import FitRequestBytes, body_bytes
 from agentctx.strategies.keep_cache_markers import KeepCacheMarkers
 from agentctx.strategies.limit_images import LimitImages
 from agentctx.strategies.protect import bind
@@ -295,7 +295,20 @@ async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Con
             await run_stage(FitRequestBytes(budget.request_bytes, trail.origins), trail, call)
     await settle_reasoning(trail, call, before)
     if trail.reports:
-        await run_stage(KeepCacheMarkers(before.messages), trail, call, trusted=True)
+        await _keep_markers(trail, call, budget, before)
+
+
+async def _keep_markers(trail: Trail, call: Call, budget: Budget | None, before: Context) -> None:
+    """Move markers whose blocks went, where the request still fits with them: nothing is left out for a marker."""
+    standing = trail.copy()
+    await run_stage(KeepCacheMarkers(before.messages), trail, call, trusted=True)
+    if trail.context is standing.context or budget is None:
+        return
+    most = budget.request_bytes
+    if trail.tokens > budget.limit or (most is not None and body_bytes(trail.context, call) > most):
+        trail.restore(standing)
+        note = "cache markers whose blocks went are left out: the request would not fit with them"
+        trail.reports.append(StageReport("KeepCacheMarkers", (), trail.tokens, trail.tokens, 0.0, (note,)))
 
 
 def view_of(

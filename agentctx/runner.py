@@ -21,7 +21,7 @@ from agentctx.core.reasoning import seals
 from agentctx.core.report import StageReport
 from agentctx.errors import StageError
 from agentctx.offload import offload
-from agentctx.protocols import Call, ContextStrategy, HoldsStages, holds_stages
+from agentctx.protocols import CacheMarkers, Call, ContextStrategy, HoldsStages, cache_markers, holds_stages
 from agentctx.strategies.naming import Naming, name_of
 from agentctx.strategies.running import run
 
@@ -256,20 +256,29 @@ def _changes(
     name: str, before: Context, after: Context, found: Matched, call: Call, trail: Trail
 ) -> tuple[list[Change], list[Message]]:
     """What the stage did, and the message that it did each to."""
-    edited: Mapping[int, int] = dict((*found.edited, *found.moved))
+    marks = None if call.wire is None else cache_markers(call.wire)
+    edited: Mapping[int, int] = dict((*found.remade, *found.edited, *found.moved))
+    remarked = dict(found.remade).keys() - dict(found.moved).keys()
     changes: list[Change] = []
     messages: list[Message] = []
     for origin in paced(sorted((*edited, *found.dropped))):
         old = before.messages[origin]
         new = after.messages[edited[origin]] if origin in edited else None
         index = trail.origins[origin]
-        if index is not None:
+        if index is None:
+            continue
+        if origin not in remarked or new is None:
             changes.append(_change(name, index, old, new, call))
-            messages.append(old)
-    remade = [position for origin, position in found.edited if trail.origins[origin] is None]
+        elif marks is not None and marks.of(old) != marks.of(new):
+            changes.append(_remarked(name, index, old, new, call, marks))
+        else:
+            continue
+        messages.append(old)
+    remade = {position: origin for origin, position in found.edited if trail.origins[origin] is None}
+    said = {position: _said_of(before.messages[origin], trail) for position, origin in remade.items()}
     for position in sorted((*found.added, *remade)):
         made = after.messages[position]
-        place, why = trail.offset + position, call.notes.why(made).why
+        place, why = trail.offset + position, call.notes.why(made).why or said.get(position, "")
         changes.append(Change(place, made.role, Outcome.ADDED, name, why, 0, call.count(made)))
         messages.append(made)
     return changes, messages
@@ -282,6 +291,21 @@ def _change(name: str, index: int, old: Message, new: Message | None, call: Call
     return Change(index, old.role, said.outcome or usual, name, said.why, call.count(old), size)
 
 
+def _said_of(made: Message, trail: Trail) -> str:
+    """Why a message was made that a later stage has changed."""
+    known = trail.made.get(id(made))
+    return "" if known is None else known[1].reason
+
+
+def _remarked(name: str, index: int, old: Message, new: Message, call: Call, marks: CacheMarkers) -> Change:
+    """The change of a message that says the same with other cache markers; kept, when it is as it was passed in."""
+    more = len(marks.of(new)) - len(marks.of(old))
+    usual = "set" if more > 0 else "taken off" if more < 0 else "moved"
+    why = call.notes.why(old).why or f"cache marker {usual}"
+    outcome = Outcome.KEPT if new.untouched else Outcome.MARKED
+    return Change(index, old.role, outcome, name, why, call.count(old), call.count(new))
+
+
 async def _with_handles(changes: Sequence[Change], messages: Sequence[Message], call: Call) -> tuple[Change, ...]:
     """The changes, the originals put into the store when there is one."""
     store, wire = call.store, call.wire
@@ -289,7 +313,7 @@ async def _with_handles(changes: Sequence[Change], messages: Sequence[Message], 
         return tuple(changes)
     kept: list[Change] = []
     for change, old in zip(changes, messages, strict=True):
-        if change.outcome in (Outcome.MOVED, Outcome.ADDED):
+        if change.outcome in (Outcome.MOVED, Outcome.ADDED, Outcome.KEPT):
             kept.append(change)
             continue
         native = old.source if old.source is not None else wire.write_message(old)

@@ -7,11 +7,12 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
-from itertools import compress, count, pairwise
+from itertools import chain, compress, count, pairwise
 from operator import is_not
 
 from attrs import evolve, frozen
 
+from agentctx.core.marker import is_marker
 from agentctx.core.message import Message
 from agentctx.core.pace import paced
 
@@ -26,6 +27,8 @@ class Outcome(StrEnum):
     SUMMARISED = "summarised"
     OFFLOADED = "offloaded"
     ADDED = "added"
+    MARKED = "marked"
+    """It says what it said, with other cache markers."""
 
 
 @frozen
@@ -69,6 +72,7 @@ class Matched:
         dropped: Positions before of messages that are gone.
         moved: Pairs (position before, position after) of messages that say the same in another order.
         added: Positions after of messages that were not there.
+        remade: Pairs (position before, position after) of other objects that say the same, such as with a marker.
         first_changed: The first position after at which the two differ, or None.
     """
 
@@ -79,6 +83,7 @@ class Matched:
     moved: tuple[tuple[int, int], ...]
     added: tuple[int, ...]
     first_changed: int | None
+    remade: tuple[tuple[int, int], ...] = ()
 
     @property
     def origins(self) -> tuple[int | None, ...]:
@@ -102,7 +107,8 @@ def match(before: Sequence[Message], after: Sequence[Message], known: int | None
         after: The messages after.
         known: What ``shared`` says of them, when it was asked already.
     """
-    start = _same_until(before, after, shared(before, after) if known is None else known)
+    intact = shared(before, after) if known is None else known
+    start = _same_until(before, after, intact)
     found, gone = _found(before, after, start)
     edited = tuple(
         (origin, position)
@@ -112,7 +118,14 @@ def match(before: Sequence[Message], after: Sequence[Message], known: int | None
     added = tuple(position for position, origin in enumerate(found, start) if origin is None)
     changed = start if start < max(len(before), len(after)) else None
     moved = _moved(found, start, {position for _, position in edited})
-    return Matched(start, tuple(found), edited, gone, moved, added, changed)
+    other = set(edited)
+    pairs = chain(((place, place) for place in range(intact, start)), zip(found, count(start), strict=False))
+    remade = tuple(
+        (origin, position)
+        for origin, position in pairs
+        if origin is not None and before[origin] is not after[position] and (origin, position) not in other
+    )
+    return Matched(start, tuple(found), edited, gone, moved, added, changed, remade)
 
 
 def _found(before: Sequence[Message], after: Sequence[Message], start: int) -> tuple[list[int | None], tuple[int, ...]]:
@@ -160,7 +173,15 @@ def _longest_rising(values: Sequence[int]) -> frozenset[int]:
 
 
 def _same(one: Message, other: Message) -> bool:
-    return one is other or (one.source is other.source and one == other)
+    return one is other or (one.source is other.source and (one == other or _but_for_markers(one, other)))
+
+
+def _but_for_markers(one: Message, other: Message) -> bool:
+    """Whether two messages say the same, where a cache marker is a part of its own."""
+    if one.role != other.role or not any(map(is_marker, chain(one.parts, other.parts))):
+        return False
+    said, now = ([part for part in each.parts if not is_marker(part)] for each in (one, other))
+    return said == now
 
 
 def _same_until(before: Sequence[Message], after: Sequence[Message], start: int) -> int:

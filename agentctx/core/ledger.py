@@ -72,15 +72,28 @@ class Book:
         changes: Those of messages that are still there.
         spans: Those of messages that are gone, by their first index.
         handles: Where originals of messages that are gone are kept.
+        marks: Those of messages that are there with other cache markers, by index.
     """
 
     changes: list[Change] = field(factory=list)
     spans: list[Span] = field(factory=list)
     handles: dict[int, str] = field(factory=dict)
+    marks: dict[int, Change] = field(factory=dict)
+
+    @classmethod
+    def of(cls, changes: Iterable[Change], spans: list[Span], handles: dict[int, str]) -> Book:
+        """The book that holds these lines."""
+        book = cls([], spans, handles)
+        for change in changes:
+            if change.outcome is Outcome.MARKED:
+                book.marks[change.index] = change
+            else:
+                book.changes.append(change)
+        return book
 
     def copy(self) -> Book:
         """The same lines, in a book of its own."""
-        return Book(list(self.changes), list(self.spans), dict(self.handles))
+        return Book(list(self.changes), list(self.spans), dict(self.handles), dict(self.marks))
 
     def write(self, new: Iterable[Change]) -> None:
         """Write down what a step did to messages of the history. A message that is gone has no other line."""
@@ -88,13 +101,22 @@ class Book:
         for change in paced(new):
             if change.outcome is Outcome.ADDED:
                 continue
-            if change.tokens_after:
+            if change.outcome is Outcome.MARKED:
+                earlier_mark = self.marks.get(change.index)
+                self.marks[change.index] = (
+                    change if earlier_mark is None else evolve(change, handle=earlier_mark.handle)
+                )
+            elif change.outcome is Outcome.KEPT:
+                self.marks.pop(change.index, None)
+            elif change.tokens_after:
                 self.changes.append(change)
             else:
                 gone.append(change)
         if not gone:
             return
         left = {change.index: change for change in gone}
+        for index in self.marks.keys() & left.keys():
+            self.changes.append(self.marks.pop(index))  # for its handle
         earlier = {change.index: change.handle for change in self.changes if change.index in left and change.handle}
         self.changes = [each for each in self.changes if each.index not in left]
         handles = {index: change.handle for index, change in left.items() if change.handle}
@@ -105,7 +127,8 @@ class Book:
         """The book as far as it tells of messages before ``index``."""
         spans = [evolve(span, stop=min(span.stop, index)) for span in self.spans if span.start < index]
         kept = {place: handle for place, handle in self.handles.items() if place < index}
-        return Book([change for change in self.changes if change.index < index], spans, kept)
+        marks = {place: change for place, change in self.marks.items() if place < index}
+        return Book([change for change in self.changes if change.index < index], spans, kept, marks)
 
     def snapshot(self, sizes: Sequence[int], roles: Sequence[int], added: Iterable[Change] = ()) -> Ledger:
         """The changes in force now; ``sizes`` and ``roles`` may grow, but must not change.
@@ -115,7 +138,12 @@ class Book:
             roles: The role of each message of the history, as its place in ``ROLES``.
             added: The messages that are there and were made by a stage.
         """
-        return Ledger((*self.changes, *added), tuple(self.spans), sizes, roles, dict(self.handles))
+        changes = *self.changes, *self.marks.values(), *added
+        return Ledger(changes, tuple(self.spans), sizes, roles, dict(self.handles))
+
+    def lines(self) -> list[Change]:
+        """What is said of messages that are still there."""
+        return [*self.changes, *self.marks.values()]
 
 
 def _joined(spans: Iterable[Span], gone: Iterable[Change]) -> list[Span]:

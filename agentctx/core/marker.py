@@ -30,6 +30,17 @@ class CacheMarker:
     owner: Any = field(default=None, eq=False, repr=False)
 
 
+KEYS = frozenset({"cache_control", "prompt_cache_breakpoint"})
+"""The keys of a block that are markers."""
+
+
+def without_marker(data: object) -> object:
+    """The data of a block without the marker that it carries as a key."""
+    if not isinstance(data, Mapping) or KEYS.isdisjoint(data):
+        return data
+    return {key: value for key, value in data.items() if key not in KEYS}
+
+
 def is_marker(part: Part) -> bool:
     """Whether a part says nothing and only marks a place for the provider's cache."""
     return isinstance(part, Opaque) and part.kind == "cachePoint"

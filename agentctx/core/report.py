@@ -104,7 +104,8 @@ class Report:
         """What became of each message passed in, by its index."""
         fates = [Outcome.KEPT] * self.messages_before
         for change in self.ledger:
-            if change.outcome is not Outcome.ADDED:
+            marked = change.outcome is Outcome.MARKED and fates[change.index] is not Outcome.KEPT
+            if change.outcome is not Outcome.ADDED and not marked:
                 fates[change.index] = change.outcome
         return tuple(fates)
 

@@ -121,7 +121,7 @@ class Record:
 
     def changes(self) -> list[Change]:
         """What is said of messages that are in the view, or were edited."""
-        return [*self.book.changes, *self._added()]
+        return [*self.book.lines(), *self._added()]
 
     def digested(self) -> bytes:
         """The digests of all messages of the history, one after the other; each is worked out once."""

@@ -125,7 +125,7 @@ def load_record(state: Any, wire: WireFormat) -> Record:  # noqa: ANN401 - check
         settled=settled,
         tail=tail,
         tail_origin=tail_origin,
-        book=Book(changes, _spans(known, len(seen)), _handles(known, len(seen))),
+        book=Book.of(changes, _spans(known, len(seen)), _handles(known, len(seen))),
         made={id(view[change.index]): (view[change.index], change) for change in added},
         roles=bytearray(roles),
         decided=_decided(known, len(seen)),

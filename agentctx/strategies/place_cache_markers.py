@@ -96,6 +96,14 @@ def _leading(messages: Sequence[Message]) -> int:
     return next((n for n, message in enumerate(messages) if message.role not in SYSTEM_ROLES), len(messages))
 
 
+def _as_read(message: Message, markers: CacheMarkers) -> Message:
+    """The message as it was read, when without its markers it is no other: then its own payload goes out again."""
+    if message.read_parts != message.parts or message.read_role != message.role:
+        return message
+    bare = message.with_parts(message.read_parts)
+    return message if markers.of(bare) else bare
+
+
 @define
 class _Work:
     """Placing the markers of one request.
@@ -196,3 +204,5 @@ class _Work:
     def _lift(self, place: int) -> None:
         for at in sorted({marker.place for marker in self.known.pop(place)}, reverse=True):
             self.made[place] = self.markers.lift(self.made.get(place, self.messages[place]), at)
+        if place in self.made:
+            self.made[place] = _as_read(self.made[place], self.markers)

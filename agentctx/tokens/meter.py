@@ -14,6 +14,7 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 from attrs import define, field
 
+from agentctx.core.marker import is_marker, without_marker
 from agentctx.core.message import Context, Message, Tool
 from agentctx.core.pace import paced
 from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
@@ -192,7 +193,7 @@ class MessageMeter:
             case Media():
                 return media_tokens(part, self._image, count)
             case Opaque():
-                return max(1, self._opaque(part.data))
+                return 0 if is_marker(part) else max(1, self._opaque(without_marker(part.data)))
 
     def _opaque(self, data: object) -> int:
         """A block that is not understood: its words as text, and what it carries as what that is."""
