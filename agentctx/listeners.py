@@ -1,40 +1,91 @@
-"""Tell listeners; one that raises is logged and costs nothing."""
+"""Tell listeners, side by side and for a limited time; one that raises or hangs is logged and costs nothing."""
 
 from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Iterable
+import math
+from collections.abc import Awaitable, Iterable, Sequence
 from functools import partial
 
+import anyio
+import anyio.to_thread
+from anyio.lowlevel import RunVar
+
 from agentctx.core.event import Compaction
-from agentctx.protocols import Listener
+from agentctx.protocols import Listener, Listeners
 
 logger = logging.getLogger("agentctx")
 
+SECONDS = 5.0
+"""So long a listener may take for one event; it is not waited for any longer."""
+
+THREADS = 40
+"""So many plain listeners may run at once in an event loop; those that were given up count until they return."""
+
 _RAISED = "on_compact listener %r raised; the request goes on without it"
+_SLOW = "on_compact listener %r took more than %g seconds; the request goes on without it"
+
+_limiter: RunVar[anyio.CapacityLimiter] = RunVar("agentctx.listeners.limiter")
 
 
-async def tell(listeners: Iterable[Listener | None], event: Compaction) -> None:
-    """Call each listener with the event, one after the other; None is nobody."""
-    for listener in listeners:
-        if listener is None:
-            continue
-        try:
-            answer = listener(event)
+def as_listeners(given: Listeners | None) -> tuple[Listener, ...]:
+    """One listener, several, or none, as several."""
+    if given is None:
+        return ()
+    return tuple(given) if isinstance(given, Sequence) else (given,)
+
+
+async def tell(listeners: Iterable[Listener], event: Compaction) -> None:
+    """Call the listeners with the event, side by side; plain ones in worker threads, where they hold up nobody."""
+    fatal: list[BaseException] = []
+    async with anyio.create_task_group() as group:
+        for listener in listeners:
+            group.start_soon(_tell_one, listener, event, fatal)
+    if fatal:
+        raise fatal[0]
+
+
+async def _tell_one(listener: Listener, event: Compaction, fatal: list[BaseException]) -> None:
+    """Call one listener; what is no plain error of its own is put into ``fatal``."""
+    try:
+        with anyio.move_on_after(SECONDS) as scope:
+            answer = listener(event) if _is_async(listener) else await _called_aside(listener, event)
             if inspect.isawaitable(answer):
                 await answer
-        except Exception:  # the one kind of place where any error is expected: a listener's own
-            logger.exception(_RAISED, listener)
+        if scope.cancelled_caught:
+            logger.warning(_SLOW, listener, SECONDS)
+    except Exception:  # the one kind of place where any error is expected: a listener's own
+        logger.exception(_RAISED, listener)
+    except anyio.get_cancelled_exc_class():
+        if anyio.current_effective_deadline() == -math.inf:
+            raise
+        logger.exception(_RAISED, listener)  # nobody cancelled us: something that it waited for was cancelled
+    except BaseException as error:  # noqa: BLE001 - raised again outside the group, which would wrap it
+        fatal.append(error)
 
 
-def tell_plain(listeners: Iterable[Listener | None], event: Compaction) -> list[Listener]:
+async def _called_aside(listener: Listener, event: Compaction) -> object:
+    return await anyio.to_thread.run_sync(listener, event, abandon_on_cancel=True, limiter=_threads())
+
+
+def _threads() -> anyio.CapacityLimiter:
+    try:
+        return _limiter.get()
+    except LookupError:
+        _limiter.set(limiter := anyio.CapacityLimiter(THREADS))
+        return limiter
+
+
+def _is_async(listener: Listener) -> bool:
+    return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(type(listener).__call__)
+
+
+def tell_plain(listeners: Iterable[Listener], event: Compaction) -> list[Listener]:
     """Call those listeners that do not wait, and give back the others, to be told where waiting is possible."""
     waiting: list[Listener] = []
     for listener in listeners:
-        if listener is None:
-            continue
-        if inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(type(listener).__call__):
+        if _is_async(listener):
             waiting.append(listener)
             continue
         try:
@@ -47,6 +98,6 @@ def tell_plain(listeners: Iterable[Listener | None], event: Compaction) -> list[
     return waiting
 
 
-def _answer(answer: Awaitable[object], _event: Compaction) -> Awaitable[object]:
+async def _answer(answer: Awaitable[object], _event: Compaction) -> object:
     """What a listener gave back when it was called."""
-    return answer
+    return await answer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -20,16 +20,24 @@ from agentctx.core.report import Report
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
 from agentctx.plan import Plan, guarantee, since, something_left, view_of
-from agentctx.protocols import Call, ContextStrategy, Listener, Meter, Phase, RunInner, Store, Summarizer, TokenCounter
+from agentctx.protocols import Call, ContextStrategy, Listeners, Meter, Phase, RunInner, Store, Summarizer, TokenCounter
 from agentctx.reading import as_list, reader
-from agentctx.runner import Trail, run_stage
+from agentctx.runner import Trail, keep_originals, run_stage
 from agentctx.session import Session
 from agentctx.session.cost import bill
 from agentctx.session.current import preparing
-from agentctx.strategies.options import as_budget, check_parts, check_rules, check_stages
+from agentctx.strategies.options import (
+    as_budget,
+    check_listeners,
+    check_rules,
+    check_stages,
+    check_store,
+    check_summarizer,
+)
 from agentctx.strategies.protect import bind
 from agentctx.strategies.repair_history import RepairHistory
 from agentctx.strategies.running import run_alone
+from agentctx.tokens.counting import as_counter
 from agentctx.view import View
 
 
@@ -43,10 +51,10 @@ class Pipeline(Plan):
         stages: What to do, in order: anything with ``async (context, call) -> context``.
         budget: The room of one model call; a number is a window in tokens. Without it stages need limits of their
             own, or a model must be named.
-        counter: Counts tokens; without it, tiktoken's encoding for the model.
+        counter: Counts tokens: a counter, or a plain function of a text; without it, tiktoken's encoding for the model.
         store: Keeps the originals of what is left out or edited.
         protect: What must survive byte for byte, beside system prompt, first task and latest user message.
-        on_compact: Told of each compaction; plain or async.
+        on_compact: Told of each compaction: one listener or several, plain (in a worker thread) or async.
         summarizer: Puts messages into fewer words, for stages that ask for it.
         thinking: What to do on models that bind their reasoning to all that stands before it, where an edit would
             part the two in an open tool round: ``"postpone"`` the edit to the end of the round while the request
@@ -63,10 +71,10 @@ class Pipeline(Plan):
         self,
         *stages: ContextStrategy,
         budget: Budget | int | None = None,
-        counter: TokenCounter | None = None,
+        counter: TokenCounter | Callable[[str], int] | None = None,
         store: Store | None = None,
         protect: Iterable[ProtectRule] = (),
-        on_compact: Listener | None = None,
+        on_compact: Listeners | None = None,
         summarizer: Summarizer | None = None,
         thinking: ThinkingPolicy = "postpone",
     ) -> None:
@@ -76,8 +84,11 @@ class Pipeline(Plan):
             msg = f"Pipeline: thinking is {thinking!r}; it is one of {', '.join(POLICIES)}"
             raise ConfigError(msg)
         rules = check_rules(protect)
-        check_parts(counter, store, on_compact)
-        super().__init__(stages, as_budget(budget), counter, store, rules, on_compact, summarizer, thinking)
+        counted = as_counter(counter)
+        check_store(store)
+        check_listeners("Pipeline", on_compact)
+        check_summarizer(summarizer, stages)
+        super().__init__(stages, as_budget(budget), counted, store, rules, on_compact, summarizer, thinking)
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Run the stages on a context, as a stage of another pipeline; its own budget holds when it has one."""
@@ -142,6 +153,7 @@ class Pipeline(Plan):
         for stage in self.at_once:
             await run_stage(stage, trail, call)
         await guarantee(trail, call, budget, given)
+        await keep_originals(trail)
         report = await offload(lambda: _report(given, trail, call, size, started), len(messages))
         await self.tell(report)
         return view_of(trail.context, source, given, system, tools, report, options_of(trail, call))
@@ -151,7 +163,7 @@ class Pipeline(Plan):
         model: str | None = None,
         format: str | None = None,  # noqa: A002 - the contract's name
         id: str | None = None,  # noqa: A002 - the contract's name
-        on_compact: Listener | None = None,
+        on_compact: Listeners | None = None,
     ) -> Session:
         """Begin a conversation: the object that remembers what was decided.
 
@@ -159,11 +171,12 @@ class Pipeline(Plan):
             model: The model's name: chooses the encoding, and the budget when the pipeline has none.
             format: The wire format; found out at the first step when not given.
             id: A name for events and dumps.
-            on_compact: Told of this session's compactions, after the pipeline's own listener.
+            on_compact: Told of this session's compactions, as the pipeline's own listeners are.
 
         Raises:
             UnknownModel: If a budget is needed and the model table does not know the model.
         """
+        check_listeners("session", on_compact)
         return Session(self, model=model, format=format, id=id, on_compact=on_compact)
 
 

@@ -17,11 +17,12 @@ from agentctx.core.protection import ProtectRule
 from agentctx.core.reasoning import ThinkingPolicy
 from agentctx.core.report import Report, StageReport
 from agentctx.errors import InvalidInput
-from agentctx.listeners import tell
+from agentctx.listeners import as_listeners, tell
 from agentctx.protocols import (
     Call,
     ContextStrategy,
     Listener,
+    Listeners,
     Phase,
     RunInner,
     Store,
@@ -61,7 +62,7 @@ class Plan:
     counter: TokenCounter | None = None
     store: Store | None = None
     protect: tuple[ProtectRule, ...] = ()
-    on_compact: Listener | None = field(default=None, repr=False)
+    on_compact: Listeners | None = field(default=None, repr=False)
     summarizer: Summarizer | None = None
     thinking: ThinkingPolicy = "postpone"
 
@@ -102,7 +103,7 @@ class Plan:
     @cached_property
     def listeners(self) -> tuple[Listener, ...]:
         """The plan's listener, and those of the pipelines within it."""
-        return tuple(plan.on_compact for plan in (self, *self._inner) if plan.on_compact is not None)
+        return tuple(listener for plan in (self, *self._inner) for listener in as_listeners(plan.on_compact))
 
     @cached_property
     def _inner(self) -> tuple[Plan, ...]:
@@ -177,10 +178,11 @@ class Plan:
         )
 
     async def tell(
-        self, report: Report, listener: Listener | None = None, session: str | None = None, step: int | None = None
+        self, report: Report, listeners: Listeners | None = None, session: str | None = None, step: int | None = None
     ) -> None:
-        """Tell the listeners of a compaction, when there was one."""
-        if not report.acted:
+        """Tell the listeners of a compaction, when there was one; cache markers alone are none."""
+        told = (*self.listeners, *as_listeners(listeners))
+        if not told or all(stage.marks_only for stage in report.stages):
             return
         event = Compaction(
             tuple(stage for stage in report.stages if stage.acted),
@@ -190,8 +192,10 @@ class Plan:
             report.tokens_after,
             session,
             step,
+            first_changed=report.first_changed,
+            rebilled_tokens=report.rebilled_tokens,
         )
-        await tell((*self.listeners, listener), event)
+        await tell(told, event)
 
 
 @frozen(eq=False)

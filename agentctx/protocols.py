@@ -162,8 +162,12 @@ class Store(Protocol):
 Listener = Callable[[Compaction], Awaitable[object] | object]
 """Told of every compaction, and of a ``SilentTruncationSuspected``; may be plain or async.
 
-One that raises is logged and costs nothing.
+A plain one is called in a worker thread. One that raises, or takes more than a few seconds, is logged and costs
+nothing.
 """
+
+Listeners = Listener | Sequence[Listener]
+"""One listener or several."""
 
 
 class ContextProvider(Protocol):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
 from time import perf_counter
-from typing import Any
 
-from attrs import define, field, fields, frozen
+from attrs import define, evolve, field, fields, frozen
 
 from agentctx.core.compare import Change, Matched, Outcome, match
 from agentctx.core.message import Context, Message
@@ -20,6 +17,7 @@ from agentctx.core.protection import always, words
 from agentctx.core.reasoning import seals
 from agentctx.core.report import StageReport
 from agentctx.errors import StageError
+from agentctx.keeping import Originals, kept
 from agentctx.offload import offload
 from agentctx.protocols import CacheMarkers, Call, ContextStrategy, HoldsStages, cache_markers, holds_stages
 from agentctx.strategies.naming import Naming, name_of
@@ -42,6 +40,7 @@ class Trail:
         intact: How many messages at the start are the very objects that stood there at the step before; 0 when
             nothing is known of that.
         made: The messages that stages made, by identity, each with what is said of it.
+        originals: What stages changed, as it was before, by the place of the report; see ``keep_originals``.
     """
 
     context: Context
@@ -53,6 +52,7 @@ class Trail:
     offset: int = 0
     intact: int = 0
     made: dict[int, tuple[Message, Change]] = field(factory=dict)
+    originals: dict[int, Originals] = field(factory=dict)
 
     def copy(self) -> Trail:
         """The same place, in containers of its own."""
@@ -66,6 +66,7 @@ class Trail:
             self.offset,
             self.intact,
             dict(self.made),
+            dict(self.originals),
         )
 
     def restore(self, standing: Trail) -> None:
@@ -110,6 +111,19 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
     if report.acted:
         trail.reports.append(report)
     return report
+
+
+async def keep_originals(trail: Trail) -> None:
+    """Put what the stages changed into the store, as it was before; the reports name the handles then.
+
+    Raises:
+        StoreError: If the store fails.
+    """
+    known: dict[tuple[int, bytes], str] = {}
+    for place, originals in trail.originals.items():
+        report = trail.reports[place]
+        trail.reports[place] = evolve(report, changes=tuple(await kept(report.changes, originals, known)))
+    trail.originals.clear()
 
 
 async def _run_inner(holding: HoldsStages, name: str, trail: Trail, call: Call) -> None:
@@ -190,8 +204,9 @@ async def _write_down(
 ) -> StageReport:
     work = partial(_told, name, before, after, found, call, trail)
     told = await offload(work, len(before.messages) - found.start)
-    changes = await _with_handles(told.changes, told.messages, call)
-    grown = told.grown
+    changes, grown = tuple(told.changes), told.grown
+    if call.store is not None and call.wire is not None:
+        trail.originals[len(trail.reports)] = Originals(told.messages, call.store, call.wire)
     if after.tools is not before.tools:
         grown += call.meter.fixed(after) - call.meter.fixed(before)
     report = StageReport(
@@ -304,31 +319,3 @@ def _remarked(name: str, index: int, old: Message, new: Message, call: Call, mar
     why = call.notes.why(old).why or f"cache marker {usual}"
     outcome = Outcome.KEPT if new.untouched else Outcome.MARKED
     return Change(index, old.role, outcome, name, why, call.count(old), call.count(new))
-
-
-async def _with_handles(changes: Sequence[Change], messages: Sequence[Message], call: Call) -> tuple[Change, ...]:
-    """The changes, the originals put into the store when there is one."""
-    store, wire = call.store, call.wire
-    if store is None or wire is None:
-        return tuple(changes)
-    kept: list[Change] = []
-    for change, old in zip(changes, messages, strict=True):
-        if change.outcome in (Outcome.MOVED, Outcome.ADDED, Outcome.KEPT):
-            kept.append(change)
-            continue
-        native = old.source if old.source is not None else wire.write_message(old)
-        kept.append(change.with_handle(await store.put(original_bytes(native))))
-    return tuple(kept)
-
-
-def original_bytes(native: Any) -> bytes:  # noqa: ANN401 - a native message may be a dict or an SDK object
-    """A native message as the JSON bytes that the store keeps."""
-    plain = native if isinstance(native, Mapping) else native.model_dump(mode="json", exclude_unset=True)
-    return json.dumps(plain, ensure_ascii=False, default=_as_sent).encode("utf-8", "surrogatepass")
-
-
-def _as_sent(value: Any) -> Any:  # noqa: ANN401 - what JSON has not
-    """What a client sends for it: bytes as base64, an SDK object within a dict as its fields."""
-    if isinstance(value, (bytes, bytearray)):
-        return b64encode(value).decode()
-    return value.model_dump(mode="json", exclude_unset=True)

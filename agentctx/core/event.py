@@ -20,6 +20,10 @@ class Compaction:
         tokens_after: Size of the request after, in tokens.
         session: The session's id, or None for a stateless call.
         step: The number of the session's step, from 0; None for a stateless call.
+        first_changed: Index of the first outgoing message that is not as in the session's view before: there the
+            provider's cache breaks. None when only new messages were treated. Without a session: compared to what
+            was passed in.
+        rebilled_tokens: Tokens of the session's view before that are billed again for that.
     """
 
     stages: tuple[StageReport, ...]
@@ -29,6 +33,13 @@ class Compaction:
     tokens_after: int
     session: str | None = None
     step: int | None = None
+    first_changed: int | None = field(default=None, kw_only=True)
+    rebilled_tokens: int = field(default=0, kw_only=True)
+
+    @property
+    def prefix_moved(self) -> bool:
+        """Whether the request does not begin with the one before: a real cut, and not only new messages shortened."""
+        return self.first_changed is not None
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -38,8 +49,9 @@ class Compaction:
     def __str__(self) -> str:
         """One line for a log."""
         acted = ", ".join(stage.stage for stage in self.stages)
+        what = "compaction" if self.prefix_moved or self.step is None else "arrivals changed"
         return (
-            f"compaction by {acted}: {self.messages_before} -> {self.messages_after} messages, "
+            f"{what} by {acted}: {self.messages_before} -> {self.messages_after} messages, "
             f"{self.tokens_before:,} -> {self.tokens_after:,} tokens"
         )
 

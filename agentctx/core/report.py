@@ -12,6 +12,8 @@ from agentctx.core.forecast import Forecast
 from agentctx.core.ledger import Ledger
 from agentctx.core.report_text import report_text
 
+_MARKS = (Outcome.MARKED, Outcome.KEPT)
+
 
 @frozen
 class StageReport:
@@ -37,6 +39,11 @@ class StageReport:
     def acted(self) -> bool:
         """Whether it changed anything."""
         return bool(self.changes) or bool(self.notes)
+
+    @property
+    def marks_only(self) -> bool:
+        """Whether it changed nothing but cache markers, and had nothing to say."""
+        return not self.notes and all(change.outcome in _MARKS for change in self.changes)
 
 
 @frozen

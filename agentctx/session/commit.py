@@ -17,12 +17,17 @@ from agentctx.session.snapshot import snapshot
 from agentctx.session.step import Step
 
 
-async def commit_aside(step: Step) -> None:
-    """``commit``; where it is about many messages, in a worker thread and on a copy of the record."""
+async def commit_aside(step: Step, *, apart: bool = False) -> None:
+    """``commit``; where it is about many messages, in a worker thread and on a copy of the record.
+
+    Args:
+        step: The step.
+        apart: Leave the record as it was in any case.
+    """
     changes = sum(len(report.changes) for report in step.trail.reports)
     again = step.start == 0 or step.start < step.record.settled
     looked_at = len(step.seen) + changes + (len(step.trail.context.messages) if again else 0)
-    if looked_at >= MUCH:
+    if looked_at >= MUCH or apart:
         step.record = step.record.copy()
     await offload(partial(_commit_and_let_go, step), looked_at)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from agentctx.errors import ContextOverflow, InvalidInput
 from agentctx.plan import Plan
 from agentctx.protocols import Meter
 from agentctx.reading import found_format, reader
+from agentctx.runner import keep_originals
 from agentctx.session.allowance import Allowance
 from agentctx.session.allowances import Allowances
 from agentctx.session.beginning import Beginning, beginning, opening_of
@@ -29,7 +31,7 @@ from agentctx.session.recognise import recognised, shared_start
 from agentctx.session.record import Record
 from agentctx.session.sent import Sent
 from agentctx.session.snapshot import shared_length, snapshot
-from agentctx.session.step import Standing, Step, narrow, stand_still, take_in
+from agentctx.session.step import Step, narrow, stand_still, take_in
 from agentctx.session.surroundings import Surroundings, surround
 from agentctx.view import View
 
@@ -70,6 +72,7 @@ class Conversation:
         steps: How many steps were prepared.
         last: What the caller passed at the last step, as far as it is known; None before the first.
         ledger: The changes in force.
+        before: All of this as it was before the last step, if that was asked for.
     """
 
     plan: Plan
@@ -87,6 +90,7 @@ class Conversation:
     steps: int = field(init=False, default=0)
     last: Given | None = field(init=False, default=None)
     ledger: Ledger = field(init=False, factory=Ledger)
+    before: Conversation | None = field(init=False, default=None)
     _counted_by: Meter | None = field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
@@ -104,7 +108,13 @@ class Conversation:
         return beginning(self.record.view, None) if self.record.view else None
 
     async def step(
-        self, given: Given, now: float, model: str | None = None, format_name: str | None = None
+        self,
+        given: Given,
+        now: float,
+        model: str | None = None,
+        format_name: str | None = None,
+        *,
+        apart: bool = False,
     ) -> tuple[Report, View]:
         """Prepare the next model call.
 
@@ -113,6 +123,7 @@ class Conversation:
             now: Seconds since 1970.
             model: The model that is called from now on; None: the one before.
             format_name: The wire format from now on; None: the one before.
+            apart: Keep in ``before`` what was known before a step in which a stage did anything.
 
         Raises:
             InvalidInput: If something cannot be read; names the message and the field.
@@ -120,7 +131,7 @@ class Conversation:
             StageError: If a stage broke a promise.
             UnknownModel: If the budget is the model's and the model table does not know it.
         """
-        started, natives = perf_counter(), given.messages
+        started, natives, self.before = perf_counter(), given.messages, None
         around = self._surroundings(given, model, format_name)
         record = await self._going_on(given, around)
         again = record is self.record and 0 < len(natives) == len(record)
@@ -131,10 +142,15 @@ class Conversation:
         try:
             await press(step)
         except ContextOverflow:
-            self._keep_arrivals(step, arrived, given)
+            step.restore(arrived)
+            await keep_originals(step.trail)
+            self._keep_arrivals(step, given)
             raise
         del arrived  # it holds all that arrived, which the commit takes apart
-        report = await self._commit(step, given, now, started)
+        await keep_originals(step.trail)
+        before = copy(self) if apart and step.trail.reports else None
+        report = await self._commit(step, given, now, started, apart=before is not None)
+        self.before = before
         self.last = given
         return report, view_of_step(step, given.system, given.tools, report)
 
@@ -222,10 +238,9 @@ class Conversation:
         link(record, natives)
         return await recognised(record, natives, around)
 
-    def _keep_arrivals(self, step: Step, arrived: Standing, given: Given) -> None:
+    def _keep_arrivals(self, step: Step, given: Given) -> None:
         """Remember what arrived although it could not be sent, so that the next step need not look at it again."""
         before = self.record.shown[: self.sent.length]
-        step.restore(arrived)
         step.quiet_until, step.waiting = 0, False
         commit(step)
         intact = min(self.sent.intact, shared_start(before, step.record.shown))
@@ -242,14 +257,14 @@ class Conversation:
             self.allowances.keep(self.model, self.allowance)
         self.record = step.record
 
-    async def _commit(self, step: Step, given: Given, now: float, started: float) -> Report:
+    async def _commit(self, step: Step, given: Given, now: float, started: float, *, apart: bool) -> Report:
         """Remember the step and report on it. Nothing waits once anything changes: no step is ever half done."""
         old, sent = self.record, self.sent
         narrow(step)
         same = step.record is old  # and not one of a history that was changed
         start = min(step.start, sent.length) if same else 0
         before, grown = old.shown[start : sent.length], same and not old.tail
-        await commit_aside(step)
+        await commit_aside(step, apart=apart)
         record, same_fixed = step.record, self._same_fixed(step.around, given)
         if not same_fixed or isinstance(self.fixed, Digest):
             self.fixed = snapshot([given.system, given.tools])

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from copy import deepcopy
+from math import isfinite
 from threading import Lock
 from time import time
 from typing import Any, Self
 
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.event import SilentTruncationSuspected
@@ -19,9 +20,9 @@ from agentctx.economics.conditions import expected_forecast
 from agentctx.economics.overflow import Overflow, classify_error
 from agentctx.economics.truncation import Suspicion
 from agentctx.errors import ConfigError, ContextOverflow
-from agentctx.listeners import logger, tell, tell_plain
+from agentctx.listeners import as_listeners, logger, tell, tell_plain
 from agentctx.plan import Plan
-from agentctx.protocols import Listener
+from agentctx.protocols import Listener, Listeners
 from agentctx.reading import as_list
 from agentctx.session.allowance import Allowance
 from agentctx.session.allowances import Allowances
@@ -40,6 +41,23 @@ from agentctx.wire.registry import format_named
 
 MOST_OTHERS = 16
 """So many conversations held beside a session's own are remembered; the one unused for longest is forgotten first."""
+
+
+@frozen
+class _Standing:
+    """Where a session stood before a step.
+
+    Args:
+        conversation: What was known.
+        view: The last view.
+        retried: Whether a recovery was made since the last step.
+        learned: What was known of the model's limit, alone in a tuple; None when the step did not depend on that.
+    """
+
+    conversation: Conversation
+    view: View | None
+    retried: bool
+    learned: tuple[Any] | None
 
 
 @define(eq=False)
@@ -64,7 +82,7 @@ class Session:
     _model: str | None = field(default=None, repr=False)
     _format: str | None = field(default=None, repr=False)
     id: str | None = None
-    on_compact: Listener | None = field(default=None, repr=False)
+    on_compact: Listeners | None = field(default=None, repr=False)
     clock: Callable[[], float] = field(default=time, repr=False)
     billed_tokens: int | None = field(default=None, init=False)
     view: View | None = field(default=None, init=False, repr=False)
@@ -73,6 +91,7 @@ class Session:
     _flight: Flight = field(init=False, factory=Flight, repr=False)
     _retried: bool = field(init=False, default=False, repr=False)
     _untold: tuple[SilentTruncationSuspected, list[Listener]] | None = field(init=False, default=None, repr=False)
+    _untold_steps: dict[int, _Standing] = field(init=False, factory=dict, repr=False)
     _children: int = field(init=False, default=0, repr=False)
     _begun: Beginning | None = field(init=False, default=None, repr=False)
     _home: Session | None = field(init=False, default=None, repr=False)
@@ -158,7 +177,7 @@ class Session:
         as_list(messages)
         async with self._alone():
             view, number = await self._step(Given(messages, system, tools), model, format)
-        await self._tell(view.report, number)
+        await self._tell_of([(view, number)])
         return view
 
     async def recover(self, error: BaseException) -> View | None:
@@ -232,13 +251,28 @@ class Session:
 
     async def _step(self, given: Given, model: str | None = None, format_name: str | None = None) -> tuple[View, int]:
         """The next step, and its number; to be told of when others may take theirs."""
+        known, before = self._conversation, (self.view, self._retried)
         try:
-            _, view = await self._conversation.step(given, self.clock(), model, format_name)
+            _, view = await known.step(given, self._now(), model, format_name, apart=bool(self._listeners))
         finally:
             if not self.steps:  # what failed before anything was begun leaves the session to whoever comes next
                 self._begun = None
         self.view, self._retried = view, False
+        if known.before is not None:
+            self._untold_steps[self.steps - 1] = _Standing(known.before, *before, None)
         return view, self.steps - 1
+
+    def _now(self) -> float:
+        """Seconds since 1970.
+
+        Raises:
+            ConfigError: If the clock does not tell them.
+        """
+        now: object = self.clock()
+        if isinstance(now, bool) or not isinstance(now, (int, float)) or not isfinite(now):
+            msg = f"session: the clock {self.clock!r} gave {now!r}; expected seconds since 1970"
+            raise ConfigError(msg)
+        return now
 
     async def _smaller(self, overflow: Overflow) -> list[tuple[View, int]]:
         """The last step once more, smaller, in a list; an empty one when there is nothing smaller."""
@@ -250,6 +284,8 @@ class Session:
         made: list[tuple[View, int]] = []
         try:
             made.append(await self._step(known.last))
+            if (standing := self._untold_steps.get(made[0][1])) is not None:
+                self._untold_steps[made[0][1]] = evolve(standing, learned=(before,))
         except ContextOverflow:
             pass
         finally:
@@ -307,12 +343,35 @@ class Session:
         event = suspected(doubt, known.around, known.sent.length, self.id, self.steps - 1)
         logger.warning("%s", event)
         with preparing(self.plan, self):
-            later = tell_plain((*self.plan.listeners, self.on_compact), event)
+            later = tell_plain(self._listeners, event)
         self._untold = (event, later) if later else None
 
     async def _tell_of(self, made: Sequence[tuple[View, int]]) -> None:
-        for view, number in made:
-            await self._tell(view.report, number)
+        """Tell of steps; where that is cancelled, they are as if they had not been: nobody got their views."""
+        try:
+            for view, number in made:
+                await self._tell(view.report, number)
+        except BaseException:
+            self._take_back(made)
+            raise
+        finally:
+            for _, number in made:
+                self._untold_steps.pop(number, None)
+
+    def _take_back(self, made: Sequence[tuple[View, int]]) -> None:
+        """Go back to where the session stood before these steps, unless another one was taken since, or is."""
+        known = self._untold_steps.get(made[0][1])
+        if known is None or self.steps != made[-1][1] + 1 or self._flight.busy:
+            return
+        self._conversation, self.view, self._retried = known.conversation, known.view, known.retried
+        if not self.steps:
+            self._begun = None
+        if known.learned is not None:
+            self.allowance.forget(*known.learned)
+
+    @property
+    def _listeners(self) -> tuple[Listener, ...]:
+        return (*self.plan.listeners, *as_listeners(self.on_compact))
 
     async def _tell(self, report: Report, number: int) -> None:
         untold, self._untold = self._untold, None
@@ -330,7 +389,7 @@ class Session:
         profile = None if around is None else around.source.profile
         if around is None or budget is None or profile is None or not priced(profile):
             return None
-        warmth = warmth_after(profile, self._conversation.sent.idle(self.clock()))
+        warmth = warmth_after(profile, self._conversation.sent.idle(self._now()))
         call = evolve(around.bare_call, limit=budget.target_tokens, warmth=warmth)
         return expected_forecast(around.context(self._conversation.record.view), call)
 
@@ -432,7 +491,7 @@ class Session:
         }
 
     @classmethod
-    def load(cls, plan: Plan, state: Any, on_compact: Listener | None = None) -> Session:  # noqa: ANN401 - checked
+    def load(cls, plan: Plan, state: Any, on_compact: Listeners | None = None) -> Session:  # noqa: ANN401 - checked
         """The session that was dumped, to go on with the same history.
 
         Args:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from agentctx.core.budget import Budget
 from agentctx.core.protection import ProtectRule
 from agentctx.errors import ConfigError
-from agentctx.protocols import ContextStrategy
+from agentctx.protocols import ContextStrategy, holds_stages
 
 
 def check_stages(where: str, stages: Sequence[ContextStrategy]) -> None:
@@ -43,19 +43,52 @@ def check_rules(protect: Iterable[ProtectRule]) -> tuple[ProtectRule, ...]:
     return rules
 
 
-def check_parts(counter: object, store: object, on_compact: object) -> None:
-    """Check that a counter counts, a store keeps, and a listener can be called; None is none.
+def check_store(store: object) -> None:
+    """Check that a store keeps and gives back; None is none.
 
     Raises:
-        ConfigError: If one does not.
+        ConfigError: If it does not.
     """
-    asked = (("counter", counter, ("count",)), ("store", store, ("put", "get")), ("on_compact", on_compact, ()))
-    for name, given, methods in asked:
-        missing = [method for method in methods if not callable(getattr(given, method, None))]
-        if given is not None and (missing or (not methods and not callable(given))):
-            lacks = f"it has no {' and no '.join(missing)}" if missing else "it cannot be called"
-            msg = f"Pipeline: {name} is {given!r}; {lacks}"
+    missing = [method for method in ("put", "get") if not callable(getattr(store, method, None))]
+    if store is not None and missing:
+        msg = f"Pipeline: store is {store!r}; it has no {' and no '.join(missing)}"
+        raise ConfigError(msg)
+
+
+def check_listeners(where: str, on_compact: object) -> None:
+    """Check that what is told of compactions can be called: one listener or a list of them; None is none.
+
+    Raises:
+        ConfigError: If it cannot.
+    """
+    if on_compact is None or (callable(on_compact) and not isinstance(on_compact, type)):
+        return
+    if isinstance(on_compact, str) or not isinstance(on_compact, Sequence):
+        msg = f"{where}: on_compact is {on_compact!r}; it cannot be called, and is no list of listeners"
+        raise ConfigError(msg)
+    for place, listener in enumerate(on_compact):
+        if not callable(listener):
+            msg = f"{where}: on_compact[{place}] is {listener!r}; it cannot be called"
             raise ConfigError(msg)
+
+
+def check_summarizer(summarizer: object, stages: Sequence[ContextStrategy]) -> None:
+    """Check that there is a stage that may ask the summarizer: no stage of the library does by itself.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    if summarizer is None or any(_may_summarize(stage) for stage in stages):
+        return
+    msg = "Pipeline: summarizer is given, and no stage asks it; pass a stage that does, or leave it out"
+    raise ConfigError(msg)
+
+
+def _may_summarize(stage: ContextStrategy) -> bool:
+    holding = holds_stages(stage)
+    if holding is not None:
+        return any(map(_may_summarize, holding.stages))
+    return not type(stage).__module__.startswith("agentctx.strategies.")
 
 
 def as_budget(value: Budget | int | None) -> Budget | None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from operator import index
 from threading import Lock
-from typing import Any, Protocol, SupportsIndex, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 from weakref import WeakValueDictionary
 
 import anyio
@@ -19,10 +18,10 @@ from agentctx.core.message import Context, Message, Tool
 from agentctx.core.pace import paced
 from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.profile import ImageRule, ModelProfile
-from agentctx.errors import ConfigError
 from agentctx.offload import aside
 from agentctx.protocols import TokenCounter
 from agentctx.tokens.carried import carried
+from agentctx.tokens.counting import whole_tokens
 from agentctx.tokens.extent import is_little, part_bytes, tool_bytes
 from agentctx.tokens.media import media_tokens
 from agentctx.tokens.remembering import RememberingCounter
@@ -170,7 +169,7 @@ class MessageMeter:
             if name := _name_of(message):
                 tokens += self._shape.name + self.counter.count(name)
         if type(tokens) is not int or tokens < 0:
-            tokens = _whole(self.counter, tokens)
+            tokens = whole_tokens(self.counter, tokens, "a message")
         message.remember_count(self._mark, tokens, size)
         return tokens, size
 
@@ -256,15 +255,3 @@ def _copied(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     if isinstance(value, (list, tuple)):
         return type(value)(map(_copied, value))
     return value
-
-
-def _whole(counter: TokenCounter, tokens: object) -> int:
-    """A count that is an integer of another kind as one of Python's own.
-
-    Raises:
-        ConfigError: If it is no number of tokens.
-    """
-    if isinstance(tokens, SupportsIndex) and index(tokens) >= 0:
-        return index(tokens)
-    msg = f"{type(counter).__name__}: a message was counted as {tokens!r}; expected a whole number of tokens"
-    raise ConfigError(msg)

@@ -7,6 +7,7 @@ from attrs import field, frozen
 from agentctx.protocols import TextCutter, TokenCounter, as_cutter
 from agentctx.tokens.cache import TextCache
 from agentctx.tokens.calibrated import CalibratedCounter
+from agentctx.tokens.counting import whole_tokens
 from agentctx.tokens.exact import TiktokenCounter
 from agentctx.tokens.fixed import FixedCounter
 from agentctx.tokens.heuristic import HeuristicCounter
@@ -30,6 +31,8 @@ class RememberingCounter:
         known = self._cache.get(text)
         if known is None:
             known = self.counter.count(text)
+            if type(known) is not int or known < 0:
+                known = whole_tokens(self.counter, known, f"a text of {len(text):,} characters")
             self._cache.put(text, known)
         return known
 

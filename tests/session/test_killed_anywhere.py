@@ -21,6 +21,7 @@ from agentctx import (
     Pipeline,
     Scope,
     Session,
+    StoreError,
     TruncateToolOutputs,
 )
 from agentctx.testing.builders import assistant, call, result, transcript, user
@@ -168,7 +169,7 @@ def state(session):
 
 
 def known(dumped):
-    """A state as text, but for the number of steps: one that was cancelled when all was done is taken again."""
+    """A state as text, but for the number of steps: one that was done and told of is taken again."""
     return json.dumps({name: value for name, value in dumped.items() if name != "steps"})
 
 
@@ -215,7 +216,7 @@ async def test_a_step_that_is_cancelled_at_any_point(format_name, restarts):
             if restarts:
                 pair.restart()
         assert texts_of((await pair.session.prepare(given)).messages) == expected
-    assert points > 60
+    assert points > 45  # what is put into the store waits side by side
 
 
 @pytest.mark.anyio
@@ -228,7 +229,7 @@ async def test_a_step_in_which_any_part_fails(format_name):
         expected, states = await pair.step(given)
         for at in count(1):
             pair.fuse.at, pair.fuse.asked = at, 0
-            with contextlib.suppress(BoomError):
+            with contextlib.suppress(BoomError, StoreError):
                 await pair.session.prepare(given)
             if pair.fuse.asked < at:
                 break
@@ -236,7 +237,7 @@ async def test_a_step_in_which_any_part_fails(format_name):
             assert known(state(pair.session)) in map(known, states)
         pair.fuse.at = 0
         assert texts_of((await pair.session.prepare(given)).messages) == expected
-    assert failures > 50
+    assert failures > 40
 
 
 @pytest.mark.anyio
@@ -285,7 +286,7 @@ async def test_a_recovery_that_is_cancelled_or_fails(format_name):
         assert known(state(pair.session)) == known(state(pair.right))
         if not reached:
             break
-    assert at > 10
+    assert at > 6
 
 
 @pytest.mark.no_cover  # the same lines over and over

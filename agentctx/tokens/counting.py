@@ -1,0 +1,73 @@
+"""What may be passed as ``counter=``: a counter, or a plain function of a text; and what it may say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import iscoroutine, iscoroutinefunction
+from operator import index
+from typing import SupportsIndex, cast
+
+from attrs import frozen
+
+from agentctx.errors import ConfigError
+from agentctx.protocols import TokenCounter
+
+
+@frozen
+class FunctionCounter:
+    """A counter that asks a plain function of a text.
+
+    Args:
+        function: Gives the tokens of a text.
+    """
+
+    function: Callable[[str], int]
+
+    def count(self, text: str, /) -> int:
+        """The tokens of ``text``."""
+        return self.function(text)
+
+
+def as_counter(given: object) -> TokenCounter | None:
+    """The counter; a plain function of a text becomes one, None stays None.
+
+    Raises:
+        ConfigError: If it neither counts nor can be called, or is async.
+    """
+    if given is None:
+        return None
+    count = getattr(given, "count", None)
+    asked = count if callable(count) else given
+    if not callable(asked) or isinstance(given, (type, str)):
+        msg = f"counter is {given!r}; it has no count, and is no function of a text"
+        raise ConfigError(msg)
+    if iscoroutinefunction(asked) or iscoroutinefunction(type(asked).__call__):
+        msg = f"counter {name_of_counter(given)} is async; tokens are counted by a plain function of a text"
+        raise ConfigError(msg)
+    return cast("TokenCounter", given) if callable(count) else FunctionCounter(asked)
+
+
+def name_of_counter(counter: object) -> str:
+    """What a counter is called in errors."""
+    asked = counter.function if isinstance(counter, FunctionCounter) else counter
+    name = getattr(asked, "__name__", None)
+    return name if isinstance(name, str) else type(asked).__name__
+
+
+def whole_tokens(counter: object, tokens: object, what: str) -> int:
+    """A count as a whole number of Python's own.
+
+    Args:
+        counter: What counted.
+        tokens: What it gave.
+        what: What it was asked for, in a few words.
+
+    Raises:
+        ConfigError: If it is no number of tokens.
+    """
+    if isinstance(tokens, SupportsIndex) and not isinstance(tokens, bool) and index(tokens) >= 0:
+        return index(tokens)
+    if iscoroutine(tokens):
+        tokens.close()  # nobody waits for it
+    msg = f"counter {name_of_counter(counter)}: {what} was counted as {tokens!r}; expected a whole number of tokens"
+    raise ConfigError(msg)
