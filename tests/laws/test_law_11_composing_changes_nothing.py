@@ -213,7 +213,7 @@ async def test_a_condition_on_arrivals_is_asked_of_the_whole_request():
 async def test_work_that_a_condition_does_not_approve_leaves_nothing_behind():
     """Neither the view nor the report nor the store shows what was tried."""
     store = MemoryStore()
-    session = Pipeline(when(pays_back(1), TrimRounds(2)), budget=Budget(100_000, target=50), store=store).session(
+    session = Pipeline(when(pays_back(1), TrimRounds(2)), budget=Budget(100_000, target=200), store=store).session(
         model="gpt-5.4", format="openai-chat"
     )
     history = transcript("openai-chat", user("task"))

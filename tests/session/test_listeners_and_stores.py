@@ -1,0 +1,262 @@
+"""Listeners, stores, counters and clocks that are several, slow, cancelled, or talk nonsense."""
+
+import json
+import time
+
+import anyio
+import pytest
+from attrs import define, field
+
+from agentctx import (
+    AgentctxError,
+    Budget,
+    ConfigError,
+    FitContextWindow,
+    MemoryStore,
+    Pipeline,
+    PlaceCacheMarkers,
+    StoreError,
+    TrimRounds,
+    TruncateToolOutputs,
+    count,
+)
+from agentctx import listeners as telling
+from agentctx.testing import Recorder, assistant, call, result, transcript, user
+
+pytestmark = pytest.mark.anyio
+
+
+def rounds(number, form="openai-chat", words=60):
+    """A task and rounds whose results differ."""
+    turns = [user("task")]
+    for place in range(number):
+        turns += [assistant(call(f"c{place}", "read", {"n": place})), result(f"c{place}", f"{place} " + "w " * words)]
+    return transcript(form, *turns)
+
+
+def state(session):
+    """What the session holds."""
+    return json.dumps(session.dump())
+
+
+async def test_several_listeners_are_told_and_none_holds_up_another(monkeypatch):
+    """One that waits for ever, one that blocks and one that raises cost no more than the time that each may take."""
+    monkeypatch.setattr(telling, "SECONDS", 0.2)
+    heard = Recorder()
+
+    async def waits(_event):
+        await anyio.sleep_forever()
+
+    def blocks(_event):
+        time.sleep(2)
+
+    def raises(_event):
+        raise ValueError
+
+    pipeline = Pipeline(TrimRounds(1), on_compact=[waits, blocks, raises, heard])
+    await Pipeline().prepare(rounds(4), format="openai-chat")  # loads the vocabulary
+    began = time.monotonic()
+    await pipeline.prepare(rounds(4), format="openai-chat")
+    assert time.monotonic() - began < 1.5
+    assert len(heard.events) == 1
+
+
+async def test_a_plain_listener_that_blocks_lets_the_event_loop_turn():
+    """It runs in a thread of its own."""
+    turned = 0
+
+    async def turns():
+        nonlocal turned
+        while True:
+            await anyio.sleep(0.01)
+            turned += 1
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(turns)
+        await Pipeline(TrimRounds(1), on_compact=lambda _: time.sleep(0.2)).prepare(rounds(4), format="openai-chat")
+        group.cancel_scope.cancel()
+    assert turned > 3
+
+
+class EndError(BaseException):
+    """No plain error."""
+
+
+@pytest.mark.parametrize("how", ["cancelled", "ended"])
+async def test_a_step_whose_listener_is_cancelled_has_not_been(how):
+    """Nobody got its view: steps, state and the next view are as if it had not begun."""
+
+    async def hangs(_event):
+        if how == "ended":
+            raise EndError
+        await anyio.sleep_forever()
+
+    session = Pipeline(TrimRounds(1)).session(format="openai-chat", on_compact=Recorder())
+    await session.prepare(rounds(2)[:2])
+    before, steps = state(session), session.steps
+    session.on_compact = hangs
+    try:
+        with anyio.move_on_after(0.1):
+            await session.prepare(rounds(6))
+    except EndError:
+        assert how == "ended"
+    assert (before, steps) == (state(session), session.steps)
+    session.on_compact = None
+    assert (await session.prepare(rounds(6))).report.acted
+
+
+async def test_an_event_says_whether_the_prefix_moved():
+    """Of many events only the real cuts moved it, and those are as many as the view says."""
+    heard = Recorder()
+    stages = TruncateToolOutputs(max_tokens=40), FitContextWindow()
+    session = Pipeline(*stages, budget=Budget(1_500)).session(format="openai-chat", on_compact=heard)
+    history, moved, before = rounds(40), 0, []
+    for stop in range(1, len(history) + 1):
+        view = await session.prepare(history[:stop])
+        moved += view.messages[: len(before)] != before
+        before = list(view.messages)
+    assert sum(event.prefix_moved for event in heard.events) == moved
+    assert 0 < moved < len(heard.events)
+    assert {str(event).split()[0] for event in heard.events} == {"compaction", "arrivals"}
+
+
+async def test_cache_markers_are_no_compaction():
+    """What got a marker is in the report; listeners are told of cuts only."""
+    heard = Recorder()
+    session = Pipeline(PlaceCacheMarkers()).session("claude-sonnet-4-5", "anthropic", on_compact=heard)
+    view = await session.prepare(rounds(6, "anthropic", 900))
+    assert view.report.acted
+    assert not heard.events
+
+
+@pytest.mark.parametrize(
+    ("form", "model"),
+    [("anthropic", "claude-sonnet-4-5"), ("bedrock", "anthropic.claude-sonnet-4-5-20250929-v1:0")],
+)
+async def test_what_carries_a_marker_is_named_and_what_carries_none_is_the_callers_own(form, model):
+    """At every step exactly the messages that are not the caller's own objects are in force."""
+    session = Pipeline(PlaceCacheMarkers(), store=MemoryStore()).session(model, form)
+    history = rounds(12, form, 500)
+    for stop in range(3, len(history) + 1, 2):
+        view = await session.prepare(history[:stop])
+        touched = [place for place, native in enumerate(view.messages) if native is not history[place]]
+        assert touched == sorted(change.index for change in view.report.in_force)
+        assert view.report.tokens_before == view.report.tokens_after == count(view.messages, format=form, model=model)
+    assert touched
+
+
+async def test_what_was_added_and_dropped_again_is_not_in_force():
+    """The changes in force add up to what went out, without a session too."""
+    history = transcript(
+        "openai-chat", user("task"), assistant(call("a", "f")), user("q2"), assistant("a2"), user("q3")
+    )
+    report = (await Pipeline(TrimRounds(1)).prepare(history, format="openai-chat")).report
+    saved = sum(change.tokens_before - change.tokens_after for change in report.in_force)
+    assert report.tokens_before - saved == report.tokens_after
+    assert {change.outcome for change in report.in_force} == {"dropped"}
+
+
+@define
+class Slow:
+    """A store that takes a while, and remembers how many it served at once."""
+
+    kept: MemoryStore = field(factory=MemoryStore)
+    now: int = 0
+    most: int = 0
+
+    async def put(self, content, /):
+        """Keep it."""
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await anyio.sleep(0.002)
+        self.now -= 1
+        return await self.kept.put(content)
+
+    async def get(self, handle, /):
+        """Give it back."""
+        return await self.kept.get(handle)
+
+
+async def test_originals_are_kept_side_by_side_with_a_limit():
+    """Many changes wait for the store together, but never all of them at once."""
+    store = Slow()
+    view = await Pipeline(TrimRounds(1), store=store).prepare(rounds(200), format="openai-chat")
+    assert len(view.report.changes) == len(store.kept)
+    assert 8 <= store.most <= 16
+
+
+def store_that(put):
+    """A store that keeps in its own way."""
+    return type("Odd", (), {"put": put, "get": MemoryStore.get})()
+
+
+async def fails(_self, _content):
+    """Raise what no caller of agentctx knows."""
+    raise ConnectionError
+
+
+async def no_text(_self, _content):
+    """Give a handle that is none."""
+    return b"handle"
+
+
+@pytest.mark.parametrize("put", [fails, no_text, lambda _self, _content: "handle"], ids=["raises", "bytes", "plain"])
+async def test_a_store_that_fails_is_a_store_error(put):
+    """It names the store, has the cause, and costs nothing."""
+    session = Pipeline(TrimRounds(1), store=store_that(put)).session(format="openai-chat")
+    before = state(session)
+    with pytest.raises(StoreError, match="Odd") as raised:
+        await session.prepare(rounds(5))
+    assert isinstance(raised.value.__cause__, ConnectionError) is (put is fails)
+    assert state(session) == before
+
+
+async def later(_text):
+    """Count, asynchronously."""
+    return 1
+
+
+@pytest.mark.parametrize("tokens", [float("nan"), -1, None, "3", 1.5, True], ids=repr)
+async def test_a_counter_that_talks_nonsense_is_named(tokens):
+    """When it says it, by one error."""
+
+    def odd(_text):
+        return tokens
+
+    with pytest.raises(ConfigError, match="counter odd"):
+        await Pipeline(counter=odd).prepare(rounds(1), format="openai-chat")
+
+
+async def test_a_plain_function_counts():
+    """And an async one is refused by its name."""
+    view = await Pipeline(counter=len).prepare(rounds(1), format="openai-chat")
+    assert view.report.tokens_after > 100
+    with pytest.raises(ConfigError, match="counter later is async"):
+        Pipeline(counter=later)
+    with pytest.raises(ConfigError, match="coroutine"):
+        await Pipeline(counter=lambda text: later(text + "")).prepare(rounds(1), format="openai-chat")
+
+
+@pytest.mark.parametrize("now", [float("nan"), float("inf"), None, "12"], ids=repr)
+async def test_a_clock_that_talks_nonsense_is_named(now):
+    """When it says it, and the session is as it was."""
+    session = Pipeline(TrimRounds(1)).session(format="openai-chat")
+    session.clock = lambda: now
+    before = state(session)
+    with pytest.raises(AgentctxError, match="clock"):
+        await session.prepare(rounds(2))
+    assert before == state(session)
+
+
+async def test_a_summarizer_that_no_stage_asks_is_refused():
+    """An argument that nobody uses is an error; a stage of the user's own may use it."""
+
+    async def shorten(_messages, _max_tokens):
+        return "short"
+
+    async def own(context, _call):
+        return context
+
+    with pytest.raises(ConfigError, match="no stage asks"):
+        Pipeline(FitContextWindow(), summarizer=shorten)
+    assert Pipeline(own, summarizer=shorten).summarizer is shorten
