@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agentctx.sources import secrets
 from agentctx.sources.hidden_text import joined, without_escapes
 from agentctx.sources.secrets import redact_secrets
 
@@ -89,3 +90,47 @@ def test_places_are_those_of_the_text_as_it_is():
     assert [text[slice(*seen.place(at, at + 1))] for at in range(6)] == ["a", "%41", "b", "c", "\\n", "d"]
     assert without_escapes("nothing hidden", apart=True) is None
     assert joined("two words") is None
+
+
+class Counting:
+    """A pattern that adds up how many characters its matches read."""
+
+    def __init__(self, pattern):
+        self.pattern, self.read = pattern, 0
+
+    def match(self, text, start):
+        """Match as the pattern does."""
+        found = self.pattern.match(text, start)
+        self.read += 1 if found is None else 1 + found.end() - start
+        return found
+
+
+VALUES = ("_BARE", "_MORE", "_QUOTED", "_REST", "_WORD", "_INSIDE", "_PLAIN")
+
+
+@pytest.mark.parametrize("name", ["", "a.py", "a.log"])
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "password=",
+        "password=${{",
+        "password='a",
+        "token: a",
+        "?token=a",
+        "--password a ",
+        "<password>",
+        "secret=a1b2c3d4,",
+    ],
+)
+def test_twice_the_text_is_twice_the_characters(piece, name, monkeypatch):
+    """However many names of secrets a text has, what is read of their values grows with the text."""
+
+    def read(size):
+        counting = [Counting(getattr(secrets, each)) for each in VALUES]
+        for each, counter in zip(VALUES, counting, strict=True):
+            monkeypatch.setattr(secrets, each, counter)
+        redact_secrets((piece * size)[:size], name)
+        monkeypatch.undo()
+        return sum(counter.read for counter in counting)
+
+    assert read(16_000) <= 2.2 * read(8_000) + 100
