@@ -218,6 +218,8 @@ def _turns(given: Context, log: _Log, target: Target) -> tuple[list[Turn], Trans
     turns = [] if given.system is None else [Turn("system", _prompt(given.system, translator, log))]
     for origin, message in zip(origins, messages, strict=True):
         spoken, place = translator.message(message), () if origin is None else (origin,)
+        if origin is not None and origin not in log.why and message != given.messages[origin]:
+            log.say(place, "what breaks a rule of its own format was repaired")
         said = bool(spoken.parts or spoken.shown)
         log.say(place, *spoken.why, outcome=None if said else Outcome.DROPPED)
         if not said and not spoken.why:

@@ -44,7 +44,7 @@ def made(kind, *, full, depth=0):
     full = full and depth < DEEPEST
     if is_typeddict(kind):
         hints = get_type_hints(kind, include_extras=True)
-        names = [name for name, hint in hints.items() if full or _required(kind, hint)]
+        names = [name for name, hint in hints.items() if full or required(kind, hint)]
         return {name: sample(hints[name], full=full, depth=depth) for name in names}
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         fields = {name: field for name, field in kind.model_fields.items() if full or field.is_required()}
@@ -53,6 +53,6 @@ def made(kind, *, full, depth=0):
     return PLAIN.get(kind, "text")
 
 
-def _required(kind, hint):
+def required(kind, hint):
     """Whether a key must be there; what the class knows of it is lost where annotations are strings."""
     return get_origin(hint) is Required or (kind.__total__ and get_origin(hint) is not NotRequired)

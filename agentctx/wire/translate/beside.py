@@ -25,7 +25,7 @@ _TAKEN: Mapping[str, frozenset[str]] = {
         | {"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"}
     ),
     "openai-responses": frozenset(
-        {"role", "content", "text", "call_id", "name", "arguments", "input", "output", "action", "actions", "id"}
+        {"role", "content", "text", "call_id", "name", "arguments", "input", "output", "action", "operation", "id"}
         | {
             "image_url",
             "file_id",
@@ -38,8 +38,7 @@ _TAKEN: Mapping[str, frozenset[str]] = {
             "status",
             "phase",
         }
-        | {"logprobs", "operation", "created_by", "server_label", "approval_request_id", "approve", "result"}
-        | {"output_format", "execution", "max_output_length", "commands", "environment"}
+        | {"logprobs", "result"}
     ),
     "anthropic": frozenset(
         {"role", "content", "text", "id", "name", "input", "tool_use_id", "is_error", "source", "media_type", "data"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import binascii
+from base64 import b64decode
 from mimetypes import guess_type
 
 from attrs import evolve
@@ -13,6 +15,7 @@ from agentctx.wire.translate.target import Target
 
 _USUAL = {"image": "image/png", "document": "application/pdf"}
 _SAME = {"image/jpg": "image/jpeg", "audio/x-wav": "audio/wav", "audio/mpeg": "audio/mp3"}
+_USUAL_ALPHABET = str.maketrans("-_", "+/")
 _DETAILS = frozenset({"low", "high", "auto"})
 
 
@@ -31,10 +34,22 @@ def placed(part: Media, takes: Takes, target: Target) -> Media | None:
     if part.data is None:
         return _by_url(bare, target)
     media_type = _SAME.get(part.media_type or "", part.media_type) or _USUAL.get(part.kind)
+    data = _plain_base64(part.data)
     allowed = {_SAME.get(one, one) for one in takes[part.kind]}
-    if media_type not in allowed:
+    if media_type not in allowed or data is None:
         return None
-    return evolve(bare, media_type=part.media_type or media_type, url=None)
+    return evolve(bare, media_type=part.media_type or media_type, data=data, url=None)
+
+
+def _plain_base64(data: str) -> str | None:
+    """Base64 as all providers take it: in one line, in the usual alphabet and padded; None when it is none."""
+    plain = "".join(data.split()).translate(_USUAL_ALPHABET).rstrip("=")
+    plain += "=" * (-len(plain) % 4)
+    try:
+        b64decode(plain, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return data if plain == data else plain
 
 
 def _by_url(part: Media, target: Target) -> Media | None:
