@@ -285,6 +285,30 @@ def _reads_places(kind: type) -> bool:
     return all(callable(getattr(kind, name, None)) for name in ("pair", "arrange"))
 
 
+class NamesItems(Protocol):
+    """A wire format whose messages may have a name of their own, which no other message of a request may have."""
+
+    def item_name(self, message: Message, /) -> str | None:
+        """The name of a message; None when it has none."""
+        ...
+
+    def mend(
+        self, messages: Sequence[Message], earlier: Mapping[str, Message], /
+    ) -> Sequence[tuple[int, Message | None, str]]:
+        """As of ``WireFormat``; ``earlier`` are the messages before that have names, by name."""
+        ...
+
+
+def names_items(wire: WireFormat) -> NamesItems | None:
+    """The format as one whose messages have names, or None when it is not."""
+    return cast("NamesItems", wire) if _names_items(type(wire)) else None
+
+
+@cache
+def _names_items(kind: type) -> bool:
+    return callable(getattr(kind, "item_name", None))
+
+
 class CacheMarkers(Protocol):
     """How a format has cache markers written. A format whose provider has them has a property ``cache_markers``."""
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from agentctx.core.marker import is_marker
 from agentctx.core.message import Message
 from agentctx.core.pace import paced
-from agentctx.core.parts import Opaque, ToolCall, ToolResult
+from agentctx.core.parts import Opaque, Thinking, ToolCall, ToolResult
+from agentctx.core.units import units
 
 
 def broken_pair(
@@ -104,6 +105,29 @@ def open_at_end(messages: Sequence[Message]) -> frozenset[str]:
                 opened.add(part.opens or "")
                 closed.add(part.closes or "")
     return frozenset(opened - closed - {""})
+
+
+def unfinished_from(messages: Sequence[Message]) -> int:
+    """Where the end begins that depends on what comes next; how many messages there are when nothing does.
+
+    A round whose calls wait for results, reasoning that nothing follows yet, a setting at the end.
+    """
+    place = len(messages)
+    for unit in reversed(units(messages)):
+        said = unit.of(messages)
+        if not unit.is_round and said[-1].results and only_results(said[-1]):
+            continue  # it has no call: what is before it is the end
+        if not _leads_on(said[-1]) and not (unit.is_round and (waits(said) or open_at_end(said))):
+            break
+        place = unit.start
+    return place
+
+
+def _leads_on(message: Message) -> bool:
+    """Whether what follows decides whether a message may stand here: it says nothing by itself."""
+    if message.role == "assistant":
+        return bool(message.parts) and all(isinstance(part, Thinking) for part in message.parts)
+    return message.role == "developer" and bool(message.parts) and isinstance(message.parts[0], Opaque)
 
 
 def only_results(message: Message) -> bool:

@@ -11,10 +11,12 @@ from agentctx.core.compare import Outcome
 from agentctx.core.message import Message
 from agentctx.core.pace import paced
 from agentctx.core.report import StageReport
+from agentctx.core.units import iter_units
 from agentctx.offload import MUCH, offload
 from agentctx.session.record import Record, call_ids
 from agentctx.session.snapshot import snapshot
 from agentctx.session.step import Step
+from agentctx.strategies.repair_history import names_of
 
 
 async def commit_aside(step: Step, *, apart: bool = False) -> None:
@@ -105,30 +107,40 @@ def _settle(step: Step, replaced: Sequence[Message]) -> None:
     record, around = step.record, step.around
     settled = len(record.view)
     record.tail, record.tail_origin = [], []
-    if step.open_from is not None and _stands(step, step.open_from):
-        settled, open_from = _unfinished(record.origins, min(step.start, record.settled), step.open_from)
+    if step.open_from is not None and (stands_from := _stands_from(step, step.open_from)) is not None:
+        settled, open_from = _unfinished(record.origins, min(step.start, record.settled), stands_from)
         place = bisect_left(step.raw_origin, open_from)
         record.tail, record.tail_origin = step.raw[place:], step.raw_origin[place:]
     start = min(step.start, record.settled)
     if start < len(replaced):  # then less has to be weighed when it is all weighed again
         start, replaced, record.view_tokens, record.view_bytes = 0, record.view[:0], 0, 0
         record.ids = set() if around.source.wire.unique_ids else record.ids
+        record.items = None
     new, meter = record.view[start:settled], around.source.meter
     record.view_tokens += sum(map(meter.message, new)) - sum(map(meter.message, replaced))
     record.view_bytes += sum(map(meter.weight, new)) - sum(map(meter.weight, replaced))
     if around.source.wire.unique_ids:
         record.ids -= call_ids(replaced)
         record.ids |= call_ids(new)
+    if record.items is not None:
+        for name, gone in names_of(replaced, around.source.wire).items():
+            if record.items.get(name) is gone:
+                del record.items[name]
+        record.items |= names_of(new, around.source.wire)
     record.settled = settled
 
 
-def _stands(step: Step, open_from: int) -> bool:
-    """Whether the calls of the unfinished round are still in the view: what was left out once is not read again."""
-    place = step.raw_origin.index(open_from)
-    calling = {
-        origin for origin, message in zip(step.raw_origin[place:], step.raw[place:], strict=True) if message.calls
-    }
-    return calling <= set(step.record.origins[min(step.start, step.record.settled) :])
+def _stands_from(step: Step, open_from: int) -> int | None:
+    """From which index on all calls of the unfinished end are in the view: what was left out once is not read again.
+
+    None when there is no such end.
+    """
+    place, there = step.raw_origin.index(open_from), set(step.record.origins[min(step.start, step.record.settled) :])
+    gone = [at for at in range(place, len(step.raw)) if step.raw[at].calls and step.raw_origin[at] not in there]
+    if not gone:
+        return open_from
+    later = iter_units(step.raw, place)
+    return next((step.raw_origin[unit.start] for unit in later if unit.start > gone[-1]), None)
 
 
 def _unfinished(origins: Sequence[int | None], start: int, index: int) -> tuple[int, int]:

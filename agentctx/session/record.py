@@ -13,8 +13,7 @@ from agentctx.core.compare import Change, Outcome
 from agentctx.core.ledger import ROLES, Book, Ledger, numbers
 from agentctx.core.message import Message
 from agentctx.core.pace import paced
-from agentctx.core.pairing import open_at_end, waits
-from agentctx.core.units import units
+from agentctx.core.pairing import unfinished_from
 from agentctx.session.plain import DIGEST_BYTES, digest
 from agentctx.session.snapshot import snapshot
 from agentctx.session.weights import Weights
@@ -25,8 +24,8 @@ from agentctx.wire.cache_markers import unmarked
 class Record:
     """The history as the caller passes it, and the view that was made of it.
 
-    The view's messages from ``settled`` on are provisional: their round is not finished (a call waits for its
-    result), so they are read again together with what comes next.
+    The view's messages from ``settled`` on are provisional: what they may be depends on what follows (a call waits for
+    its result, the model may go on), so they are read again together with what comes next.
 
     Args:
         seen: What each message of the history looked like; a dropped message is its native object itself.
@@ -46,6 +45,8 @@ class Record:
         decided: For each message of the history, how many messages were known when a stage last decided about it; 0
             when none has. Repair is no decision: it comes out the same again.
         ids: The call ids of the settled messages.
+        items: The settled messages that have a name of their own which no other may have (``protocols.NamesItems``),
+            by that name; None when it has to be looked up.
         given_tokens: Sum of ``sizes``.
         given_bytes: Sum of ``weights``.
         view_tokens: Tokens of the settled view.
@@ -75,6 +76,7 @@ class Record:
     roles: bytearray = field(factory=bytearray)
     decided: array[int] = field(factory=numbers)
     ids: set[str] = field(factory=set)
+    items: dict[str, Message] | None = None
     given_tokens: int = 0
     given_bytes: int = 0
     view_tokens: int = 0
@@ -106,6 +108,7 @@ class Record:
             roles=self.roles[:],
             decided=self.decided[:],
             ids=set(self.ids),
+            items=None if self.items is None else dict(self.items),
             digests=self.digests[:],
         )
 
@@ -267,14 +270,10 @@ def _stands_for_others(record: Record, place: int) -> bool:
 
 
 def _whole_until(view: Sequence[Message], origins: Sequence[int | None], length: int) -> int:
-    """The index in the history at which an unfinished last round begins; ``length`` when there is none."""
+    """The index in the history at which the end begins that depends on what comes next; ``length`` when none does."""
     known = [(message, origin) for message, origin in zip(view, origins, strict=True) if origin is not None]
-    messages = [message for message, _ in known]
-    groups = units(messages)
-    if not groups or not groups[-1].is_round:
-        return length
-    last = groups[-1].of(messages)
-    return known[groups[-1].start][1] if waits(last) or open_at_end(last) else length
+    place = unfinished_from([message for message, _ in known])
+    return length if place == len(known) else known[place][1]
 
 
 def _still_unbound(record: Record, cut: int) -> int | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from attrs import define, evolve, field, frozen
 
+from agentctx.core.compare import match
 from agentctx.core.message import Context, Message, Tool
-from agentctx.core.pairing import open_at_end, waits
+from agentctx.core.pairing import unfinished_from
 from agentctx.core.units import units
 from agentctx.offload import offload
 from agentctx.plan import something_left
@@ -22,7 +24,7 @@ from agentctx.session.record import Record, rewound
 from agentctx.session.snapshot import snapshots
 from agentctx.session.surroundings import Surroundings
 from agentctx.session.weights import Weights
-from agentctx.strategies.repair_history import has_server_calls, repair
+from agentctx.strategies.repair_history import Earlier, cleaned, has_server_calls, names_of, paired
 
 
 @frozen
@@ -176,13 +178,35 @@ def _read(around: Surroundings, record: Record, natives: Sequence[Any]) -> _New:
     return fresh, snapshots(new, len(record)), asked_at(record, natives, fresh, around.source.wire)
 
 
-def _open_from(raw: Sequence[Message], origins: Sequence[int]) -> int | None:
-    """The index in the history where an unfinished last round begins; None when nothing is unfinished."""
-    last = units(raw)[-1]
-    messages = last.of(raw)
-    if last.is_round and (waits(messages) or open_at_end(messages)):
-        return origins[last.start]
-    return None
+def _open_from(trail: Trail, clean: Sequence[Message]) -> int | None:
+    """The index in the history where the end begins that depends on what comes next; None when none does.
+
+    Args:
+        trail: The new messages, with those of the unfinished end before them.
+        clean: The same, mended but for their pairs.
+    """
+    bare = trail.context.messages
+    found = [
+        trail.origins[place] for place in (unfinished_from(bare), _unfinished_in(bare, clean)) if place < len(bare)
+    ]
+    return min((origin for origin in found if origin is not None), default=None)
+
+
+def _unfinished_in(bare: Sequence[Message], clean: Sequence[Message]) -> int:
+    """Where in ``bare`` the end begins that is unfinished in ``clean``, which was made of it.
+
+    A message that was taken apart is read as a whole, with all of the unit that it begins in.
+    """
+    place = unfinished_from(clean)
+    if place == len(clean):
+        return len(bare)
+    origins, starts = match(bare, clean).origins, [unit.start for unit in units(clean)]
+    while True:
+        read = next(origin for origin in (*reversed(origins[: place + 1]), 0) if origin is not None)
+        begins = origins.index(read) if read in origins else 0
+        if begins >= place:
+            return read
+        place = starts[bisect_right(starts, begins) - 1]
 
 
 async def _treat(step: Step) -> None:
@@ -193,12 +217,15 @@ async def _treat(step: Step) -> None:
     if step.record.foreign > step.raw_origin[0]:
         await run_stage(DropForeignReasoning(step.raw_origin, step.record.foreign), step.trail, call, trusted=True)
     last = step.record.view[step.start - 1] if step.start else None
-    earlier, bare = step.record.ids, step.trail.context.messages
+    bare = step.trail.context.messages
 
     def looked() -> tuple[list[Message] | None, int | None]:
-        legal = repair(bare, call, wire, seen=step.ids, earlier=earlier, after=last)
-        open_ = legal is not None or has_server_calls(step.raw)
-        return legal, _open_from(step.raw, step.raw_origin) if open_ else None
+        earlier = Earlier(step.record.ids, _named(step), last)
+        clean = cleaned(bare, call, wire, earlier)
+        whole = paired(clean, call, wire, seen=step.ids, earlier=earlier)
+        legal = None if whole is bare else list(whole)
+        open_ = legal is not None or has_server_calls(bare) or any(each.role not in _ANSWERING for each in bare[-1:])
+        return legal, _open_from(step.trail, clean) if open_ else None
 
     legal, step.open_from = await offload(looked, len(bare))
     if legal is not None:
@@ -215,6 +242,17 @@ async def _treat(step: Step) -> None:
         call = evolve(call, before=lambda: tuple(step.record.view[: step.start]))
     for stage in stages:
         await run_stage(stage, step.trail, call)
+
+
+_ANSWERING = frozenset({"user", "tool"})
+
+
+def _named(step: Step) -> Mapping[str, Message]:
+    """The settled messages that have a name of their own; looked up when the record does not know them."""
+    record = step.record
+    if record.items is None:
+        record.items = names_of(record.view[: record.settled], step.around.source.wire)
+    return record.items
 
 
 def widen(step: Step) -> None:

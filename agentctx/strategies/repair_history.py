@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import groupby
@@ -16,7 +16,7 @@ from agentctx.core.pace import paced
 from agentctx.core.pairing import broken_pair, only_results, open_at_end
 from agentctx.core.parts import Opaque, Part, ToolCall, ToolResult
 from agentctx.offload import offload
-from agentctx.protocols import Call, ReadsPlaces, WireFormat, reads_places
+from agentctx.protocols import Call, ReadsPlaces, WireFormat, names_items, reads_places
 from agentctx.strategies.pair_results import LOST_RESULT, Pairs, pair_results
 
 
@@ -42,6 +42,21 @@ class RepairHistory:
         return context if repaired is None else context.with_messages(tuple(repaired))
 
 
+@frozen
+class Earlier:
+    """What stands before messages that are repaired, as far as it matters to them.
+
+    Args:
+        ids: The ids of the calls.
+        items: The messages that have a name which no other may have, by that name.
+        last: The message directly before; None at the start of the conversation.
+    """
+
+    ids: AbstractSet[str] = frozenset()
+    items: Mapping[str, Message] = field(factory=dict)
+    last: Message | None = None
+
+
 def repair(
     messages: Sequence[Message],
     call: Call,
@@ -49,8 +64,7 @@ def repair(
     lost_result: str = LOST_RESULT,
     *,
     seen: set[str] | None = None,
-    earlier: AbstractSet[str] = frozenset(),
-    after: Message | None = None,
+    earlier: Earlier | None = None,
 ) -> list[Message] | None:
     """The messages made legal, or None when they are legal.
 
@@ -60,23 +74,59 @@ def repair(
         wire: The provider's format.
         lost_result: The text for lost results.
         seen: The ids of these messages' calls are added here.
-        earlier: The call ids of the messages before.
-        after: The message before; None at the start of the conversation.
+        earlier: What stands before them; None at the start of the conversation.
+    """
+    earlier = Earlier() if earlier is None else earlier
+    clean = cleaned(messages, call, wire, earlier)
+    whole = paired(clean, call, wire, lost_result, seen=seen, earlier=earlier)
+    return None if whole is messages else list(whole)
+
+
+def cleaned(messages: Sequence[Message], call: Call, wire: WireFormat, earlier: Earlier) -> Sequence[Message]:
+    """The messages mended as far as no result has to be looked for; the same object when they are fine.
+
+    Args:
+        messages: As of ``repair``.
+        call: As of ``repair``.
+        wire: As of ``repair``.
+        earlier: As of ``repair``.
     """
     sided = _on_their_sides(messages, call)
-    fixed = _mend(sided, call, wire)
+    fixed = _mend(sided, call, wire, earlier.items)
     current = sided if fixed is None else fixed
     whole = _whole(current, anywhere=wire.results_anywhere) if has_server_calls(current) else None
-    merges, anywhere = wire.merges_turns, wire.results_anywhere
-    broken = whole is not None or broken_pair(current, merges_turns=merges, results_anywhere=anywhere) is not None
+    return current if whole is None else whole
+
+
+def paired(
+    messages: Sequence[Message],
+    call: Call,
+    wire: WireFormat,
+    lost_result: str = LOST_RESULT,
+    *,
+    seen: set[str] | None = None,
+    earlier: Earlier,
+) -> Sequence[Message]:
+    """Mended messages with every pair whole, in an order that the provider takes; the same object when they are.
+
+    Args:
+        messages: What ``cleaned`` made.
+        call: As of ``repair``.
+        wire: As of ``repair``.
+        lost_result: As of ``repair``.
+        seen: As of ``repair``.
+        earlier: As of ``repair``.
+    """
+    current = messages
+    broken = broken_pair(current, merges_turns=wire.merges_turns, results_anywhere=wire.results_anywhere) is not None
     if broken:
-        current = _rebuild(current if whole is None else whole, call, wire, lost_result)
+        current = _rebuild(current, call, wire, lost_result)
     if broken or wire.unique_ids:
-        ids = _Renaming(wire, set() if seen is None else seen, earlier)
+        ids = _Renaming(wire, set() if seen is None else seen, earlier.ids)
         current = _rename_repeated(current, call, ids)
     if (placed := reads_places(wire)) is not None:
-        current = _arranged(current, call, placed, after)
-    return None if current is messages else list(current)
+        current = _arranged(current, call, placed, earlier.last)
+    return current
 
 
 def _arranged(messages: Sequence[Message], call: Call, wire: ReadsPlaces, after: Message | None) -> Sequence[Message]:
@@ -100,8 +150,19 @@ def has_server_calls(messages: Sequence[Message]) -> bool:
     return False
 
 
-def _mend(messages: Sequence[Message], call: Call, wire: WireFormat) -> list[Message] | None:
-    faults = wire.mend(messages)
+def names_of(messages: Sequence[Message], wire: WireFormat) -> dict[str, Message]:
+    """The messages that have a name which no other message of a request may have, by that name."""
+    naming = names_items(wire)
+    if naming is None:
+        return {}
+    return {name: message for message in messages if (name := naming.item_name(message)) is not None}
+
+
+def _mend(
+    messages: Sequence[Message], call: Call, wire: WireFormat, earlier: Mapping[str, Message]
+) -> list[Message] | None:
+    naming = names_items(wire)
+    faults = wire.mend(messages) if naming is None else naming.mend(messages, earlier)
     if not faults:
         return None
     new: dict[int, Message | None] = {}

@@ -90,9 +90,15 @@ class OpenAIResponses:
         """A message as an item. See ``write.write_message``."""
         return write.write_message(message)
 
-    def mend(self, messages: Sequence[Message], /) -> tuple[tuple[int, Message | None, str], ...]:
+    def item_name(self, message: Message, /) -> str | None:
+        """The id of an item, which no other may have. See ``mend.item_id``."""
+        return mend.item_id(message)
+
+    def mend(
+        self, messages: Sequence[Message], earlier: Mapping[str, Message] | None = None, /
+    ) -> tuple[tuple[int, Message | None, str], ...]:
         """What is refused and can be mended without looking for pairs. See ``mend.mend``."""
-        return mend.mend(messages)
+        return mend.mend(messages, {} if earlier is None else earlier)
 
     def numbered(self, call_id: str, number: int, /) -> str:
         """Another id for a call, made of the one that it shares with others."""

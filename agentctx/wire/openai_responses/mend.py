@@ -57,11 +57,15 @@ class _Mending:
         self.instead[index] = message, f"{before}, {why}" if before else why
 
 
-def mend(messages: Sequence[Message]) -> tuple[Mended, ...]:
+def mend(messages: Sequence[Message], earlier: Mapping[str, Message]) -> tuple[Mended, ...]:
     """What is refused and can be mended: (index, new message or None to drop it, why).
 
     Text is cleaned, ids are shortened alike in calls and results, an item that is there twice goes once, reasoning
     that nothing follows goes.
+
+    Args:
+        messages: The items.
+        earlier: The items before that have an id, by id.
     """
     mending = _Mending(messages)
     for index, message in paced(enumerate(messages)):
@@ -69,8 +73,9 @@ def mend(messages: Sequence[Message]) -> tuple[Mended, ...]:
             if not _is_fine(part):
                 _mend_parts(mending, index, message)
                 break
-    for step in (_repeated, _triggers, _unfollowed):
-        step(mending)
+    _repeated(mending, earlier)
+    _triggers(mending)
+    _unfollowed(mending)
     return tuple((index, *mending.instead[index]) for index in sorted(mending.instead))
 
 
@@ -164,18 +169,25 @@ def _value(native: Any, key: str) -> Any:  # noqa: ANN401 - whatever stands ther
     return native.get(key) if type(native) is dict or isinstance(native, Mapping) else getattr(native, key, None)
 
 
-def _repeated(mending: _Mending) -> None:
+def item_id(message: Message) -> str | None:
+    """The id of an item, which no other may have; None when it has none."""
+    identity = _value(message.source, "id")
+    if not isinstance(identity, str) or _value(message.source, "type") == "local_shell_call_output":
+        return None  # the id of a local shell's answer is that of the call
+    return identity
+
+
+def _repeated(mending: _Mending, earlier: Mapping[str, Message]) -> None:
     """No two items may have one id: the same item again goes, another one with that id goes on without id."""
-    seen: dict[str, int] = {}
+    seen: dict[str, Message] = {}
     for index, message in paced(enumerate(mending.messages)):
-        if not isinstance(identity := _value(message.source, "id"), str):
+        if (identity := item_id(message)) is None:
             continue
-        first = seen.setdefault(identity, index)
-        kind = _value(message.source, "type")
-        if first == index or kind == "local_shell_call_output":  # its id is that of the call
+        first = earlier.get(identity) or seen.setdefault(identity, message)
+        if first is message:
             continue
-        same = mending.messages[first] == message
-        if same or kind in _NEEDS_ID:
+        same = first == message or bool(first.source == message.source)  # which may have been cut since
+        if same or _value(message.source, "type") in _NEEDS_ID:
             mending.put(index, None, f"the item {identity!r} is there twice")
         else:
             mending.put(index, _without_id(mending.now(index) or message), f"another item has the id {identity!r}")
@@ -184,6 +196,8 @@ def _repeated(mending: _Mending) -> None:
 def _without_id(message: Message) -> Message:
     """The message read from the same item without its id."""
     native = {key: value for key, value in fields_of(message.source).items() if key != "id"}
+    if message.calls:  # it goes on as the item that it was read from, since its answer may come later
+        return message.with_parts(tuple(evolve(part, source=native) for part in message.parts))
     if message.untouched:
         return Message.read(message.role, message.parts, native)
     return Message(message.role, message.parts, source=native)

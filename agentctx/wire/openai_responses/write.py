@@ -32,7 +32,7 @@ def write_message(message: Message) -> Any:  # noqa: ANN401 - the caller's own o
         return _answer(message, item)
     parts = message.parts
     if len(parts) == 1 and isinstance(part := parts[0], ToolCall):
-        return _call(part, item or fields_of(part.source))
+        return _call(part, fields_of(part.source) or item)
     if parts and all(isinstance(part, Thinking) for part in parts):
         return _reasoning(parts, message.source)
     if item.get("type", "message") != "message":
