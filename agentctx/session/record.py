@@ -257,7 +257,8 @@ def _cut(record: Record, length: int) -> tuple[int, int]:
     )
     cut = next(places, len(record.view))
     behind = (origin for origin in record.origins[cut:] if origin is not None)
-    earliest = min(length, *behind, _whole_until(record.view[:cut], record.origins[:cut], length))
+    kept, origins = record.view[:cut], record.origins[:cut]
+    earliest = min(length, *behind, *_answered_behind(kept, origins), _whole_until(kept, origins, length))
     if cut < len(record.view) and record.origins[cut] is None:
         earliest = min(earliest, gone[0].start)
     return (cut, length) if earliest == length else _cut(record, earliest)
@@ -267,6 +268,16 @@ def _stands_for_others(record: Record, place: int) -> bool:
     """Whether a stage made the message at this place of the view; one of repair belongs to what is beside it."""
     made = record.made.get(id(record.view[place]))
     return made is not None and made[1].stage != REPAIR
+
+
+def _answered_behind(view: Sequence[Message], origins: Sequence[int | None]) -> Iterator[int]:
+    """The indexes in the history of calls whose results do not stand among these messages of the view."""
+    asked: dict[str, int | None] = {}
+    for message, origin in zip(view, origins, strict=True):
+        asked |= {call.id: origin for call in message.calls if not call.optional}
+        for result in message.results:
+            asked.pop(result.call_id, None)
+    return (origin for origin in asked.values() if origin is not None)
 
 
 def _whole_until(view: Sequence[Message], origins: Sequence[int | None], length: int) -> int:

@@ -163,3 +163,30 @@ def test_instructions_and_tools_are_counted():
     assert tokens(USER, system="word " * 50) > tokens(USER) + 50
     assert read(CALL)[0].parts == (ToolCall("c1", "f", "{}"),)
     assert read(USER)[0].parts == (Text("go on"),)
+
+
+@pytest.mark.anyio
+async def test_an_answer_is_of_the_kind_that_its_call_asks_for():
+    """A custom output to a function call, and the other way round, go as what the call asks for, and say the same."""
+    custom = {"type": "custom_tool_call", "call_id": "c2", "name": "p", "input": "x"}
+    shell = {"type": "shell_call", "call_id": "c3", "action": {"commands": ["ls"]}}
+    wrong = [
+        {"type": "custom_tool_call_output", "call_id": "c1", "output": "one"},
+        {"type": "function_call_output", "call_id": "c2", "output": "two"},
+        {"type": "function_call_output", "call_id": "c3", "output": "three"},
+    ]
+    items = [USER, CALL, wrong[0], custom, wrong[1], shell, wrong[2]]
+    broken = [each.rule for each in WIRE.validate({"input": items}, None, None)]
+    assert broken == ["resp.output_kind"] * 3
+    sent = await prepared(*items)
+    assert WIRE.validate({"input": sent}, None, None) == ()
+    assert sent[2] == {**wrong[0], "type": "function_call_output"}
+    assert sent[4] == {**wrong[1], "type": "custom_tool_call_output"}
+    assert sent[6]["output"][0]["stdout"] == "three"
+
+
+def test_a_cache_marker_stands_on_input_only():
+    """A marker on the model's own words goes; the words stay."""
+    block = {"type": "output_text", "text": "so it is", "annotations": []}
+    marked = {**WORDS, "content": [{**block, "prompt_cache_breakpoint": {"mode": "explicit"}}]}
+    assert mended(marked) == [{**WORDS, "content": [block]}]

@@ -27,7 +27,7 @@ _CHAINS = ("previous_response_id", "conversation")
 
 @frozen
 class OpenAIResponses:
-    """Reads and writes Responses requests without loss; a ``protocols.WireFormat``.
+    """Reads and writes Responses requests without loss; a ``protocols.WireFormat`` that reads places and names items.
 
     One item is one message: a piece of reasoning, a call and an answer each have a message of their own.
 
@@ -99,6 +99,16 @@ class OpenAIResponses:
     ) -> tuple[tuple[int, Message | None, str], ...]:
         """What is refused and can be mended without looking for pairs. See ``mend.mend``."""
         return mend.mend(messages, {} if earlier is None else earlier)
+
+    def pair(self, messages: list[Message], _after: Sequence[Message] = (), /) -> list[Message]:
+        """The messages themselves: each answer says which call it answers."""
+        return messages
+
+    def arrange(
+        self, messages: Sequence[Message], _after: Message | None = None, /
+    ) -> Sequence[tuple[int, tuple[Message, ...], str]]:
+        """Which answers have to be of another kind, that of their calls. See ``mend.of_their_kind``."""
+        return tuple(mend.of_their_kind(messages))
 
     def numbered(self, call_id: str, number: int, /) -> str:
         """Another id for a call, made of the one that it shares with others."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import define, evolve, field
@@ -12,7 +12,10 @@ from attrs import define, evolve, field
 from agentctx.core.message import Message
 from agentctx.core.pace import paced
 from agentctx.core.parts import Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.wire.cache_markers import BREAKPOINT
 from agentctx.wire.native import clean_text, finite_json
+from agentctx.wire.openai_responses.outputs import answer_as, kind_answering
+from agentctx.wire.openai_responses.read import read_message
 from agentctx.wire.openai_responses.write import fields_of
 from agentctx.wire.translate.target import Spelling
 
@@ -24,6 +27,9 @@ IDS = Spelling(r"\s\S", CALL_ID_MAX)
 
 NAME_MAX = 64
 """The longest name of a function, in characters."""
+
+CACHEABLE = ("input_text", "input_image", "input_file")
+"""The blocks that a cache marker may stand on."""
 
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """What a function may be called."""
@@ -82,7 +88,7 @@ def mend(messages: Sequence[Message], earlier: Mapping[str, Message]) -> tuple[M
 def _is_fine(part: Part) -> bool:
     """Whether a part is surely fine: looked at before anything is made, since nearly every part is."""
     if isinstance(part, Text):
-        return part.text.isascii()
+        return part.text.isascii() and not _marked_wrongly(part)
     if isinstance(part, ToolCall):
         plain = part.arguments.isascii() and "NaN" not in part.arguments and "Infinity" not in part.arguments
         return plain and len(part.id) <= CALL_ID_MAX and NAME.fullmatch(part.name) is not None
@@ -103,7 +109,18 @@ def _part(part: Part, why: list[str]) -> Part:
     return part if mender is None else mender(part, why)
 
 
+def _marked_wrongly(part: Text | ToolCall) -> bool:
+    """Whether a cache marker stands on a block that is none of input."""
+    block = part.source
+    if block is None or isinstance(block, str) or _value(block, BREAKPOINT) is None:
+        return False
+    return _value(block, "type") not in CACHEABLE
+
+
 def _text(part: Text, why: list[str]) -> Text:
+    if _marked_wrongly(part):
+        why.append("a cache marker stands on input only")
+        part = evolve(part, source={key: held for key, held in fields_of(part.source).items() if key != BREAKPOINT})
     if (clean := clean_text(part.text)) is part.text:
         return part
     why.append(_SURROGATES)
@@ -175,6 +192,25 @@ def item_id(message: Message) -> str | None:
     if not isinstance(identity, str) or _value(message.source, "type") == "local_shell_call_output":
         return None  # the id of a local shell's answer is that of the call
     return identity
+
+
+def of_their_kind(messages: Sequence[Message]) -> Iterator[tuple[int, tuple[Message, ...], str]]:
+    """Answers of another kind than their calls, each with what says the same in the kind that the call asks for.
+
+    Args:
+        messages: Items whose pairs are whole.
+    """
+    asked: dict[str, ToolCall] = {}
+    for index, message in paced(enumerate(messages)):
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                asked[part.id] = part
+            elif isinstance(part, ToolResult) and (call := asked.get(part.call_id)) is not None:
+                kind = _value(message.source, "type") or "function_call_output"
+                if message.role == "tool" and kind != kind_answering(call):
+                    made = read_message(answer_as(call, part), index)
+                    why = f"a {kind_answering(call)} has to answer the call, not a {kind}"
+                    yield index, (Message(made.role, made.parts, source=made.source),), why
 
 
 def _repeated(mending: _Mending, earlier: Mapping[str, Message]) -> None:

@@ -125,6 +125,26 @@ def _shell(result: ToolResult, old: object) -> list[Any]:
     return chunks
 
 
+def kind_answering(call: ToolCall) -> str:
+    """The type of the item that answers a call."""
+    item = mapping_or_none(call.source) or {}
+    return CALLS.get(item.get("type", ""), CALLS["function_call"]).output
+
+
+def answer_as(call: ToolCall, result: ToolResult) -> dict[str, Any]:
+    """The item that answers a call with what a result says, where its kind has words."""
+    text = result.text
+    answer = lost_output(call, text)
+    match answer["type"]:
+        case "function_call_output" | "custom_tool_call_output":
+            answer["output"] = write_content(result.content, None, "input_text") if result.content else ""
+        case "shell_call_output":
+            answer["output"] = [{"stdout": text, "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]
+        case "apply_patch_call_output":
+            answer["status"] = "failed" if result.is_error else "completed"
+    return answer
+
+
 def lost_output(call: ToolCall, text: str) -> dict[str, Any]:
     """The item that answers a call whose result is lost, saying ``text`` where its kind has words."""
     item = mapping_or_none(call.source) or {}

@@ -8,7 +8,7 @@ from agentctx.core.violation import Violation
 from agentctx.wire.native import clean_text, mapping_or_none
 from agentctx.wire.openai_responses.blocks import TEXTS
 from agentctx.wire.openai_responses.kinds import ROLES
-from agentctx.wire.openai_responses.mend import NAME, NAME_MAX
+from agentctx.wire.openai_responses.mend import CACHEABLE, NAME, NAME_MAX
 from agentctx.wire.openai_responses.view import (
     Item,
     Request,
@@ -22,7 +22,6 @@ from agentctx.wire.openai_responses.view import (
 
 ITEMS_MAX = 131_072
 STRING_MAX = 10_485_760
-_CACHEABLE = ("input_text", "input_image", "input_file")
 _SPOKEN = frozenset({"output_text", "refusal"})
 
 
@@ -96,7 +95,7 @@ def _block(block: object, item: Item, path: str) -> Iterator[Violation]:
         yield wrong_type("block_text", item, f"{path}.text", "a string", native.get("text"))
     elif item.is_words and kind not in _SPOKEN:
         text = f"Invalid value: '{kind}'. Supported values are: 'output_text' and 'refusal'."
-        yield broken("block_role", item, f"{path}.type", text, "error" if kind in _CACHEABLE else "warn")
+        yield broken("block_role", item, f"{path}.type", text, "error" if kind in CACHEABLE else "warn")
     elif not item.is_words and kind in _SPOKEN:
         text = f"Invalid value: '{kind}'. Supported values are: 'input_text', 'input_image', and 'input_file'."
         yield broken("block_role", item, f"{path}.type", text)
@@ -129,7 +128,7 @@ def cache_marker(request: Request) -> Iterator[Violation]:
     for item in request.items:
         marked = [(item.path, item.data)] if item.data.get("prompt_cache_breakpoint") is not None else []
         for path, data in (*marked, *blocks(item)):
-            if data.get("prompt_cache_breakpoint") is not None and data.get("type") not in _CACHEABLE:
+            if data.get("prompt_cache_breakpoint") is not None and data.get("type") not in CACHEABLE:
                 where = f"{path}.prompt_cache_breakpoint"
                 yield broken("cache_marker", item, where, f"Unknown parameter: '{where}'.")
 
