@@ -18,6 +18,7 @@ import anthropic
 from anthropic import APIRequest, AsyncCallNext, AsyncStream, CallNext, Middleware, Stream
 from attrs import field, frozen
 
+from agentctx.clients.bodies import watch, watch_async
 from agentctx.clients.exchange import Answer, Send, Ways, answer, blocked, waiting
 from agentctx.clients.portal import drive
 from agentctx.clients.sessions import Sessions
@@ -153,8 +154,10 @@ def _asked(headers: Mapping[str, Any]) -> str | None:
 
 async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever the SDK returns
     http = getattr(value, "http_response", None)
-    if http is None or _is_the_callers(http):
+    if http is None:
         return Answer(value)
+    if _is_the_callers(http):
+        return watch_async(value, http, turn)
     if not http.is_success:
         await http.aread()
         return Answer(value, refusal=RequestRefused(http.status_code, http.text))
@@ -169,8 +172,10 @@ async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - wh
 
 async def _open(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever the SDK returns
     http = getattr(value, "http_response", None)
-    if http is None or _is_the_callers(http):
+    if http is None:
         return Answer(value)
+    if _is_the_callers(http):
+        return watch(value, http, turn)
     if not http.is_success:
         http.read()
         return Answer(value, refusal=RequestRefused(http.status_code, http.text))

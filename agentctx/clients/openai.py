@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import openai
 from openai import AsyncOpenAI, AsyncStream, OpenAI, Stream
 
+from agentctx.clients.bodies import watch, watch_async
 from agentctx.clients.exchange import Answer, Refused, Ways, blocked, exchange, waiting
 from agentctx.clients.portal import drive
 from agentctx.clients.sessions import Sessions
@@ -96,6 +97,8 @@ def _with_body(options: Any, body: dict[str, Any]) -> Any:  # noqa: ANN401 - the
 
 
 async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever the SDK returns
+    if _is_the_callers(value):
+        return watch_async(value, value.http_response, turn)
     inner = _inner(value)
     if not isinstance(inner, AsyncStream):
         return _opened(value, inner, turn)
@@ -105,6 +108,8 @@ async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - wh
 
 
 async def _open(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever the SDK returns
+    if _is_the_callers(value):
+        return watch(value, value.http_response, turn)
     inner = _inner(value)
     if not isinstance(inner, Stream):
         return _opened(value, inner, turn)
@@ -113,15 +118,20 @@ async def _open(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever
     return answer
 
 
+def _is_the_callers(value: Any) -> bool:  # noqa: ANN401 - whatever the SDK returns
+    """Whether only the caller may read the body: it asked for it with ``with_streaming_response``."""
+    return isinstance(value, openai.AsyncAPIResponse | openai.APIResponse) and not value.http_response.is_closed
+
+
 def _inner(value: Any) -> Any:  # noqa: ANN401 - whatever the SDK returns
-    """The answer, or what a raw response holds; None when only the caller may read it."""
+    """The answer, or what a raw response holds."""
     if isinstance(value, openai.BaseModel | AsyncStream | Stream):
         return value
     http = getattr(value, "http_response", None)
     if http is None:
         return None
     if "text/event-stream" in http.headers.get("content-type", ""):
-        return None if isinstance(value, _READ_BY_THE_CALLER) else value.parse()
+        return value.parse()
     return http.json() if http.is_closed and "json" in http.headers.get("content-type", "") else None
 
 
@@ -133,6 +143,5 @@ def _opened(value: Any, inner: Any, turn: Turn) -> Answer:  # noqa: ANN401 - wha
     return Answer(value, refusal=Refused(refused))
 
 
-_READ_BY_THE_CALLER = (openai.AsyncAPIResponse, openai.APIResponse)
 _ASYNC = Ways(_ERRORS, _open_async, waiting)
 _SYNC = Ways(_ERRORS, _open, blocked)

@@ -54,6 +54,6 @@ class Messages:
             return get(event, "content_block", "type") not in _EMPTY_AT_FIRST
         return kind not in _BEFORE_CONTENT
 
-    def failure(self, _said: Any, /) -> Any:  # noqa: ANN401 - a dict or any SDK's object
-        """None: the SDK raises every error."""
-        return None
+    def failure(self, said: Any, /) -> Any:  # noqa: ANN401 - a dict or any SDK's object
+        """The error event of a stream's body; the SDK raises it where it reads the stream itself."""
+        return said if get(said, "type") == "error" else None

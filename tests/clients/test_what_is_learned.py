@@ -2,8 +2,8 @@
 
 import pytest
 from anthropic import Anthropic, AsyncAnthropic
-from both_kinds import now
-from client_histories import chat, claude
+from both_kinds import inside, listed, now
+from client_histories import chat, claude, items
 from openai import AsyncOpenAI, OpenAI
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 import agentctx
 from agentctx.clients import wrap
+from agentctx.testing.servers import Said, chat_completions, messages, responses
 
 CHAT = {"id": "1", "object": "chat.completion", "created": 1, "model": "gpt-4o", "choices": []}
 MESSAGE = {
@@ -62,3 +63,98 @@ async def test_nonsense_in_a_bill_costs_no_answer(serve, closing, kind):
         assert answer.id == "1"
     assert session.billed_tokens is None
     assert session.allowance.calibration.reports == 0
+
+
+WINDOW = 1_000
+APIS = {
+    "chat": (chat_completions, chat, {"model": "gpt-4o"}),
+    "responses": (responses, items, {"model": "gpt-5.4"}),
+    "messages": (messages, claude, {"model": "claude-sonnet-5-5", "max_tokens": 50}),
+}
+BODIES = pytest.mark.parametrize(
+    ("api", "kind"),
+    [
+        (api, kind)
+        for api in APIS
+        for kind in ((AsyncAnthropic, Anthropic) if api == "messages" else (AsyncOpenAI, OpenAI))
+    ],
+)
+
+
+def streaming(client, api, given, **more):
+    """The call of an API that hands the body over to the caller."""
+    resource = {"chat": lambda: client.chat.completions, "responses": lambda: client.responses}
+    found = resource[api]() if api in resource else client.messages
+    name = "input" if api == "responses" else "messages"
+    return found.with_streaming_response.create(**{**APIS[api][2], **more, name: given})
+
+
+async def lines(response):
+    return await listed(response.iter_lines())
+
+
+async def at_once(response):
+    return await now(response.read())
+
+
+async def in_pieces(response):
+    pieces = await listed(response.iter_bytes(7))
+    assert {len(piece) for piece in pieces[:-1]} == {7}
+    return b"".join(pieces)
+
+
+async def parsed(response):
+    return await now(response.parse())
+
+
+async def parsed_events(response):
+    return await listed(await now(response.parse()))
+
+
+@pytest.fixture
+def bodies(serve, closing):
+    """A wrapped client of a kind and its session, and what the server saw."""
+
+    def make(api, kind, **behaviour):
+        desk, url = serve(APIS[api][0], **behaviour)
+        session = pipeline().session(model=APIS[api][2]["model"])
+        base = url if api == "messages" else f"{url}/v1"
+        given = closing(kind(base_url=base, api_key="none", max_retries=0))
+        return desk, session, wrap(given, session.plan, session=session)
+
+    return make
+
+
+@BODIES
+@pytest.mark.anyio
+async def test_a_body_that_the_caller_reads_is_billed(bodies, api, kind):
+    """However the caller reads a body of ``with_streaming_response``, whole or as events, its usage is recorded."""
+    _, session, client = bodies(api, kind)
+    told = {"stream_options": {"include_usage": True}} if api == "chat" else {}
+    rounds = 2
+    for streamed, ways in ({}, [parsed, at_once, lines, in_pieces]), ({"stream": True, **told}, [parsed_events, lines]):
+        for read in ways:
+            history, rounds = APIS[api][1](rounds), rounds + 1
+            await inside(streaming(client, api, history, **streamed), read)
+            size = agentctx.count(history, session.model, format=session.format or FORMATS[api])
+            assert (read, session.billed_tokens) == (read, size)
+
+
+FORMATS = {"chat": "openai-chat", "responses": "openai-responses", "messages": "anthropic"}
+
+
+@BODIES
+@pytest.mark.parametrize("read", [parsed_events, lines])
+@pytest.mark.anyio
+async def test_an_overflow_within_a_body_restarts_it(bodies, api, kind, read):
+    """An overflow that a body of events tells before its first content is answered by a smaller request."""
+    desk, session, client = bodies(api, kind, window=WINDOW, refuses="stream", answer=lambda _: Said("one two three"))
+    told = {"stream_options": {"include_usage": True}} if api == "chat" else {}
+    seen = await inside(streaming(client, api, APIS[api][1](20), stream=True, **told), read)
+    whole = str(seen)
+    assert len(desk.requests) == 2
+    assert len(desk.accepted) == 1
+    assert all(word in whole for word in ("one", "two", "three"))
+    assert "context_length_exceeded" not in whole
+    assert "prompt is too long" not in whole
+    assert session.billed_tokens is not None

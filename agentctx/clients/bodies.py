@@ -1,0 +1,186 @@
+"""Bodies that only the caller reads, as with ``with_streaming_response``: looked at while they pass by.
+
+However it reads them (parsed, in lines, bytes or at once), the HTTP response hands out decoded bytes: there a body of
+events is followed like any other stream, event by event, and of a body of JSON the usage is recorded at its end.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from functools import cache, partial
+from typing import Any
+
+from agentctx.clients.exchange import Answer
+from agentctx.clients.portal import drive
+from agentctx.clients.streams import Held, Pull, Started, pulling
+from agentctx.clients.turn import Turn
+from agentctx.clients.twin import derived
+
+_END_OF_EVENT = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+
+
+def watch_async(value: Any, http: Any, turn: Turn) -> Answer:  # noqa: ANN401 - an SDK's and its HTTP library's
+    """Look at an async response's body from now on.
+
+    Args:
+        value: What the SDK returned.
+        http: The HTTP response in it, whose body nobody has read.
+        turn: The call that it answers.
+    """
+    return _watched(value, http, turn, http.aiter_bytes().__anext__, _ASYNC)
+
+
+def watch(value: Any, http: Any, turn: Turn) -> Answer:  # noqa: ANN401 - an SDK's and its HTTP library's
+    """Look at a sync response's body from now on; as ``watch_async``."""
+    return _watched(value, http, turn, pulling(http.iter_bytes().__next__), _SYNC)
+
+
+def _watched(value: Any, http: Any, turn: Turn, pull: Pull, reading: Mapping[str, Callable[..., Any]]) -> Answer:  # noqa: ANN401
+    events = "text/event-stream" in http.headers.get("content-type", "")
+    given = _events(pull) if events else _whole(pull, turn)
+    kind: Any = type(http)
+    close = partial(kind.aclose if reading is _ASYNC else kind.close, http)
+    started = Started(Held(turn, (), _said if events else _nothing_said), given, close)
+    http._agentctx_body = started  # noqa: SLF001 - our own attribute
+    http.__class__ = _watching(kind, frozenset(reading.items()))
+    return Answer(value, close=started.drop, stream=started if events else None)
+
+
+@cache
+def _watching(kind: type, reading: frozenset[tuple[str, Callable[..., Any]]]) -> type:
+    return derived(kind, dict(reading))
+
+
+def _events(pull: Pull) -> Pull:
+    """Whole events out of pieces of bytes, each with the blank line that ends it."""
+    found: deque[bytes] = deque()
+    rest = bytearray()
+
+    async def next_event() -> bytes:
+        while not found:
+            try:
+                rest.extend(await pull())
+            except StopAsyncIteration:
+                if not rest:
+                    raise
+                found.append(bytes(rest))
+                rest.clear()
+            while (end := _END_OF_EVENT.search(rest)) is not None:
+                found.append(bytes(rest[: end.end()]))
+                del rest[: end.end()]
+        return found.popleft()
+
+    return next_event
+
+
+def _whole(pull: Pull, turn: Turn) -> Pull:
+    """The pieces as they come; when all have come, the usage in them is recorded."""
+    seen: list[bytes] = []
+
+    async def next_piece() -> bytes:
+        try:
+            piece: bytes = await pull()
+        except StopAsyncIteration:
+            body, seen[:] = _read(b"".join(seen)), []
+            turn.learn(None if body is None else turn.shape.usage(body))
+            raise
+        seen.append(piece)
+        return piece
+
+    return next_piece
+
+
+def _said(event: bytes) -> Any:  # noqa: ANN401 - whatever JSON says
+    """The JSON of an event; None when it has none."""
+    lines = (line[5:] for line in event.splitlines() if line.startswith(b"data:"))
+    return _read(b"\n".join(lines))
+
+
+def _nothing_said(_piece: bytes) -> None:
+    """A piece of a body says nothing alone."""
+
+
+def _read(data: bytes) -> Any:  # noqa: ANN401 - whatever JSON says
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _sized(pull: Pull, size: int) -> Pull:
+    """The same bytes in pieces of this size."""
+    rest = bytearray()
+
+    async def next_piece() -> bytes:
+        while len(rest) < size:
+            try:
+                rest.extend(await pull())
+            except StopAsyncIteration:
+                if not rest:
+                    raise
+                break
+        piece = bytes(rest[:size])
+        del rest[:size]
+        return piece
+
+    return next_piece
+
+
+def _pieces(http: Any, size: int | None) -> Pull:  # noqa: ANN401 - of any HTTP library
+    pull: Pull = http._agentctx_body.next  # noqa: SLF001 - our own attribute
+    return pull if size is None else _sized(pull, size)
+
+
+def _is_read(http: Any) -> bool:  # noqa: ANN401 - of any HTTP library
+    """Whether the body was read before: then the library hands out what it keeps, or says that it does not."""
+    return hasattr(http, "_content") or http.is_stream_consumed
+
+
+async def _aiter_bytes(http: Any, chunk_size: int | None = None) -> AsyncGenerator[bytes]:  # noqa: ANN401 - as above
+    if _is_read(http):
+        kind: Any = type(http).__base__
+        async for piece in kind.aiter_bytes(http, chunk_size):
+            yield piece
+        return
+    pull = _pieces(http, chunk_size)
+    while True:
+        try:
+            piece = await pull()
+        except StopAsyncIteration:
+            return
+        yield piece
+
+
+def _iter_bytes(http: Any, chunk_size: int | None = None) -> Generator[bytes]:  # noqa: ANN401 - as above
+    if _is_read(http):
+        kind: Any = type(http).__base__
+        yield from kind.iter_bytes(http, chunk_size)
+        return
+    pull = _pieces(http, chunk_size)
+    while True:
+        try:
+            piece = drive(_awaited(pull))
+        except StopAsyncIteration:
+            return
+        yield piece
+
+
+async def _awaited(pull: Pull) -> bytes:
+    piece: bytes = await pull()
+    return piece
+
+
+async def _aclose(http: Any) -> None:  # noqa: ANN401 - as above
+    await http._agentctx_body.drop()  # noqa: SLF001 - our own attribute
+
+
+def _close(http: Any) -> None:  # noqa: ANN401 - as above
+    drive(http._agentctx_body.drop())  # noqa: SLF001 - our own attribute
+
+
+_ASYNC = {"aiter_bytes": _aiter_bytes, "aclose": _aclose}
+_SYNC = {"iter_bytes": _iter_bytes, "close": _close}
