@@ -158,6 +158,19 @@ class Pipeline(Plan):
         await self.tell(report)
         return view_of(trail.context, source, given, system, tools, report, options_of(trail, call))
 
+    def within(self, budget: Budget) -> Pipeline:
+        """The same stages and options with another budget."""
+        return Pipeline(
+            *self.stages,
+            budget=budget,
+            counter=self.counter,
+            store=self.store,
+            protect=self.protect,
+            on_compact=self.on_compact,
+            summarizer=self.summarizer,
+            thinking=self.thinking,
+        )
+
     def session(
         self,
         model: str | None = None,

@@ -182,5 +182,5 @@ def _close(http: Any) -> None:  # noqa: ANN401 - as above
     drive(http._agentctx_body.drop())  # noqa: SLF001 - our own attribute
 
 
-_ASYNC = {"aiter_bytes": _aiter_bytes, "aclose": _aclose}
-_SYNC = {"iter_bytes": _iter_bytes, "close": _close}
+_ASYNC: Mapping[str, Callable[..., Any]] = {"aiter_bytes": _aiter_bytes, "aclose": _aclose}
+_SYNC: Mapping[str, Callable[..., Any]] = {"iter_bytes": _iter_bytes, "close": _close}

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from attrs import define, field
+from attrs import Factory, define, field
 
+from agentctx.clients.limits import Limits
 from agentctx.clients.shape import Body, Request
 from agentctx.core.report import Report
 from agentctx.pipeline import Pipeline
@@ -36,6 +37,7 @@ class Sessions:
         key: Names the conversation of each request, if given.
         sessions: The sessions by key.
         view: The last view that was prepared for the client, with its report, of whichever conversation.
+        limits: What is learned of each model's room from the requests that belong to no conversation.
     """
 
     pipeline: Pipeline
@@ -43,6 +45,7 @@ class Sessions:
     key: Key | None = field(default=None, repr=False)
     sessions: Named = field(kw_only=True)
     view: View | None = field(default=None, init=False, repr=False)
+    limits: Limits = field(init=False, default=Factory(lambda self: Limits(self.pipeline), takes_self=True), repr=False)
     _recent: deque[tuple[bytes, bytes, int]] | None = field(
         init=False, factory=lambda: deque(maxlen=RECENT), repr=False
     )

@@ -6,9 +6,11 @@ from typing import Any
 
 from attrs import define
 
+from agentctx.clients.limits import Limits
 from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape import Body, Request, Shape
-from agentctx.errors import AgentctxError
+from agentctx.economics.overflow import classify_error
+from agentctx.errors import AgentctxError, ContextOverflow
 from agentctx.listeners import logger
 from agentctx.pipeline import Pipeline
 from agentctx.reading import known_profile
@@ -31,6 +33,7 @@ class Turn:
         session: The conversation that it belongs to, if any.
         view: What to send.
         recovered: Whether it was made smaller after an overflow: that is done once.
+        limits: What is learned of each model's room from the calls that belong to no conversation, as this one.
     """
 
     client: Sessions
@@ -41,6 +44,7 @@ class Turn:
     session: Session | None
     view: View
     recovered: bool = False
+    limits: Limits | None = None
 
     def written(self) -> dict[str, Any]:
         """The request to send."""
@@ -49,7 +53,7 @@ class Turn:
     async def shrink(self, error: BaseException) -> bool:
         """After an overflow: prepare a strictly smaller request, once; False when there is none.
 
-        A call that belongs to no conversation gets a session for this moment, which is told of the error.
+        A call that belongs to no conversation is cut to the limit that the error teaches, as all later ones are.
 
         Args:
             error: What the client raised.
@@ -61,6 +65,8 @@ class Turn:
             return False
         self.recovered = True
         given, sent = self.request, self.view.report.tokens_after
+        if self.limits is not None:
+            return await self._cut(self.limits, error, sent)
         if self.session is None:
             session = self.pipeline.session(given.model, self.shape.format)
         else:  # the one that holds this conversation now
@@ -72,16 +78,36 @@ class Turn:
             self.view = self.client.view = smaller
         return smaller is not None
 
+    async def _cut(self, limits: Limits, error: BaseException, sent: int) -> bool:
+        overflow, model = classify_error(error), self.request.model
+        if overflow is None:
+            return False
+        before = limits.refused(model, overflow, sent)
+        try:
+            guessed = overflow.limit is None and overflow.excess is None
+            view = await _alone(limits, self.shape, self.request, down_to_target=guessed)
+        except ContextOverflow:
+            limits.restore(model, before)
+            return False
+        if view.report.tokens_after >= sent:
+            limits.restore(model, before)
+            return False
+        self.view = self.client.view = view
+        return True
+
     def learn(self, usage: Any) -> None:  # noqa: ANN401 - a dict or any SDK's usage object
         """Record what was billed. It raises nothing: the answer is paid for, whatever is said of its price.
 
         The usage of a call that another call of the conversation has overtaken is passed over: a session records its
         last view's.
         """
-        if self.session is None or usage is None or self.session.view is not self.view:
+        if usage is None or (self.session is not None and self.session.view is not self.view):
             return
         try:
-            self.session.record(usage)
+            if self.session is not None:
+                self.session.record(usage)
+            elif self.limits is not None:
+                self.limits.taken(self.request.model, usage)
         except AgentctxError as error:
             logger.warning("what the model call cost could not be recorded: %s", error)
 
@@ -124,16 +150,26 @@ async def _stateless(client: Sessions, shape: Shape, body: Body, request: Reques
     depth = sum(step.plan is pipeline for step in steps_around())
     if depth > 1:
         return None
-    given = (request.messages, request.system, request.tools)
     if depth == 0:
         client.note_stateless(request.messages)
-        view = await pipeline.prepare(*given, format=shape.format, model=request.model)
-        return Turn(client, pipeline, shape, body, request, None, view)
+        view = await _alone(client.limits, shape, request)
+        return Turn(client, pipeline, shape, body, request, None, view, limits=client.limits)
     budget = pipeline.budget_for(request.model)
     bare = Pipeline(budget=budget, counter=pipeline.counter, protect=pipeline.protect, thinking=pipeline.thinking)
+    given = (request.messages, request.system, request.tools)
     with preparing(pipeline):
         view = await bare.prepare(*given, format=shape.format, model=request.model)
     return Turn(client, bare, shape, body, request, None, view)
+
+
+async def _alone(limits: Limits, shape: Shape, request: Request, *, down_to_target: bool = False) -> View:
+    """A request by itself, within the room that its model is known to have."""
+    given = (request.messages, request.system, request.tools)
+    narrowed = limits.pipeline_for(request.model, down_to_target=down_to_target)
+    if narrowed is limits.pipeline:
+        return await narrowed.prepare(*given, format=shape.format, model=request.model)
+    with preparing(limits.pipeline):
+        return await narrowed.prepare(*given, format=shape.format, model=request.model)
 
 
 def _told(session: Session, model: str | None) -> str | None:

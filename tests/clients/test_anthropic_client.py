@@ -93,6 +93,7 @@ async def test_claudes_stream_restarts_before_its_first_content(serve, made, kin
     events = await listed(await now(client.messages.create(**asked(LONG), stream=True)))
     assert text(events) == "one two three"
     assert [event.type for event in events].count("message_start") == 1
+    client = wrap(made(kind, url), pipeline())  # which has learned nothing yet
     helper = client.messages.stream(**asked(LONG))
     assert await inside(helper, lambda stream: stream.get_final_text()) == "one two three"
     assert len(desk.requests) == 4

@@ -93,6 +93,21 @@ async def test_an_overflow_is_sent_again_smaller_once(serve, made, kind):
 
 @KINDS
 @pytest.mark.anyio
+async def test_a_limit_is_learned_without_a_session(serve, made, kind):
+    """What an overflow taught holds for later calls of that model: they are cut to it at once, and not far below."""
+    desk, url = serve(chat_completions, window=WINDOW)
+    client = wrap(made(kind, url), pipeline())
+    for _ in range(3):
+        await now(client.chat.completions.create(model=MODEL, messages=LONG))
+    assert len(desk.requests) == 4
+    sizes = [agentctx.count(body["messages"], MODEL) for body in desk.accepted]
+    assert all(0.75 * WINDOW < size <= WINDOW for size in sizes)
+    await now(client.chat.completions.create(model="gpt-4o-mini", messages=LONG))
+    assert len(desk.requests) == 6
+
+
+@KINDS
+@pytest.mark.anyio
 async def test_a_second_overflow_is_the_first_error(serve, made, kind):
     """Two overflows in a row: two requests were sent, and the first error is raised."""
     desk, url = serve(chat_completions, overflows=2, window=WINDOW)
@@ -173,6 +188,7 @@ async def test_parse_and_stream_helpers_are_prepared(serve, made, kind):
     client = wrap(made(kind, url), pipeline())
     parsed = await now(client.chat.completions.parse(model=MODEL, messages=LONG, response_format=Verdict))
     assert parsed.choices[0].message.parsed == Verdict(verdict="good")
+    client = wrap(made(kind, url), pipeline())  # which has learned nothing yet
     helper = client.chat.completions.stream(model=MODEL, messages=LONG, response_format=Verdict)
     final = await inside(helper, lambda stream: stream.get_final_completion())
     assert final.choices[0].message.parsed == Verdict(verdict="good")

@@ -58,6 +58,7 @@ async def test_an_overflow_of_items_is_sent_again_smaller(serve, made, kind, ref
     client = wrap(made(kind, url), pipeline())
     whole = await now(client.responses.create(model=MODEL, input=LONG))
     assert whole.output_text == "one two three"
+    client = wrap(made(kind, url), pipeline())  # which has learned nothing yet
     events = await listed(await now(client.responses.create(model=MODEL, input=LONG, stream=True)))
     assert text(events) == "one two three"
     assert [event.sequence_number for event in events] == list(range(len(events)))
