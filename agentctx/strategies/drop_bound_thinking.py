@@ -56,7 +56,7 @@ def first_unbound(before: Sequence[Message], after: Sequence[Message]) -> int | 
     if found.first_changed is None or found.first_changed >= len(after):
         return None
     place = found.first_changed
-    in_place = found.origins[place] == place and _reasons_first(after[place])
+    in_place = found.origins[place] == place and _reasons_first(after[place]) and _reasons_first(before[place])
     return place + 1 if in_place else place
 
 

@@ -202,3 +202,11 @@ def test_repair_and_validation_are_linear(work, format_name, made):
     done(10)
     for few, many in zip(done(100), done(400), strict=True):
         assert many < few * 6
+
+
+@pytest.mark.anyio
+async def test_reasoning_goes_with_the_blank_words_that_stood_before_it():
+    """A model that binds its reasoning to all before it: when repair takes words from before it, it goes as well."""
+    thought = {"type": "thinking", "thinking": "hm", "signature": "sig"}
+    sent = await repaired([TASK, said("assistant", text(" "), thought, text("ok")), GO_ON], model="claude-opus-5-5")
+    assert sent == [TASK, said("assistant", text("ok")), GO_ON]
