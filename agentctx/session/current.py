@@ -119,7 +119,7 @@ def inherit() -> None:
 
     No more of the context is handed on than that. A pool's thread has no part in what happened to start it.
     """
-    if threading.Thread.start is not _start:
+    if not _originals:  # once: another library may have put its own in this one's place since, and call it
         _originals["start"], _originals["submit"] = threading.Thread.start, ThreadPoolExecutor.submit
         threading.Thread.start = _start  # type: ignore[method-assign,assignment]  # there is no other way to be told of a thread
         ThreadPoolExecutor.submit = _submit  # type: ignore[method-assign,assignment]  # as above

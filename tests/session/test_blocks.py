@@ -204,3 +204,23 @@ def test_a_session_may_be_entered_twice():
             assert current() is session
         assert current() is session
     assert current() is None
+
+
+def test_another_library_may_do_the_same(monkeypatch):
+    """Where another library has wrapped how threads start, before or since, threads start and blocks reach them."""
+    with PLAN.session() as session:
+        ours, started = Thread.start, []
+
+        def theirs(thread):
+            started.append(thread)
+            ours(thread)
+
+        monkeypatch.setattr(Thread, "start", theirs)
+        with PLAN.session() as inner:
+            seen = []
+            thread = Thread(target=lambda: seen.append(current()))
+            thread.start()
+            thread.join()
+    assert seen == [inner]
+    assert started == [thread]
+    assert session is not inner
