@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 from attrs import evolve, field, frozen
 
@@ -24,6 +24,7 @@ from agentctx.protocols import (
     Listener,
     Listeners,
     Phase,
+    PointsElsewhere,
     RunInner,
     Store,
     Summarizer,
@@ -36,6 +37,7 @@ from agentctx.strategies.fit_guarantee import FitGuarantee
 from agentctx.strategies.fit_request_bytes import FitRequestBytes, body_bytes
 from agentctx.strategies.keep_cache_markers import KeepCacheMarkers
 from agentctx.strategies.limit_images import LimitImages
+from agentctx.strategies.naming import name_of
 from agentctx.strategies.protect import bind
 from agentctx.strategies.running import in_phase, run_alone
 from agentctx.tokens.remembering import remembering
@@ -108,6 +110,12 @@ class Plan:
     @cached_property
     def _inner(self) -> tuple[Plan, ...]:
         return tuple(stage for stage in _all_stages(self.stages) if isinstance(stage, Plan))
+
+    @cached_property
+    def pointing(self) -> dict[str, PointsElsewhere]:
+        """The stages whose edits are true only as long as other messages are there, by name."""
+        found = (stage for stage in _all_stages(self.stages) if callable(getattr(stage, "true_at", None)))
+        return {name_of(stage): cast("PointsElsewhere", stage) for stage in found}
 
     @cached_property
     def on_arrival(self) -> tuple[ContextStrategy, ...]:

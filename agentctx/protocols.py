@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import Enum
 from functools import cache
 from typing import Any, Protocol, cast
@@ -70,6 +70,17 @@ class RunInner(Protocol):
 
     async def __call__(self, stage: ContextStrategy, context: Context, call: Call, /) -> Context:
         """What ``stage`` makes of ``context``."""
+        ...
+
+
+class PointsElsewhere(Protocol):
+    """A stage that writes into one message what is true only as long as another one is there.
+
+    When the caller goes back in its history, a session asks where it still is, and takes back what is not.
+    """
+
+    def true_at(self, messages: Sequence[Message], /) -> Collection[int]:
+        """The indexes of the messages, as they were passed in, of which it may say what it says."""
         ...
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import evolve
 
-from agentctx.core.message import Context
+from agentctx.core.message import Context, Message
 from agentctx.core.protection import unread
 from agentctx.core.units import iter_units
 from agentctx.offload import offload
@@ -58,7 +58,8 @@ async def _holds_until(record: Record, natives: Sequence[Any], length: int, arou
     """How many of the first ``length`` messages, which still stand, keep what was decided about them.
 
     What was decided when no more was known than what still stands is as true as it was. What was decided later holds
-    up to the first message that is protected or unread now, and is not there as it came in.
+    up to the first message that is protected or unread now, and is not there as it came in, or of which something is
+    said that is not true any more.
     """
     if max(record.decided[:length], default=0) <= length:
         return length
@@ -70,10 +71,19 @@ def _first_needed(record: Record, natives: Sequence[Any], length: int, around: S
     call = around.plan.call(around.source, around.budget, None, len(messages), messages.__getitem__)
     needed = call.protected(Context(tuple(messages), around.system, around.tools)).union(unread(messages))
     late = {index for index in needed if index < length < record.decided[index]}
-    lost = late and late - record.whole()
+    lost = (late and late - record.whole()) | _untrue(record, messages, length, around)
     if not lost:
         return length
     return next(unit.start for unit in iter_units(messages) if unit.stop > min(lost))
+
+
+def _untrue(record: Record, messages: Sequence[Message], length: int, around: Surroundings) -> set[int]:
+    """The indexes of messages that were edited to point to what is not there any more."""
+    found: set[int] = set()
+    for name, stage in around.plan.pointing.items():
+        told = {change.index for change in record.book.changes if change.stage == name}
+        found |= {index for index in told if index < length < record.decided[index]}.difference(stage.true_at(messages))
+    return found
 
 
 def _refresh(record: Record, natives: Sequence[Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, ClassVar
 
 from attrs import field, frozen
@@ -54,6 +54,10 @@ class CollapseRepeats:
                 messages[index] = shorter
         changed = any(new is not old for new, old in zip(messages, context.messages, strict=True))
         return context.with_messages(tuple(messages)) if changed else context
+
+    def true_at(self, messages: Sequence[Message], /) -> Collection[int]:
+        """The indexes of the messages with a result that stands further down once more."""
+        return {index for index, _ in _repeated(messages)}
 
     def _collapsed(self, message: Message, index: int, repeated: dict[tuple[int, int], str], call: Call) -> Message:
         numbers = iter(range(len(message.results)))

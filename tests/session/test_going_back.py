@@ -10,12 +10,14 @@ import pytest
 from agentctx import (
     Budget,
     ClearToolResults,
+    CollapseRepeats,
     FitContextWindow,
     Pack,
     Pipeline,
     Protect,
     Session,
     TruncateToolOutputs,
+    first_of,
     validate,
 )
 from agentctx.testing.builders import assistant, call, result, thinking, transcript, user
@@ -202,3 +204,19 @@ async def test_the_reasoning_of_another_model_does_not_come_back():
     for length in (41, 21, 11, 31):
         view = await session.prepare(messages[:length])
         assert "signature" not in str(view.messages)
+
+
+async def test_a_line_that_points_to_a_later_result_goes_with_it():
+    """A result that a later one repeats is there again when the later one is not, and only then."""
+    turns = [user("the task")]
+    for number, text in enumerate(["same\n" * 99, "other\n" * 99, "same\n" * 99, "same\n" * 99, "new\n" * 20]):
+        turns += [assistant(call(f"c{number}", "read")), result(f"c{number}", text)]
+    messages, more = transcript("openai-chat", *turns), transcript("openai-chat", assistant("ok"), user("go on"))
+    plan = Pipeline(first_of(CollapseRepeats()), budget=Budget(4_000, trigger=350, target=100))
+    session = plan.session(format="openai-chat")
+    sent = (await session.prepare(messages)).messages
+    assert [place for place, native in enumerate(sent) if "further down" in str(native)] == [2, 6]
+    view = await session.prepare([*messages[:9], *more])
+    assert view.messages == [*sent[:9], *more]
+    assert not view.report.changes
+    assert (await session.prepare([*messages[:5], *more])).messages == [*messages[:5], *more]
