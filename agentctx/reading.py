@@ -17,6 +17,7 @@ from agentctx.tokens.meter import MessageMeter
 from agentctx.tokens.models import find
 from agentctx.tokens.remembering import remembering
 from agentctx.wire.foreign import refuse_foreign
+from agentctx.wire.native import DEEPEST, too_deep
 from agentctx.wire.registry import Detected, detected, format_named
 
 
@@ -58,6 +59,10 @@ class Reader:
         """
         if tools is not None and (isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Sequence)):
             raise InvalidInput("tools", f"expected a list of tool definitions, got {type(tools).__name__}")
+        for place, tool in enumerate(tools or ()):
+            if too_deep(tool):
+                where = f"tools[{place}]"
+                raise InvalidInput(where, f"it is nested deeper than {DEEPEST} levels, or contains itself")
         return self.wire.read_system(system), self.wire.read_tools(tools)
 
 

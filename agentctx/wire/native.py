@@ -13,6 +13,25 @@ from agentctx.errors import InvalidInput
 _STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN', re.DOTALL)
 
 
+DEEPEST = 200
+"""So many levels tools may be nested: what walks through them must not run out of stack."""
+
+
+def too_deep(value: object) -> bool:
+    """Whether a value is nested deeper than ``DEEPEST`` levels of mappings and lists, or contains itself."""
+    level = {id(value): value}
+    for _ in range(DEEPEST):
+        inner = (
+            item
+            for each in level.values()
+            for item in (each.values() if isinstance(each, Mapping) else each if isinstance(each, list) else ())
+        )
+        level = {id(item): item for item in inner if isinstance(item, (Mapping, list))}
+        if not level:
+            return False
+    return True
+
+
 def as_mapping(native: object, where: str = "message") -> Mapping[str, Any]:
     """A native message or block as a mapping: a mapping as it is, an SDK object by its ``model_dump``.
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentctx import count
 from agentctx.errors import InvalidInput
 from agentctx.wire.native import as_mapping, clean_text, finite_json, mapping_or_none
 
@@ -99,3 +100,14 @@ def test_floats_that_overflow_stay_as_they_are_spelled():
     """A number too large for Python is still JSON and stays."""
     assert math.inf == json.loads("1e999")
     assert finite_json("[1e999, NaN]") == "[1e999, null]"
+
+
+@pytest.mark.parametrize("name", ["openai-chat", "openai-responses", "anthropic"])
+def test_tools_that_are_nested_too_deep_are_refused(name):
+    """One error that names the tool, however deep it is."""
+    schema = {}
+    for _ in range(100_000):
+        schema = {"properties": schema}
+    tool = {"name": "f", "type": "function", "parameters": schema, "input_schema": schema, "function": {"name": "f"}}
+    with pytest.raises(InvalidInput, match=r"tools\[0\]"):
+        count([{"role": "user", "content": "task"}], format=name, tools=[tool])
