@@ -15,16 +15,18 @@ from copy import copy
 from typing import Any, TypeVar
 
 import anthropic
+import httpx2
 from anthropic import APIRequest, AsyncCallNext, AsyncStream, CallNext, Middleware, Stream
 from attrs import field, frozen
 
 from agentctx.clients.bodies import watch, watch_async
-from agentctx.clients.exchange import Answer, Send, Ways, answer, blocked, waiting
+from agentctx.clients.exchange import Answer, Send, Ways, answer, begun, blocked, waiting
+from agentctx.clients.not_sent import NotSent, body_of
 from agentctx.clients.portal import drive
 from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape_anthropic import Messages
 from agentctx.clients.streams import hold, hold_async
-from agentctx.clients.turn import Turn, begin
+from agentctx.clients.turn import Turn
 from agentctx.clients.twin import derived
 from agentctx.errors import ConfigError
 
@@ -92,7 +94,7 @@ class Preparing(Middleware):
             return call_next(_with_body(request, prepared, self.betas))
 
         async def attempt() -> Any:  # noqa: ANN401 - the SDK's own
-            turn = _again(request) or await blocked(begin, self.sessions, _SHAPE, body)
+            turn = _again(request) or await begun(self.sessions, _SHAPE, body, _SYNC)
             return call_next(request) if turn is None else await _answered(turn, send, _SYNC)
 
         return drive(attempt())
@@ -106,7 +108,7 @@ class Preparing(Middleware):
         async def send(prepared: dict[str, Any]) -> Any:  # noqa: ANN401 - the SDK's own
             return await call_next(_with_body(request, prepared, self.betas))
 
-        turn = _again(request) or await begin(self.sessions, _SHAPE, body)
+        turn = _again(request) or await begun(self.sessions, _SHAPE, body, _ASYNC)
         return await call_next(request) if turn is None else await _answered(turn, send, _ASYNC)
 
 
@@ -193,5 +195,15 @@ def _is_the_callers(http: Any) -> bool:  # noqa: ANN401 - the SDK's own
     return bool(http.is_success and http.request.headers.get("X-Stainless-Raw-Response") == "stream")
 
 
-_ASYNC = Ways(_ERRORS, _open_async, waiting)
-_SYNC = Ways(_ERRORS, _open, blocked)
+class OverflowBeforeSending(NotSent, anthropic.BadRequestError):
+    """A request that cannot be made to fit: nothing was sent."""
+
+    def tell(self, message: str) -> None:
+        """Be built as the SDK builds its error."""
+        request = httpx2.Request("POST", "https://request.was.not.sent")
+        response = httpx2.Response(400, request=request, json={"error": body_of(message)})
+        anthropic.BadRequestError.__init__(self, message, response=response, body=body_of(message))
+
+
+_ASYNC = Ways(_ERRORS, _open_async, waiting, OverflowBeforeSending)
+_SYNC = Ways(_ERRORS, _open, blocked, OverflowBeforeSending)

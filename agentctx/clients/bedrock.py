@@ -14,6 +14,7 @@ from botocore.client import BaseClient  # type: ignore[import-untyped]  # botoco
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]  # as above
 
 from agentctx.clients.exchange import Answer, Ways, blocked, exchange, waiting
+from agentctx.clients.not_sent import NotSent
 from agentctx.clients.portal import drive
 from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape_bedrock import Converse
@@ -104,4 +105,14 @@ def _rest(stream: Any) -> Any:  # noqa: ANN401 - botocore's own
     return stream._agentctx_rest  # noqa: SLF001 - our own attribute
 
 
-_ASYNC, _SYNC = Ways(_ERRORS, _open_async, waiting), Ways(_ERRORS, _open, blocked)
+class OverflowBeforeSending(NotSent, ClientError):  # type: ignore[misc]  # botocore carries no types
+    """A request that cannot be made to fit: nothing was sent."""
+
+    def tell(self, message: str) -> None:
+        """Be built as botocore builds its error."""
+        said = {"Error": {"Code": "ValidationException", "Message": message}}
+        ClientError.__init__(self, {**said, "ResponseMetadata": {"HTTPStatusCode": 400}}, "Converse")
+
+
+_ASYNC = Ways(_ERRORS, _open_async, waiting, OverflowBeforeSending)
+_SYNC = Ways(_ERRORS, _open, blocked, OverflowBeforeSending)

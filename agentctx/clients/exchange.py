@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from attrs import define, frozen
 
+from agentctx.clients.not_sent import NotSent
 from agentctx.clients.portal import blocking
 from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape import Body, Shape
 from agentctx.clients.turn import Turn, begin
 from agentctx.economics.overflow import classify_error
-from agentctx.errors import AgentctxError
+from agentctx.errors import AgentctxError, ContextOverflow
 
 if TYPE_CHECKING:
     from agentctx.clients.streams import Started
@@ -110,11 +111,13 @@ class Ways:
         errors: What it raises when a provider refuses.
         open: Looks into what it returned.
         wait: Runs what waits.
+        not_sent: Its own error for a request that is too large, raised where nothing was sent.
     """
 
     errors: tuple[type[Exception], ...]
     open: Open
     wait: Wait
+    not_sent: type[NotSent]
 
 
 async def exchange(sessions: Sessions, shape: Shape, body: Body, send: Send, ways: Ways) -> Any:  # noqa: ANN401
@@ -130,8 +133,21 @@ async def exchange(sessions: Sessions, shape: Shape, body: Body, send: Send, way
     Raises:
         AgentctxError: As ``prepare`` does; nothing was sent then.
     """
-    turn = await ways.wait(begin, sessions, shape, body)
+    turn = await begun(sessions, shape, body, ways)
     return await send(dict(body)) if turn is None else await answer(turn, send, ways)
+
+
+async def begun(sessions: Sessions, shape: Shape, body: Body, ways: Ways) -> Turn | None:
+    """The prepared request; None when there is nothing in it to prepare.
+
+    Raises:
+        ContextOverflow: If what must stay is larger than the budget: as the SDK's own error, too.
+        AgentctxError: As ``prepare`` does.
+    """
+    try:
+        return await ways.wait(begin, sessions, shape, body)
+    except ContextOverflow as error:
+        raise ways.not_sent.of(error) from error
 
 
 async def answer(turn: Turn, send: Send, ways: Ways) -> Any:  # noqa: ANN401 - whatever the SDK returns

@@ -15,6 +15,7 @@ from google.genai import Client, errors
 from google.genai.client import AsyncClient
 
 from agentctx.clients.exchange import Answer, Ways, blocked, exchange, waiting
+from agentctx.clients.not_sent import NotSent
 from agentctx.clients.portal import drive
 from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape_gemini import GenerateContent
@@ -137,5 +138,16 @@ def _nothing(_object: object) -> None:
     """In place of a destructor that closes what another object still uses."""
 
 
-_ASYNC, _ASYNC_STREAM = Ways(_ERRORS, _open, waiting), Ways(_ERRORS, _open_async_stream, waiting)
-_SYNC, _STREAM = Ways(_ERRORS, _open, blocked), Ways(_ERRORS, _open_stream, blocked)
+class OverflowBeforeSending(NotSent, errors.ClientError):
+    """A request that cannot be made to fit: nothing was sent."""
+
+    def tell(self, message: str) -> None:
+        """Be built as the SDK builds its error."""
+        said = {"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}}
+        errors.ClientError.__init__(self, 400, said)
+
+
+_ASYNC = Ways(_ERRORS, _open, waiting, OverflowBeforeSending)
+_ASYNC_STREAM = Ways(_ERRORS, _open_async_stream, waiting, OverflowBeforeSending)
+_SYNC = Ways(_ERRORS, _open, blocked, OverflowBeforeSending)
+_STREAM = Ways(_ERRORS, _open_stream, blocked, OverflowBeforeSending)

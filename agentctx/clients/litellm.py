@@ -16,6 +16,7 @@ from litellm import exceptions
 from litellm.router import Router
 
 from agentctx.clients.exchange import Answer, Refused, Ways, blocked, exchange, waiting
+from agentctx.clients.not_sent import NotSent
 from agentctx.clients.portal import drive
 from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape_openai_chat import ChatCompletions
@@ -132,4 +133,13 @@ def _opened(value: Any, turn: Turn) -> Answer:  # noqa: ANN401 - LiteLLM's own
     return Answer(value, refusal=Refused(refused))
 
 
-_ASYNC, _SYNC = Ways(_ERRORS, _open_async, waiting), Ways(_ERRORS, _open, blocked)
+class OverflowBeforeSending(NotSent, exceptions.ContextWindowExceededError):
+    """A request that cannot be made to fit: nothing was sent."""
+
+    def tell(self, message: str) -> None:
+        """Be built as LiteLLM builds its error."""
+        exceptions.ContextWindowExceededError.__init__(self, message, "", "agentctx")
+
+
+_ASYNC = Ways(_ERRORS, _open_async, waiting, OverflowBeforeSending)
+_SYNC = Ways(_ERRORS, _open, blocked, OverflowBeforeSending)

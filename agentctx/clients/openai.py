@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+import httpx
 import openai
 from openai import AsyncOpenAI, AsyncStream, OpenAI, Stream
 
 from agentctx.clients.bodies import watch, watch_async
 from agentctx.clients.exchange import Answer, Refused, Ways, blocked, exchange, waiting
+from agentctx.clients.not_sent import NotSent, body_of
 from agentctx.clients.portal import drive
 from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape import Shape
@@ -143,5 +145,15 @@ def _opened(value: Any, inner: Any, turn: Turn) -> Answer:  # noqa: ANN401 - wha
     return Answer(value, refusal=Refused(refused))
 
 
-_ASYNC = Ways(_ERRORS, _open_async, waiting)
-_SYNC = Ways(_ERRORS, _open, blocked)
+class OverflowBeforeSending(NotSent, openai.BadRequestError):
+    """A request that cannot be made to fit: nothing was sent."""
+
+    def tell(self, message: str) -> None:
+        """Be built as the SDK builds its error."""
+        request = httpx.Request("POST", "https://request.was.not.sent")
+        response = httpx.Response(400, request=request, json={"error": body_of(message)})
+        openai.BadRequestError.__init__(self, message, response=response, body=body_of(message))
+
+
+_ASYNC = Ways(_ERRORS, _open_async, waiting, OverflowBeforeSending)
+_SYNC = Ways(_ERRORS, _open, blocked, OverflowBeforeSending)

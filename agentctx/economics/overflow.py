@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 from agentctx.economics import overflow_signs as signs
 from agentctx.economics.evidence import Evidence, causes, of_payload, own
 from agentctx.economics.overflow_numbers import Amounts, amounts, complete
-from agentctx.errors import AgentctxError
+from agentctx.errors import AgentctxError, ContextOverflow
 
 Kind = Literal["window", "rate", "bytes", "characters"]
 
@@ -80,6 +80,9 @@ def classify_error(error: Any) -> Overflow | None:  # noqa: ANN401 - any excepti
     if not isinstance(error, BaseException):
         return _judge(of_payload(error))[1]
     for each in causes(error):
+        if isinstance(each, ContextOverflow) and getattr(each, "status_code", None) is not None:
+            excess = each.tokens - each.limit  # a wrapped client's, which is the SDK's error, too
+            return Overflow("window", each.limit, each.tokens, excess, message=str(each)[:500])
         if isinstance(each, AgentctxError):
             return None
         decided, overflow = _judge(own(each))

@@ -1,0 +1,76 @@
+"""A ``ContextOverflow`` of a wrapped client is the SDK's own error for a request that is too large, too."""
+
+import pickle
+
+import anthropic
+import boto3
+import litellm
+import openai
+import pytest
+from botocore.exceptions import ClientError
+from client_histories import chat, claude, gemini, items
+from client_histories import converse as bedrock
+from google import genai
+from google.genai import errors
+
+import agentctx
+from agentctx.clients import wrap
+
+KEYS = {"region_name": "us-east-1", "aws_access_key_id": "none", "aws_secret_access_key": "none"}
+ASKED = {"model": "claude-sonnet-5-5", "max_tokens": 9}
+CALLS = {
+    "chat": (
+        lambda: openai.OpenAI(api_key="none"),
+        lambda c: c.chat.completions.create(model="gpt-4o", messages=chat(1)),
+        openai.BadRequestError,
+    ),
+    "responses": (
+        lambda: openai.OpenAI(api_key="none"),
+        lambda c: c.responses.create(model="gpt-5.4", input=items(1), stream=True),
+        openai.BadRequestError,
+    ),
+    "messages": (
+        lambda: anthropic.Anthropic(api_key="none"),
+        lambda c: c.messages.create(messages=claude(1), **ASKED),
+        anthropic.BadRequestError,
+    ),
+    "gemini": (
+        lambda: genai.Client(api_key="none"),
+        lambda c: c.models.generate_content(model="gemini-2.5-pro", contents=gemini(1)),
+        errors.ClientError,
+    ),
+    "bedrock": (
+        lambda: boto3.client("bedrock-runtime", **KEYS),
+        lambda c: c.converse(modelId="amazon.nova-pro-v1:0", messages=bedrock(1)),
+        ClientError,
+    ),
+    "litellm": (
+        lambda: litellm,
+        lambda c: c.completion(model="gpt-4o", messages=chat(1), api_key="none"),
+        litellm.ContextWindowExceededError,
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # LiteLLM warns of its own types
+@pytest.mark.parametrize("api", CALLS)
+def test_an_overflow_before_sending_is_the_sdks_own(api):
+    """It is caught by either name, says the same, is recognised as an overflow, and survives pickling."""
+    make, call, kind = CALLS[api]
+    given = make()
+    client = wrap(given, agentctx.Pipeline(budget=agentctx.Budget(5)))
+    with pytest.raises(kind) as raised:
+        call(client)
+    error = raised.value
+    assert isinstance(error, agentctx.ContextOverflow)
+    assert error.limit == 5 < error.tokens
+    assert error.biggest
+    assert error.status_code == 400
+    assert "the request needs" in str(error)
+    overflow = agentctx.classify_error(error)
+    assert (overflow.kind, overflow.limit, overflow.requested) == ("window", 5, error.tokens)
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    assert type(again) is type(error)
+    assert (str(again), again.tokens, again.biggest) == (str(error), error.tokens, error.biggest)
+    if api != "litellm":
+        given.close()
