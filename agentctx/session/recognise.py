@@ -9,7 +9,7 @@ from attrs import evolve
 
 from agentctx.core.message import Context, Message
 from agentctx.core.protection import unread
-from agentctx.core.units import iter_units
+from agentctx.core.units import units
 from agentctx.offload import offload
 from agentctx.session.record import Record, alike, rebased, rewound
 from agentctx.session.snapshot import begins_with, shared_length
@@ -58,8 +58,8 @@ async def _holds_until(record: Record, natives: Sequence[Any], length: int, arou
     """How many of the first ``length`` messages, which still stand, keep what was decided about them.
 
     What was decided when no more was known than what still stands is as true as it was. What was decided later holds
-    up to the first message that is protected or unread now, and is not there as it came in, or of which something is
-    said that is not true any more.
+    up to the first message that is protected, unread or in the open round now, and is not there as it came in, or of
+    which something is said that is not true any more.
     """
     if max(record.decided[:length], default=0) <= length:
         return length
@@ -70,11 +70,13 @@ def _first_needed(record: Record, natives: Sequence[Any], length: int, around: S
     messages = around.source.messages(natives)
     call = around.plan.call(around.source, around.budget, None, len(messages), messages.__getitem__)
     needed = call.protected(Context(tuple(messages), around.system, around.tools)).union(unread(messages))
+    groups = units(messages)
+    needed |= {index for unit in groups[-1:] if unit.is_round for index in range(unit.start, unit.stop)}
     late = {index for index in needed if index < length < record.decided[index]}
     lost = (late and late - record.whole()) | _untrue(record, messages, length, around)
     if not lost:
         return length
-    return next(unit.start for unit in iter_units(messages) if unit.stop > min(lost))
+    return next(unit.start for unit in groups if unit.stop > min(lost))
 
 
 def _untrue(record: Record, messages: Sequence[Message], length: int, around: Surroundings) -> set[int]:

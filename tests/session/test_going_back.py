@@ -220,3 +220,12 @@ async def test_a_line_that_points_to_a_later_result_goes_with_it():
     assert view.messages == [*sent[:9], *more]
     assert not view.report.changes
     assert (await session.prepare([*messages[:5], *more])).messages == [*messages[:5], *more]
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_a_call_that_nobody_has_answered_is_there_again(format_name):
+    """The round that is open where the caller goes back to is there, also where its call has no result."""
+    messages = history_of(format_name)
+    session = await walked(pipeline().session(format=format_name), messages)
+    view = await session.prepare(messages[:2])
+    assert view.messages[:2] == messages[:2]
