@@ -110,6 +110,8 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
         call.notes.clear()
     if report.acted:
         trail.reports.append(report)
+    else:
+        trail.originals.pop(len(trail.reports), None)
     return report
 
 

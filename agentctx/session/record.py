@@ -305,7 +305,10 @@ def rebased(record: Record, natives: Sequence[Any], weights: Weights) -> Record:
     length = _whole_until(record.view[: len(weights)], range(len(weights)), len(weights))
     weights = weights.first(length)
     view = [
-        evolve(message, source=native) if message.source is None else message  # what a stage made is the caller's now
+        # What a stage made or edited is the caller's now.
+        message
+        if message.untouched
+        else evolve(message, source=native, read_role=message.role, read_parts=message.parts)
         for message, native in zip(record.view[:length], natives, strict=False)
     ]
     new = Record(view=view, out=record.out[:length], origins=list(range(length)), quiet_until=record.quiet_until)
