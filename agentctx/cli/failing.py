@@ -116,6 +116,4 @@ def at(place: str) -> Iterator[None]:
         said = error.what.partition(": pass format=")[0]
         raise InvalidInput(place, f"{error.where}: {said}: pass --format, or a --model that decides it") from error
     except InvalidInput as error:
-        if error.where == "format":  # an option is wrong, not the file
-            raise
         raise InvalidInput(place, str(error)) from error

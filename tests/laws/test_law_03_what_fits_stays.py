@@ -93,7 +93,9 @@ async def test_a_session_leaves_alone_what_is_under_the_trigger(format_name):
     """Up to its trigger, a session sends the caller's own messages."""
     messages = rounds(format_name, 8)
     size = count(messages, format=format_name)
-    session = Pipeline(FitContextWindow(), budget=Budget(10 * size, trigger=size, target=1)).session(format=format_name)
+    session = Pipeline(FitContextWindow(), budget=Budget(10 * size, trigger=size, target=0.01)).session(
+        format=format_name
+    )
     assert same_objects((await session.prepare(messages)).messages, messages)
 
 
