@@ -14,7 +14,9 @@ Amount = int | float
 
 
 PERCENTAGES = 100
-"""A trigger or target of so many tokens or less is a percentage when it is no more than that share of the window."""
+"""A trigger or target of so many tokens or less is a percentage when it is no more than that share of the limit,"""
+SMALLEST_LIMIT = 4_000
+"""and the limit is not smaller than any model's."""
 
 
 @frozen
@@ -65,8 +67,8 @@ class Budget:
         if self.reserved < 0 or self.limit < 1:
             msg = f"output_reserve: {self.reserved:,} tokens of a window of {self.window:,} leave nothing to send"
             raise ConfigError(msg)
-        _refuse_percentage("trigger", self.trigger, self.window)
-        _refuse_percentage("target", self.target, self.window)
+        _refuse_percentage("trigger", self.trigger, self.limit)
+        _refuse_percentage("target", self.target, self.limit)
         if self.trigger_tokens < 1 or self.trigger_tokens > self.limit:
             msg = f"trigger: {self.trigger_tokens:,} tokens must lie between 1 and the limit, {self.limit:,}"
             raise ConfigError(msg)
@@ -159,7 +161,7 @@ class Budget:
             max(1, int(amount * share)) for amount in (self.limit, self.trigger_tokens, self.target_tokens)
         )
         reserved = int(self.reserved * share)
-        least = min(limit, PERCENTAGES + 1, (limit + reserved) // 100 + 1)  # what would else look like a percentage
+        least = min(PERCENTAGES, limit // 100) + 1 if limit >= SMALLEST_LIMIT else 1  # as _refuse_percentage
         return Budget(
             limit + reserved,
             reserved,
@@ -170,11 +172,11 @@ class Budget:
         )
 
 
-def _refuse_percentage(name: str, amount: Amount | None, window: int) -> None:
-    """Refuse a number of tokens that can only be meant as a percentage of the window: 80 of 128,000."""
-    if type(amount) is int and 0 < amount <= PERCENTAGES and amount * 100 <= window:
+def _refuse_percentage(name: str, amount: Amount | None, limit: int) -> None:
+    """Refuse a number of tokens that can only be meant as a percentage: 80 of 128,000."""
+    if type(amount) is int and 0 < amount <= PERCENTAGES and limit >= max(SMALLEST_LIMIT, amount * 100):
         msg = (
-            f"{name}: {amount} tokens of a window of {window:,} look like a percentage: "
+            f"{name}: {amount} tokens of {limit:,} look like a percentage: "
             f"write {amount / 100:g} for {amount} % of the window, or a larger number of tokens"
         )
         raise ConfigError(msg)

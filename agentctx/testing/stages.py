@@ -8,7 +8,7 @@ from typing import Literal
 
 from hypothesis import strategies as st
 
-from agentctx.core.budget import Budget
+from agentctx.core.budget import PERCENTAGES, SMALLEST_LIMIT, Budget
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy
 from agentctx.strategies.clear_tool_results import ClearToolResults
@@ -41,8 +41,9 @@ def budgets(draw: st.DrawFn, max_window: int = 20_000) -> Budget:
     window = draw(st.one_of(st.integers(1, 100), st.integers(100, 2_000), st.integers(1, max_window)))
     reserve = draw(st.one_of(st.just(0), st.integers(0, window - 1)))
     limit = window - reserve
-    trigger = draw(st.one_of(st.none(), st.integers(1, limit)))
-    target = draw(st.one_of(st.none(), st.integers(1, trigger or limit)))
+    least = 1 if limit < SMALLEST_LIMIT else PERCENTAGES + 1  # fewer tokens of so many would be a percentage
+    trigger = draw(st.one_of(st.none(), st.integers(least, limit)))
+    target = draw(st.one_of(st.none(), st.integers(least, trigger or limit)))
     return Budget(window, reserve, trigger=trigger, target=target)
 
 

@@ -6,6 +6,8 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import floats, integers
 
 from agentctx import Budget, ConfigError, UnknownModel
 
@@ -81,3 +83,11 @@ def test_small_windows_have_small_amounts():
     """What is more than a hundredth of its window may be a number of tokens, and scaling never makes a percentage."""
     assert Budget(1_000, trigger=80, target=20).target_tokens == 20
     assert Budget(128_000, target=120).scaled(0.3).target_tokens > 0
+
+
+@given(limit=integers(1, 30_000), reserve=integers(0, 30_000), target=integers(1, 30_000), share=floats(0.001, 1))
+def test_any_budget_can_be_scaled(limit, reserve, target, share):
+    """What may be a budget is one at every scale: no share of it is taken for a percentage."""
+    least = 1 if limit < 4_000 else 101
+    whole = Budget(limit + reserve, reserve, target=min(limit, max(least, target)))
+    assert whole.scaled(share).limit == max(1, int(limit * share))
