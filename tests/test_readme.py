@@ -6,13 +6,17 @@ import re
 import shlex
 from inspect import CO_COROUTINE
 from pathlib import Path
-from types import FunctionType, SimpleNamespace
+from types import FunctionType
 
 import anyio
 import pytest
+import pytest_socket
+from openai import AsyncOpenAI
+from openai.types.chat import ChatCompletionMessage
 from typer.testing import CliRunner
 
 from agentctx.cli.app import app
+from agentctx.testing.servers import Desk, Said, chat_completions, serving
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -30,55 +34,59 @@ TASK = [
 TOOLS = [{"type": "function", "function": {"name": "read", "parameters": {"type": "object", "properties": {}}}}]
 
 
-class Completions:
-    """A provider that asks for a tool three times and then answers."""
+def answered(desk):
+    """A model that asks for a tool three times and then answers."""
 
-    def __init__(self):
-        self.asked = 0
+    def say(_body):
+        return Said("A comma is missing.") if len(desk.requests) % 4 == 0 else Said("", calls=(("read", {}),))
 
-    async def create(self, *, messages, **_options):
-        """Answer as the OpenAI SDK does."""
-        assert messages
-        self.asked += 1
-        call = {"id": f"c{self.asked}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
-        said = {"role": "assistant", "content": None, "tool_calls": [call]}
-        if self.asked % 4 == 0:
-            said = {"role": "assistant", "content": "A comma is missing."}
-        usage = SimpleNamespace(prompt_tokens=100, completion_tokens=5, total_tokens=105)
-        return SimpleNamespace(choices=[SimpleNamespace(message=said)], usage=usage)
+    return say
 
 
 async def run_tools(message):
-    """Answer the calls of a message."""
+    """Answer the calls of a message, as the SDK hands it out."""
     return [
-        {"role": "tool", "tool_call_id": call["id"], "content": "a long line of a log\n" * 500}
-        for call in message["tool_calls"]
+        {"role": "tool", "tool_call_id": call.id, "content": "a long line of a log\n" * 500}
+        for call in message.tool_calls
     ]
 
 
-def run_block(source, names):
-    """Run a block that may await, as an interactive session would."""
+@pytest.fixture
+def served():
+    """A desk, and the address of a strict server of Chat Completions on this machine."""
+    pytest_socket.enable_socket()
+    pytest_socket.socket_allow_hosts(["127.0.0.1"], allow_unix_socket=True)
+    desk = Desk()
+    desk.answer = answered(desk)
+    with serving(chat_completions(desk)) as url:
+        yield desk, f"{url}/v1"
+    pytest_socket._remove_restrictions()
+
+
+def run_block(source, names, url):
+    """Run a block that may await, as an interactive session would, with a client of the real SDK."""
     code = compile(source, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     if not code.co_flags & CO_COROUTINE:
         exec(code, names)  # noqa: S102 - the README's own code
         return
 
     async def main():
-        await FunctionType(code, names)()
+        async with AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as names["client"]:
+            await FunctionType(code, names)()
 
     anyio.run(main)
 
 
-def test_every_python_block_runs(capsys):
-    """The Python of the README runs from the first block to the last, each with what stands before it."""
-    completions = Completions()
-    client = SimpleNamespace(chat=SimpleNamespace(completions=completions))
-    names = {"client": client, "messages": json.loads(json.dumps(TASK)), "tools": TOOLS, "run_tools": run_tools}
+def test_every_python_block_runs(capsys, served):
+    """The Python of the README runs from the first block to the last, with OpenAI's own client and its objects."""
+    desk, url = served
+    names = {"messages": json.loads(json.dumps(TASK)), "tools": TOOLS, "run_tools": run_tools}
     assert len(BLOCKS) >= 3
     assert len(CONSOLE) >= 3
     for block in BLOCKS:
-        run_block(block, names)
-    assert completions.asked >= 4
+        run_block(block, names, url)
+    assert len(desk.accepted) == len(desk.requests) >= 4
+    assert any(isinstance(message, ChatCompletionMessage) for message in names["messages"])
     assert [change.reason for change in names["view"].report.changes] == ["an old picture"]
     assert capsys.readouterr().out
 

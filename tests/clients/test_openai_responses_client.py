@@ -113,6 +113,9 @@ async def test_what_the_provider_keeps_cannot_be_prepared(serve, made, kind):
     with pytest.raises(agentctx.InvalidInput, match="store=False"):
         await now(client.responses.create(model=MODEL, input="Go on.", previous_response_id="resp_1"))
     assert not desk.requests
+    with pytest.raises(agentctx.InvalidInput, match=r"Agent\(client, default_options=\{'store': False\}\)"):
+        await now(client.responses.create(model=MODEL, input="Go on.", conversation="conv_1"))
+    assert not desk.requests
 
 
 @KINDS

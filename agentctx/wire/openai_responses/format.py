@@ -77,7 +77,7 @@ class OpenAIResponses:
                 what = (
                     "the provider adds what it has kept, which can be neither counted nor cut here: leave it out and "
                     "send all items in input, with store=False and include=['reasoning.encrypted_content'] "
-                    "(a framework takes store where it takes the model's options, as default_options={'store': False})"
+                    "(in Microsoft's Agent Framework: Agent(client, default_options={'store': False}))"
                 )
                 raise InvalidInput(key, what)
         items = request.get("input")
