@@ -20,10 +20,10 @@ from anthropic import APIRequest, AsyncCallNext, AsyncStream, CallNext, Middlewa
 from attrs import field, frozen
 
 from agentctx.clients.bodies import watch, watch_async
+from agentctx.clients.conversations import Conversations
 from agentctx.clients.exchange import Answer, Send, Ways, answer, begun, blocked, waiting
 from agentctx.clients.not_sent import NotSent, body_of
 from agentctx.clients.portal import drive
-from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape_anthropic import Messages
 from agentctx.clients.streams import hold, hold_async
 from agentctx.clients.turn import Turn
@@ -55,7 +55,7 @@ class RequestRefused(Exception):
         self.body = body
 
 
-def wrap(client: T, sessions: Sessions) -> T:
+def wrap(client: T, conversations: Conversations) -> T:
     """The client with one more middleware, the innermost, as the SDK derives it.
 
     Raises:
@@ -66,7 +66,7 @@ def wrap(client: T, sessions: Sessions) -> T:
         msg = f"wrap: {type(client).__qualname__} of anthropic has no with_middleware(); pass a client of anthropic 2"
         raise ConfigError(msg)
     given: Any = client
-    wrapped: Any = derive(Preparing(sessions, _asked(given.default_headers) or ""))
+    wrapped: Any = derive(Preparing(conversations, _asked(given.default_headers) or ""))
     wrapped.__class__ = derived(type(wrapped), {"_supports_message_threads": False})
     result: T = wrapped
     return result
@@ -77,11 +77,11 @@ class Preparing(Middleware):
     """The middleware that prepares each model call.
 
     Args:
-        sessions: Finds the conversation of a request.
+        conversations: Finds the conversation of a request.
         betas: The beta features that the client asks for in every request, as its header has them.
     """
 
-    sessions: Sessions = field(repr=False)
+    conversations: Conversations = field(repr=False)
     betas: str = ""
 
     def handle(self, request: APIRequest, call_next: CallNext) -> Any:  # noqa: ANN401 - the SDK's response
@@ -94,7 +94,7 @@ class Preparing(Middleware):
             return call_next(_with_body(request, prepared, self.betas))
 
         async def attempt() -> Any:  # noqa: ANN401 - the SDK's own
-            turn = _again(request) or await begun(self.sessions, _SHAPE, body, _SYNC)
+            turn = _again(request) or await begun(self.conversations, _SHAPE, body, _SYNC)
             return call_next(request) if turn is None else await _answered(turn, send, _SYNC)
 
         return drive(attempt())
@@ -108,7 +108,7 @@ class Preparing(Middleware):
         async def send(prepared: dict[str, Any]) -> Any:  # noqa: ANN401 - the SDK's own
             return await call_next(_with_body(request, prepared, self.betas))
 
-        turn = _again(request) or await begun(self.sessions, _SHAPE, body, _ASYNC)
+        turn = _again(request) or await begun(self.conversations, _SHAPE, body, _ASYNC)
         return await call_next(request) if turn is None else await _answered(turn, send, _ASYNC)
 
 

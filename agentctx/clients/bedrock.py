@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from botocore.client import BaseClient  # type: ignore[import-untyped]  # botocore carries no types
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]  # as above
 
+from agentctx.clients.conversations import Conversations
 from agentctx.clients.exchange import Answer, Ways, blocked, exchange, waiting
 from agentctx.clients.not_sent import NotSent
 from agentctx.clients.portal import drive
-from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape_bedrock import Converse
 from agentctx.clients.streams import follow, follow_async
 from agentctx.clients.turn import Turn
@@ -30,7 +30,7 @@ _OPERATIONS = frozenset({"Converse", "ConverseStream"})
 _ERRORS = (ClientError,)
 
 
-def wrap(client: T, sessions: Sessions) -> T:
+def wrap(client: T, conversations: Conversations) -> T:
     """The client's twin whose model calls are prepared.
 
     Raises:
@@ -42,29 +42,29 @@ def wrap(client: T, sessions: Sessions) -> T:
         raise ConfigError(msg)
     kind: Any = type(client)
     make = _async_call if iscoroutinefunction(kind._make_api_call) else _call  # noqa: SLF001 - botocore has no other seam
-    return twin(client, {"_make_api_call": make(kind, sessions)})
+    return twin(client, {"_make_api_call": make(kind, conversations)})
 
 
-def _async_call(kind: Any, sessions: Sessions) -> Callable[..., Any]:  # noqa: ANN401 - the client's own class
+def _async_call(kind: Any, conversations: Conversations) -> Callable[..., Any]:  # noqa: ANN401 - the client's own class
     async def call(client: Any, operation: str, params: dict[str, Any]) -> Any:  # noqa: ANN401 - botocore's own
         async def send(body: dict[str, Any]) -> Any:  # noqa: ANN401 - botocore's own
             return await kind._make_api_call(client, operation, body)  # noqa: SLF001 - as above
 
         if operation not in _OPERATIONS:
             return await send(params)
-        return await exchange(sessions, _SHAPE, params, send, _ASYNC)
+        return await exchange(conversations, _SHAPE, params, send, _ASYNC)
 
     return call
 
 
-def _call(kind: Any, sessions: Sessions) -> Callable[..., Any]:  # noqa: ANN401 - the client's own class
+def _call(kind: Any, conversations: Conversations) -> Callable[..., Any]:  # noqa: ANN401 - the client's own class
     def call(client: Any, operation: str, params: dict[str, Any]) -> Any:  # noqa: ANN401 - botocore's own
         async def send(body: dict[str, Any]) -> Any:  # noqa: ANN401 - botocore's own
             return kind._make_api_call(client, operation, body)  # noqa: SLF001 - as above
 
         if operation not in _OPERATIONS:
             return drive(send(params))
-        return drive(exchange(sessions, _SHAPE, params, send, _SYNC))
+        return drive(exchange(conversations, _SHAPE, params, send, _SYNC))
 
     return call
 

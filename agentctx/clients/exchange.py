@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from attrs import define, frozen
 
+from agentctx.clients.conversations import Conversations
 from agentctx.clients.not_sent import NotSent
 from agentctx.clients.portal import blocking
-from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape import Body, Shape
 from agentctx.clients.turn import Turn, begin
 from agentctx.economics.overflow import classify_error
@@ -120,11 +120,11 @@ class Ways:
     not_sent: type[NotSent]
 
 
-async def exchange(sessions: Sessions, shape: Shape, body: Body, send: Send, ways: Ways) -> Any:  # noqa: ANN401
+async def exchange(conversations: Conversations, shape: Shape, body: Body, send: Send, ways: Ways) -> Any:  # noqa: ANN401
     """The answer to a request: prepared, sent, and sent once more when it was too large and can be made smaller.
 
     Args:
-        sessions: Finds the conversation that it belongs to.
+        conversations: Finds the conversation that it belongs to.
         shape: How the API lays out what is sent.
         body: The request as the client was about to send it.
         send: Sends a request.
@@ -133,11 +133,11 @@ async def exchange(sessions: Sessions, shape: Shape, body: Body, send: Send, way
     Raises:
         AgentctxError: As ``prepare`` does; nothing was sent then.
     """
-    turn = await begun(sessions, shape, body, ways)
+    turn = await begun(conversations, shape, body, ways)
     return await send(dict(body)) if turn is None else await answer(turn, send, ways)
 
 
-async def begun(sessions: Sessions, shape: Shape, body: Body, ways: Ways) -> Turn | None:
+async def begun(conversations: Conversations, shape: Shape, body: Body, ways: Ways) -> Turn | None:
     """The prepared request; None when there is nothing in it to prepare.
 
     Raises:
@@ -145,7 +145,7 @@ async def begun(sessions: Sessions, shape: Shape, body: Body, ways: Ways) -> Tur
         AgentctxError: As ``prepare`` does.
     """
     try:
-        return await ways.wait(begin, sessions, shape, body)
+        return await ways.wait(begin, conversations, shape, body)
     except ContextOverflow as error:
         raise ways.not_sent.of(error) from error
 

@@ -14,10 +14,10 @@ from attrs import frozen
 from google.genai import Client, errors
 from google.genai.client import AsyncClient
 
+from agentctx.clients.conversations import Conversations
 from agentctx.clients.exchange import Answer, Ways, blocked, exchange, waiting
 from agentctx.clients.not_sent import NotSent
 from agentctx.clients.portal import drive
-from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape_gemini import GenerateContent
 from agentctx.clients.streams import follow, follow_async
 from agentctx.clients.turn import Turn
@@ -30,7 +30,7 @@ _WHOLE, _STREAMED = ":generateContent", ":streamGenerateContent"
 _ERRORS = (errors.APIError,)
 
 
-def wrap(client: T, sessions: Sessions) -> T:
+def wrap(client: T, conversations: Conversations) -> T:
     """The client's twin whose model calls are prepared.
 
     Raises:
@@ -40,7 +40,7 @@ def wrap(client: T, sessions: Sessions) -> T:
     if not isinstance(given, Client | AsyncClient):
         msg = f"wrap: {type(client).__qualname__} of google.genai is no client; pass a Client or its aio"
         raise ConfigError(msg)
-    wrapped: T = _over(given, _api(given._api_client, sessions))  # noqa: SLF001 - the SDK has no other seam
+    wrapped: T = _over(given, _api(given._api_client, conversations))  # noqa: SLF001 - the SDK has no other seam
     return wrapped
 
 
@@ -54,24 +54,24 @@ def _over(client: Any, api: Any) -> Any:  # noqa: ANN401 - the SDK's own
     return other
 
 
-def _api(api: Any, sessions: Sessions) -> Any:  # noqa: ANN401 - the SDK's own
+def _api(api: Any, conversations: Conversations) -> Any:  # noqa: ANN401 - the SDK's own
     """A twin of the SDK's API client with the same state: both share connections and credentials."""
 
     def request(_twin: object, *args: Any, **more: Any) -> Any:  # noqa: ANN401 - the SDK's own
         call = _Call(api.request, args, more)
-        return drive(call.prepared(sessions, _SYNC, _now)) if call.asks(_WHOLE) else call.plainly()
+        return drive(call.prepared(conversations, _SYNC, _now)) if call.asks(_WHOLE) else call.plainly()
 
     def request_streamed(_twin: object, *args: Any, **more: Any) -> Iterator[Any]:  # noqa: ANN401 - as above
         call = _Call(api.request_streamed, args, more)
-        yield from drive(call.prepared(sessions, _STREAM, _now)) if call.asks(_STREAMED) else call.plainly()
+        yield from drive(call.prepared(conversations, _STREAM, _now)) if call.asks(_STREAMED) else call.plainly()
 
     async def async_request(_twin: object, *args: Any, **more: Any) -> Any:  # noqa: ANN401 - as above
         call = _Call(api.async_request, args, more)
-        return await (call.prepared(sessions, _ASYNC, _later) if call.asks(_WHOLE) else call.plainly())
+        return await (call.prepared(conversations, _ASYNC, _later) if call.asks(_WHOLE) else call.plainly())
 
     async def async_request_streamed(_twin: object, *args: Any, **more: Any) -> Any:  # noqa: ANN401 - as above
         call = _Call(api.async_request_streamed, args, more)
-        return await (call.prepared(sessions, _ASYNC_STREAM, _later) if call.asks(_STREAMED) else call.plainly())
+        return await (call.prepared(conversations, _ASYNC_STREAM, _later) if call.asks(_STREAMED) else call.plainly())
 
     methods = (request, request_streamed, async_request, async_request_streamed)
     named: dict[str, Callable[..., Any]] = {method.__name__: method for method in methods}
@@ -102,7 +102,7 @@ class _Call:
         """What the client itself makes of the call."""
         return self.method(*self.args, **self.more)
 
-    async def prepared(self, sessions: Sessions, ways: Ways, answered: Callable[[Any], Awaitable[Any]]) -> Any:  # noqa: ANN401
+    async def prepared(self, known: Conversations, ways: Ways, answered: Callable[[Any], Awaitable[Any]]) -> Any:  # noqa: ANN401
         """The answer to the prepared request."""
         http_method, path, body, *options = self.args
 
@@ -110,7 +110,7 @@ class _Call:
             return await answered(self.method(http_method, path, prepared, *options, **self.more))
 
         model = path.partition(":")[0].rpartition("/")[2]
-        return await exchange(sessions, GenerateContent(model), body, send, ways)
+        return await exchange(known, GenerateContent(model), body, send, ways)
 
 
 async def _now(answer: Any) -> Any:  # noqa: ANN401 - the SDK's own

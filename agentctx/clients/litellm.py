@@ -15,10 +15,10 @@ import litellm
 from litellm import exceptions
 from litellm.router import Router
 
+from agentctx.clients.conversations import Conversations
 from agentctx.clients.exchange import Answer, Refused, Ways, blocked, exchange, waiting
 from agentctx.clients.not_sent import NotSent
 from agentctx.clients.portal import drive
-from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape_openai_chat import ChatCompletions
 from agentctx.clients.streams import hold, hold_async
 from agentctx.clients.turn import Turn
@@ -40,7 +40,7 @@ _ERRORS = (
 )
 
 
-def wrap(client: T, sessions: Sessions) -> T:
+def wrap(client: T, conversations: Conversations) -> T:
     """The module, the function or the router whose model calls are prepared.
 
     Raises:
@@ -49,11 +49,11 @@ def wrap(client: T, sessions: Sessions) -> T:
     given: Any = client
     wrapped: Any = None
     if given is litellm:
-        wrapped = _Module(given, {name: _prepared(getattr(given, name), sessions) for name in _NAMES})
+        wrapped = _Module(given, {name: _prepared(getattr(given, name), conversations) for name in _NAMES})
     elif isinstance(given, FunctionType | MethodType) and given.__name__ in _NAMES:
-        wrapped = _prepared(given, sessions)
+        wrapped = _prepared(given, conversations)
     elif isinstance(given, Router):
-        wrapped = _router(given, sessions)
+        wrapped = _router(given, conversations)
     if wrapped is None:
         name = getattr(given, "__name__", type(given).__qualname__)
         msg = f"wrap: {name} of litellm makes no chat completions; pass the module, one of {_NAMES}, or a Router"
@@ -76,9 +76,9 @@ class _Module(ModuleType):
         setattr(self._agentctx_of, name, value)
 
 
-def _router(router: Any, sessions: Sessions) -> Any:  # noqa: ANN401 - LiteLLM's own
+def _router(router: Any, conversations: Conversations) -> Any:  # noqa: ANN401 - LiteLLM's own
     """A twin of a router on the same state: cooldowns and counters are shared."""
-    own = {name: _prepared(getattr(router, name), sessions) for name in _NAMES}
+    own = {name: _prepared(getattr(router, name), conversations) for name in _NAMES}
     methods = {name: _without_self(function) for name, function in own.items()}
     twin: Any = object.__new__(derived(type(router), methods))
     twin.__dict__ = vars(router)
@@ -92,7 +92,7 @@ def _without_self(function: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def _prepared(function: Callable[..., Any], sessions: Sessions) -> Callable[..., Any]:
+def _prepared(function: Callable[..., Any], conversations: Conversations) -> Callable[..., Any]:
     """The function in front of which requests are prepared."""
     names = tuple(signature(function).parameters)
 
@@ -101,14 +101,14 @@ def _prepared(function: Callable[..., Any], sessions: Sessions) -> Callable[...,
         async def send(body: dict[str, Any]) -> Any:  # noqa: ANN401 - LiteLLM's own
             return await function(**body)
 
-        return await exchange(sessions, _SHAPE, _body(names, args, more), send, _ASYNC)
+        return await exchange(conversations, _SHAPE, _body(names, args, more), send, _ASYNC)
 
     @wraps(function)
     def blocks(*args: Any, **more: Any) -> Any:  # noqa: ANN401 - the function's own
         async def send(body: dict[str, Any]) -> Any:  # noqa: ANN401 - LiteLLM's own
             return function(**body)
 
-        return drive(exchange(sessions, _SHAPE, _body(names, args, more), send, _SYNC))
+        return drive(exchange(conversations, _SHAPE, _body(names, args, more), send, _SYNC))
 
     return waits if iscoroutinefunction(function) else blocks
 

@@ -14,10 +14,10 @@ import openai
 from openai import AsyncOpenAI, AsyncStream, OpenAI, Stream
 
 from agentctx.clients.bodies import watch, watch_async
+from agentctx.clients.conversations import Conversations
 from agentctx.clients.exchange import Answer, Refused, Ways, blocked, exchange, waiting
 from agentctx.clients.not_sent import NotSent, body_of
 from agentctx.clients.portal import drive
-from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape import Shape
 from agentctx.clients.shape_openai_chat import ChatCompletions
 from agentctx.clients.shape_openai_responses import Responses
@@ -32,21 +32,21 @@ _SHAPES: Mapping[str, Shape] = {"/chat/completions": ChatCompletions(), "/respon
 _ERRORS = (openai.APIError,)
 
 
-def wrap(client: T, sessions: Sessions) -> T:
+def wrap(client: T, conversations: Conversations) -> T:
     """The client's twin whose model calls are prepared.
 
     Raises:
         ConfigError: If it is something else of this SDK.
     """
     if isinstance(client, AsyncOpenAI):
-        return twin(client, {"request": _async_request(type(client), sessions)})
+        return twin(client, {"request": _async_request(type(client), conversations)})
     if isinstance(client, OpenAI):
-        return twin(client, {"request": _request(type(client), sessions)})
+        return twin(client, {"request": _request(type(client), conversations)})
     msg = f"wrap: {type(client).__qualname__} of openai is no client; pass an OpenAI or AsyncOpenAI"
     raise ConfigError(msg)
 
 
-def _async_request(kind: Any, sessions: Sessions) -> Callable[..., Any]:  # noqa: ANN401 - the SDK's own class
+def _async_request(kind: Any, conversations: Conversations) -> Callable[..., Any]:  # noqa: ANN401 - the SDK's own class
     """The ``request`` that prepares, in front of an async client's own."""
 
     async def request(client: Any, cast_to: Any, options: Any, **more: Any) -> Any:  # noqa: ANN401 - the SDK's own
@@ -57,12 +57,12 @@ def _async_request(kind: Any, sessions: Sessions) -> Callable[..., Any]:  # noqa
         async def send(body: dict[str, Any]) -> Any:  # noqa: ANN401 - the SDK's own
             return await kind.request(client, cast_to, _with_body(options, body), **more)
 
-        return await exchange(sessions, shape, _body_of(options), send, _ASYNC)
+        return await exchange(conversations, shape, _body_of(options), send, _ASYNC)
 
     return request
 
 
-def _request(kind: Any, sessions: Sessions) -> Callable[..., Any]:  # noqa: ANN401 - the SDK's own class
+def _request(kind: Any, conversations: Conversations) -> Callable[..., Any]:  # noqa: ANN401 - the SDK's own class
     """The ``request`` that prepares, in front of a sync client's own."""
 
     def request(client: Any, cast_to: Any, options: Any, **more: Any) -> Any:  # noqa: ANN401 - the SDK's own
@@ -73,7 +73,7 @@ def _request(kind: Any, sessions: Sessions) -> Callable[..., Any]:  # noqa: ANN4
         async def send(body: dict[str, Any]) -> Any:  # noqa: ANN401 - the SDK's own
             return kind.request(client, cast_to, _with_body(options, body), **more)
 
-        return drive(exchange(sessions, shape, _body_of(options), send, _SYNC))
+        return drive(exchange(conversations, shape, _body_of(options), send, _SYNC))
 
     return request
 

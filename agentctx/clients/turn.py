@@ -6,8 +6,8 @@ from typing import Any
 
 from attrs import define
 
+from agentctx.clients.conversations import Conversations
 from agentctx.clients.limits import Limits
-from agentctx.clients.sessions import Sessions
 from agentctx.clients.shape import Body, Request, Shape
 from agentctx.economics.overflow import classify_error
 from agentctx.errors import AgentctxError, ContextOverflow
@@ -36,7 +36,7 @@ class Turn:
         limits: What is learned of each model's room from the calls that belong to no conversation, as this one.
     """
 
-    client: Sessions
+    client: Conversations
     pipeline: Pipeline
     shape: Shape
     body: Body
@@ -112,11 +112,11 @@ class Turn:
             logger.warning("what the model call cost could not be recorded: %s", error)
 
 
-async def begin(sessions: Sessions, shape: Shape, body: Body) -> Turn | None:
+async def begin(conversations: Conversations, shape: Shape, body: Body) -> Turn | None:
     """Prepare a request; None when there is nothing in it to prepare.
 
     Args:
-        sessions: Finds the conversation that it belongs to.
+        conversations: Finds the conversation that it belongs to.
         shape: How the API lays out what is sent.
         body: The request as the client was about to send it.
 
@@ -128,19 +128,19 @@ async def begin(sessions: Sessions, shape: Shape, body: Body) -> Turn | None:
     request = shape.read(body)
     if request is None:
         return None
-    async with sessions.of(body, request, shape.format) as session:
+    async with conversations.of(body, request, shape.format) as session:
         if session is None:
-            turn = await _stateless(sessions, shape, body, request)
+            turn = await _stateless(conversations, shape, body, request)
         else:
             given, model = (request.messages, request.system, request.tools), _told(session, request.model)
             view = await session.prepare(*given, model=model, format=shape.format)
-            turn = Turn(sessions, sessions.pipeline, shape, body, request, session, view)
+            turn = Turn(conversations, conversations.pipeline, shape, body, request, session, view)
     if turn is not None:
-        sessions.view = turn.view
+        conversations.view = turn.view
     return turn
 
 
-async def _stateless(client: Sessions, shape: Shape, body: Body, request: Request) -> Turn | None:
+async def _stateless(client: Conversations, shape: Shape, body: Body, request: Request) -> Turn | None:
     """A request that belongs to no conversation.
 
     One that is made for a step of the same pipeline, by a stage or a summarizer of it, is made legal and made to fit,

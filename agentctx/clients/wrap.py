@@ -6,8 +6,7 @@ from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
-from agentctx.clients.sessions import Key
-from agentctx.clients.sessions import Sessions as Conversations
+from agentctx.clients.conversations import Conversations, Key
 from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
 from agentctx.session import Session

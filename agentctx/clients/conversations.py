@@ -17,7 +17,7 @@ from agentctx.pipeline import Pipeline
 from agentctx.session import Session
 from agentctx.session.current import current, steps_around
 from agentctx.session.plain import digest
-from agentctx.session.sessions import Sessions as Named
+from agentctx.session.sessions import Sessions
 from agentctx.view import View
 
 Key = Callable[[Body], Hashable]
@@ -28,7 +28,7 @@ RECENT = 32
 
 
 @define(eq=False)
-class Sessions:
+class Conversations:
     """The conversations of one wrapped client, and what was prepared for it last: ``wrapped.agentctx``.
 
     Args:
@@ -43,7 +43,7 @@ class Sessions:
     pipeline: Pipeline
     session: Session | None = None
     key: Key | None = field(default=None, repr=False)
-    sessions: Named = field(kw_only=True)
+    sessions: Sessions = field(kw_only=True)
     view: View | None = field(default=None, init=False, repr=False)
     limits: Limits = field(init=False, default=Factory(lambda self: Limits(self.pipeline), takes_self=True), repr=False)
     _recent: deque[tuple[bytes, bytes, int]] | None = field(
