@@ -68,7 +68,8 @@ class Budget:
             msg = f"output_reserve: {self.reserved:,} tokens of a window of {self.window:,} leave nothing to send"
             raise ConfigError(msg)
         _refuse_percentage("trigger", self.trigger, self.limit)
-        _refuse_percentage("target", self.target, self.limit)
+        if type(self.trigger) is not int:  # beside a trigger in tokens, a target is in tokens, too
+            _refuse_percentage("target", self.target, self.limit)
         if self.trigger_tokens < 1 or self.trigger_tokens > self.limit:
             msg = f"trigger: {self.trigger_tokens:,} tokens must lie between 1 and the limit, {self.limit:,}"
             raise ConfigError(msg)

@@ -83,6 +83,7 @@ def test_small_windows_have_small_amounts():
     """What is more than a hundredth of its window may be a number of tokens, and scaling never makes a percentage."""
     assert Budget(1_000, trigger=80, target=20).target_tokens == 20
     assert Budget(128_000, target=120).scaled(0.3).target_tokens > 0
+    assert Budget(10_000, trigger=300, target=100).target_tokens == 100
 
 
 @given(limit=integers(1, 30_000), reserve=integers(0, 30_000), target=integers(1, 30_000), share=floats(0.001, 1))
