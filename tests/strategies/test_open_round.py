@@ -1,0 +1,43 @@
+"""What must stay is larger than the limit: the results of the round that the model is in give way."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentctx import Context, HeuristicCounter, Message, Text, ToolCall, ToolResult
+from agentctx.protocols import Call
+from agentctx.strategies.shrink_open_round import shrink_open_round
+from agentctx.tokens.meter import MessageMeter
+
+CALL = Call(MessageMeter(HeuristicCounter()))
+
+
+def in_a_round(*lengths):
+    """A task, and a round whose calls got results of so many words."""
+    calls = tuple(ToolCall(f"c{number}", "read", "{}") for number in range(len(lengths)))
+    results = [ToolResult(f"c{number}", (Text("word " * length),)) for number, length in enumerate(lengths)]
+    answers = [Message("tool", (each,)) for each in results]
+    return Context((Message("user", (Text("the task"),)), Message("assistant", calls), *answers))
+
+
+def held(context):
+    return sum(CALL.meter.parts(message.results) for message in context.messages)
+
+
+@given(st.lists(st.integers(1_500, 4_000), min_size=1, max_size=4), st.integers(900, 1_400))
+def test_the_results_fill_half_of_their_room(lengths, limit):
+    """They are cut to half of what the rest leaves, no further than the cut of a text is exact, and no other part."""
+    context = in_a_round(*lengths)
+    shrunk, room = shrink_open_round(context, limit, CALL)
+    half = (limit - CALL.size(context) + held(context)) // 2
+    assert 0.9 * half < held(shrunk) <= half
+    assert context.messages[:2] == shrunk.messages[:2]
+    assert CALL.size(shrunk) == room.size
+
+
+def test_what_fits_exactly_stays():
+    """A round that takes all of the limit is not over it."""
+    context = in_a_round(700)
+    assert context is shrink_open_round(context, CALL.size(context), CALL)[0]
+    assert context is not shrink_open_round(context, CALL.size(context) - 1, CALL)[0]
