@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 import pytest_socket
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 # A generated history is a large example: how long one takes says nothing about the code under test.
 SLOW_EXAMPLES = (HealthCheck.too_slow, HealthCheck.data_too_large)
@@ -18,6 +18,7 @@ settings.register_profile("ci", max_examples=20, deadline=None, derandomize=True
 settings.register_profile(
     "nightly", max_examples=10_000, deadline=None, print_blob=True, suppress_health_check=SLOW_EXAMPLES
 )
+settings.register_profile("mutants", settings.get_profile("ci"), phases=(Phase.explicit, Phase.generate))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 

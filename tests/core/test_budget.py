@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis.strategies import floats, integers
 
 from agentctx import Budget, ConfigError, UnknownModel
+from agentctx.core.budget import MediaLimits
 
 
 def test_the_limit_leaves_the_reserve_free():
@@ -92,3 +93,76 @@ def test_any_budget_can_be_scaled(limit, reserve, target, share):
     least = 1 if limit < 4_000 else 101
     whole = Budget(limit + reserve, reserve, target=min(limit, max(least, target)))
     assert whole.scaled(share).limit == max(1, int(limit * share))
+
+
+def test_the_smallest_budgets():
+    """One token is enough of everything, and the trigger may be the limit, and the target the trigger."""
+    assert (1, 1, 1) == ((one := Budget(1)).limit, one.trigger_tokens, one.target_tokens)
+    assert Budget(100, 99, trigger=1, target=1, request_bytes=1).limit == 1
+    assert Budget(100, 20, trigger=80, target=80).target_tokens == 80
+    assert Budget(4_000, trigger=1.0).trigger_tokens == 4_000
+    with pytest.raises(ConfigError, match="trigger"):
+        Budget(100, 20, trigger=81)
+    with pytest.raises(ConfigError, match="target: 0 tokens"):
+        Budget(100, target=0.001)
+
+
+@pytest.mark.parametrize("share", [0.0, -0.5, 1.5, float("nan")])
+def test_shares_lie_above_nothing_and_up_to_all(share):
+    """Of a window as of a scale; the error says which amount it is."""
+    with pytest.raises(ConfigError, match="amount: a share"):
+        Budget(100).tokens(share)
+    with pytest.raises(ConfigError, match="share: expected"):
+        Budget(100).scaled(share)
+
+
+@pytest.mark.parametrize("amount", [True, "5", None])
+def test_an_amount_is_a_number(amount):
+    """Neither a truth nor a text."""
+    with pytest.raises(ConfigError, match="amount: expected a number"):
+        Budget(100).tokens(amount)
+
+
+@pytest.mark.parametrize("most", [0, True, 1.5])
+def test_a_body_has_a_whole_number_of_bytes(most):
+    """At least one."""
+    with pytest.raises(ConfigError, match="request_bytes"):
+        Budget(100, request_bytes=most)
+
+
+@given(integers(5_000, 200_000), floats(0.01, 0.9), floats(0.2, 1), floats(0.1, 1), floats(0.1, 1))
+def test_a_scaled_budget_is_the_same_in_small(window, reserve, trigger, target, share):
+    """Every amount is multiplied and rounded down; what is not in tokens stays."""
+    limit = window - int(window * reserve)
+    whole = Budget(
+        window,
+        reserve,
+        trigger=max(101, int(limit * trigger)),
+        target=max(101, int(limit * trigger * target)),
+        request_bytes=77,
+        media=MediaLimits(images=3),
+    )
+    small = whole.scaled(share)
+    assert (int(whole.limit * share), int(whole.reserved * share)) == (small.limit, small.reserved)
+    least = 101 if small.limit >= 10_000 else small.limit // 100 + 1 if small.limit >= 4_000 else 1
+    target = max(int(whole.target_tokens * share), least)
+    assert (target, max(int(whole.trigger_tokens * share), target)) == (small.target_tokens, small.trigger_tokens)
+    assert (77, MediaLimits(images=3)) == (small.request_bytes, small.media)
+
+
+def test_the_answer_takes_a_quarter_of_the_window_at_most():
+    """Without a reserve: the model's longest answer, or a quarter of the window where that is less."""
+    assert Budget.for_model("gpt-4o").limit == 128_000 - 16_384
+    assert Budget.for_model("claude-sonnet-4-5").limit == 150_000
+    assert Budget.for_model("gpt-4o", output_reserve=50_000, trigger=0.5, target=0.2) == Budget(
+        128_000, 50_000, trigger=0.5, target=0.2
+    )
+
+
+def test_an_answer_that_has_room_of_its_own_takes_none_of_the_input():
+    """Only what is asked for beyond that room is taken from the input, and what is no input at all is left free."""
+    assert Budget.for_model("gpt-5").limit == 272_000
+    assert Budget.for_model("gpt-5", output_reserve=128_000 + 7_000).limit == 265_000
+    assert Budget.for_model("gpt-5", output_reserve=0.5).limit == 272_000 - (136_000 - 128_000)
+    assert Budget.for_model("gpt-5.4").limit == 922_000
+    assert Budget.for_model("gpt-5.4", output_reserve=200_000).limit == 850_000

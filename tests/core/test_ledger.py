@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx import Change, Outcome
-from agentctx.core.ledger import ROLES, Book
+from agentctx.core.ledger import ROLES, Book, numbers
 
 SIZES, USER = [10] * 60, [ROLES.index("user")] * 60
 DROPS = st.lists(st.tuples(st.integers(0, 59), st.sampled_from(["old", "big"])), max_size=40, unique_by=lambda x: x[0])
@@ -14,6 +14,14 @@ DROPS = st.lists(st.tuples(st.integers(0, 59), st.sampled_from(["old", "big"])),
 
 def dropped(index, reason="old", handle=None):
     return Change(index, "user", Outcome.DROPPED, "Stage", reason, 10, 0, handle)
+
+
+def edited(index):
+    return Change(index, "user", Outcome.EDITED, "Cut", "long", 10, 5)
+
+
+def marked(index, handle=None):
+    return Change(index, "user", Outcome.MARKED, "Mark", "", 10, 10, handle)
 
 
 @given(st.lists(DROPS, max_size=3))
@@ -51,3 +59,49 @@ def test_a_book_can_be_cut_back(drops, index):
     book.write(dropped(place, reason) for place, reason in drops)
     expected = [dropped(place, reason) for place, reason in sorted(drops) if place < index]
     assert expected == list(book.before(index).snapshot(SIZES, USER))
+
+
+def test_a_book_that_is_cut_back_knows_nothing_of_what_came_later():
+    """Edits, markers, handles and the ends of spans are those of messages before the index."""
+    book = Book.of([edited(3), edited(4), marked(1), marked(2)], [], {})
+    book.write(dropped(index, handle=f"h{index}") for index in range(5, 9))
+    cut = book.before(7)
+    assert [1, 2, 3, 4, 5, 6] == [change.index for change in cut.snapshot(SIZES, USER)]
+    assert {5: "h5", 6: "h6"} == cut.handles
+    assert [(5, 7)] == [(span.start, span.stop) for span in cut.spans]
+    assert ([3], [1], []) == ([c.index for c in book.before(4).changes], [*book.before(2).marks], book.before(5).spans)
+
+
+def test_a_copy_is_a_book_of_its_own():
+    """What is written into a copy does not stand in the original, and the other way round."""
+    book = Book.of([edited(1), marked(2)], [], {})
+    book.write([dropped(3, handle="h")])
+    copy = book.copy()
+    assert book == copy
+    copy.write([edited(5), marked(6), dropped(7, handle="g")])
+    assert [1, 2, 3] == [change.index for change in book.snapshot(SIZES, USER)]
+    assert [1, 2, 3, 5, 6, 7] == [change.index for change in copy.snapshot(SIZES, USER)]
+    assert ({3: "h"}, {3: "h", 7: "g"}) == (book.handles, copy.handles)
+
+
+def test_a_marker_is_forgotten_when_it_is_gone():
+    """A message whose markers are its own again has no line; one that leaves has one, with its first handle."""
+    book = Book()
+    book.write([marked(1, "first"), marked(2, "first"), marked(3, "first")])
+    book.write([marked(2, "second"), Change(1, "user", Outcome.KEPT, "Mark", "", 10, 10), dropped(3)])
+    assert [marked(2, "first"), dropped(3, handle="first")] == list(book.snapshot(SIZES, USER))
+    assert [marked(2, "first")] == book.lines()
+
+
+def test_what_was_added_is_told_by_those_who_made_it():
+    """A message that is none of the history has no line in the book: it is added to a snapshot."""
+    added = Change(2, "user", Outcome.ADDED, "Stage", "", 0, 5)
+    book = Book()
+    book.write([added])
+    assert ([], [added]) == (list(book.snapshot(SIZES, USER)), list(book.snapshot(SIZES, USER, [added])))
+
+
+def test_numbers_are_kept_small():
+    """Four bytes a number, none negative."""
+    assert (4, [1, 2]) == (numbers([1, 2]).itemsize, list(numbers([1, 2])))
+    assert len(numbers()) == 0

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx.core.message import Message
-from agentctx.core.pairing import broken_pair
-from agentctx.core.parts import Opaque, Text, ToolCall, ToolResult
+from agentctx.core.pairing import broken_pair, only_results, open_at_end, unfinished_from, waits
+from agentctx.core.parts import Opaque, Text, Thinking, ToolCall, ToolResult
 
 ASKED = Message("assistant", (ToolCall("a", "read", "{}"),))
 TOLD = Message("tool", (ToolResult("a", (Text("done"),)),))
@@ -69,3 +69,101 @@ def test_a_call_that_may_wait_does_not_excuse_a_later_one():
     asked = Message("assistant", (ToolCall("a", "read", "{}", optional=True),))
     assert broken_pair([asked]) is None
     assert broken_pair([asked, TOLD, ASKED]) is not None
+
+
+@pytest.mark.parametrize(
+    ("messages", "said"),
+    [
+        ([BETWEEN, ASKED], "messages[1]: the tool call 'a' has no tool result after it"),
+        ([ASKED, BETWEEN, TOLD], "messages[0]: the tool call 'a' has no tool result after it"),
+        ([BETWEEN, TOLD], "messages[1]: the tool result for 'a' does not follow its call"),
+        ([BETWEEN, ASKED, ASKED], "messages[2]: the call id 'a' occurs twice in one turn"),
+    ],
+)
+def test_a_broken_pair_is_named(messages, said):
+    """By the index of the message and the id of the call."""
+    assert said == broken_pair(messages)
+
+
+def test_a_turn_is_answered_before_the_next_where_turns_are_not_merged():
+    """A run of assistant messages may be answered as a whole only in formats that make one turn of it."""
+    run = [ASKED, Message("assistant", (ToolCall("b", "read", "{}"),)), TOLD, Message("tool", (ToolResult("b", ()),))]
+    assert broken_pair(run) is None
+    assert broken_pair(run, merges_turns=False) is not None
+    assert broken_pair([ASKED, TOLD, *run], merges_turns=True) is None
+
+
+def test_a_message_without_parts_answers_nothing():
+    """An empty message between a call and its result breaks the pair."""
+    assert broken_pair([ASKED, Message("user", ()), TOLD]) is not None
+
+
+def test_a_call_waits_until_it_has_its_result():
+    """Each result answers one call; where both stand does not matter."""
+    assert waits([ASKED])
+    assert waits([ASKED, ASKED, TOLD])
+    assert not waits([TOLD, ASKED])
+    assert not waits([ASKED, TOLD, TOLD])
+    assert not waits([])
+
+
+def server(opens=None, closes=None):
+    return Opaque("server", {}, opens=opens, closes=closes)
+
+
+def turn(*parts):
+    return Message("assistant", parts)
+
+
+@pytest.mark.parametrize(
+    ("messages", "found"),
+    [
+        ([turn(server("s"))], {"s"}),
+        ([turn(server("s"), server("t")), turn(server(closes="s"))], {"t"}),
+        ([turn(server("s")), turn(Text("so"))], {"s"}),
+        ([turn(server("s"), ASKED.parts[0]), TOLD, TOLD], {"s"}),
+        ([turn(server("s")), BETWEEN], set()),
+        ([turn(server("s")), TOLD, turn(Text("so"))], set()),
+        ([BETWEEN, turn(server("s"))], {"s"}),
+        ([TOLD], set()),
+        ([], set()),
+    ],
+)
+def test_what_a_paused_server_may_still_answer(messages, found):
+    """What the last assistant turn opened and did not close, with nothing but results after it."""
+    assert found == open_at_end(messages)
+
+
+THOUGHT, SETTING = turn(Thinking("hm")), Message("developer", (Opaque("setting", {}),))
+
+
+@pytest.mark.parametrize(
+    ("messages", "place"),
+    [
+        ([BETWEEN, ASKED], 1),
+        ([BETWEEN, ASKED, TOLD], 3),
+        ([BETWEEN, turn(*ASKED.parts, *ASKED.parts), TOLD], 1),
+        ([BETWEEN, turn(server("s"))], 1),
+        ([BETWEEN, THOUGHT], 1),
+        ([BETWEEN, turn(Thinking("hm"), Text("so"))], 2),
+        ([BETWEEN, turn()], 2),
+        ([BETWEEN, SETTING], 1),
+        ([BETWEEN, SETTING, SETTING], 1),
+        ([BETWEEN, Message("user", (Opaque("setting", {}),))], 2),
+        ([BETWEEN, ASKED, SETTING], 1),
+        ([BETWEEN, ASKED, TOLD, TOLD], 4),
+        ([BETWEEN, SETTING, TOLD], 1),
+        ([BETWEEN, Message("user", ())], 2),
+        ([], 0),
+    ],
+)
+def test_the_end_that_depends_on_what_comes_next(messages, place):
+    """Rounds that wait for results, reasoning that nothing follows, settings at the end; a stray result among them."""
+    assert place == unfinished_from(messages)
+
+
+def test_markers_are_neither_results_nor_words():
+    """A message of results and cache markers has nothing but results."""
+    assert only_results(Message("user", (*TOLD.parts, Opaque("cachePoint", {}))))
+    assert not only_results(Message("user", (*TOLD.parts, Text("and?"))))
+    assert only_results(Message("user", ()))

@@ -61,3 +61,8 @@ def test_escaped_json_means_what_it_meant(text):
     safe.encode()
     assert json.loads(safe) == {"said": text}
     assert printable(safe) == safe
+
+
+def test_an_escape_is_json():
+    """A character beyond U+FFFF is written as two halves, half a one as it is."""
+    assert escaped('"a\x9b\U000e0041\ud83d"') == r'"a\u009b\udb40\udc41\ud83d"'

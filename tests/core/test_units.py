@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx import Message, Opaque, Text, Thinking, ToolCall, ToolResult, segments, units
+from agentctx.core.units import iter_units
 
 
 def user(*parts):
@@ -87,6 +88,40 @@ def test_questions_go_with_their_answers():
     messages = [user(), assistant(call("a")), result("a"), user(), assistant(Text("x")), user()]
     groups = [[(unit.start, unit.stop) for unit in bundle] for bundle in segments(messages)]
     assert [[(0, 1), (1, 3)], [(3, 4), (4, 5)], [(5, 6)]] == groups
+
+
+def test_segments_of_given_units_are_made_of_those():
+    """Units that were worked out already are bundled as they are."""
+    messages = [user(), assistant(Text("x")), user(), assistant(Text("y"))]
+    assert segments(messages, units(messages)[:2]) == segments(messages)[:1]
+
+
+def test_a_call_without_a_result_binds_nothing():
+    """What follows a call that nobody answers is no part of its turn; nor is a second result for one call."""
+    assert [(0, 1), (1, 2), (2, 3)] == spans([assistant(call("a")), user(), user()])
+    assert [(0, 2), (2, 3)] == spans([assistant(call("a")), result("a"), result("a")])
+    assert [(0, 3), (3, 4)] == spans([assistant(call("a"), call("a")), result("a"), result("a"), result("a")])
+
+
+class Watched(list):
+    """Messages that know how far they were read."""
+
+    furthest = -1
+
+    def __getitem__(self, place):
+        self.furthest = max(self.furthest, place)
+        return super().__getitem__(place)
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_results_that_follow_directly_need_no_look_at_the_rest(split):
+    """Where the results stand after their turn, a unit is known from its messages and the next one."""
+    answers = [result("a", "user"), result("b", "user"), result("a", "user")]
+    if not split:
+        answers = [Message("user", tuple(part for answer in answers for part in answer.parts))]
+    messages = Watched([assistant(call("a"), call("b"), call("a")), *answers, *[user()] * 9])
+    first = next(iter_units(messages))
+    assert (first.stop, first.stop) == (1 + len(answers), messages.furthest)
 
 
 PARTS = st.one_of(

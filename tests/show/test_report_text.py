@@ -1,5 +1,9 @@
 """A report as plain text."""
 
+from math import inf
+
+import pytest
+
 from agentctx.core.compare import Change, Outcome
 from agentctx.core.forecast import Forecast
 from agentctx.core.report import Report, StageReport
@@ -70,6 +74,29 @@ def test_changes_of_earlier_steps_are_counted():
     """What was decided at earlier steps of a session is in force and counted."""
     text = report_text(Report((), (DROPPED, EDITED), 9, 8, 100, 50))
     assert text.endswith("2 more changes from earlier steps still in force")
+
+
+def test_one_is_not_many():
+    """One message, one change; a prefix that costs nothing again and a list that is whole say no more."""
+    stages = (StageReport("TrimRounds", (DROPPED,), 5000, 4880, 0.001),)
+    report = Report(stages, (DROPPED, EDITED), 2, 1, 5000, 4880, first_changed=0, seconds=12.3456)
+    assert report_text(report, most=1).split("\n") == [
+        "2 -> 1 message, 5,000 -> 4,880 tokens, 12345.6 ms",
+        "first message that differs: 0",
+        "TrimRounds: 5,000 -> 4,880 tokens",
+        "  dropped message 2 (assistant, 120 tokens): an old round [original: mem:1]",
+        "1 more change from earlier steps still in force",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("calls", "said"), [(inf, "never"), (0, "at that call"), (1, "at that call"), (2, "after 2 calls")]
+)
+def test_a_forecast_says_when_a_cut_has_paid_for_itself(calls, said):
+    """At once, after some calls, or never; the call in which it has is one of them."""
+    forecast = Forecast(0.05, 0.02, 0.02, 0.01, calls=calls)
+    assert str(forecast).endswith(f"pays back {said}")
+    assert (calls < inf, False) == (forecast.pays_back(2), forecast.pays_back(-1))
 
 
 def test_printing_a_report_shows_its_text():
