@@ -26,6 +26,7 @@ from agentctx.runner import Trail, keep_originals, run_stage
 from agentctx.session import Session
 from agentctx.session.cost import bill
 from agentctx.session.current import preparing
+from agentctx.strategies.keep_cache_markers import check_head
 from agentctx.strategies.options import (
     as_budget,
     check_listeners,
@@ -143,6 +144,7 @@ class Pipeline(Plan):
         budget = self.budget_for(model)
         said = await offload(lambda: source.messages(messages), len(messages))
         given = Context(tuple(said), *source.fixed_part(system, tools))
+        check_head(given, source.wire)
         await source.meter.settle(given.messages)
         limit = None if budget is None else budget.limit
         call = self.call(source, budget, limit, len(given.messages), given.messages.__getitem__)

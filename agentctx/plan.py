@@ -35,7 +35,7 @@ from agentctx.reading import Reader
 from agentctx.runner import Trail, run_stage
 from agentctx.strategies.fit_guarantee import FitGuarantee
 from agentctx.strategies.fit_request_bytes import FitRequestBytes, body_bytes
-from agentctx.strategies.keep_cache_markers import KeepCacheMarkers
+from agentctx.strategies.keep_cache_markers import KeepCacheMarkers, LimitCacheMarkers
 from agentctx.strategies.limit_images import LimitImages
 from agentctx.strategies.naming import name_of
 from agentctx.strategies.protect import bind
@@ -308,6 +308,7 @@ async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Con
     await settle_reasoning(trail, call, before)
     if trail.reports:
         await _keep_markers(trail, call, budget, before)
+    await run_stage(LimitCacheMarkers(), trail, call, trusted=True)  # the request only gets smaller by it
 
 
 async def _keep_markers(trail: Trail, call: Call, budget: Budget | None, before: Context) -> None:

@@ -354,6 +354,10 @@ class CacheMarkers(Protocol):
         """The message without the markers on the part at ``place``."""
         ...
 
+    def shorten(self, message: Message, place: int, /) -> Message:
+        """The message with markers for five minutes on the part at ``place``, instead of those for an hour."""
+        ...
+
 
 def cache_markers(wire: WireFormat) -> CacheMarkers | None:
     """How the format has cache markers written; None when its provider has none."""
@@ -363,9 +367,15 @@ def cache_markers(wire: WireFormat) -> CacheMarkers | None:
 
 def head_markers(context: Context, markers: CacheMarkers) -> list[CacheMarker]:
     """The markers on tools, and on a system prompt that is kept apart."""
-    tools = (Message("user", (Opaque("tool", None, source=tool.source),)) for tool in context.tools)
+    tools = (Message("user", (_tool_block(tool),)) for tool in context.tools)
     on_tools = [marker for tool in tools for marker in markers.of(tool)]
     return on_tools + ([] if context.system is None else list(markers.of(context.system)))
+
+
+def _tool_block(tool: Tool) -> Opaque:
+    """A member of the tools as a block; it may be a marker itself."""
+    point = isinstance(tool.source, Mapping) and "cachePoint" in tool.source
+    return Opaque("cachePoint", tool.source, source=tool.source) if point else Opaque("tool", None, source=tool.source)
 
 
 class Meter(Protocol):

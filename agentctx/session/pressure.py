@@ -11,9 +11,10 @@ from agentctx.core.protection import speaks
 from agentctx.core.reasoning import signed
 from agentctx.core.report import StageReport
 from agentctx.plan import guarantee
-from agentctx.protocols import ContextStrategy
+from agentctx.protocols import ContextStrategy, cache_markers, head_markers
 from agentctx.runner import run_stage
 from agentctx.session.step import Step, widen
+from agentctx.strategies.keep_cache_markers import allowed, marked
 from agentctx.strategies.room import lay_out
 from agentctx.strategies.running import concerns
 
@@ -91,7 +92,8 @@ async def _run_now(step: Step, stages: Sequence[ContextStrategy], limit: int | N
     if stages:
         told = step.call(limit)
         stages = [stage for stage in stages if concerns(stage, told)]
-    if stages or limited or loose or (budget is not None and step.tokens > budget.limit):
+    over = budget is not None and step.tokens > budget.limit
+    if stages or limited or loose or over or _marks_too_much(step):
         widen(step)
     elif not step.trail.reports:
         return
@@ -101,6 +103,18 @@ async def _run_now(step: Step, stages: Sequence[ContextStrategy], limit: int | N
     before = (*record.view[: record.settled], *step.raw) if step.start == 0 else tuple(step.raw)
     said, known = step.bound_to or (step.trail.context.system, step.around.tools)
     await guarantee(step.trail, call, budget, Context(before, said, known))
+
+
+def _marks_too_much(step: Step) -> bool:
+    """Whether cache markers that are new are more than the provider takes beside those that are there."""
+    around, start = step.around, step.start
+    markers = cache_markers(around.source.wire)
+    new = {} if markers is None else marked(step.trail.context.messages, markers)
+    if markers is None or not new:
+        return False
+    earlier = marked(step.record.view[:start], markers)
+    known = earlier | {start + place: found for place, found in new.items()}
+    return not allowed(head_markers(around.context(()), markers), known, markers)
 
 
 def _leaves_reasoning(step: Step) -> bool:

@@ -14,6 +14,7 @@ from agentctx.protocols import Call
 from agentctx.reading import Reader
 from agentctx.session.allowance import Allowance
 from agentctx.session.weights import Weights
+from agentctx.strategies.keep_cache_markers import check_head
 
 
 @frozen
@@ -91,7 +92,11 @@ def surround(
         allowance: What is known of the model's room.
         fixed: System prompt and tools.
         spoken: The model and the wire format, as far as they are named.
+
+    Raises:
+        InvalidInput: If system prompt and tools have cache markers that the provider does not take.
     """
+    check_head(Context((), *fixed), source.wire)
     empty, meter, budget = Context((), *fixed), source.meter, allowance.in_force
     call = plan.call(source, budget, None, 0, _nobody)
     return Surroundings(plan, source, *spoken, allowance, budget, *fixed, meter.fixed(empty), meter.bytes(empty), call)

@@ -1,12 +1,16 @@
-"""When a block that carries a cache marker goes, the marker moves to the nearest earlier block that stays.
+"""Cache markers stay where they can: those whose blocks went move, and those that are too many go.
 
 Source: Anthropic's prompt-caching page: an entry is found from a marker, so that a request which has lost its marker
-pays for its whole prefix again. Markers with the longer lifetime must not stand behind those with the shorter one.
+pays for its whole prefix again. There are at most four, and markers with the longer lifetime must not stand behind
+those with the shorter one.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain, dropwhile
 
 from attrs import define, field, frozen
 
@@ -14,8 +18,9 @@ from agentctx.core.compare import match, shared
 from agentctx.core.marker import CacheMarker
 from agentctx.core.message import Context, Message
 from agentctx.core.pace import paced
+from agentctx.errors import InvalidInput
 from agentctx.offload import offload
-from agentctx.protocols import CacheMarkers, Call, cache_markers, head_markers
+from agentctx.protocols import CacheMarkers, Call, WireFormat, cache_markers, head_markers
 
 Marked = dict[int, tuple[CacheMarker, ...]]
 """The markers of messages, by the place of the message; without those that have none."""
@@ -59,13 +64,16 @@ def marked(messages: Sequence[Message], markers: CacheMarkers) -> Marked:
     What a message says does not change, and a caller who marks its native payload is read again.
     """
     found: Marked = {}
-    asked = [place for place, message in enumerate(messages) if message._bare is not markers]  # noqa: SLF001 - no call
-    for place in paced(asked):
+    for place in paced(_not_known_bare(messages, markers)):
         if carried := markers.of(messages[place]):
             found[place] = carried
         else:
             messages[place].remember_bare(markers)
     return found
+
+
+def _not_known_bare(messages: Sequence[Message], markers: CacheMarkers) -> list[int]:
+    return [place for place, message in enumerate(messages) if message._bare is not markers]  # noqa: SLF001 - no call
 
 
 def in_order(head: Sequence[CacheMarker], known: Marked, place: int, marker: CacheMarker) -> bool:
@@ -101,6 +109,89 @@ def _lost(
                 part = before[index].parts[marker.place] if marker.place >= 0 else None
                 if id(marker.owner) not in there and part not in after[place].parts:
                     yield marker, place, marker.place
+
+
+@frozen
+class LimitCacheMarkers:
+    """Take off the oldest markers that are more than the provider takes, and shorten an hour behind five minutes.
+
+    Markers on tools and system prompt stay; see ``check_head``.
+    """
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context with markers that the provider takes."""
+        markers = None if call.wire is None else cache_markers(call.wire)
+        if markers is None:
+            return context
+        asked = _not_known_bare(context.messages, markers)
+        known = await offload(lambda: marked(context.messages, markers), len(asked))
+        head = head_markers(context, markers)
+        if allowed(head, known, markers):
+            return context
+        surplus = _surplus(known, len(head) + sum(map(len, known.values())) - markers.most, call.frozen(context))
+        late = _late(head, known, surplus)
+        messages = list(context.messages)
+        for why, places, change in ((TOO_MANY, surplus, markers.lift), (TOO_LATE, late, markers.shorten)):
+            for index, place in sorted(places, reverse=True):
+                call.note(context.messages[index], why)
+                messages[index] = change(messages[index], place)
+        return context.with_messages(tuple(messages))
+
+
+TOO_MANY = "more cache markers than the provider takes: the oldest are taken off"
+TOO_LATE = "a cache marker of an hour behind one of five minutes is for five minutes, too"
+
+_Places = set[tuple[int, int]]
+"""Parts that carry markers: the place of the message, and of the part in it."""
+
+
+def check_head(context: Context, wire: WireFormat) -> None:
+    """Check the markers of what stands before all messages, which are the caller's own to take off.
+
+    Raises:
+        InvalidInput: If the provider does not take them.
+    """
+    markers = cache_markers(wire)
+    if markers is None:
+        return
+    head = head_markers(context, markers)
+    where = "tools" if context.system is None else "system"
+    if len(head) > markers.most:
+        what = f"{len(head)} cache markers on tools and system prompt; the provider takes {markers.most} in a request"
+        raise InvalidInput(where, f"{what}: take the others off")
+    if not allowed(head, {}, markers):
+        raise InvalidInput(where, f"{_ORDER}: give all of them one lifetime")
+
+
+_ORDER = "a cache marker of an hour stands behind one of five minutes on tools and system prompt (tools come first)"
+
+
+def allowed(head: Sequence[CacheMarker], known: Marked, markers: CacheMarkers) -> bool:
+    """Whether the provider takes these markers: not too many, and none of an hour behind one of five minutes."""
+    every = [*head, *chain.from_iterable(known[place] for place in sorted(known))]
+    short = dropwhile(lambda marker: marker.ttl == "1h", every)
+    return len(every) <= markers.most and all(marker.ttl == "5m" for marker in short)
+
+
+def _surplus(known: Marked, over: int, pinned: AbstractSet[int]) -> _Places:
+    """The parts whose markers are too many: the oldest, those that the caller protects at last."""
+    places = Counter((index, marker.place) for index, found in known.items() for marker in found)
+    gone: _Places = set()
+    for at in sorted(places, key=lambda at: (at[0] in pinned, at)):
+        if over > 0:
+            over -= places[at]
+            gone.add(at)
+    return gone
+
+
+def _late(head: Sequence[CacheMarker], known: Marked, surplus: _Places) -> _Places:
+    """The parts whose markers of an hour stand behind one of five minutes, when those of ``surplus`` are gone."""
+    stays = [
+        (index, marker) for index in sorted(known) for marker in known[index] if (index, marker.place) not in surplus
+    ]
+    if all(marker.ttl == "1h" for marker in head):
+        stays = list(dropwhile(lambda found: found[1].ttl == "1h", stays))
+    return {(index, marker.place) for index, marker in stays if marker.ttl == "1h"}
 
 
 @define

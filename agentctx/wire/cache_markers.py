@@ -15,6 +15,7 @@ from agentctx.core.marker import CacheMarker, Ttl, is_marker
 from agentctx.core.message import Message
 from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.profile import ModelProfile
+from agentctx.wire.mending import same
 from agentctx.wire.native import mapping_or_none
 
 MOST = 4
@@ -52,10 +53,17 @@ def _only_text(blocks: list[Any]) -> Any:  # noqa: ANN401 - as unmarked
 
 
 NewMark = Callable[[Ttl, ModelProfile | None], "Mapping[str, Any] | None"]
+_Change = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 def _ttl(value: object) -> Ttl:
     return "1h" if (mapping_or_none(value) or {}).get("ttl") == "1h" else "5m"
+
+
+def _for_minutes(mark: object) -> object:
+    """A marker as it is for five minutes, which is what one is for that does not say."""
+    held = mapping_or_none(mark)
+    return mark if held is None else {key: value for key, value in held.items() if key != "ttl"}
 
 
 def control(ttl: Ttl, _profile: ModelProfile | None) -> Mapping[str, Any]:
@@ -135,8 +143,11 @@ class KeyMarkers:
 
     def lift(self, message: Message, place: int) -> Message:
         """The message without the markers on one of its parts."""
-        part = self._lift(message.parts[place])
-        return message.with_parts((*message.parts[:place], part, *message.parts[place + 1 :]))
+        return self._changed(message, place, self._without)
+
+    def shorten(self, message: Message, place: int) -> Message:
+        """The message with markers for five minutes on one of its parts where there are some for an hour."""
+        return self._changed(message, place, self._short)
 
     def _look(self, native: object, place: int, found: list[CacheMarker]) -> None:
         """Add the markers of a block; a plain dict, asked for at every step, costs next to nothing."""
@@ -173,13 +184,27 @@ class KeyMarkers:
     def _block(self, native: object) -> Mapping[str, Any] | None:
         return None if isinstance(native, str) else mapping_or_none(native)
 
-    def _lift(self, part: Part) -> Part:
+    def _changed(self, message: Message, place: int, change: _Change) -> Message:
+        part = self._part(message.parts[place], change)
+        if part is message.parts[place] and self._marks(block := self._block(message.source)):
+            return evolve(message, source=change(block or {}), read_parts=None, read_role=None)
+        return message.with_parts((*message.parts[:place], part, *message.parts[place + 1 :]))
+
+    def _part(self, part: Part, change: _Change) -> Part:
         if isinstance(part, ToolResult):
-            part = evolve(part, content=tuple(map(self._lift, part.content)))
+            content = tuple(self._part(item, change) for item in part.content)
+            part = part if same(content, part.content) else evolve(part, content=content)
         block = self._block(part.source)
-        if block is None or not any(key in block for key in self.keys):
-            return part
-        return evolve(part, source={key: value for key, value in block.items() if key not in self.keys})
+        return evolve(part, source=change(block)) if block is not None and self._marks(block) else part
+
+    def _marks(self, block: Mapping[str, Any] | None) -> bool:
+        return block is not None and any(key in block for key in self.keys)
+
+    def _without(self, block: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in block.items() if key not in self.keys}
+
+    def _short(self, block: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: _for_minutes(value) if key in self.keys else value for key, value in block.items()}
 
 
 @frozen
@@ -218,6 +243,17 @@ class PointMarkers:
         while stop < len(message.parts) and is_marker(message.parts[stop]):
             stop += 1
         return message.with_parts((*message.parts[: place + 1], *message.parts[stop:]))
+
+    def shorten(self, message: Message, place: int) -> Message:
+        """The message with markers for five minutes behind one of its parts where there are some for an hour."""
+        parts = list(message.parts)
+        for at in range(place + 1, len(parts)):
+            part = parts[at]
+            if not (isinstance(part, Opaque) and is_marker(part)):
+                break
+            mark = {key: _for_minutes(value) for key, value in (mapping_or_none(part.data) or {}).items()}
+            parts[at] = evolve(part, data=mark, source=mark)
+        return message.with_parts(tuple(parts))
 
     def _markers(self, message: Message) -> Iterator[CacheMarker]:
         for place, part in enumerate(message.parts):

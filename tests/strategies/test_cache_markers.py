@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx import Budget, ConfigError, FitContextWindow, FixedCounter, Pipeline, Protect, TrimRounds, validate
+from agentctx import (
+    Budget,
+    ConfigError,
+    FitContextWindow,
+    FixedCounter,
+    InvalidInput,
+    Pipeline,
+    Protect,
+    Session,
+    TrimRounds,
+    validate,
+)
 from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
 from agentctx.testing.histories import histories
 from agentctx.wire.cache_markers import unmarked
@@ -264,3 +275,132 @@ def test_a_compaction_never_makes_markers(both_loops, history, budget, data):
         assert len(list(marks(view.messages))) <= count
 
     both_loops(check)
+
+
+WRITTEN = {
+    "anthropic": lambda ttl: {"type": "text", "text": "x", "cache_control": {"type": "ephemeral", **ttl}},
+    "openai-chat": lambda ttl: {"type": "text", "text": "x", "cache_control": {"type": "ephemeral", **ttl}},
+    "openai-responses": lambda _: {
+        "type": "input_text",
+        "text": "x",
+        "prompt_cache_breakpoint": {"mode": "explicit"},
+    },
+    "bedrock": lambda ttl: {"cachePoint": {"type": "default", **ttl}},
+}
+"""A block with a marker, in each format that has them."""
+
+
+def marked_talk(format_name, carried):
+    """A conversation in which some messages of the user carry markers: for each, how long they live."""
+    messages = []
+    for number, ttls in enumerate(carried):
+        words = {"text": f"question {number}", "type": "text"}
+        if format_name == "bedrock":
+            del words["type"]
+        elif format_name == "openai-responses":
+            words["type"] = "input_text"
+        written = [WRITTEN[format_name]({"ttl": ttl} if ttl == "1h" else {}) for ttl in ttls]
+        blocks = [each for block in written for each in ((words, block) if format_name == "bedrock" else (block,))]
+        answer = f"answer {number}" if format_name != "bedrock" else [{"text": f"answer {number}"}]
+        messages += [{"role": "user", "content": [words, *blocks]}, {"role": "assistant", "content": answer}]
+    return messages[:-1]
+
+
+def lifetimes(messages):
+    """How long each marker lives, with its message."""
+    return [(path[0], mark.get("ttl", "5m")) for path, mark in marks(messages)]
+
+
+def same_but_fewer(view, given):
+    """The messages say what they said, the newest markers are there, and those of an hour before the others."""
+    assert [unmarked(message) for message in view] == [unmarked(message) for message in given]
+    found, asked = lifetimes(view), lifetimes(given)[-4:]
+    assert [place for place, _ in found] == [place for place, _ in asked]
+    hours = next((place for place, (_, ttl) in enumerate(found) if ttl == "5m"), len(found))
+    assert {ttl for _, ttl in found[hours:]} <= {"5m"}
+    return hours, next((place for place, (_, ttl) in enumerate(asked) if ttl == "5m"), len(asked))
+
+
+@given(
+    st.sampled_from(sorted(WRITTEN)),
+    st.lists(st.lists(st.sampled_from(["5m", "1h"]), max_size=2), min_size=1, max_size=9),
+    st.sampled_from(["full", "rolling", "load"]),
+)
+def test_markers_that_are_too_many_are_taken_off(both_loops, format_name, carried, mode):
+    """More than four, or an hour behind five minutes: the oldest go, the late ones are shortened, it is reported."""
+    model = "claude-sonnet-4-5" if format_name == "openai-chat" else MODELS[format_name]
+    messages = marked_talk(format_name, carried)
+    before = json.dumps(messages)
+
+    async def check():
+        pipeline = Pipeline()
+        at_once = await pipeline.prepare(messages, format=format_name, model=model)
+        session, history = pipeline.session(format=format_name, model=model), []
+        for stop in range(1, len(messages) + 1, 2):
+            history = [*history, *messages[len(history) : stop]]
+            view = await session.prepare(history)
+            hours, asked = same_but_fewer(view.messages, messages[:stop])
+            assert hours <= asked  # what was shortened once stays short
+            assert view.report.rebilled_tokens == 0
+            if mode == "rolling":
+                history = view.messages
+            elif mode == "load":
+                session = Session.load(pipeline, json.loads(json.dumps(session.dump())))
+        hours, asked = same_but_fewer(at_once.messages, messages)
+        assert hours == asked
+        fewer = {place for place, message in enumerate(messages) if at_once.messages[place] is not message}
+        assert fewer == {place for place, message in enumerate(messages) if at_once.messages[place] != message}
+        assert {(change.index, change.outcome) for change in at_once.report.in_force} == {
+            (place, "marked") for place in fewer
+        }
+        assert json.dumps(messages) == before
+
+    both_loops(check)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("new", [False, True])
+async def test_more_markers_on_the_head_than_there_may_be_are_refused(new):
+    """Tools and system prompt are the caller's own: it is told, and told what to do."""
+    tools = [{"name": f"t{n}", "input_schema": {"type": "object"}, "cache_control": SHORT} for n in range(5)]
+    pipeline = Pipeline()
+    ask = pipeline.session(format="anthropic").prepare if new else pipeline.prepare
+    more = {} if new else {"format": "anthropic"}
+    with pytest.raises(InvalidInput, match="5 cache markers on tools and system prompt"):
+        await ask(rounds(1), tools=tools, **more)
+    late = [{"type": "text", "text": "Mend.", "cache_control": LONG}]
+    with pytest.raises(InvalidInput, match="an hour stands behind one of five minutes"):
+        await ask(rounds(1), tools=tools[:1], system=late, **more)
+    view = await ask(rounds(1), tools=tools[:4], **more)
+    assert not view.report.acted
+
+
+@pytest.mark.anyio
+async def test_markers_of_the_head_stay_and_those_of_messages_make_room():
+    """Four on the tools: none is left for the messages, also when the tools come later."""
+    tools = [{"name": f"t{n}", "input_schema": {"type": "object"}, "cache_control": SHORT} for n in range(4)]
+    messages = marked_talk("anthropic", [["1h"], ["5m"]])
+    session = Pipeline().session(format="anthropic", model="claude-sonnet-4-5")
+    assert len(marked((await session.prepare(messages)).messages)) == 2
+    assert not marked((await session.prepare(messages, tools=tools)).messages)
+    assert not marked((await prepare(messages, tools=tools)).messages)
+
+
+@pytest.mark.anyio
+async def test_a_marker_that_is_a_tool_counts():
+    """In Converse a cache point stands among the tools."""
+    tools = [{"toolSpec": {"name": f"t{n}", "inputSchema": {"json": {}}}} for n in range(2)]
+    tools = [tools[0], {"cachePoint": {"type": "default"}}, tools[1], {"cachePoint": {"type": "default"}}]
+    messages = marked_talk("bedrock", [["5m"], ["5m"], ["5m"]])
+    view = await Pipeline().prepare(messages, tools=tools, format="bedrock", model=MODELS["bedrock"])
+    assert marked(view.messages) == [2, 4]
+
+
+@pytest.mark.anyio
+async def test_pinned_messages_lose_their_markers_last():
+    """What the caller protects is left alone while others carry markers."""
+    messages = marked_talk("anthropic", [["5m"]] * 6)
+    pipeline = Pipeline(PlaceCacheMarkers(), protect=[Protect.pins(0)])
+    view = await pipeline.prepare(messages, format="anthropic", model="claude-sonnet-4-5")
+    assert view.messages[0] is messages[0]
+    assert len(marked(view.messages)) == 4
