@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -43,7 +43,7 @@ def _watched(value: Any, http: Any, turn: Turn, pull: Pull, reading: Mapping[str
     given = _events(pull) if events else _whole(pull, turn)
     kind: Any = type(http)
     close = partial(kind.aclose if reading is _ASYNC else kind.close, http)
-    started = Started(Held(turn, (), _said if events else _nothing_said), given, close)
+    started = Started(Held(turn, (), said_in if events else _nothing_said), given, close)
     http._agentctx_body = started  # noqa: SLF001 - our own attribute
     http.__class__ = _watching(kind, frozenset(reading.items()))
     return Answer(value, close=started.drop, stream=started if events else None)
@@ -54,7 +54,7 @@ def _watching(kind: type, reading: frozenset[tuple[str, Callable[..., Any]]]) ->
     return derived(kind, dict(reading))
 
 
-def _events(pull: Pull) -> Pull:
+def _events(pull: Callable[[], Awaitable[bytes]]) -> Callable[[], Awaitable[bytes]]:
     """Whole events out of pieces of bytes, each with the blank line that ends it."""
     found: deque[bytes] = deque()
     rest = bytearray()
@@ -93,7 +93,18 @@ def _whole(pull: Pull, turn: Turn) -> Pull:
     return next_piece
 
 
-def _said(event: bytes) -> Any:  # noqa: ANN401 - whatever JSON says
+async def events_of(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+    """Whole events out of pieces of bytes that an async iterator yields."""
+    pull = _events(pieces.__anext__)
+    while True:
+        try:
+            event = await pull()
+        except StopAsyncIteration:
+            return
+        yield event
+
+
+def said_in(event: bytes) -> Any:  # noqa: ANN401 - whatever JSON says
     """The JSON of an event; None when it has none."""
     lines = (line[5:] for line in event.splitlines() if line.startswith(b"data:"))
     return _read(b"\n".join(lines))

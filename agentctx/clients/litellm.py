@@ -1,6 +1,7 @@
-"""LiteLLM: ``acompletion`` and ``completion``, as functions, in the module, or of a ``Router``.
+"""LiteLLM: its chat completions, responses and messages, as functions, in the module, or of a ``Router``.
 
-LiteLLM takes and answers every provider's calls in the shape of OpenAI's Chat Completions.
+LiteLLM takes and answers every provider's calls in the shape of three APIs: OpenAI's Chat Completions and Responses and
+Anthropic's Messages. All its other ways to call a model are refused, so that none goes out unprepared.
 """
 
 from __future__ import annotations
@@ -12,23 +13,104 @@ from types import FunctionType, MethodType, ModuleType
 from typing import Any, TypeVar
 
 import litellm
+from attrs import frozen
 from litellm import exceptions
 from litellm.router import Router
 
+from agentctx.clients.bodies import events_of, said_in
 from agentctx.clients.conversations import Conversations
 from agentctx.clients.exchange import Answer, Refused, Ways, blocked, exchange, waiting
 from agentctx.clients.not_sent import NotSent
 from agentctx.clients.portal import drive
+from agentctx.clients.shape import Shape
+from agentctx.clients.shape_anthropic import Messages
 from agentctx.clients.shape_openai_chat import ChatCompletions
-from agentctx.clients.streams import hold, hold_async
+from agentctx.clients.shape_openai_responses import Responses
+from agentctx.clients.streams import follow_async, hold, hold_async
 from agentctx.clients.turn import Turn
 from agentctx.clients.twin import derived
 from agentctx.errors import ConfigError
 
 T = TypeVar("T")
 
-_SHAPE = ChatCompletions()
-_NAMES = ("acompletion", "completion")
+_CHAT, _RESPONSES, _MESSAGES = ChatCompletions(), Responses(), Messages()
+PREPARED: Mapping[str, Shape] = {
+    "completion": _CHAT,
+    "acompletion": _CHAT,
+    "responses": _RESPONSES,
+    "aresponses": _RESPONSES,
+    "anthropic_messages": _MESSAGES,
+    "aanthropic_messages": _MESSAGES,
+}
+"""The model calls of the module and of a router that are prepared, and the API of each."""
+_FOR_CHAT = (
+    "text_completion",
+    "atext_completion",
+    "completion_with_retries",
+    "acompletion_with_retries",
+    "completion_with_fallbacks",
+    "async_completion_with_fallbacks",
+    "config_completion",
+    "adapter_completion",
+    "aadapter_completion",
+    "batch_completion",
+    "batch_completion_models",
+    "batch_completion_models_all_responses",
+    "abatch_completion",
+    "abatch_completion_one_model_multiple_requests",
+    "abatch_completion_fastest_response",
+    "schedule_acompletion",
+    "nlp_cloud_chat_completion",
+    "replicate_chat_completion",
+    "run_tool_loop",
+    "arun_tool_loop",
+    "maybe_run_chat_completion_agentic_loop",
+    "query",
+    "aquery",
+    "generate_content",
+    "agenerate_content",
+    "generate_content_stream",
+    "agenerate_content_stream",
+    "aadapter_generate_content",
+    "acreate",
+    "LiteLLM",
+    "Chat",
+    "Completions",
+    "AsyncCompletions",
+)
+_FOR_RESPONSES = (
+    "responses_with_retries",
+    "aresponses_with_retries",
+    "aresponses_api_with_mcp",
+    "compact_responses",
+    "acompact_responses",
+    "create_interaction",
+    "acreate_interaction",
+)
+_ALONE = (
+    "llm_passthrough_route",
+    "allm_passthrough_route",
+    "agent",
+    "aagent",
+    "agent_session",
+    "aagent_session",
+    "agent_resume",
+    "aagent_resume",
+)
+_WHOLE = "call completion or acompletion with messages; options of theirs do retries, fallbacks and adapters"
+REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(_FOR_CHAT, _WHOLE),
+    **dict.fromkeys(_FOR_RESPONSES, "call responses or aresponses with all items in input"),
+    "anthropic_messages_handler": "call anthropic_messages",
+    **dict.fromkeys(_ALONE, "what it sends cannot be seen here; call completion, responses or anthropic_messages"),
+}
+"""The other names of the module and of a router that call a model, and what to call instead."""
+_WITHIN: Mapping[str, Mapping[str, str]] = {
+    "google_genai": {name: _WHOLE for name in _FOR_CHAT if "generate_content" in name},
+    "interactions": dict.fromkeys(("create", "acreate"), REFUSED["create_interaction"]),
+    "anthropic": dict.fromkeys(("create", "acreate"), "call anthropic_messages"),
+}
+"""The same for the modules within, by whose names they are called as well."""
 _ERRORS = (
     exceptions.BadRequestError,  # context windows too: its ContextWindowExceededError
     exceptions.RateLimitError,
@@ -44,28 +126,59 @@ def wrap(client: T, conversations: Conversations) -> T:
     """The module, the function or the router whose model calls are prepared.
 
     Raises:
-        ConfigError: If it is something else of LiteLLM.
+        ConfigError: If it is something else of LiteLLM; says what to wrap.
     """
     given: Any = client
+    name = getattr(given, "__name__", type(given).__qualname__)
     wrapped: Any = None
     if given is litellm:
-        wrapped = _Module(given, {name: _prepared(getattr(given, name), conversations) for name in _NAMES})
-    elif isinstance(given, FunctionType | MethodType) and given.__name__ in _NAMES:
-        wrapped = _prepared(given, conversations)
+        wrapped = _module(given, conversations)
+    elif isinstance(given, FunctionType | MethodType) and name in PREPARED:
+        wrapped = _prepared(given, PREPARED[name], conversations)
     elif isinstance(given, Router):
         wrapped = _router(given, conversations)
+    elif name in REFUSED:
+        raise _refusal(name, REFUSED[name])
     if wrapped is None:
-        name = getattr(given, "__name__", type(given).__qualname__)
-        msg = f"wrap: {name} of litellm makes no chat completions; pass the module, one of {_NAMES}, or a Router"
+        msg = f"wrap: {name} of litellm makes no model calls; pass the module, one of {tuple(PREPARED)}, or a Router"
         raise ConfigError(msg)
     result: T = wrapped
     return result
 
 
+def _module(real: ModuleType, conversations: Conversations) -> ModuleType:
+    """The module with its model calls prepared or refused, those of the modules in it, too."""
+    own = {name: shape for name, shape in PREPARED.items() if hasattr(real, name)}
+    calls = {name: _prepared(getattr(real, name), shape, conversations) for name, shape in own.items()}
+    refused = {name: _refused(name, instead) for name, instead in REFUSED.items()}
+    within = {name: _within(getattr(real, name), names) for name, names in _WITHIN.items()}
+    return _Module(real, {**calls, **refused, **within})
+
+
+def _within(real: ModuleType, refused: Mapping[str, str]) -> ModuleType:
+    """A module of the module, whose model calls are refused, and those of ``messages`` in it."""
+    calls = {name: _refused(f"{real.__name__}.{name}", instead) for name, instead in refused.items()}
+    inner = getattr(real, "messages", None)
+    return _Module(real, calls if inner is None else {**calls, "messages": _Module(inner, calls)})
+
+
+def _refused(name: str, instead: str) -> Callable[..., Any]:
+    """Stands in the place of a model call that cannot be prepared."""
+
+    def refuse(*_args: Any, **_more: Any) -> Any:  # noqa: ANN401 - whatever the function takes
+        raise _refusal(name, instead)
+
+    return refuse
+
+
+def _refusal(name: str, instead: str) -> ConfigError:
+    return ConfigError(f"{name} of a wrapped litellm is a model call that cannot be prepared: {instead}")
+
+
 class _Module(ModuleType):
     """A module in which some functions are replaced; everything else is read from, and set in, the real one."""
 
-    def __init__(self, real: ModuleType, functions: Mapping[str, Callable[..., Any]]) -> None:
+    def __init__(self, real: ModuleType, functions: Mapping[str, object]) -> None:
         super().__init__(real.__name__, real.__doc__)
         vars(self).update(functions, _agentctx_of=real)
 
@@ -77,22 +190,42 @@ class _Module(ModuleType):
 
 
 def _router(router: Any, conversations: Conversations) -> Any:  # noqa: ANN401 - LiteLLM's own
-    """A twin of a router on the same state: cooldowns and counters are shared."""
-    own = {name: _prepared(getattr(router, name), conversations) for name in _NAMES}
-    methods = {name: _without_self(function) for name, function in own.items()}
-    twin: Any = object.__new__(derived(type(router), methods))
+    """A twin of a router on the same state: cooldowns and counters are shared.
+
+    Many of a router's calls are attributes of it, made when it is: properties go before those.
+    """
+    own = {name: _Call(router, name, shape, conversations) for name, shape in PREPARED.items()}
+    refused = {name: _Call(router, name, instead, conversations) for name, instead in REFUSED.items()}
+    calls: Mapping[str, property] = {
+        name: property(call.get, call.set) for name, call in {**refused, **own}.items() if hasattr(router, name)
+    }
+    chat = property(lambda twin: litellm.Chat(params=router.chat.params, router_obj=twin))
+    twin: Any = object.__new__(derived(type(router), {**calls, "chat": chat}))
     twin.__dict__ = vars(router)
     return twin
 
 
-def _without_self(function: Callable[..., Any]) -> Callable[..., Any]:
-    def method(_self: object, *args: Any, **more: Any) -> Any:  # noqa: ANN401 - the function's own
-        return function(*args, **more)
+@frozen
+class _Call:
+    """A call of a router that is prepared, or refused with what to do instead."""
 
-    return method
+    router: Any
+    name: str
+    how: Shape | str
+    conversations: Conversations
+
+    def get(self, _twin: object) -> Callable[..., Any]:
+        """What stands in front of the router's own, as that is now."""
+        if isinstance(self.how, str):
+            return _refused(self.name, self.how)
+        return _prepared(getattr(self.router, self.name), self.how, self.conversations)
+
+    def set(self, _twin: object, value: Any) -> None:  # noqa: ANN401 - whatever the router takes
+        """Let the router have another."""
+        setattr(self.router, self.name, value)
 
 
-def _prepared(function: Callable[..., Any], conversations: Conversations) -> Callable[..., Any]:
+def _prepared(function: Callable[..., Any], shape: Shape, conversations: Conversations) -> Callable[..., Any]:
     """The function in front of which requests are prepared."""
     names = tuple(signature(function).parameters)
 
@@ -101,14 +234,14 @@ def _prepared(function: Callable[..., Any], conversations: Conversations) -> Cal
         async def send(body: dict[str, Any]) -> Any:  # noqa: ANN401 - LiteLLM's own
             return await function(**body)
 
-        return await exchange(conversations, _SHAPE, _body(names, args, more), send, _ASYNC)
+        return await exchange(conversations, shape, _body(names, args, more), send, _ASYNC)
 
     @wraps(function)
     def blocks(*args: Any, **more: Any) -> Any:  # noqa: ANN401 - the function's own
         async def send(body: dict[str, Any]) -> Any:  # noqa: ANN401 - LiteLLM's own
             return function(**body)
 
-        return drive(exchange(conversations, _SHAPE, _body(names, args, more), send, _SYNC))
+        return drive(exchange(conversations, shape, _body(names, args, more), send, _SYNC))
 
     return waits if iscoroutinefunction(function) else blocks
 
@@ -118,7 +251,11 @@ def _body(names: tuple[str, ...], args: tuple[Any, ...], more: Mapping[str, Any]
 
 
 async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - LiteLLM's own
-    return hold_async(value, turn, _ERRORS) if hasattr(value, "__anext__") else _opened(value, turn)
+    if not hasattr(value, "__anext__"):
+        return _opened(value, turn)
+    if turn.shape is _MESSAGES:  # bytes, as the HTTP response has them
+        return follow_async(events_of(value), turn, _ERRORS, getattr(value, "aclose", None), said_in)
+    return hold_async(value, turn, _ERRORS)
 
 
 async def _open(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - LiteLLM's own

@@ -302,7 +302,11 @@ def _answer(value: Any, started: Started) -> Answer:  # noqa: ANN401 - whatever 
 
 
 def follow_async(
-    stream: AsyncGenerator[Any], turn: Turn, errors: tuple[type[Exception], ...], close: Close | None = None
+    stream: AsyncGenerator[Any],
+    turn: Turn,
+    errors: tuple[type[Exception], ...],
+    close: Close | None = None,
+    read: Callable[[Any], Any] = _as_it_is,
 ) -> Answer:
     """Look at what an async generator yields; the answer is another one.
 
@@ -311,8 +315,9 @@ def follow_async(
         turn: The call that it answers.
         errors: What the SDK raises when a provider refuses.
         close: Lets go of what it reads; without it, closing the generator does.
+        read: What an event says, as the API's shape takes it.
     """
-    started = Started(Held(turn, errors), stream.__anext__, close or stream.aclose)
+    started = Started(Held(turn, errors, read), stream.__anext__, close or stream.aclose)
 
     async def rest() -> AsyncGenerator[Any]:
         async with aclosing(stream):

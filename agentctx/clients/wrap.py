@@ -63,8 +63,9 @@ def wrap(
 
     Args:
         client: ``AsyncOpenAI``, ``OpenAI`` (and their Azure kinds), ``AsyncAnthropic``, ``Anthropic`` (and their
-            Bedrock, Vertex and Foundry kinds), ``google.genai.Client``, the ``litellm`` module, its ``completion`` or
-            ``acompletion``, a ``litellm.Router``, a ``bedrock-runtime`` client of boto3 or aioboto3.
+            Bedrock, Vertex and Foundry kinds), ``google.genai.Client``, the ``litellm`` module, its ``completion``,
+            ``responses`` and their async kinds or ``anthropic_messages``, a ``litellm.Router`` (all other model calls
+            of both are refused), a ``bedrock-runtime`` client of boto3 or aioboto3.
         pipeline: Prepares the requests.
         session: The one conversation that this client speaks in.
         key: Names the conversation of a request, given its body; None means none.

@@ -1,4 +1,4 @@
-"""LiteLLM, completion and acompletion: the real library, over HTTP, to local servers of two providers."""
+"""LiteLLM, its model calls: the real library, over HTTP, to local servers of two providers."""
 
 import gc
 from inspect import iscoroutinefunction
@@ -6,11 +6,11 @@ from inspect import iscoroutinefunction
 import litellm
 import pytest
 from both_kinds import listed, now
-from client_histories import chat
+from client_histories import chat, claude, items
 
 import agentctx
 from agentctx.clients import wrap
-from agentctx.testing.servers import Said, chat_completions, messages
+from agentctx.testing.servers import Said, chat_completions, messages, responses
 
 WINDOW = 1_200
 LONG = chat(20)
@@ -133,6 +133,99 @@ def test_the_module_stays_and_is_still_set():
     assert litellm.agentctx_was_here
     del litellm.agentctx_was_here
     assert wrapped.exceptions is litellm.exceptions
+
+
+def other_apis(kind):
+    """The API of a call, its history, and where that stands."""
+    return (messages, claude(20), "messages") if "messages" in kind else (responses, items(20), "input")
+
+
+def asked(kind, url):
+    if "messages" in kind:
+        return {"model": "anthropic/claude-sonnet-5-5", "api_base": url, "api_key": "none", "max_tokens": 50}
+    pytest.importorskip("mcp", reason="LiteLLM's responses need its extra mcp")
+    return {"model": "openai/gpt-5.4", "api_base": f"{url}/v1", "api_key": "none"}
+
+
+OTHERS = pytest.mark.parametrize("kind", ["aresponses", "responses", "anthropic_messages"])
+
+
+@OTHERS
+@pytest.mark.anyio
+async def test_litellms_other_apis_are_prepared(serve, kind):
+    """Responses and messages are cut to the budget and billed, in the module and by themselves."""
+    app, given, place = other_apis(kind)
+    desk, url = serve(app)
+    how = asked(kind, url)
+    small = pipeline(budget=agentctx.Budget(900))
+    session = small.session(model=how["model"])
+    for ask in (getattr(wrap(litellm, small), kind), wrap(getattr(litellm, kind), small, session=session)):
+        await now(ask(**{place: given}, **how))
+    assert all(len(body[place]) < len(given) for body in desk.accepted)
+    assert len(desk.accepted) == 2
+    assert 0 < session.billed_tokens <= 900
+
+
+@OTHERS
+@pytest.mark.anyio
+async def test_an_overflow_of_litellms_other_apis_is_sent_again_smaller(serve, kind):
+    """An overflow, as LiteLLM words it for either API, is answered by a smaller request."""
+    app, given, place = other_apis(kind)
+    desk, url = serve(app, window=WINDOW)
+    await now(getattr(wrap(litellm, pipeline()), kind)(**{place: given}, **asked(kind, url)))
+    assert [len(body[place]) < len(given) for body in desk.requests] == [False, True]
+
+
+@pytest.mark.parametrize("refuses", ["status", "stream"])
+@pytest.mark.parametrize("kind", ["aresponses", "responses"])
+@pytest.mark.anyio
+async def test_a_stream_of_litellms_responses_restarts_before_its_first_content(serve, kind, refuses):
+    """An overflow before the first content restarts such a stream, and its end is billed."""
+    desk, url = serve(responses, window=WINDOW, refuses=refuses, answer=lambda _: Said("one two three"))
+    session = pipeline().session(model="gpt-5.4")
+    ask = getattr(wrap(litellm, session.plan, session=session), kind)
+    stream = await now(ask(input=items(20), stream=True, **asked(kind, url)))
+    events = [event async for event in stream] if kind == "aresponses" else await listed(stream)
+    words = [event.delta for event in events if event.type == "response.output_text.delta"]
+    assert "".join(words) == "one two three"
+    assert len(desk.requests) == 2
+    assert session.billed_tokens is not None
+
+
+@pytest.mark.anyio
+async def test_a_stream_of_litellms_messages_is_billed(serve):
+    """Messages are streamed as the bytes of events; what is billed stands in them."""
+    _, url = serve(chat_completions, answer=lambda _: Said("one two three"))
+    session = pipeline().session(model="gpt-4o")
+    how = {"model": "hosted_vllm/gpt-4o", "api_base": f"{url}/v1", "api_key": "none", "max_tokens": 50}
+    ask = wrap(litellm, session.plan, session=session).anthropic_messages
+    stream = await ask(messages=claude(3), stream=True, **how)
+    whole = b"".join([piece async for piece in stream])
+    assert b"message_start" in whole
+    assert all(word in whole for word in (b"one", b"two", b"three"))
+    assert session.billed_tokens is not None
+
+
+@pytest.mark.parametrize("kind", ["aresponses", "responses", "aanthropic_messages", "anthropic_messages"])
+@pytest.mark.anyio
+async def test_a_routers_other_apis_are_prepared(serve, kind):
+    """What a router has as attributes of its own is prepared, too."""
+    app, given, place = other_apis(kind)
+    desk, url = serve(app)
+    router = litellm.Router(model_list=[{"model_name": "main", "litellm_params": asked(kind, url)}], num_retries=0)
+    wrapped = wrap(router, pipeline(budget=agentctx.Budget(900)))
+    await now(getattr(wrapped, kind)(**{place: given}, model="main"))
+    assert len(desk.accepted[0][place]) < len(given)
+
+
+@pytest.mark.anyio
+async def test_a_routers_chat_is_prepared(served):
+    """``router.chat.completions.create`` goes through the wrapped router."""
+    desk, how = served("openai/gpt-4o")
+    router = litellm.Router(model_list=[{"model_name": "main", "litellm_params": how}], num_retries=0)
+    answer = await now(wrap(router, pipeline()).chat.completions.create(LONG, model="main"))
+    assert answer.choices[0].message.content == "Done."
+    assert len(desk.requests) == 2
 
 
 def test_other_functions_are_refused():
