@@ -9,9 +9,9 @@ from agentctx.core.message import Context
 from agentctx.core.violation import Violation
 from agentctx.errors import InvalidInput
 from agentctx.protocols import TokenCounter
-from agentctx.reading import as_list, known_profile, reader
+from agentctx.reading import as_list, known_profile, naming_what_is_too_deep, reader
 from agentctx.tokens.default import default_counter
-from agentctx.wire.registry import FORMATS, detect, format_named
+from agentctx.wire.registry import FORMATS, detect, format_named, messages_of
 
 
 def count(
@@ -36,8 +36,9 @@ def count(
         InvalidInput: If something cannot be read; names the message and the field.
     """
     as_list(messages)
-    source = reader(messages, system=system, tools=tools, format=format, model=model, counter=counter)
-    return source.meter.size(Context(tuple(source.messages(messages)), *source.fixed_part(system, tools)))
+    with naming_what_is_too_deep(messages, system, tools):
+        source = reader(messages, system=system, tools=tools, format=format, model=model, counter=counter)
+        return source.meter.size(Context(tuple(source.messages(messages)), *source.fixed_part(system, tools)))
 
 
 def validate(
@@ -55,14 +56,16 @@ def validate(
         before: The request that this one was made from: signed bytes are checked against it.
 
     Raises:
-        InvalidInput: If the request is no mapping, or its format is unknown or ambiguous.
+        InvalidInput: If the request is no mapping, its format is unknown or ambiguous, or a message is nested too
+            deep to be looked at.
     """
     if not isinstance(request, Mapping):
         raise InvalidInput("request", f"expected an object with messages, got {type(request).__name__}")
     name = model if model is not None else request.get("model")
     known = name if isinstance(name, str) else None
-    wire = format_named(format, known) if format is not None else detect(request, known)
-    return wire.validate(request, known_profile(known), before)
+    with naming_what_is_too_deep(messages_of(request), request.get("system"), request.get("tools")):
+        wire = format_named(format, known) if format is not None else detect(request, known)
+        return wire.validate(request, known_profile(known), before)
 
 
 def warmup(model: str | None = None) -> None:

@@ -15,7 +15,7 @@ from agentctx.core.parts import Part
 from agentctx.core.report import Report, StageReport
 from agentctx.errors import InvalidInput
 from agentctx.protocols import Call, TokenCounter
-from agentctx.reading import Reader, as_list, known_profile, reader
+from agentctx.reading import Reader, as_list, known_profile, naming_what_is_too_deep, reader
 from agentctx.strategies.repair_history import repair
 from agentctx.wire.translate.beside import beside_tool
 from agentctx.wire.translate.ids import Respelling
@@ -27,6 +27,10 @@ from agentctx.wire.translate.tools import placeholder, translated
 from agentctx.wire.translate.turns import Turn, grouped
 
 _STAGE = "convert"
+
+
+_Models = tuple[str | None, str | None]
+"""The model that will be called, and the one before."""
 
 
 @frozen
@@ -77,13 +81,19 @@ def convert(
         counter: Counts text for the report, instead of the models' encodings.
 
     Raises:
-        InvalidInput: If something cannot be read, or a format is unknown.
+        InvalidInput: If something cannot be read, is nested too deep, or a format is unknown.
         AmbiguousFormat: If the messages fit several formats and none is named.
     """
-    started = perf_counter()
     as_list(messages)
-    source = reader(messages, system=system, tools=tools, format=format, model=from_model, counter=counter)
-    goal = reader(messages, format=to, model=model, counter=counter)
+    with naming_what_is_too_deep(messages, system, tools):
+        source = reader(messages, system=system, tools=tools, format=format, model=from_model, counter=counter)
+        goal = reader(messages, format=to, model=model, counter=counter)
+        return _converted(source, goal, (messages, system, tools), (model, from_model))
+
+
+def _converted(source: Reader, goal: Reader, passed: tuple[Sequence[Any], Any, Any], models: _Models) -> Converted:
+    """What was passed, for the model that will be called, from the one before."""
+    started, (messages, system, tools), (model, from_model) = perf_counter(), passed, models
     given = Context(tuple(source.messages(messages)), *source.fixed_part(system, tools))
     log = _Log(source, goal)
     if source.wire.name.partition("/")[0] == goal.wire.name.partition("/")[0]:

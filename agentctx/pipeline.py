@@ -21,7 +21,7 @@ from agentctx.errors import ConfigError
 from agentctx.offload import offload
 from agentctx.plan import Plan, guarantee, since, something_left, view_of
 from agentctx.protocols import Call, ContextStrategy, Listeners, Meter, Phase, RunInner, Store, Summarizer, TokenCounter
-from agentctx.reading import as_list, reader
+from agentctx.reading import as_list, naming_what_is_too_deep, reader
 from agentctx.runner import Trail, keep_originals, run_stage
 from agentctx.session import Session
 from agentctx.session.cost import bill
@@ -126,7 +126,7 @@ class Pipeline(Plan):
             StageError: If a stage broke a promise.
             UnknownModel: If a budget is needed and the model table does not know the model.
         """
-        with preparing(self):
+        with preparing(self), naming_what_is_too_deep(messages, system, tools):
             return await self._prepare(messages, system, tools, format, model)
 
     async def _prepare(

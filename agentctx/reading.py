@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from attrs import frozen
@@ -55,15 +56,43 @@ class Reader:
         """System prompt and tools as values.
 
         Raises:
-            InvalidInput: If the tools are not a list.
+            InvalidInput: If the tools are not a list, or something is nested too deep.
         """
         if tools is not None and (isinstance(tools, (str, bytes, Mapping)) or not isinstance(tools, Sequence)):
             raise InvalidInput("tools", f"expected a list of tool definitions, got {type(tools).__name__}")
-        for place, tool in enumerate(tools or ()):
-            if too_deep(tool):
-                where = f"tools[{place}]"
-                raise InvalidInput(where, f"it is nested deeper than {DEEPEST} levels, or contains itself")
+        if (where := _deep_place((), system, tools, DEEPEST)) is not None:
+            raise InvalidInput(where, f"it is nested deeper than {DEEPEST} levels, or contains itself")
         return self.wire.read_system(system), self.wire.read_tools(tools)
+
+
+_SUSPECT = 50
+"""What is nested so deep is what the stack was too small for."""
+
+
+@contextmanager
+def naming_what_is_too_deep(messages: object, system: object = None, tools: object = None) -> Iterator[None]:
+    """Where something is nested too deep for what is done inside, say which message, or what else it is.
+
+    Raises:
+        InvalidInput: In place of a ``RecursionError``, when anything in the request explains it.
+    """
+    try:
+        yield
+    except RecursionError as error:
+        if (where := _deep_place(messages, system, tools, _SUSPECT)) is None:
+            raise
+        raise InvalidInput(where, "it is nested too deep, or contains itself") from error
+
+
+def _deep_place(messages: object, system: object, tools: object, most: int) -> str | None:
+    """The first place of a request that is nested deeper than ``most`` levels."""
+    if too_deep(system, most):
+        return "system"
+    for name, several in (("tools", tools), ("messages", messages)):
+        for place, each in enumerate(several if isinstance(several, Sequence) else ()):
+            if too_deep(each, most):
+                return f"{name}[{place}]"
+    return None
 
 
 def reader(

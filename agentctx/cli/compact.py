@@ -67,7 +67,7 @@ def compact(  # noqa: PLR0913 - each is an option of the command
         for entry in chosen(file, id, parse_bytes("--max-bytes", max_bytes)):
             with at(entry.place):
                 view = anyio.run(_prepare, entry, typed, model, format)
-            _write(stream, entry, view)
+                _write(stream, entry, view)
             reports.append((entry.recording.id or entry.place, view.report))
     _tell(reports, report, json=json)
 

@@ -71,7 +71,7 @@ def convert(  # noqa: PLR0913 - each is an option of the command
         for entry in chosen(file, id, parse_bytes("--max-bytes", max_bytes)):
             with at(entry.place):
                 done = _converted(entry, to, model, from_model, format)
-            _write(stream, entry, done, to, model)
+                _write(stream, entry, done, to, model)
             reports.append((entry.recording.id or entry.place, done.report))
             if not json:
                 _tell_left_out(entry)

@@ -40,6 +40,8 @@ def in_one_line(command: Callable[P, None]) -> Callable[P, None]:
             command(*args, **kwargs)
         except AgentctxError as error:
             fail(str(error), _code(error))
+        except RecursionError:
+            fail("something in the input is nested too deep to be worked on")
         except BrokenPipeError:
             _give_up_stdout()
             raise typer.Exit(_PIPE_CLOSED) from None
@@ -117,3 +119,5 @@ def at(place: str) -> Iterator[None]:
         raise InvalidInput(place, f"{error.where}: {said}: pass --format, or a --model that decides it") from error
     except InvalidInput as error:
         raise InvalidInput(place, str(error)) from error
+    except RecursionError as error:
+        raise InvalidInput(place, "nested too deep to be worked on") from error

@@ -13,7 +13,7 @@ from agentctx.core.pace import paced
 from agentctx.core.report import StageReport
 from agentctx.core.units import iter_units
 from agentctx.offload import MUCH, offload
-from agentctx.session.record import Record, call_ids
+from agentctx.session.record import call_ids
 from agentctx.session.snapshot import snapshot
 from agentctx.session.step import Step
 from agentctx.strategies.repair_history import names_of
@@ -49,12 +49,13 @@ def commit(step: Step) -> None:
     known = dict(zip(map(id, record.view[step.start :]), range(step.start, len(record.view)), strict=True))
     places = [known.get(id(message)) for message in messages]
     written = _written(step, messages, places)  # first: what cannot be written leaves the record as it was
+    looks = _looks(messages, written, trail.origins, places)
     record.remember(step.seen, step.raw[len(step.raw) - len(step.seen) :], step.arrived)
     _write_down(step)
     replaced = record.view[step.start :]
     record.shown[step.start :] = [
-        _shown(record, message, native, origin) if place is None else record.shown[place]
-        for message, native, origin, place in paced(zip(messages, written, trail.origins, places, strict=True))
+        look if look is not None else record.seen[origin or 0] if place is None else record.shown[place]
+        for look, origin, place in paced(zip(looks, trail.origins, places, strict=True))
     ]
     record.out[step.start :] = written
     record.view[step.start :] = messages
@@ -66,9 +67,14 @@ def commit(step: Step) -> None:
     record.unbound_from = trail.unbound_from
 
 
-def _shown(record: Record, message: Message, native: Any, origin: int | None) -> Any:  # noqa: ANN401 - native
-    """What a message looks like that goes out: what was seen when it came in, unless it was edited."""
-    return record.seen[origin] if origin is not None and message.untouched else snapshot(native)
+def _looks(
+    messages: Sequence[Message], written: Sequence[Any], origins: Sequence[int | None], places: Sequence[int | None]
+) -> list[Any]:
+    """What those messages look like that a stage made or edited; None for the others, which were seen before."""
+    return [
+        snapshot(native) if place is None and (origin is None or not message.untouched) else None
+        for message, native, origin, place in paced(zip(messages, written, origins, places, strict=True))
+    ]
 
 
 def _dropped(reports: Sequence[StageReport]) -> Iterator[int]:

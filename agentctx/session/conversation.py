@@ -16,7 +16,7 @@ from agentctx.core.report import Report
 from agentctx.errors import ContextOverflow, InvalidInput
 from agentctx.plan import Plan
 from agentctx.protocols import Meter
-from agentctx.reading import found_format, reader
+from agentctx.reading import found_format, naming_what_is_too_deep, reader
 from agentctx.runner import keep_originals
 from agentctx.session.allowance import Allowance
 from agentctx.session.allowances import Allowances
@@ -50,6 +50,10 @@ class Given(NamedTuple):
     system: Any
     tools: Any
     loaded: bool = False
+
+    def fixed(self) -> Any:  # noqa: ANN401 - any provider's system prompt and tools
+        """What system prompt and tools look like now."""
+        return snapshot([self.system, self.tools])
 
 
 @define(eq=False)
@@ -131,6 +135,12 @@ class Conversation:
             StageError: If a stage broke a promise.
             UnknownModel: If the budget is the model's and the model table does not know it.
         """
+        with naming_what_is_too_deep(given.messages, given.system, given.tools):
+            return await self._stepped(given, now, model, format_name, apart=apart)
+
+    async def _stepped(
+        self, given: Given, now: float, model: str | None, format_name: str | None, *, apart: bool
+    ) -> tuple[Report, View]:
         started, natives, self.before = perf_counter(), given.messages, None
         around = self._surroundings(given, model, format_name)
         record = await self._going_on(given, around)
@@ -242,10 +252,11 @@ class Conversation:
         """Remember what arrived although it could not be sent, so that the next step need not look at it again."""
         before = self.record.shown[: self.sent.length]
         step.quiet_until, step.waiting = 0, False
+        fixed = given.fixed()
         commit(step)
         intact = min(self.sent.intact, shared_start(before, step.record.shown))
         self.sent = evolve(self.sent, intact=intact)
-        self.fixed = snapshot([given.system, given.tools])
+        self.fixed = fixed
         self._adopt(step)
 
     def _adopt(self, step: Step) -> None:
@@ -264,10 +275,10 @@ class Conversation:
         same = step.record is old  # and not one of a history that was changed
         start = min(step.start, sent.length) if same else 0
         before, grown = old.shown[start : sent.length], same and not old.tail
+        same_fixed = self._same_fixed(step.around, given)
+        fixed = self.fixed if same_fixed and not isinstance(self.fixed, Digest) else given.fixed()
         await commit_aside(step, apart=apart)
-        record, same_fixed = step.record, self._same_fixed(step.around, given)
-        if not same_fixed or isinstance(self.fixed, Digest):
-            self.fixed = snapshot([given.system, given.tools])
+        record, self.fixed = step.record, fixed
         shared = min(sent.intact, start + shared_start(before, record.shown[start:]))
         prefix = self._prefix(step, shared, same_fixed=same_fixed)
         self._adopt(step)

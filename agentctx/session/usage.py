@@ -7,6 +7,7 @@ from typing import Any
 
 from agentctx.errors import InvalidInput
 from agentctx.session.checked import MOST
+from agentctx.tokens.serialise import serialise
 
 _INCLUSIVE = ("prompt_tokens", "promptTokenCount", "prompt_token_count", "prompt_eval_count")
 _BEDROCK = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
@@ -36,7 +37,8 @@ def prompt_tokens(usage: Any) -> int | None:  # noqa: ANN401 - a dict or any SDK
         return None
     total = _total(usage)
     if total is None and not _leaves_it_out(usage):
-        raise InvalidInput("usage", f"no prompt token count in it; pass the response's usage, not {str(usage)[:200]}")
+        shown = serialise(usage)[:200]
+        raise InvalidInput("usage", f"no prompt token count in it; pass the response's usage, not {shown}")
     return total or None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -17,19 +17,27 @@ DEEPEST = 200
 """So many levels tools may be nested: what walks through them must not run out of stack."""
 
 
-def too_deep(value: object) -> bool:
-    """Whether a value is nested deeper than ``DEEPEST`` levels of mappings and lists, or contains itself."""
-    level = {id(value): value}
-    for _ in range(DEEPEST):
-        inner = (
-            item
-            for each in level.values()
-            for item in (each.values() if isinstance(each, Mapping) else each if isinstance(each, list) else ())
-        )
-        level = {id(item): item for item in inner if isinstance(item, (Mapping, list))}
-        if not level:
+def too_deep(value: object, most: int = DEEPEST) -> bool:
+    """Whether a value is nested deeper than ``most`` levels of objects and lists, or contains itself."""
+    level = [value]
+    for _ in range(most):
+        known = {id(item): item for each in level for item in _inside(each) if not isinstance(item, _LEAVES)}
+        if not known:
             return False
+        level = list(known.values())
     return True
+
+
+_LEAVES = (str, bytes, int, float, type(None))
+
+
+def _inside(value: object) -> Iterable[object]:
+    """What a mapping, a list or an SDK object holds, one level."""
+    if isinstance(value, Mapping):
+        return value.values()
+    if isinstance(value, (list, tuple)):
+        return value
+    return (fields_or_none(value) or {}).values() if hasattr(value, "model_fields_set") else ()
 
 
 def as_mapping(native: object, where: str = "message") -> Mapping[str, Any]:

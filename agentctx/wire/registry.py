@@ -52,6 +52,12 @@ FORMATS: Mapping[str, WireFormat] = _Formats()
 
 _MESSAGE_KEYS = ("messages", "input", "contents")
 
+
+def messages_of(request: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever stands there
+    """What stands in a request where its messages belong, whatever its format; None when there is nothing."""
+    return next((request[key] for key in _MESSAGE_KEYS if key in request), None)
+
+
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function", "model"})
 """Every role that some format knows."""
 
@@ -158,7 +164,7 @@ def detected(request: Mapping[str, Any], model: str | None = None) -> Detected:
         AmbiguousFormat: If it fits several, no known model is named, and they would read it differently.
         InvalidInput: If it fits none, or is a transcript of another tool.
     """
-    refuse_foreign(next((request[key] for key in _MESSAGE_KEYS if key in request), None))
+    refuse_foreign(messages_of(request))
     scores = {name: wire.recognises(request) for name, wire in FORMATS.items()}
     best = max(scores.values())
     if best == 0:

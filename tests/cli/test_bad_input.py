@@ -292,3 +292,16 @@ def test_a_full_disk_is_one_line(jsonl, chat, record, command):
         done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("error: cannot write")
+
+
+@pytest.mark.parametrize("levels", [300, 900, 5_000, 100_000])
+def test_what_is_nested_too_deep_ends_in_one_line(run, tmp_path, levels):
+    """Nested so deep that it is read but not worked on, or not even read: worked on, or refused in one line."""
+    path = tmp_path / "deep.json"
+    deep = '{"a": ' * levels + "1" + "}" * levels
+    path.write_text(json.dumps([USER, ASKS | {"odd": "@"}, ANSWER, USER]).replace('"@"', deep))
+    cut, elsewhere = ("compact", "--window", "60"), (("convert", "--to", form) for form in ("anthropic", "openai-chat"))
+    for command in (*COMMANDS, cut, *elsewhere):
+        shown = run(command[0], path, *command[1:])
+        assert settled(shown), (command, shown.exception)
+        assert shown.exit_code != 2 or str(path) in shown.stderr

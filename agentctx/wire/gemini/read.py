@@ -190,7 +190,7 @@ def _read_attached(natives: object) -> tuple[Part, ...]:
 
 def _read_inline(key: str, block: Block, native: object, _counts: Counts) -> Part:
     blob = fields(block[key], f".{key}")
-    data, mime = text_of_bytes(blob.get("data")), value(blob, "mimeType")
+    data, mime = text_of_bytes(blob.get("data")), _mime(blob)
     if data is None:
         return Opaque("inlineData", block, source=native)
     return Media(_kind(mime), mime, data, detail=_detail(block), source=native)
@@ -198,14 +198,20 @@ def _read_inline(key: str, block: Block, native: object, _counts: Counts) -> Par
 
 def _read_file(key: str, block: Block, native: object, _counts: Counts) -> Part:
     file = fields(block[key], f".{key}")
-    uri, mime = value(file, "fileUri"), value(file, "mimeType")
+    uri, mime = value(file, "fileUri"), _mime(file)
     if not isinstance(uri, str):
         return Opaque("fileData", block, source=native)
     return Media(_kind(mime), mime, url=uri, detail=_detail(block), source=native)
 
 
-def _kind(mime: object) -> str:
-    family = mime.partition("/")[0] if isinstance(mime, str) else ""
+def _mime(file: Block) -> str | None:
+    """The MIME type; None when none is told."""
+    told = value(file, "mimeType")
+    return told if isinstance(told, str) else None
+
+
+def _kind(mime: str | None) -> str:
+    family = (mime or "").partition("/")[0]
     return family if family in {"image", "audio", "video"} else "document"
 
 

@@ -43,7 +43,7 @@ def read_block(block: Any, where: str, place: int) -> Part:  # noqa: ANN401 - a 
     """
     data = block if type(block) is dict else as_mapping(block, f"{where}[{place}]")
     kind = data.get("type")
-    if kind in TEXTS:
+    if isinstance(kind, str) and kind in TEXTS:
         if not isinstance(text := data.get("text"), str):
             raise InvalidInput(where=f"{where}[{place}].text", what=f"expected a string, got {text!r}")
         return Text(text, source=block)

@@ -132,8 +132,17 @@ def _unknown(block: Mapping[str, Any], taken: frozenset[str]) -> Iterator[str]:
 
 def _says(value: object) -> bool:
     """Whether there is anything in it but what is empty, null or false."""
-    inner = fields_or_none(value)
-    return bool(value) if inner is None else any(_says(each) for each in inner.values())
+    waiting, seen = [value], {id(value): value}
+    while waiting:
+        each = waiting.pop()
+        if (inner := fields_or_none(each)) is None:
+            if each:
+                return True
+            continue
+        new = {id(item): item for item in inner.values() if id(item) not in seen}
+        seen |= new
+        waiting.extend(new.values())
+    return False
 
 
 def _camel(key: str) -> str:

@@ -114,7 +114,7 @@ class Translator:
     def _arguments(self, part: ToolCall) -> str:
         """The arguments as JSON; the free text of a custom tool is wrapped, as its definition then says."""
         source = fields_or_none(part.source) or {}
-        if source.get("type") in _FREE_TEXT:
+        if str(source.get("type")) in _FREE_TEXT:
             return json.dumps({"input": part.arguments}, ensure_ascii=False)
         if self.target.arguments_object and not part.arguments.startswith("{"):
             return json.dumps(json_object(part.arguments), ensure_ascii=False)
