@@ -296,6 +296,29 @@ def _reads_places(kind: type) -> bool:
     return all(callable(getattr(kind, name, None)) for name in ("pair", "arrange"))
 
 
+class PlacesSystem(Protocol):
+    """A wire format that takes system messages among the messages at some places only."""
+
+    def place_system(
+        self, messages: Sequence[Message], profile: ModelProfile | None, note: Callable[[Message, str], None], /
+    ) -> Sequence[Message]:
+        """The messages with each system message at such a place; the same object when they stand so.
+
+        ``note`` is told of each that moved or became another, and why.
+        """
+        ...
+
+
+def places_system(wire: WireFormat | None) -> PlacesSystem | None:
+    """The format as one that takes system messages at some places only, or None when it is not."""
+    return cast("PlacesSystem", wire) if wire is not None and _places_system(type(wire)) else None
+
+
+@cache
+def _places_system(kind: type) -> bool:
+    return callable(getattr(kind, "place_system", None))
+
+
 class NamesItems(Protocol):
     """A wire format whose messages may have a name of their own, which no other message of a request may have."""
 

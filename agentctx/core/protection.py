@@ -27,15 +27,23 @@ def speaks(message: Message) -> bool:
 
 def says_something(message: Message) -> bool:
     """Whether this is a message in which the user says something: a text that is not blank, or anything but text."""
-    return message.role == "user" and any(
-        part.text.strip() if isinstance(part, Text) else not isinstance(part, ToolResult) and not is_marker(part)
-        for part in message.parts
+    return (
+        message.role == "user"
+        and message.read_role not in SYSTEM_ROLES
+        and any(
+            part.text.strip() if isinstance(part, Text) else not isinstance(part, ToolResult) and not is_marker(part)
+            for part in message.parts
+        )
     )
 
 
 def system_messages(messages: Sequence[Message]) -> list[int]:
-    """The indexes of all system and developer messages."""
-    return [index for index, message in enumerate(messages) if message.role in SYSTEM_ROLES]
+    """The indexes of all system and developer messages, also of those that go out under another role."""
+    return [
+        index
+        for index, message in enumerate(messages)
+        if message.role in SYSTEM_ROLES or message.read_role in SYSTEM_ROLES
+    ]
 
 
 def first_task(messages: Sequence[Message]) -> list[int]:

@@ -11,7 +11,7 @@ from agentctx.core.protection import speaks
 from agentctx.core.reasoning import signed
 from agentctx.core.report import StageReport
 from agentctx.plan import guarantee
-from agentctx.protocols import ContextStrategy, cache_markers, head_markers
+from agentctx.protocols import ContextStrategy, cache_markers, head_markers, places_system
 from agentctx.runner import run_stage
 from agentctx.session.step import Step, widen
 from agentctx.strategies.keep_cache_markers import allowed, marked
@@ -93,7 +93,7 @@ async def _run_now(step: Step, stages: Sequence[ContextStrategy], limit: int | N
         told = step.call(limit)
         stages = [stage for stage in stages if concerns(stage, told)]
     over = budget is not None and step.tokens > budget.limit
-    if stages or limited or loose or over or _marks_too_much(step):
+    if stages or limited or loose or over or _marks_too_much(step) or _system_speaks(step):
         widen(step)
     elif not step.trail.reports:
         return
@@ -115,6 +115,14 @@ def _marks_too_much(step: Step) -> bool:
     earlier = marked(step.record.view[:start], markers)
     known = earlier | {start + place: found for place, found in new.items()}
     return not allowed(head_markers(around.context(()), markers), known, markers)
+
+
+def _system_speaks(step: Step) -> bool:
+    """Whether a system message is new, or the last one that was known, where its place depends on what is around it."""
+    if places_system(step.around.source.wire) is None:
+        return False
+    last = step.record.view[step.start - 1 : step.start] if step.start and step.trail.context.messages else ()
+    return any(message.role == "system" for message in (*last, *step.trail.context.messages))
 
 
 def _leaves_reasoning(step: Step) -> bool:

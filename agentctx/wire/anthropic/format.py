@@ -5,7 +5,7 @@ Source: https://docs.anthropic.com/en/api/messages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -19,6 +19,7 @@ from agentctx.protocols import CacheMarkers
 from agentctx.wire import cache_markers
 from agentctx.wire.anthropic.blocks import read_content, write_content
 from agentctx.wire.anthropic.mend import IDS, mend
+from agentctx.wire.anthropic.place import place_system
 from agentctx.wire.anthropic.recognise import recognise
 from agentctx.wire.anthropic.rules import violations
 from agentctx.wire.native import as_mapping, mapping_or_none
@@ -112,6 +113,12 @@ class Anthropic:
     def mend(self, messages: Sequence[Message], /) -> Sequence[tuple[int, Message | None, str]]:
         """What this format refuses and can be mended in place: (index, new message or None to drop it, why)."""
         return mend(messages)
+
+    def place_system(
+        self, messages: Sequence[Message], profile: ModelProfile | None, note: Callable[[Message, str], None], /
+    ) -> Sequence[Message]:
+        """The messages with each system message where the provider takes it; the same object when they stand so."""
+        return place_system(messages, profile, note)
 
     def numbered(self, call_id: str, number: int, /) -> str:
         """Another id for a call, made of the one that it shares with others."""
