@@ -55,6 +55,31 @@ def test_what_was_whole_need_not_be_looked_at_again(before, new, kept, merges, a
     assert broken_pair(after, **rules) == broken_pair(after, **rules, known=kept)
 
 
+class Watched(list):
+    """Messages that know which of them were read."""
+
+    nearest = 99
+
+    def __getitem__(self, place):
+        self.nearest = min(self.nearest, place)
+        return super().__getitem__(place)
+
+
+def test_what_was_whole_is_not_looked_at_again():
+    """Only from the round on that the first unknown message may belong to."""
+    messages = Watched([ASKED, TOLD] * 9)
+    assert broken_pair(messages, known=15) is None
+    assert messages.nearest == 13
+
+
+def test_a_result_may_come_long_after_its_call():
+    """Where results may stand anywhere, also a call among the messages that were whole is known."""
+    told = Message("tool", (ToolResult("b", ()),))
+    asked = Message("assistant", (ToolCall("b", "read", "{}", optional=True),))
+    known = [asked, BETWEEN, Message("assistant", (Text("so"),)), BETWEEN]
+    assert broken_pair([*known, told], results_anywhere=True, known=len(known)) is None
+
+
 def test_a_cache_marker_between_results_breaks_no_pair():
     """A marker says nothing: it may stand between the results of a turn."""
     asked = Message("assistant", (ToolCall("a", "read", "{}"), ToolCall("b", "read", "{}")))
@@ -167,3 +192,11 @@ def test_markers_are_neither_results_nor_words():
     assert only_results(Message("user", (*TOLD.parts, Opaque("cachePoint", {}))))
     assert not only_results(Message("user", (*TOLD.parts, Text("and?"))))
     assert only_results(Message("user", ()))
+
+
+def test_a_turn_that_goes_on_before_all_results_are_there_is_broken():
+    """The assistant may not speak between two results of one turn."""
+    asked = Message("assistant", (ToolCall("a", "read", "{}"), ToolCall("b", "read", "{}")))
+    second = Message("tool", (ToolResult("b", ()),))
+    assert broken_pair([asked, TOLD, second, Message("assistant", (Text("so"),))]) is None
+    assert broken_pair([asked, TOLD, Message("assistant", (Text("so"),)), second]) is not None

@@ -103,14 +103,34 @@ def test_a_call_without_a_result_binds_nothing():
     assert [(0, 3), (3, 4)] == spans([assistant(call("a"), call("a")), result("a"), result("a"), result("a")])
 
 
-class Watched(list):
-    """Messages that know how far they were read."""
+def test_a_server_tool_that_has_answered_binds_nothing():
+    """What a turn opens and closes does not reach beyond the results of the turn."""
+    opened, closed = Opaque("server", {}, opens="s1"), Opaque("server", {}, closes="s1")
+    messages = [assistant(opened, closed, call("a")), result("a"), assistant(Text("so"))]
+    assert [(0, 2), (2, 3)] == spans(messages)
 
-    furthest = -1
+
+def test_the_assistant_answers_no_call():
+    """A result in an assistant message, where none belongs, does not make it a part of the turn before."""
+    messages = [assistant(call("a"), call("b")), result("a"), assistant(*result("b").parts)]
+    assert [(0, 2), (2, 3)] == spans(messages)
+
+
+class Watched(list):
+    """Messages that know which of them were read."""
+
+    furthest, nearest = -1, 99
 
     def __getitem__(self, place):
-        self.furthest = max(self.furthest, place)
+        self.furthest, self.nearest = max(self.furthest, place), min(self.nearest, place)
         return super().__getitem__(place)
+
+
+def test_units_that_are_taken_up_again_need_no_look_at_what_was():
+    """Also where a result comes late, nothing before the start is read."""
+    messages = Watched([user()] * 5 + [assistant(call("a")), user(), result("a")])
+    assert (5, 8) == ((unit := units(messages, 5)[0]).start, unit.stop)
+    assert messages.nearest == 5
 
 
 @pytest.mark.parametrize("split", [True, False])
@@ -144,7 +164,7 @@ def test_units_tile_the_transcript(messages):
     """Units follow each other without gaps or overlaps, whatever the transcript."""
     groups = units(messages)
     assert [0, *(unit.stop for unit in groups)] == [*(unit.start for unit in groups), len(messages)]
-    assert all(len(unit) >= 1 for unit in groups)
+    assert all(len(unit) == len(unit.of(messages)) >= 1 for unit in groups)
 
 
 @given(MESSAGES)

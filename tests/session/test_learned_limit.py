@@ -115,6 +115,36 @@ async def test_a_limit_can_be_forgotten():
     assert reloaded(session).budget.limit == 40_000
 
 
+def test_only_larger_prompts_contradict():
+    """A prompt as large as the limit is what the limit allows; one more than that, often enough, is not."""
+    limit = LearnedLimit()
+    limit.refused(100, 90)
+    assert not any(limit.taken(90) for _ in range(CONTRADICTED))
+    assert [False] * (CONTRADICTED - 1) + [True] == [limit.taken(91) for _ in range(CONTRADICTED)]
+    assert (None, None, 90) == (limit.tokens, limit.stated, limit.given_up)
+
+
+@pytest.mark.parametrize(("between", "known"), [(90, 0), (91, CONTRADICTED + 1)])
+def test_a_limit_that_is_said_again_before_anything_larger_was_taken_wins(between, known):
+    """Then nothing that was taken before speaks against it any more; else all of it does."""
+    limit = LearnedLimit(100, 90)
+    for _ in range(CONTRADICTED):
+        limit.taken(91)
+    limit.taken(between)
+    limit.refused(100, 90)
+    assert (known, 90, None) == (len(limit.accepted), limit.stated, limit.given_up)
+
+
+def test_of_two_limits_the_smaller_holds():
+    """By each count for itself."""
+    limit = LearnedLimit()
+    limit.refused(100, 90)
+    limit.refused(200, 80)
+    assert (100, 80) == (limit.tokens, limit.stated)
+    limit.refused(70, 85)
+    assert (70, 80) == (limit.tokens, limit.stated)
+
+
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 30_000)), max_size=3 * REMEMBERED))
 def test_a_limit_is_in_force_exactly_while_few_accepted_prompts_are_larger(told):
     """Whatever is taken and refused in whatever order, no limit outlives ``CONTRADICTED`` larger prompts."""
