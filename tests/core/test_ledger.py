@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -67,6 +68,7 @@ def test_a_book_that_is_cut_back_knows_nothing_of_what_came_later():
     book.write(dropped(index, handle=f"h{index}") for index in range(5, 9))
     cut = book.before(7)
     assert [1, 2, 3, 4, 5, 6] == [change.index for change in cut.snapshot(SIZES, USER)]
+    assert len(cut.snapshot(SIZES, USER)) == 6
     assert {5: "h5", 6: "h6"} == cut.handles
     assert [(5, 7)] == [(span.start, span.stop) for span in cut.spans]
     assert ([3], [1], []) == ([c.index for c in book.before(4).changes], [*book.before(2).marks], book.before(5).spans)
@@ -93,9 +95,28 @@ def test_a_marker_is_forgotten_when_it_is_gone():
     assert [marked(2, "first")] == book.lines()
 
 
+def test_a_book_holds_the_lines_that_it_is_made_of():
+    """Changes, spans and handles, as after a load."""
+    book = Book()
+    book.write([edited(1), marked(2), *(dropped(index, handle="h") for index in (4, 5))])
+    assert book == Book.of(book.lines(), list(book.spans), dict(book.handles))
+
+
+def test_handles_are_those_of_what_is_gone():
+    """The handle of an edited message that stays is its line's alone; markers that were never moved can stay."""
+    book = Book()
+    cut = Change(3, "user", Outcome.EDITED, "Cut", "long", 10, 5, "cut")
+    book.write([cut, Change(1, "user", Outcome.KEPT, "Mark", "", 10, 10)])
+    book.write([dropped(5, handle="gone")])
+    assert ({5: "gone"}, [cut]) == (book.handles, book.lines())
+
+
 def test_what_was_added_is_told_by_those_who_made_it():
     """A message that is none of the history has no line in the book: it is added to a snapshot."""
     added = Change(2, "user", Outcome.ADDED, "Stage", "", 0, 5)
+    book = Book()
+    book.write([added, edited(1)])
+    assert [edited(1)] == book.lines()
     book = Book()
     book.write([added])
     assert ([], [added]) == (list(book.snapshot(SIZES, USER)), list(book.snapshot(SIZES, USER, [added])))
@@ -105,3 +126,5 @@ def test_numbers_are_kept_small():
     """Four bytes a number, none negative."""
     assert (4, [1, 2]) == (numbers([1, 2]).itemsize, list(numbers([1, 2])))
     assert len(numbers()) == 0
+    with pytest.raises(OverflowError):
+        numbers([-1])

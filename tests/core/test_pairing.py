@@ -65,11 +65,12 @@ class Watched(list):
         return super().__getitem__(place)
 
 
-def test_what_was_whole_is_not_looked_at_again():
-    """Only from the round on that the first unknown message may belong to."""
+@pytest.mark.parametrize(("known", "nearest"), [(15, 13), (14, 11), (2, 0), (1, 0)])
+def test_what_was_whole_is_not_looked_at_again(known, nearest):
+    """Only from the round on that the first unknown message may belong to, and what stands before it."""
     messages = Watched([ASKED, TOLD] * 9)
-    assert broken_pair(messages, known=15) is None
-    assert messages.nearest == 13
+    assert broken_pair(messages, known=known) is None
+    assert nearest == messages.nearest
 
 
 def test_a_result_may_come_long_after_its_call():
@@ -147,6 +148,9 @@ def turn(*parts):
         ([turn(server("s"), server("t")), turn(server(closes="s"))], {"t"}),
         ([turn(server("s")), turn(Text("so"))], {"s"}),
         ([turn(server("s"), ASKED.parts[0]), TOLD, TOLD], {"s"}),
+        ([turn(server("s")), TOLD], {"s"}),
+        ([turn(server("s")), TOLD, turn()], set()),
+        ([turn(server(closes="s"))], set()),
         ([turn(server("s")), BETWEEN], set()),
         ([turn(server("s")), TOLD, turn(Text("so"))], set()),
         ([BETWEEN, turn(server("s"))], {"s"}),

@@ -94,6 +94,8 @@ def test_the_first_and_the_last_message_may_be_the_users_words():
     """They are found at both ends, and in a transcript of one message."""
     assert [0] == last_words([said("user", TASK), said("assistant", TASK)]) == last_words([said("user", TASK)])
     assert [2] == last_words([said("user", TASK), said("assistant", TASK), said("user", TASK)])
+    assert {0, 2} == always([said("user", TASK), said("assistant", TASK), said("user", BLANK)])
+    assert {0, 1} == always([said("user", TASK), said("user", BLANK)])
     assert frozenset() == always([]) == always([said("assistant", TASK)])
 
 
