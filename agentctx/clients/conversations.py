@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import Factory, define, field
 
 from agentctx.clients.limits import Limits
 from agentctx.clients.shape import Body, Request
 from agentctx.core.report import Report
+from agentctx.listeners import logger
 from agentctx.pipeline import Pipeline
 from agentctx.session import Session
 from agentctx.session.current import current, steps_around
@@ -20,9 +21,14 @@ from agentctx.session.plain import digest
 from agentctx.session.sessions import Sessions
 from agentctx.view import View
 
+if TYPE_CHECKING:
+    from agentctx.clients.turn import Turn
+
 Key = Callable[[Body], Hashable]
 """Names the conversation of a request's body; None means that it belongs to none."""
 
+MOST_UNFINISHED = 64
+"""So many responses in the background are waited for; the oldest is forgotten first."""
 RECENT = 32
 """So many calls without a session are remembered, to notice one that goes on from another."""
 
@@ -49,6 +55,9 @@ class Conversations:
     _recent: deque[tuple[bytes, bytes, int]] | None = field(
         init=False, factory=lambda: deque(maxlen=RECENT), repr=False
     )
+
+    _unfinished: OrderedDict[str, Turn] = field(init=False, factory=OrderedDict, repr=False)
+    _said: set[str] = field(init=False, factory=set, repr=False)
 
     @property
     def report(self) -> Report | None:
@@ -80,6 +89,32 @@ class Conversations:
             async with self.sessions.using(name, request.model, format_name) as named:
                 yield _of_request(named, request, format_name)
 
+    def unfinished(self, name: str, turn: Turn) -> None:
+        """Remember the call that a response in the background answers: a later answer brings its usage.
+
+        Args:
+            name: The response's id.
+            turn: The call.
+        """
+        self._unfinished[name] = turn
+        if len(self._unfinished) > MOST_UNFINISHED:
+            self._unfinished.popitem(last=False)
+            self.say_once(_NEVER_RETRIEVED)
+
+    def waiting_for(self, name: str) -> Turn | None:
+        """The call that this response answers, while its usage is not known."""
+        return self._unfinished.get(name)
+
+    def finished(self, name: str) -> None:
+        """Forget the call: its usage is known."""
+        self._unfinished.pop(name, None)
+
+    def say_once(self, what: str) -> None:
+        """Say in the log what costs this client knowledge, once."""
+        if what not in self._said:
+            self._said.add(what)
+            logger.warning("%s", what)
+
     def note_stateless(self, messages: Sequence[Any]) -> None:
         """Warn, once, when a call without a session goes on from an earlier one without a session."""
         recent = self._recent
@@ -94,6 +129,10 @@ class Conversations:
         recent.append((first, digest(messages[-1]), length))
 
 
+_NEVER_RETRIEVED = (
+    "responses in the background were never retrieved by the wrapped client that sent them, so what they cost is not "
+    "known to the session: call responses.retrieve(id) of the same client"
+)
 _GOES_ON = (
     "a model call of a wrapped client goes on from an earlier one without a session: each is prepared by itself, so a "
     "cut moves the prefix at every call and the provider's cache is lost; make the calls within `with "

@@ -18,7 +18,7 @@ from agentctx.clients.conversations import Conversations
 from agentctx.clients.exchange import Answer, Refused, Ways, blocked, exchange, waiting
 from agentctx.clients.not_sent import NotSent, body_of
 from agentctx.clients.portal import drive
-from agentctx.clients.shape import Shape
+from agentctx.clients.shape import Shape, get
 from agentctx.clients.shape_openai_chat import ChatCompletions
 from agentctx.clients.shape_openai_responses import Responses
 from agentctx.clients.streams import hold, hold_async
@@ -52,7 +52,9 @@ def _async_request(kind: Any, conversations: Conversations) -> Callable[..., Any
     async def request(client: Any, cast_to: Any, options: Any, **more: Any) -> Any:  # noqa: ANN401 - the SDK's own
         shape = _shape_of(options)
         if shape is None:
-            return await kind.request(client, cast_to, options, **more)
+            value = await kind.request(client, cast_to, options, **more)
+            turn = _earlier(options, conversations)
+            return value if turn is None else (await _open_async(value, turn)).value
 
         async def send(body: dict[str, Any]) -> Any:  # noqa: ANN401 - the SDK's own
             return await kind.request(client, cast_to, _with_body(options, body), **more)
@@ -68,7 +70,9 @@ def _request(kind: Any, conversations: Conversations) -> Callable[..., Any]:  # 
     def request(client: Any, cast_to: Any, options: Any, **more: Any) -> Any:  # noqa: ANN401 - the SDK's own
         shape = _shape_of(options)
         if shape is None:
-            return kind.request(client, cast_to, options, **more)
+            value = kind.request(client, cast_to, options, **more)
+            turn = _earlier(options, conversations)
+            return value if turn is None else drive(_open(value, turn)).value
 
         async def send(body: dict[str, Any]) -> Any:  # noqa: ANN401 - the SDK's own
             return kind.request(client, cast_to, _with_body(options, body), **more)
@@ -83,6 +87,12 @@ def _shape_of(options: Any) -> Shape | None:  # noqa: ANN401 - the SDK's own
     if options.method.lower() != "post" or not isinstance(options.json_data, Mapping):
         return None
     return _SHAPES.get(options.url.partition("?")[0])
+
+
+def _earlier(options: Any, conversations: Conversations) -> Turn | None:  # noqa: ANN401 - the SDK's own
+    """The call whose response in the background is retrieved; None for every other request."""
+    before, _, name = options.url.partition("?")[0].rpartition("/")
+    return conversations.waiting_for(name) if options.method.lower() == "get" and before == "/responses" else None
 
 
 def _body_of(options: Any) -> Mapping[str, Any]:  # noqa: ANN401 - the SDK's own
@@ -139,10 +149,23 @@ def _inner(value: Any) -> Any:  # noqa: ANN401 - whatever the SDK returns
 
 def _opened(value: Any, inner: Any, turn: Turn) -> Answer:  # noqa: ANN401 - whatever the SDK returns
     refused = None if inner is None else turn.shape.failure(inner)
+    usage = None if inner is None else turn.shape.usage(inner)
+    _follow_background(inner, usage, turn)
     if refused is None:
-        turn.learn(None if inner is None else turn.shape.usage(inner))
+        turn.learn(usage)
         return Answer(value)
     return Answer(value, refusal=Refused(refused))
+
+
+def _follow_background(inner: Any, usage: Any, turn: Turn) -> None:  # noqa: ANN401 - whatever the SDK returns
+    """Of a response in the background the usage comes when it is retrieved at its end."""
+    name = get(inner, "id")
+    if not turn.body.get("background") or not isinstance(name, str):
+        return
+    if usage is None and get(inner, "status") in {"queued", "in_progress"}:
+        turn.client.unfinished(name, turn)
+    else:
+        turn.client.finished(name)
 
 
 class OverflowBeforeSending(NotSent, openai.BadRequestError):

@@ -110,6 +110,8 @@ class Held:
         try:
             event = await self._pulled(pull)
         except StopAsyncIteration:
+            if self.usage is None and not self.over:
+                self.turn.untold()
             self.finish()
             raise
         except self.errors as error:

@@ -8,7 +8,7 @@ from attrs import define
 
 from agentctx.clients.conversations import Conversations
 from agentctx.clients.limits import Limits
-from agentctx.clients.shape import Body, Request, Shape
+from agentctx.clients.shape import Body, Request, Shape, get
 from agentctx.economics.overflow import classify_error
 from agentctx.errors import AgentctxError, ContextOverflow
 from agentctx.listeners import logger
@@ -110,6 +110,19 @@ class Turn:
                 self.limits.taken(self.request.model, usage)
         except AgentctxError as error:
             logger.warning("what the model call cost could not be recorded: %s", error)
+
+    def untold(self) -> None:
+        """A stream has ended without any usage: say once for this client what brings it."""
+        if self.shape.format != "openai-chat" or not get(self.body, "stream"):
+            return
+        if not get(self.body, "stream_options", "include_usage"):
+            self.client.say_once(_UNTOLD)
+
+
+_UNTOLD = (
+    "a stream of a wrapped client told no usage, so nothing is learned of how the provider counts: pass "
+    'stream_options={"include_usage": True}'
+)
 
 
 async def begin(conversations: Conversations, shape: Shape, body: Body) -> Turn | None:

@@ -50,8 +50,9 @@ def wrap(
     When the provider says that the context was too large, a strictly smaller request is sent, once. A stream starts
     as soon as the client's own would. Where it tells of the overflow before its first content, it goes on with the
     answer to the smaller request: then the ids in what was read before (``response.created``, ``message_start``) are
-    those of the first answer. What is billed is recorded in the session, for a stream when it ends or is closed.
-    Retries stay the SDK's own.
+    those of the first answer. What is billed is recorded in the session, for a stream when it ends or is closed, for
+    OpenAI's response in the background when this client retrieves it. A chat stream tells it only where
+    ``stream_options={"include_usage": True}`` is asked for; that is said in the log, once. Retries stay the SDK's own.
 
     ``wrapped.agentctx`` has the sessions by key (``.sessions``), the last view of this client (``.view``) and its
     report (``.report``); each session has its own (``session.view``).

@@ -158,3 +158,53 @@ async def test_an_overflow_within_a_body_restarts_it(bodies, api, kind, read):
     assert "context_length_exceeded" not in whole
     assert "prompt is too long" not in whole
     assert session.billed_tokens is not None
+
+
+def usage_messages(caplog):
+    return [each.getMessage() for each in caplog.records if "include_usage" in each.getMessage()]
+
+
+@pytest.mark.parametrize("kind", [AsyncOpenAI, OpenAI])
+@pytest.mark.anyio
+async def test_a_stream_without_usage_is_said_once(bodies, kind, caplog):
+    """The first chat stream of a client that ends without usage says what to pass; with it, nothing is said."""
+    _, session, client = bodies("chat", kind)
+    for rounds in (2, 3):
+        await listed(await now(client.chat.completions.create(model="gpt-4o", messages=chat(rounds), stream=True)))
+    assert len(usage_messages(caplog)) == 1
+    assert session.billed_tokens is None
+    caplog.clear()
+    _, session, client = bodies("chat", kind)
+    told = {"stream": True, "stream_options": {"include_usage": True}}
+    await listed(await now(client.chat.completions.create(model="gpt-4o", messages=chat(2), **told)))
+    await now(client.chat.completions.create(model="gpt-4o", messages=chat(3)))
+    assert not usage_messages(caplog)
+    assert session.billed_tokens is not None
+
+
+@pytest.mark.parametrize("raw", [False, True], ids=["parsed", "raw"])
+@pytest.mark.parametrize("kind", [AsyncOpenAI, OpenAI])
+@pytest.mark.anyio
+async def test_a_response_in_the_background_is_billed_when_it_is_retrieved(bodies, kind, raw):
+    """What a response in the background cost is recorded, for the session that sent it, once it is retrieved."""
+    _, session, client = bodies("responses", kind)
+    sent = await now(client.responses.create(model="gpt-5.4", input=items(3), background=True))
+    assert sent.status == "queued"
+    assert session.billed_tokens is None
+    resource = client.responses.with_raw_response if raw else client.responses
+    for _ in range(2):
+        found = await now(resource.retrieve(sent.id))
+        assert (found.parse() if raw else found).output_text == "Done."
+        assert session.billed_tokens == agentctx.count(items(3), "gpt-5.4", format="openai-responses")
+    assert session.allowance.calibration.reports == 1
+    assert client.agentctx.waiting_for(sent.id) is None
+
+
+def test_responses_that_nobody_retrieves_are_forgotten_and_said_once(bodies, caplog, monkeypatch):
+    """Only so many responses in the background are waited for; that the oldest is forgotten is said once."""
+    monkeypatch.setattr("agentctx.clients.conversations.MOST_UNFINISHED", 1)
+    _, _, client = bodies("responses", OpenAI)
+    ids = [client.responses.create(model="gpt-5.4", input=items(n), background=True).id for n in (1, 2, 3)]
+    assert [client.agentctx.waiting_for(each) is not None for each in ids] == [False, False, True]
+    assert len([each for each in caplog.records if "never retrieved" in each.getMessage()]) == 1
+    client.close()

@@ -23,11 +23,20 @@ Object = dict[str, Any]
 
 
 def responses(desk: Desk) -> Starlette:
-    """``POST /v1/responses``, whole and as a stream. It keeps nothing, so it finds nothing that was kept.
+    """``POST /v1/responses``, whole, as a stream and in the background; ``GET`` finds those of the background alone.
+
+    It keeps nothing else, so it finds nothing else that was kept.
 
     Args:
         desk: How the server behaves.
     """
+    kept: dict[str, Object] = {}
+
+    async def retrieve(request: Request) -> Response:
+        known = request.path_params["id"]
+        if known in kept:
+            return JSONResponse(kept[known])
+        return JSONResponse({"error": error(f"Response with id '{known}' not found.", "response_id", None)}, 404)
 
     async def create(request: Request) -> Response:
         body = await body_of(request)
@@ -47,9 +56,13 @@ def responses(desk: Desk) -> Starlette:
         whole = _response(desk, body, said, _usage(said, found.tokens))
         if body.get("stream"):
             return events(_numbered(_stream(desk, whole, said, found)), desk.pause)
+        if body.get("background"):
+            kept[whole["id"]] = whole
+            return JSONResponse({**whole, "status": "queued", "output": [], "usage": None})
         return JSONResponse(whole)
 
-    return Starlette(routes=[Route("/v1/responses", create, methods=["POST"])])
+    found_again = Route("/v1/responses/{id}", retrieve, methods=["GET"])
+    return Starlette(routes=[Route("/v1/responses", create, methods=["POST"]), found_again])
 
 
 def _lost(body: Object) -> Response | None:
