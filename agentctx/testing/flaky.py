@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from attrs import define, field
 
+from agentctx.core.budget import Budget
 from agentctx.core.event import Compaction
 from agentctx.core.message import Context
 from agentctx.errors import StoreError
-from agentctx.protocols import Call, ContextStrategy, Scope, Store
+from agentctx.protocols import Call, ContextStrategy, HoldsStages, Phase, RunInner, Scope, Store, holds_stages
 
 
 class FlakyError(Exception):
@@ -40,12 +43,59 @@ class FlakyStage:
             FlakyError: At the first try.
         """
         made = await self.stage(context, call)
+        self.fail_once(context)
+        return made
+
+    def fail_once(self, context: Context) -> None:
+        """Raise for the first context of each length.
+
+        Raises:
+            FlakyError: At the first try.
+        """
         if len(context.messages) not in self._met:
             self._met.add(len(context.messages))
             self.failures += 1
             msg = "the stage failed after its work was done"
             raise FlakyError(msg)
+
+
+@define
+class FlakyHolder(FlakyStage):
+    """The same for a stage that holds stages, which run in their own phases."""
+
+    @property
+    def holding(self) -> HoldsStages:
+        """The stage inside."""
+        return cast("HoldsStages", self.stage)
+
+    @property
+    def stages(self) -> tuple[ContextStrategy, ...]:
+        """The stages that it holds."""
+        return self.holding.stages
+
+    def in_phase(self, phase: Phase, governing: Budget | None, /) -> ContextStrategy | None:
+        """It, with those of its stages only that run in ``phase``."""
+        inner = self.holding.in_phase(phase, governing)
+        if inner is None:
+            return None
+        made = flaky(inner)
+        made._met = self._met  # noqa: SLF001 - one stage, in several phases
         return made
+
+    async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
+        """Run its stages, at the second try.
+
+        Raises:
+            FlakyError: At the first try.
+        """
+        made = await self.holding.run_inner(run, context, call)
+        self.fail_once(context)
+        return made
+
+
+def flaky(stage: ContextStrategy) -> FlakyStage:
+    """The stage as one that fails at its first try, and runs when it would run."""
+    return FlakyStage(stage) if holds_stages(stage) is None else FlakyHolder(stage)
 
 
 @define

@@ -28,12 +28,13 @@ from agentctx.session import Session
 from agentctx.stores.memory import MemoryStore
 from agentctx.strategies.when import first_of, when
 from agentctx.testing.counting import CountingCounter
-from agentctx.testing.flaky import FlakyError, FlakyStage, FlakyStore, failing_listener
+from agentctx.testing.flaky import FlakyError, FlakyStore, failing_listener, flaky
 from agentctx.testing.plan import Say, Turn
 from agentctx.testing.quoting import LIBERTIES, Liberty, misquotes
 from agentctx.testing.trial import Step, Trial, text_of, texts_of
 from agentctx.testing.writers import WRITERS
 from agentctx.view import View
+from agentctx.wire.cache_markers import unmarked
 
 TITLES = {
     1: "legal in, legal out; repairs are reported",
@@ -66,7 +67,7 @@ async def check_laws(
 
     Beyond the laws, a strategy may leave out and cut, and put a notice in square brackets in the place of what it took
     (as ``[3 earlier messages were left out]``). It writes no other words in anybody's name, swaps no results, and
-    keeps names, ids, error flags and the order, unless it is allowed to.
+    keeps names, ids, arguments, error flags and the order, unless it is allowed to.
 
     Args:
         strategy: A stage, or a pipeline.
@@ -75,9 +76,9 @@ async def check_laws(
         format: Name of the format; found out when not given.
         system: The system prompt, where the format keeps it apart.
         tools: The tool definitions.
-        may: What the strategy is allowed to do besides: ``"assistant_text"``, ``"user_text"`` or ``"system_text"`` to
-            write in that role (summaries do), ``"tool_calls"`` to change names and ids of calls, ``"is_error"``,
-            ``"swap_results"``, ``"reorder"``.
+        may: What the strategy is allowed to do besides: ``"assistant_text"``, ``"user_text"``, ``"system_text"`` or
+            ``"tool_text"`` to write in that role (summaries do), ``"tool_calls"`` to change names and ids of calls,
+            ``"arguments"``, ``"is_error"``, ``"swap_results"``, ``"reorder"``.
 
     Raises:
         AssertionError: If a law is broken; the message names the law and the call.
@@ -177,7 +178,8 @@ async def same_bytes(trial: Trial) -> None:
         _hold(5, _sent(one) == _sent(other), f"{one}: messages that are equal but made anew are sent differently")
     views = [(step, step.view) for step in walked if step.view is not None]
     for (_, last), (step, view) in pairwise(views):
-        _hold_prefix(step, texts_of(last.messages), texts_of(view.messages), view.report.first_changed)
+        before, now = (texts_of(list(map(unmarked, each.messages))) for each in (last, view))  # markers are no prefix
+        _hold_prefix(step, before, now, view.report.first_changed)
 
 
 def _hold_prefix(step: Step, last: list[str], now: list[str], said: int | None) -> None:
@@ -192,21 +194,23 @@ async def protected_survives(trial: Trial) -> None:
     """Law 6: what is protected in the repaired history is in every view, word for word.
 
     Of a message that holds tool results beside the user's words, all that is no tool result is there, byte for byte
-    and in its order; the results in it may be cut as any other, unless a rule of the caller's names the message.
+    and in its order; the results in it may be cut as any other, unless a rule of the caller's names the message. Cache
+    markers are no part of what a message says.
     """
     protect = trial.pipeline().pinned
     for step in await trial.all_steps():
         repaired = await trial.prepare(Pipeline(), step.given)
         if step.view is None or repaired.view is None:
             continue
-        _hold(6, step.view.system is trial.system, f"{step}: the system prompt is another")
+        same = step.view.system is trial.system or unmarked(step.view.system) == unmarked(trial.system)
+        _hold(6, same, f"{step}: the system prompt is another")
         messages = repaired.view.context.messages
         pinned = {index for rule in protect for index in rule(messages)} if not step.in_session else set()
-        sent = Counter(texts_of(step.view.messages))
+        sent = Counter(texts_of(list(map(unmarked, step.view.messages))))
         said = [words(message) for message in trial.read(step.view.messages).messages]
         for index in sorted(always(messages) | pinned):
             native, message = repaired.view.messages[index], messages[index]
-            kept = sent[text_of(native)] > 0 or (index not in pinned and _still_said(message, said))
+            kept = sent[text_of(unmarked(native))] > 0 or (index not in pinned and _still_said(message, said))
             _hold(6, kept, f"{step}: messages[{index}] ({message.role}) is protected and is not there")
 
 
@@ -310,12 +314,12 @@ async def failures_cost_nothing(trial: Trial) -> None:
     expected = [_sent(step) for step in await trial.walk()]
     parts = trial.strategy.stages if isinstance(trial.strategy, Pipeline) else (trial.strategy,)
     whole = parts[0] if len(parts) == 1 else Pipeline(*parts)
-    flaky = {
-        "stage": trial.pipeline(FlakyStage(whole)) if len(parts) == 1 else None,
+    failing = {
+        "stage": trial.pipeline(flaky(whole)) if len(parts) == 1 else None,
         "store": trial.pipeline(store=FlakyStore(MemoryStore())),
         "listener": trial.pipeline(on_compact=failing_listener),
     }
-    for part, pipeline in flaky.items():
+    for part, pipeline in failing.items():
         if pipeline is None:
             continue
         session = pipeline.session(format=trial.format)

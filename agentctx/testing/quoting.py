@@ -6,6 +6,7 @@ fault. What a stage may do beyond leaving out and cutting is named in ``LIBERTIE
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,11 +16,15 @@ from typing import Literal, get_args
 from agentctx.core.message import SYSTEM_ROLES, Message
 from agentctx.core.parts import Text, ToolResult
 
-Liberty = Literal["assistant_text", "user_text", "system_text", "tool_calls", "is_error", "swap_results", "reorder"]
+Liberty = Literal[
+    "assistant_text", "user_text", "system_text", "tool_text", "tool_calls", "arguments", "is_error", "swap_results",
+    "reorder",
+]  # fmt: skip
 
 LIBERTIES: tuple[Liberty, ...] = get_args(Liberty)
-"""What a strategy may be allowed to do: write text as the assistant, the user or the system; change names and ids of
-tool calls; change whether a result is an error; put one result's text under another call; change the order."""
+"""What a strategy may be allowed to do: write text as the assistant, the user, the system or a tool; change names and
+ids of tool calls, or their arguments; change whether a result is an error; put one result's text under another call;
+change the order."""
 
 NOTICE = re.compile(r"\[[^\[\]]*\]")
 """What a stage puts in the place of what it left out stands in square brackets, and is nobody's words."""
@@ -84,6 +89,46 @@ def _results(messages: Iterable[Message]) -> dict[str, list[ToolResult]]:
         for result in message.results:
             found.setdefault(result.call_id, []).append(result)
     return found
+
+
+def _arguments(history: Sequence[Message], view: Sequence[Message]) -> Iterator[str]:
+    """The arguments of each call are those of a call of that id, whole, or with strings in them cut."""
+    given: dict[str, list[str]] = {}
+    for message in history:
+        for call in message.calls:
+            given.setdefault(call.id, []).append(call.arguments)
+    for message in view:
+        for call in message.calls:
+            own = given.get(call.id, ())
+            if call.arguments not in own and not any(_is_cut_json(call.arguments, whole) for whole in own):
+                yield f"call {call.id!r} was not made with {_start(call.arguments)}"
+
+
+def _is_cut_json(text: str, whole: str) -> bool:
+    try:
+        return _is_cut_value(json.loads(text), json.loads(whole))
+    except (ValueError, RecursionError):
+        return _is_cut_of(text, whole)
+
+
+def _is_cut_value(value: object, whole: object) -> bool:
+    if isinstance(value, str) and isinstance(whole, str):
+        return _is_cut_of(value, whole)
+    if isinstance(value, dict) and isinstance(whole, dict):
+        return value.keys() == whole.keys() and all(_is_cut_value(value[key], whole[key]) for key in value)
+    if isinstance(value, list) and isinstance(whole, list):
+        return len(value) == len(whole) and all(map(_is_cut_value, value, whole))
+    return value == whole
+
+
+def _tool_words(history: Sequence[Message], view: Sequence[Message]) -> Iterator[str]:
+    """No result says what no tool said; one that another tool said is for ``_swaps``."""
+    given = _results(history)
+    for identity, results in _results(view).items():
+        own = [result.text for result in given.get(identity, ())]
+        for text in (result.text for result in results):
+            if text not in own and _place_of(text, own, 0) is None and _who_said(text, given) is None:
+                yield f"no tool said {_start(text)} to call {identity!r}"
 
 
 def _flags(history: Sequence[Message], view: Sequence[Message]) -> Iterator[str]:
@@ -154,7 +199,9 @@ CHECKS: Mapping[Liberty, Callable[[Sequence[Message], Sequence[Message]], Iterat
     "assistant_text": partial(_words, "assistant"),
     "user_text": partial(_words, "user"),
     "system_text": partial(_words, "system"),
+    "tool_text": _tool_words,
     "tool_calls": _calls,
+    "arguments": _arguments,
     "is_error": _flags,
     "swap_results": _swaps,
     "reorder": _order,

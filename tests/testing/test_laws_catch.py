@@ -8,14 +8,19 @@ from attrs import evolve
 
 from agentctx import (
     Budget,
+    ClearToolResults,
     ConfigError,
     FitContextWindow,
     Message,
     Pipeline,
+    PlaceCacheMarkers,
     Text,
     ToolCall,
     ToolResult,
     TrimRounds,
+    first_of,
+    over,
+    when,
 )
 from agentctx.testing import assistant, call, check_laws, history, result, system, thinking, user
 from agentctx.testing import laws as ten
@@ -266,6 +271,25 @@ async def cutting_swapper(context, call):
     return swapped if swapped is context else with_parts(swapped, ToolResult, change)
 
 
+async def forger(context, _call):
+    """Let a tool say what it never said."""
+    return with_parts(context, ToolResult, lambda part: evolve(part, content=(Text("All passed."),), source=None))
+
+
+async def lengthener(context, _call):
+    """Let a tool say more than it said."""
+
+    def longer(part):
+        return evolve(part, content=(Text(part.text + "word " * 9),), source=None)
+
+    return with_parts(context, ToolResult, lambda part: part if "word word" in part.text else longer(part))
+
+
+async def rewriter(context, _call):
+    """Call the tools with other arguments."""
+    return with_parts(context, ToolCall, lambda part: evolve(part, arguments='{"n": 99}', source=None))
+
+
 async def flipper(context, _call):
     """Say that what worked has failed."""
     return with_parts(context, ToolResult, lambda part: evolve(part, is_error=not part.is_error, source=None))
@@ -310,6 +334,9 @@ MISQUOTING = {
     "input was changed": vandal,
     "says what the result of call": swapper,
     r"says what the result of call '[^']+' said: '\d is": cutting_swapper,
+    "no tool said 'All": forger,
+    r"no tool said '\d is": lengthener,
+    "was not made with": rewriter,
     "is_error": flipper,
     "the assistant never said 'I deleted": ventriloquist,
     "of 'rm' was made": renamer,
@@ -347,3 +374,20 @@ async def test_a_strategy_may_be_allowed_to_write():
     await ten.nobody_is_misquoted(Trial.of(summary, held, Budget(9_000), may={"user_text"}))
     with pytest.raises(ConfigError, match="'write' is none of assistant_text, user_text"):
         await check_laws(summary, held.messages, Budget(9_000), held.format, may={"write"})
+
+
+OWN = {
+    "when": when(over(0.5), TrimRounds(2)),
+    "first_of": first_of(ClearToolResults(2), FitContextWindow()),
+    "nested": Pipeline(Pipeline(TrimRounds(2)), budget=300),
+    "markers": PlaceCacheMarkers(),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", ["anthropic", "bedrock"])
+@pytest.mark.parametrize("stage", OWN.values(), ids=OWN)
+async def test_stages_within_stages_and_markers_keep_the_laws(stage, format_name):
+    """Stages that hold others, and one that sets markers on system prompt and messages, are held to the laws as all."""
+    held = busy(format_name)
+    await check_laws(stage, held.messages, Budget(700, trigger=0.8, target=0.4), held.format, held.system, held.tools)
