@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx import Message, Text
+from agentctx import Message, Opaque, Text
 from agentctx.core.compare import match, shared
 
 
@@ -69,3 +72,39 @@ def test_what_is_known_to_be_shared_need_not_be_compared(data):
     assert naive == shared(before, after) >= start
     assert match(before, after, 0) == match(before, after, start) == match(before, after)
     assert len(match(before, after).origins) == len(after)
+
+
+@given(st.permutations(range(6)))
+def test_as_few_as_possible_have_moved(order):
+    """In another order, those that stayed are a longest run of messages in their old order; nothing else is told."""
+    before = [native(str(index)) for index in range(len(order))]
+    found = match(before, [before[index] for index in order])
+    moved = {origin for origin, _ in found.moved}
+    still = [index for index in order if index not in moved]
+    rising = (some for size in range(7) for some in combinations(order, size) if list(some) == sorted(some))
+    assert still == sorted(still)
+    assert len(still) == max(map(len, rising))
+    assert all(order[place] == origin for origin, place in found.moved)
+    assert () == found.edited == found.dropped == found.added == found.remade
+
+
+def test_messages_made_by_hand_are_matched_by_identity():
+    """Without a payload nothing tells that one was made of the other."""
+    one, other = Message("user", (Text("a"),)), Message("user", (Text("b"),))
+    found = match([one], [other])
+    assert ((0,), (0,), ()) == (found.dropped, found.added, found.edited)
+    assert ((), (), 1) == ((found := match([one, other], [other, one])).dropped, found.added, len(found.moved))
+
+
+MARK = Opaque("cachePoint", {"cachePoint": {"type": "default"}})
+
+
+@pytest.mark.parametrize(("parts", "now"), [((), (MARK,)), ((MARK,), ()), ((MARK,), (MARK, MARK))])
+def test_a_marker_alone_makes_another_object_that_says_the_same(parts, now):
+    """Whether it comes, goes or is doubled; other words beside it, or another role, are an edit."""
+    payload = {"role": "user"}
+    message = Message.read("user", (Text("a"), *parts), payload)
+    marked = Message.read("user", (Text("a"), *now), payload)
+    assert (((0, 0),), (), None) == ((found := match([message], [marked])).remade, found.edited, found.first_changed)
+    for other in (Message.read("user", (Text("b"), *now), payload), Message.read("tool", marked.parts, payload)):
+        assert ((), ((0, 0),), 0) == ((found := match([message], [other])).remade, found.edited, found.first_changed)

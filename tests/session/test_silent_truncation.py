@@ -8,6 +8,7 @@ import json
 import pytest
 
 from agentctx import Budget, FitContextWindow, Pipeline, Session, SilentTruncationSuspected
+from agentctx.core.report import StageReport
 from agentctx.testing import Recorder
 from agentctx.testing.builders import assistant, call, result, system, thinking, transcript, user
 from agentctx.tokens.calibration import Calibration
@@ -56,7 +57,8 @@ async def test_a_server_that_stops_counting_is_suspected_once():
     assert event.step == next(step for step, size in enumerate(sizes) if 4_096 < 0.6 * size)
     assert "4,096" in str(event)
     assert (event.session, event.why, event.window) == ("s", session.suspicion.why, None)
-    assert event.stages[0].notes == (event.why,)
+    assert event.stages == (StageReport("server", (), event.sent, event.billed, 0.0, (event.why,)),)
+    assert event.messages_before == event.messages_after == len(growing(20)[event.step])
 
 
 async def test_a_prompt_cut_from_the_start_is_suspected():
@@ -201,6 +203,28 @@ async def test_deferred_tools_are_not_judged_before_the_first_report():
     await session.prepare(transcript("openai-chat", user("task " * 1_000)), tools=tools)
     session.record(usage(1_100))
     assert session.suspicion is None
+
+
+@pytest.mark.parametrize(("share", "suspect"), [(0.5, False), (0.39, True)])
+async def test_the_first_report_is_doubted_less(share, suspect):
+    """Before anything is known of the provider's count, half of ours may be its way to count."""
+    session = pipeline().session(format="openai-chat")
+    await served(session, growing(12)[-1:], lambda report: int(report.tokens_after * share))
+    assert suspect == (session.suspicion is not None)
+
+
+async def test_tools_that_were_billed_once_are_judged():
+    """A report that had the tools in it says that they are not deferred: what is billed without them later was cut."""
+    tools = [
+        {"type": "function", "function": {"name": f"tool{n}", "description": "does things " * 200, "parameters": {}}}
+        for n in range(20)
+    ]
+    session = pipeline().session(format="openai-chat")
+    for share, messages in zip((1, 1, 0.3), growing(3, words=20), strict=True):
+        size = (await session.prepare(messages, tools=tools)).report.tokens_after
+        assert session.suspicion is None
+        session.record(usage(int(size * share)))
+    assert session.suspicion is not None
 
 
 @pytest.mark.parametrize(
