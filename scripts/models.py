@@ -1,8 +1,10 @@
 # ruff: noqa: INP001 - a script, not a package
 """Make ``agentctx/tokens/models.json`` from the model table inside a litellm wheel.
 
-Usage: ``python scripts/models.py TABLE VERSION DATE`` where TABLE is ``model_prices_and_context_window_backup.json``
-of a litellm wheel, VERSION is that wheel's and DATE is the day on which it was the newest.
+Usage: ``python scripts/models.py TABLE VERSION DATE [EARLIER ...]`` where TABLE is
+``model_prices_and_context_window_backup.json`` of a litellm wheel, VERSION is that wheel's and DATE is the day on which
+it was the newest. EARLIER are tables of older wheels: a host whose windows are its own may have been given its maker's
+since, and then the smaller one holds.
 
 ``models`` holds the chat models of the makers and clouds below, under the name that each itself gives them. Where
 several sell one model, the first provider of the list wins; Bedrock's regional names stay, since they have prices of
@@ -140,8 +142,19 @@ def own_name(key: str) -> str | None:
 
 
 def usable(row: Mapping[str, Any]) -> bool:
-    """Whether a row is of a model that takes text and tells its window."""
-    return isinstance(row.get("max_input_tokens"), int) and row.get("mode") in {"chat", "responses", "completion"}
+    """Whether a row is of a model that takes text and tells its window; nought means that it is not known."""
+    window = row.get("max_input_tokens")
+    return isinstance(window, int) and window > 0 and row.get("mode") in {"chat", "responses", "completion"}
+
+
+def cautious(table: Mapping[str, Any], earlier: Mapping[str, Any]) -> dict[str, Any]:
+    """The table, with the smaller window of both where a host has windows of its own."""
+    made = dict(table)
+    for name, row in table.items():
+        before = earlier.get(name, {})
+        if row.get("litellm_provider") in families.OWN_WINDOWS and usable(row) and usable(before):
+            made[name] = {**row, "max_input_tokens": min(row["max_input_tokens"], before["max_input_tokens"])}
+    return made
 
 
 def select(table: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -202,7 +215,7 @@ def agreed(hosts: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, in
     told: dict[str, list[int]] = defaultdict(list)
     for rows in hosts.values():
         for key, row in rows.items():
-            if row["window"] and re.search(r"[a-z]{3}.*\d", key) and not families.CLOSED.match(key):
+            if re.search(r"[a-z]{3}.*\d", key) and not families.CLOSED.match(key):
                 told[list(names.forms(key))[-1]].append(row["window"])
     return {key: usual(windows) for key, windows in told.items() if len(windows) > 1 or re.search(r"\d[bm](-|$)", key)}
 
@@ -240,9 +253,11 @@ def lines_of(rows: Mapping[str, Any], indent: str) -> str:
     )
 
 
-def main(source: str, version: str, date: str) -> None:
+def main(source: str, version: str, date: str, *earlier: str) -> None:
     """Write the table, one line a model."""
     table = json.loads(Path(source).read_text())
+    for older in earlier:
+        table = cautious(table, json.loads(Path(older).read_text()))
     models, hosts = makers(table), served(table)
     apart = differing(hosts, models)
     told = ",\n".join(f"  {json.dumps(host)}: {{\n{lines_of(apart[host], '   ')}\n  }}" for host in sorted(apart))
@@ -257,4 +272,4 @@ def main(source: str, version: str, date: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    main(*sys.argv[1:])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentctx.economics.prices import rates
+from agentctx.errors import UnknownModel
 from agentctx.tokens.models import profile
 
 ROOT = Path(__file__).parents[2]
@@ -37,13 +38,15 @@ STEPS = [
 ]
 
 
-def made(table, tmp_path):
-    """What the script makes of a table of litellm's."""
-    source, target = tmp_path / "table.json", tmp_path / "models.json"
-    source.write_text(json.dumps(table))
+def made(table, tmp_path, *earlier):
+    """What the script makes of a table of litellm's, and of earlier ones."""
+    target = tmp_path / "models.json"
+    sources = [tmp_path / f"table{number}.json" for number in range(1 + len(earlier))]
+    for source, content in zip(sources, (table, *earlier), strict=True):
+        source.write_text(json.dumps(content))
     script = runpy.run_path(str(SCRIPT))
     script["main"].__globals__["TARGET"] = target
-    script["main"](str(source), "9.9.9", "2030-01-01")
+    script["main"](str(sources[0]), "9.9.9", "2030-01-01", *map(str, sources[1:]))
     return json.loads(target.read_text())
 
 
@@ -107,8 +110,45 @@ def sensible(row):
 
 
 def test_every_row_makes_sense():
-    """No row of the shipped table has a price or a window that cannot be."""
-    assert [name for name, row in WHOLE["models"].items() if not sensible(row)] == []
+    """No row of the shipped table, of a maker or a host, has a price or a window that cannot be."""
+    rows = [*WHOLE["models"].items(), *(row for rows in WHOLE["hosts"].values() for row in rows.items())]
+    assert [name for name, row in rows if not sensible(row)] == []
+    assert min(WHOLE["open"].values()) > 0
+
+
+def test_a_window_of_nought_is_none(tmp_path):
+    """What a host tells no window of is not known to be served there, and nothing is known of it."""
+    row = {**CLAUDE, "litellm_provider": "vercel_ai_gateway", "max_input_tokens": 0}
+    assert made({"vercel_ai_gateway/amazon/embed-v9": row}, tmp_path)["hosts"] == {}
+    for model in (
+        "amazon/titan-embed-text-v2",
+        "cohere/embed-v4.0",
+        "mistral/codestral-embed",
+        "mistral/mistral-embed",
+    ):
+        with pytest.raises(UnknownModel):
+            profile(f"vercel_ai_gateway/{model}")
+
+
+def test_of_a_host_with_windows_of_its_own_the_smallest_holds_that_was_told(tmp_path):
+    """Of what several tables say the smaller window holds for such a host, and the newest for all others."""
+    now = {
+        "github_copilot/gpt-9": {**CLAUDE, "litellm_provider": "github_copilot"},
+        "gpt-9": {**CLAUDE, "litellm_provider": "openai"},
+    }
+    earlier = {name: {**row, "max_input_tokens": 272_000} for name, row in now.items()}
+    table = made(now, tmp_path, earlier)
+    assert table["models"]["gpt-9"]["window"] == 1_000_000
+    assert table["hosts"]["github_copilot"]["gpt9"]["window"] == 272_000
+    assert made(now, tmp_path)["hosts"]["github_copilot"]["gpt9"]["window"] == 1_000_000
+
+
+@pytest.mark.parametrize("model", ["gpt-6-astra", "gpt-6-luna", "gpt-6-sol", "gpt-6.1-sol"])
+def test_copilot_s_window_is_its_own(model):
+    """GitHub Copilot serves OpenAI's longest with the window up to which they cost the same."""
+    assert profile(f"github_copilot/{model}").window == 272_000
+    assert profile(f"copilot/{model}").window == 272_000
+    assert profile(model).window == 922_000
 
 
 def reference_rows():
