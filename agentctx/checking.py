@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentctx.core.message import Context
@@ -10,6 +10,7 @@ from agentctx.core.violation import Violation
 from agentctx.errors import InvalidInput
 from agentctx.protocols import TokenCounter
 from agentctx.reading import as_list, known_profile, naming_what_is_too_deep, reader
+from agentctx.tokens.counting import as_counter
 from agentctx.tokens.default import default_counter
 from agentctx.wire.registry import FORMATS, detect, format_named, messages_of
 
@@ -20,7 +21,7 @@ def count(
     tools: Any = None,  # noqa: ANN401 - any provider's tools
     system: Any = None,  # noqa: ANN401 - any provider's system prompt
     format: str | None = None,  # noqa: A002 - the contract's name
-    counter: TokenCounter | None = None,
+    counter: TokenCounter | Callable[[str], int] | None = None,
 ) -> int:
     """Tokens of the request that would be sent.
 
@@ -30,14 +31,16 @@ def count(
         tools: The tool definitions.
         system: The system prompt, where the format keeps it apart.
         format: The wire format; found out when not given.
-        counter: Counts text instead of the model's encoding.
+        counter: Counts text instead of the model's encoding: a counter, or a plain function of a text.
 
     Raises:
         InvalidInput: If something cannot be read; names the message and the field.
+        ConfigError: If the counter is none, or async.
     """
     as_list(messages)
+    counted = as_counter(counter)
     with naming_what_is_too_deep(messages, system, tools):
-        source = reader(messages, system=system, tools=tools, format=format, model=model, counter=counter)
+        source = reader(messages, system=system, tools=tools, format=format, model=model, counter=counted)
         return source.meter.size(Context(tuple(source.messages(messages)), *source.fixed_part(system, tools)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -17,6 +17,7 @@ from agentctx.errors import InvalidInput
 from agentctx.protocols import Call, TokenCounter
 from agentctx.reading import Reader, as_list, known_profile, naming_what_is_too_deep, reader
 from agentctx.strategies.repair_history import repair
+from agentctx.tokens.counting import as_counter
 from agentctx.wire.translate.beside import beside_tool
 from agentctx.wire.translate.ids import Respelling
 from agentctx.wire.translate.parts import FOREIGN_REASONING, Translator
@@ -60,7 +61,7 @@ def convert(
     from_model: str | None = None,
     system: Any = None,  # noqa: ANN401 - any provider's system prompt
     tools: Any = None,  # noqa: ANN401 - any provider's tools
-    counter: TokenCounter | None = None,
+    counter: TokenCounter | Callable[[str], int] | None = None,
 ) -> Converted:
     """Take a conversation to another provider or model: legal there, and as whole as it can be.
 
@@ -78,16 +79,18 @@ def convert(
         from_model: The model that was called until now; helps to find out the format.
         system: The system prompt, where the format keeps it apart.
         tools: The tool definitions.
-        counter: Counts text for the report, instead of the models' encodings.
+        counter: Counts text for the report, instead of the models' encodings: a counter, or a function of a text.
 
     Raises:
         InvalidInput: If something cannot be read, is nested too deep, or a format is unknown.
         AmbiguousFormat: If the messages fit several formats and none is named.
+        ConfigError: If the counter is none, or async.
     """
     as_list(messages)
+    counted = as_counter(counter)
     with naming_what_is_too_deep(messages, system, tools):
-        source = reader(messages, system=system, tools=tools, format=format, model=from_model, counter=counter)
-        goal = reader(messages, format=to, model=model, counter=counter)
+        source = reader(messages, system=system, tools=tools, format=format, model=from_model, counter=counted)
+        goal = reader(messages, format=to, model=model, counter=counted)
         return _converted(source, goal, (messages, system, tools), (model, from_model))
 
 

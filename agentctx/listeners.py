@@ -6,11 +6,15 @@ import inspect
 import logging
 import math
 from collections.abc import Awaitable, Iterable, Sequence
+from contextvars import copy_context
 from functools import partial
+from threading import Thread
+from time import monotonic
 
 import anyio
 import anyio.to_thread
 from anyio.lowlevel import RunVar
+from attrs import define, field
 
 from agentctx.core.event import Compaction
 from agentctx.protocols import Listener, Listeners
@@ -82,20 +86,52 @@ def _is_async(listener: Listener) -> bool:
 
 
 def tell_plain(listeners: Iterable[Listener], event: Compaction) -> list[Listener]:
-    """Call those listeners that do not wait, and give back the others, to be told where waiting is possible."""
-    waiting: list[Listener] = []
-    for listener in listeners:
-        if _is_async(listener):
-            waiting.append(listener)
-            continue
+    """Call those listeners that do not wait, and give back the others, to be told where waiting is possible.
+
+    They are called side by side in threads of their own, and waited for together, as long as one of them may take. One
+    that hangs goes on in its thread, which does not keep the program from ending.
+    """
+    given, until = list(listeners), monotonic() + SECONDS
+    calls = [_PlainCall(listener, event) for listener in given if not _is_async(listener)]
+    for call in calls:
+        call.start()
+    later = [call.result(until) for call in calls]
+    return [*filter(_is_async, given), *(listener for listener in later if listener is not None)]
+
+
+@define(eq=False)
+class _PlainCall:
+    """One listener that is called in a thread."""
+
+    listener: Listener
+    event: Compaction
+    answer: object = None
+    error: BaseException | None = None
+    thread: Thread = field(init=False)
+
+    def start(self) -> None:
+        """Begin, with the caller's context variables."""
+        self.thread = Thread(target=copy_context().run, args=(self._run,), name="agentctx listener", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
         try:
-            answer = listener(event)
-        except Exception:  # see above
-            logger.exception(_RAISED, listener)
-            continue
-        if inspect.isawaitable(answer):
-            waiting.append(partial(_answer, answer))
-    return waiting
+            self.answer = self.listener(self.event)
+        except BaseException as error:  # noqa: BLE001 - looked at where it is waited for
+            self.error = error
+
+    def result(self, until: float) -> Listener | None:
+        """Wait for its end; what has to be waited for then elsewhere, if anything."""
+        self.thread.join(max(0.0, until - monotonic()))
+        if self.thread.is_alive():
+            logger.warning(_SLOW, self.listener, SECONDS)
+        elif isinstance(self.error, Exception):
+            logger.error(_RAISED, self.listener, exc_info=self.error)
+        elif self.error is not None:
+            raise self.error
+        elif inspect.isawaitable(self.answer):
+            return partial(_answer, self.answer)
+        return None
 
 
 async def _answer(answer: Awaitable[object], _event: Compaction) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import Enum
 from functools import cache
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 from attrs import define, evolve, field, frozen
 
@@ -144,6 +144,24 @@ def as_cutter(counter: TokenCounter) -> TextCutter | None:
 @cache
 def _can_cut(kind: type) -> bool:
     return all(callable(getattr(kind, name, None)) for name in ("exceeds", "head", "tail"))
+
+
+@runtime_checkable
+class MessageCounter(Protocol):
+    """A counter that says itself what a message costs; then nothing is added to it, nor to the request."""
+
+    def count_message(self, message: Message, /) -> int:
+        """The tokens of ``message``."""
+        ...
+
+
+@runtime_checkable
+class PartCounter(Protocol):
+    """A counter that says itself what some parts cost, such as media and calls."""
+
+    def count_part(self, part: Part, /) -> int | None:
+        """The tokens of ``part``; None: what its text and the provider's formulas say."""
+        ...
 
 
 class Summarizer(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from attrs import evolve
@@ -20,6 +20,7 @@ from agentctx.tiers.build_report import BuildReport
 from agentctx.tiers.facts import FactExtractor, Facts
 from agentctx.tiers.formatter import Formatter, concatenate
 from agentctx.tiers.tier import TierRule
+from agentctx.tokens.counting import as_counter
 
 
 class ContextBuilder:
@@ -30,7 +31,7 @@ class ContextBuilder:
 
     Args:
         budget: The room of one request; a number is a window in tokens.
-        counter: Counts tokens; without it, tiktoken's encoding for the model.
+        counter: Counts tokens: a counter, or a plain function of a text; without it, tiktoken's encoding for the model.
         model: The model's name: chooses the encoding.
         format: The wire format of the messages; found out from all blocks when not given.
         tools: The tool definitions in the provider's own shape; they are counted and handed back.
@@ -46,7 +47,7 @@ class ContextBuilder:
         self,
         budget: Budget | int,
         *,
-        counter: TokenCounter | None = None,
+        counter: TokenCounter | Callable[[str], int] | None = None,
         model: str | None = None,
         format: str | None = None,  # noqa: A002 - the contract's name
         tools: Sequence[Any] | None = None,
@@ -57,7 +58,7 @@ class ContextBuilder:
         """Check the options."""
         self._options = Options(
             budget=_as_budget(budget),
-            counter=counter,
+            counter=as_counter(counter),
             model=model,
             format=format,
             tools=tools,

@@ -24,18 +24,12 @@ class Options:
     """
 
     budget: Budget
-    counter: TokenCounter | None = field()
+    counter: TokenCounter | None
     model: str | None
     format: str | None
     tools: Sequence[Any] | None
     tiers: tuple[TierRule, ...] = field()
     formatter: Formatter = field()
-
-    @counter.validator
-    def _check_counter(self, _attribute: object, counter: object) -> None:
-        if counter is not None and not callable(getattr(counter, "count", None)):
-            msg = f"ContextBuilder: counter: expected something with a method count, got {counter!r}"
-            raise ConfigError(msg)
 
     @tiers.validator
     def _check_tiers(self, _attribute: object, tiers: tuple[TierRule, ...]) -> None:

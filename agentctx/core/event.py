@@ -50,9 +50,10 @@ class Compaction:
         """One line for a log."""
         acted = ", ".join(stage.stage for stage in self.stages)
         what = "compaction" if self.prefix_moved or self.step is None else "arrivals changed"
+        prefix = f", prefix moved at message {self.first_changed}" if self.prefix_moved else ", prefix kept"
         return (
             f"{what} by {acted}: {self.messages_before} -> {self.messages_after} messages, "
-            f"{self.tokens_before:,} -> {self.tokens_after:,} tokens"
+            f"{self.tokens_before:,} -> {self.tokens_after:,} tokens{prefix if self.step is not None else ''}"
         )
 
 

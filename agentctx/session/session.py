@@ -304,7 +304,9 @@ class Session:
     def record(self, usage: Any) -> None:  # noqa: ANN401 - a dict or any SDK's usage object
         """Take note of what the provider billed for the last view; the next steps are counted accordingly.
 
-        A usage that does not tell the size of the prompt (None, an empty field, 0) teaches nothing.
+        A usage that does not tell the size of the prompt (None, an empty field, 0) teaches nothing. Where it shows for
+        the first time that the server cuts prompts silently, plain listeners are told before this returns (which waits
+        up to five seconds for them, in threads; one that raises or hangs is logged), async ones at the next step.
 
         Args:
             usage: The response's ``usage``, as a dict or the SDK's object, of any provider.

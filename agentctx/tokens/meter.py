@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from threading import Lock
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 from weakref import WeakValueDictionary
 
 import anyio
@@ -19,7 +19,7 @@ from agentctx.core.pace import paced
 from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.profile import ImageRule, ModelProfile
 from agentctx.offload import aside
-from agentctx.protocols import TokenCounter
+from agentctx.protocols import MessageCounter, PartCounter, TokenCounter
 from agentctx.tokens.carried import carried
 from agentctx.tokens.counting import whole_tokens
 from agentctx.tokens.extent import is_little, part_bytes, tool_bytes
@@ -30,24 +30,6 @@ from agentctx.tokens.shape import Shape, shape_of, shows_schemas
 from agentctx.tokens.tools import TOOL_START, TOOL_START_CL100K, json_tools, openai_tools
 
 _IMAGES = ImageRule("openai-tiles")
-
-
-@runtime_checkable
-class MessageCounter(Protocol):
-    """A counter that says itself what a message costs; then nothing is added to it, nor to the request."""
-
-    def count_message(self, message: Message, /) -> int:
-        """The tokens of ``message``."""
-        ...
-
-
-@runtime_checkable
-class PartCounter(Protocol):
-    """A counter that says itself what some parts cost, such as media and calls."""
-
-    def count_part(self, part: Part, /) -> int | None:
-        """The tokens of ``part``; None: what its text and the provider's formulas say."""
-        ...
 
 
 class _Key:

@@ -1,5 +1,6 @@
 """Law 4: the prepared request fits the budget by exact count, or ContextOverflow is raised and nothing is sent."""
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,10 @@ from agentctx import (
     FitContextWindow,
     FixedCounter,
     Pipeline,
+    PlaceCacheMarkers,
+    Session,
     TrimRounds,
+    coding_agent,
     count,
     validate,
 )
@@ -19,6 +23,7 @@ from agentctx.testing import assistant, call, history, result, system, tool, tra
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import fits_or_overflows
 from agentctx.testing.trial import Trial
+from agentctx.wire.cache_markers import unmarked
 
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 
@@ -52,6 +57,63 @@ def test_any_counter_is_kept_to(both_loops, history, tokens, window):
     """The guarantee holds by the counter that the pipeline was given."""
     pipeline = Pipeline(FitContextWindow(), counter=FixedCounter(tokens))
     both_loops(fits_or_overflows, Trial.of(pipeline, history, Budget(window)))
+
+
+MARKED = {
+    "openai-chat": "gpt-5.6",
+    "openai-responses": "gpt-5.6",
+    "anthropic": "claude-sonnet-4-5",
+    "gemini": "gemini-2.5-pro",
+    "bedrock": "anthropic.claude-sonnet-4-5-20250929-v1:0",
+}
+
+
+async def markers_come_free(past, way, window, mode):
+    """Step by step: what goes out fits, counted anew, is as large as was told, and no smaller without its markers."""
+    form, budget = past.format, Budget(window, trigger=window * 4 // 5, target=window // 2)
+    stages = coding_agent(budget).stages if way == "preset" else (TrimRounds(3), PlaceCacheMarkers(ttl=way))
+    pipeline = Pipeline(*stages, budget=budget, counter=len)
+    session, history, marked = pipeline.session(model=MARKED[form], format=form), [], 0
+    for native in past.messages:
+        history = [*history, native]
+        if mode == "loaded":
+            session = Session.load(pipeline, session.dump())
+        try:
+            if mode == "at once":
+                view = await pipeline.prepare(history, past.system, past.tools, form, MARKED[form])
+            else:
+                view = await session.prepare(history, past.system, past.tools)
+        except ContextOverflow:
+            continue
+        around = {"format": form, "model": MARKED[form], "counter": len}
+        size = count(view.messages, system=view.system, tools=view.tools, **around)
+        bare = [unmarked(each) for each in (view.messages, view.system, view.tools)]
+        assert size == view.report.tokens_after <= window
+        assert size == count(bare[0], system=bare[1], tools=bare[2], **around)
+        marked += bare[0] != view.messages
+        history = list(view.messages) if mode == "rolling" else history
+    return marked
+
+
+@given(
+    st.sampled_from([*MARKED]).flatmap(histories),
+    st.sampled_from(["5m", "1h", "preset"]),
+    st.integers(1_025, 3_000),
+    st.sampled_from(["at once", "session", "rolling", "loaded"]),
+)
+def test_cache_markers_cost_nothing_and_come_before_the_guarantee(past, way, window, mode):
+    """With markers in every format, at budgets that are just enough: nothing is added to what was made to fit."""
+    anyio.run(markers_come_free, past, way, window, mode)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["at once", "session", "rolling", "loaded"])
+@pytest.mark.parametrize("form", ["anthropic", "bedrock", "openai-chat"])
+async def test_markers_are_placed_where_this_is_tried(form, mode):
+    """A long conversation at a tight budget has markers in most of its views."""
+    turns = [turn for n in range(12) for turn in (assistant(call(f"c{n}", "x")), result(f"c{n}", "word " * 80))]
+    past = history(form, user("task " * 260), *turns)
+    assert await markers_come_free(past, "5m", 3_000, mode) > 10
 
 
 @pytest.mark.anyio

@@ -114,6 +114,22 @@ async def test_composed_stages_do_what_they_do_alone_in_every_mode(form, mode):
 
 
 @pytest.mark.parametrize("form", FORMATS)
+async def test_composed_stages_do_what_they_do_alone_where_a_caller_goes_back(form):
+    """The same where the history is shortened, goes on otherwise, and is cut again."""
+    stages = TruncateToolOutputs(max_tokens=60), ClearToolResults(2), FitContextWindow()
+    composed = when(yes, Pipeline(stages[0])), first_of(when(over(1), Pipeline(stages[1]))), Pipeline(stages[2])
+    whole = transcript(form, user("task")) + rounds(form, 0, STEPS)
+    other = transcript(form, user("another way")) + rounds(form, STEPS, STEPS + 20)
+    walks = [whole[:60], whole, whole[:30], [*whole[:30], *other], whole[:9], [*whole[:9], *other], whole[:61]]
+    seen = []
+    for each in (stages, composed):
+        session = Pipeline(*each, budget=BUDGET).session(model=FORMATS[form], format=form)
+        views = [await session.prepare(walk) for walk in walks]
+        seen.append([(view.messages, view.report.changes, view.report.in_force) for view in views])
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("form", FORMATS)
 async def test_composed_stages_do_what_they_do_alone_without_a_session(form):
     """A stateless call: the same view, and the same report but for the time it took."""
     messages = transcript(form, user("task")) + rounds(form, 0, 30)

@@ -2,6 +2,7 @@
 
 import json
 import time
+from functools import partial
 
 import anyio
 import pytest
@@ -9,8 +10,11 @@ from attrs import define, field
 
 from agentctx import (
     AgentctxError,
+    Block,
     Budget,
+    Compaction,
     ConfigError,
+    ContextBuilder,
     FitContextWindow,
     MemoryStore,
     Pipeline,
@@ -18,6 +22,7 @@ from agentctx import (
     StoreError,
     TrimRounds,
     TruncateToolOutputs,
+    convert,
     count,
 )
 from agentctx import listeners as telling
@@ -118,6 +123,7 @@ async def test_an_event_says_whether_the_prefix_moved():
     assert sum(event.prefix_moved for event in heard.events) == moved
     assert 0 < moved < len(heard.events)
     assert {str(event).split()[0] for event in heard.events} == {"compaction", "arrivals"}
+    assert all(("prefix moved" in str(event)) is event.prefix_moved for event in heard.events)
 
 
 async def test_cache_markers_are_no_compaction():
@@ -260,3 +266,54 @@ async def test_a_summarizer_that_no_stage_asks_is_refused():
     with pytest.raises(ConfigError, match="no stage asks"):
         Pipeline(FitContextWindow(), summarizer=shorten)
     assert Pipeline(own, summarizer=shorten).summarizer is shorten
+
+
+async def test_plain_listeners_of_what_was_recorded_cost_no_more_than_their_time(monkeypatch):
+    """Where nothing can be awaited: one that blocks, one that raises, one that answers with something to wait for."""
+    monkeypatch.setattr(telling, "SECONDS", 0.2)
+    heard, waited = Recorder(), []
+
+    async def answer(event):
+        waited.append(event)
+
+    def raises(_event):
+        raise ValueError
+
+    def ends(_event):
+        raise EndError
+
+    event = Compaction((), 2, 1, 20, 10)
+    began = time.monotonic()
+    plain = [lambda _: time.sleep(2), raises, partial(answer), heard.events.append]
+    later = telling.tell_plain([answer, *plain], event)
+    assert time.monotonic() - began < 1.5
+    assert (heard.events, waited, len(later)) == ([event], [], 2)
+    await telling.tell(later, event)
+    assert waited == [event, event]
+    with pytest.raises(EndError):
+        telling.tell_plain([ends], event)
+
+
+@pytest.mark.parametrize("wrong", [3, str, "len"], ids=repr)
+async def test_a_plain_function_counts_everywhere(wrong):
+    """Wherever a counter may be passed it may be a function of a text; what is none is refused everywhere."""
+    messages = rounds(2)
+
+    async def waits(_text):
+        return 1
+
+    def entries(counter):
+        return (
+            lambda: count(messages, format="openai-chat", counter=counter),
+            lambda: convert(messages, "anthropic", counter=counter).report.tokens_before,
+            lambda: ContextBuilder(5_000, counter=counter),
+            lambda: Pipeline(counter=counter),
+        )
+
+    assert entries(len)[0]() == entries(len)[1]() > count(messages, format="openai-chat")
+    built = await entries(len)[2]().add(Block("a", messages)).build()
+    assert built.report.tokens == count(built.messages, format="openai-chat", counter=len)
+    for counter in (wrong, waits):
+        for entry in entries(counter):
+            with pytest.raises(ConfigError, match="counter"):
+                entry()
