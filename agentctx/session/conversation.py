@@ -245,7 +245,7 @@ class Conversation:
             self._counted_by = meter
         if given.loaded:
             return record
-        link(record, natives)
+        link(record, natives, around.source.wire)
         return await recognised(record, natives, around)
 
     def _keep_arrivals(self, step: Step, given: Given) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 
 from attrs import evolve
 
+from agentctx.protocols import WireFormat
 from agentctx.session.recognise import is_of_the_view
-from agentctx.session.record import Record
+from agentctx.session.record import Record, alike
 from agentctx.session.snapshot import snapshot, snapshots
 
 
-def link(record: Record, natives: Sequence[Any]) -> None:
+def link(record: Record, natives: Sequence[Any], wire: WireFormat) -> None:
     """Put the caller's messages in the place of digests and of plain copies, as far as they are the same.
 
     Nothing is decided by it: a record that was linked to one history is still what was dumped.
@@ -21,6 +22,7 @@ def link(record: Record, natives: Sequence[Any]) -> None:
     Args:
         record: A record; one that was not loaded stays as it is.
         natives: The history, or the view and what came since.
+        wire: Reads the messages that differ from the caller's by cache markers only.
 
     Raises:
         InvalidInput: If a message contains itself, or is nested too deep; names it.
@@ -40,6 +42,9 @@ def link(record: Record, natives: Sequence[Any]) -> None:
             record.shown[place] = snapshot(record.out[place])
         elif origin < known:
             _link_place(record, place, natives[origin], record.seen[origin] if unedited else None)
+            if not unedited and alike(record.out[place], natives[origin]):
+                read = wire.read_message(natives[origin], origin)  # what it is again without its marker
+                record.view[place] = evolve(record.view[place], read_role=read.role, read_parts=read.parts)
     record.tail = [
         evolve(message, source=natives[origin]) if origin < known else message
         for message, origin in zip(record.tail, record.tail_origin, strict=True)

@@ -1,5 +1,6 @@
 """A session looks at what a step has changed, and finds what it would find if it looked at everything."""
 
+import json
 import sys
 from itertools import pairwise
 
@@ -15,9 +16,11 @@ from agentctx import (
     FitContextWindow,
     FixedCounter,
     Message,
+    Outcome,
     Pipeline,
     PlaceCacheMarkers,
     Protect,
+    Session,
     Text,
     presets,
     warmup,
@@ -146,3 +149,28 @@ async def test_a_made_message_is_told_of_also_when_it_is_marked():
             assert "cache_control" in str(view.messages[1])
         added = [change.index for change in view.report.ledger if change.outcome == "added"]
         assert added == ([1] if number >= 2 else [])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("form", "model"),
+    [("anthropic", "claude-sonnet-4-5"), ("bedrock", "anthropic.claude-sonnet-4-5-20250929-v1:0")],
+)
+async def test_a_message_whose_marker_goes_after_a_load_is_the_callers_own_again(form, model):
+    """What had a marker when the session was dumped and has none now is the caller's object, and reported so."""
+    pipeline = Pipeline(PlaceCacheMarkers())
+    session = pipeline.session(model=model, format=form)
+    messages = transcript(form, user("task " * 1_100))
+    for number in range(3):
+        messages += transcript(form, assistant(call(f"c{number}", "x")), result(f"c{number}", "said"))
+        view = await session.prepare(messages)
+    marked = [place for place, message in enumerate(view.messages) if message is not messages[place]]
+    loaded = Session.load(pipeline, json.loads(json.dumps(session.dump())))
+    for number in range(3, 6):
+        messages += transcript(form, assistant(call(f"c{number}", "x")), result(f"c{number}", "said"))
+    view = await loaded.prepare(messages)
+    equal = [place for place, message in enumerate(view.messages) if message == messages[place]]
+    assert set(equal) & set(marked)
+    assert all(view.messages[place] is messages[place] for place in equal)
+    outcomes = {change.index: change.outcome for change in view.report.changes}
+    assert all(outcomes[place] is Outcome.KEPT for place in set(equal) & set(marked))
