@@ -147,7 +147,7 @@ async def test_contexty_weights_of_other_integers():
 @pytest.mark.parametrize("counter", [7, object()])
 def test_contexty_no_counter(counter):
     """Something that cannot count is refused at once."""
-    with pytest.raises(ConfigError, match="ContextBuilder: counter: expected something with a method count"):
+    with pytest.raises(ConfigError, match="it has no count, and is no function of a text"):
         ContextBuilder(100, counter=counter)
 
 
