@@ -108,3 +108,36 @@ def test_a_marker_alone_makes_another_object_that_says_the_same(parts, now):
     assert (((0, 0),), (), None) == ((found := match([message], [marked])).remade, found.edited, found.first_changed)
     for other in (Message.read("user", (Text("b"), *now), payload), Message.read("tool", marked.parts, payload)):
         assert ((), ((0, 0),), 0) == ((found := match([message], [other])).remade, found.edited, found.first_changed)
+
+
+def test_everything_is_told_by_its_place_also_behind_what_stayed():
+    """What was dropped, moved, edited, added and remade behind messages that are the same."""
+    same = [native("first"), native("second")]
+    one, two, three, four = (native(name) for name in "abcd")
+    again = two.with_parts(two.parts)
+    edit = three.with_parts((Text("other"),))
+    made = Message("user", (Text("new"),))
+    found = match([*same, one, two, three, four], [*same, again, edit, one, made])
+    assert (2, (3, 4, 2, None), 2) == (found.start, found.later, found.first_changed)
+    assert (((4, 3),), (5,), (5,)) == (found.edited, found.dropped, found.added)
+    assert (((2, 4),), ((3, 2),)) == (found.moved, found.remade)
+
+
+def test_an_object_that_occurs_twice_behind_what_stayed():
+    """Each occurrence is taken for itself: the very object first, else the first of its payload."""
+    first, message = native("first"), native("again")
+    edit = message.with_parts((Text("other"),))
+    found = match([first, message, message], [first, edit, message])
+    assert ((1, 2), ((1, 1),), ()) == (found.later, found.edited, found.dropped)
+    found = match([first, message, edit], [first, edit])
+    assert ((2,), (), (1,)) == (found.later, found.edited, found.dropped)
+    found = match([first, message, message], [first, message, message, message])
+    assert ((None,), (3,)) == (found.later, found.added)
+
+
+def test_other_objects_that_say_the_same_at_the_start_are_remade():
+    """They do not change the prefix, and are told."""
+    before = [native("a"), native("b"), native("c")]
+    after = [before[0], before[1].with_parts(before[1].parts), before[2]]
+    found = match(before, after)
+    assert (3, ((1, 1),), None) == (found.start, found.remade, found.first_changed)
