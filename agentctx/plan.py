@@ -30,7 +30,7 @@ from agentctx.protocols import (
     Summarizer,
     TokenCounter,
     WireFormat,
-    places_system,
+    arranges_for_model,
 )
 from agentctx.reading import Reader
 from agentctx.runner import Trail, run_stage
@@ -299,7 +299,7 @@ async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Con
     Raises:
         ContextOverflow: If it cannot be made to fit.
     """
-    await run_stage(_place_system_messages, trail, call, trusted=True)
+    await _arrange(trail, call)
     if budget is not None:
         if budget.media.images is not None:
             await run_stage(LimitImages(budget.media.images), trail, call)
@@ -307,24 +307,29 @@ async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Con
             await run_stage(FitGuarantee(budget.limit, trail.origins), trail, call)
         if budget.request_bytes is not None:
             await run_stage(FitRequestBytes(budget.request_bytes, trail.origins), trail, call)
-    await run_stage(_place_system_messages, trail, call, trusted=True)  # which costs nothing: it was counted before
+    await _arrange(trail, call)  # which costs nothing: it was counted before
     await settle_reasoning(trail, call, before)
-    await run_stage(_place_system_messages, trail, call, trusted=True)
+    await _arrange(trail, call)
     if trail.reports:
         await _keep_markers(trail, call, budget, before)
     await run_stage(LimitCacheMarkers(), trail, call, trusted=True)  # the request only gets smaller by it
 
 
-async def _place_system_messages(context: Context, call: Call, /) -> Context:
-    """Put system messages where the provider takes them, after what stood around them went."""
-    placing = places_system(call.wire)
-    if placing is None:
+async def _arrange(trail: Trail, call: Call) -> None:
+    """Let messages stand where the model takes them, after what stood around them went."""
+    if not trail.offset and arranges_for_model(call.wire) is not None:
+        await run_stage(_arranged, trail, call, trusted=True)
+
+
+async def _arranged(context: Context, call: Call, /) -> Context:
+    arranging = arranges_for_model(call.wire)
+    if arranging is None:
         return context
-    placed = placing.place_system(context.messages, call.profile, call.note)
-    return context if placed is context.messages else context.with_messages(tuple(placed))
+    arranged = arranging.arrange_for(context.messages, call.profile, call.note)
+    return context if arranged is context.messages else context.with_messages(tuple(arranged))
 
 
-_place_system_messages.__name__ = "PlaceSystemMessages"
+_arranged.__name__ = "ArrangeMessages"
 
 
 async def _keep_markers(trail: Trail, call: Call, budget: Budget | None, before: Context) -> None:

@@ -314,27 +314,33 @@ def _reads_places(kind: type) -> bool:
     return all(callable(getattr(kind, name, None)) for name in ("pair", "arrange"))
 
 
-class PlacesSystem(Protocol):
-    """A wire format that takes system messages among the messages at some places only."""
+class ArrangesForModel(Protocol):
+    """A wire format that takes, depending on the model, some messages at some places only."""
 
-    def place_system(
-        self, messages: Sequence[Message], profile: ModelProfile | None, note: Callable[[Message, str], None], /
+    def arrange_for(
+        self,
+        messages: Sequence[Message],
+        profile: ModelProfile | None,
+        note: Callable[[Message, str], None],
+        after: Message | None = None,
+        /,
     ) -> Sequence[Message]:
-        """The messages with each system message at such a place; the same object when they stand so.
+        """The messages as the model takes them one after the other; the same object when it takes them as they are.
 
-        ``note`` is told of each that moved or became another, and why.
+        ``note`` is told of each that moved, was made or became another, and why; ``after`` is the message before
+        them, None at the start of the conversation.
         """
         ...
 
 
-def places_system(wire: WireFormat | None) -> PlacesSystem | None:
-    """The format as one that takes system messages at some places only, or None when it is not."""
-    return cast("PlacesSystem", wire) if wire is not None and _places_system(type(wire)) else None
+def arranges_for_model(wire: WireFormat | None) -> ArrangesForModel | None:
+    """The format as one that arranges messages for a model, or None when it is not."""
+    return cast("ArrangesForModel", wire) if wire is not None and _arranges_for_model(type(wire)) else None
 
 
 @cache
-def _places_system(kind: type) -> bool:
-    return callable(getattr(kind, "place_system", None))
+def _arranges_for_model(kind: type) -> bool:
+    return callable(getattr(kind, "arrange_for", None))
 
 
 class NamesItems(Protocol):

@@ -11,7 +11,7 @@ from agentctx.core.protection import speaks
 from agentctx.core.reasoning import signed
 from agentctx.core.report import StageReport
 from agentctx.plan import guarantee
-from agentctx.protocols import ContextStrategy, cache_markers, head_markers, places_system
+from agentctx.protocols import ContextStrategy, arranges_for_model, cache_markers, head_markers
 from agentctx.runner import run_stage
 from agentctx.session.step import Step, widen
 from agentctx.strategies.keep_cache_markers import allowed, marked
@@ -93,7 +93,7 @@ async def _run_now(step: Step, stages: Sequence[ContextStrategy], limit: int | N
         told = step.call(limit)
         stages = [stage for stage in stages if concerns(stage, told)]
     over = budget is not None and step.tokens > budget.limit
-    if stages or limited or loose or over or _marks_too_much(step) or _system_speaks(step):
+    if stages or limited or loose or over or _marks_too_much(step) or _stands_wrong(step):
         widen(step)
     elif not step.trail.reports:
         return
@@ -117,12 +117,17 @@ def _marks_too_much(step: Step) -> bool:
     return not allowed(head_markers(around.context(()), markers), known, markers)
 
 
-def _system_speaks(step: Step) -> bool:
-    """Whether a system message is new, or the last one that was known, where its place depends on what is around it."""
-    if places_system(step.around.source.wire) is None:
+def _stands_wrong(step: Step) -> bool:
+    """Whether new messages, or system messages before them, may not stand where they are for the model."""
+    around, view, place = step.around, step.record.view, step.start
+    arranging, new = arranges_for_model(around.source.wire), step.trail.context.messages
+    if arranging is None or not new:
         return False
-    last = step.record.view[step.start - 1 : step.start] if step.start and step.trail.context.messages else ()
-    return any(message.role == "system" for message in (*last, *step.trail.context.messages))
+    while place and view[place - 1].role == "system":
+        place -= 1
+    known = (*view[place : step.start], *new)
+    after = view[place - 1] if place else None
+    return arranging.arrange_for(known, around.source.profile, lambda _message, _why: None, after) is not known
 
 
 def _leaves_reasoning(step: Step) -> bool:

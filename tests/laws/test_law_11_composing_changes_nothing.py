@@ -8,6 +8,7 @@ from agentctx import (
     Budget,
     ClearToolResults,
     CollapseRepeats,
+    ContextOverflow,
     FitContextWindow,
     FixedCounter,
     MemoryStore,
@@ -250,3 +251,29 @@ async def test_an_error_names_the_stage_within():
     messages = transcript("openai-chat", user("task")) + rounds("openai-chat", 0, 1)
     with pytest.raises(StageError, match="stage breaks: broke a pair"):
         await Pipeline(when(yes, Pipeline(first_of(breaks)))).prepare(messages, format="openai-chat")
+
+
+@pytest.mark.parametrize("words", [10, 1_900, 3_000])
+@pytest.mark.parametrize("model", [None, "claude-sonnet-4-5", "claude-opus-5-5"])
+async def test_a_late_result_with_words_beside_it_is_taken_nested_as_flat(words, model):
+    """The same view, or the same refusal, which is true: the first task alone is larger than the window."""
+    preset = coding_agent(Budget(3_000))
+    asked = [{"type": "tool_use", "id": "c1", "name": "read", "input": {}}]
+    told = [{"type": "tool_result", "tool_use_id": "c1", "content": "late"}, {"type": "text", "text": "also this"}]
+    history = [
+        {"role": "user", "content": "word " * words},
+        {"role": "assistant", "content": asked},
+        {"role": "user", "content": "wait"},
+        {"role": "assistant", "content": "hm"},
+        {"role": "user", "content": told},
+    ]
+    found = []
+    for pipeline in (preset, Pipeline(preset), Pipeline(when(yes, preset))):
+        try:
+            view = await pipeline.prepare(history, format="anthropic", model=model)
+        except ContextOverflow as error:
+            assert words == 3_000
+            found.append(str(error))
+        else:
+            found.append(view.messages)
+    assert found == [found[0]] * 3

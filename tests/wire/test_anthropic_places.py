@@ -91,7 +91,7 @@ async def test_a_system_message_between_two_of_the_user_stands_behind_both():
     view = await Pipeline().prepare(messages, format="anthropic", model="claude-opus-5")
     assert [messages.index(each) for each in view.messages] == [0, 2, 1, 3, 4]
     assert all(any(each is own for own in messages) for each in view.messages)
-    assert [(change.stage, change.outcome) for change in view.report.changes] == [("PlaceSystemMessages", "moved")]
+    assert [(change.stage, change.outcome) for change in view.report.changes] == [("ArrangeMessages", "moved")]
 
 
 @pytest.mark.anyio

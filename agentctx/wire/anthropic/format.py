@@ -114,11 +114,16 @@ class Anthropic:
         """What this format refuses and can be mended in place: (index, new message or None to drop it, why)."""
         return mend(messages)
 
-    def place_system(
-        self, messages: Sequence[Message], profile: ModelProfile | None, note: Callable[[Message, str], None], /
+    def arrange_for(
+        self,
+        messages: Sequence[Message],
+        profile: ModelProfile | None,
+        note: Callable[[Message, str], None],
+        after: Message | None = None,
+        /,
     ) -> Sequence[Message]:
-        """The messages with each system message where the provider takes it; the same object when they stand so."""
-        return place_system(messages, profile, note)
+        """The messages with each system message where the model takes it; the same object when they stand so."""
+        return place_system(messages, profile, note, after)
 
     def numbered(self, call_id: str, number: int, /) -> str:
         """Another id for a call, made of the one that it shares with others."""

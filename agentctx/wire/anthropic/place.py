@@ -21,13 +21,16 @@ MOVED = "a system message stands before a turn of the assistant, or last"
 Note = Callable[[Message, str], None]
 
 
-def place_system(messages: Sequence[Message], profile: ModelProfile | None, note: Note) -> Sequence[Message]:
+def place_system(
+    messages: Sequence[Message], profile: ModelProfile | None, note: Note, after: Message | None = None
+) -> Sequence[Message]:
     """The messages with each system message where the provider takes it; the same object when they stand so.
 
     Args:
         messages: Messages whose pairs are whole.
         profile: The model's profile; None when it is not known: then it takes them.
         note: Told of each message that is another or stands elsewhere, and why.
+        after: The message before them; None at the start of the conversation.
     """
     if not any([message.role == "system" for message in messages]):  # noqa: C419 - a list makes no call for each
         return messages
@@ -39,12 +42,12 @@ def place_system(messages: Sequence[Message], profile: ModelProfile | None, note
             waiting.append(message)
             continue
         if waiting and (message.role == "assistant" or not takes):
-            out += _settled(waiting, out[-1] if out else None, note, takes=takes)
+            out += _settled(waiting, out[-1] if out else after, note, takes=takes)
             waiting = []
         for each in (*waiting, message) if waiting else ():
             note(each, MOVED)
         out.append(message)
-    out += _settled(waiting, out[-1] if out else None, note, takes=takes)
+    out += _settled(waiting, out[-1] if out else after, note, takes=takes)
     same = len(out) == len(messages) and all(one is other for one, other in zip(out, messages, strict=True))
     return messages if same else out
 

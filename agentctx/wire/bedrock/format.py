@@ -5,7 +5,7 @@ Source: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Conv
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -18,6 +18,7 @@ from agentctx.errors import InvalidInput
 from agentctx.protocols import CacheMarkers
 from agentctx.wire import cache_markers
 from agentctx.wire.bedrock.mend import IDS, mend
+from agentctx.wire.bedrock.place import arrange_for
 from agentctx.wire.bedrock.read import read_content, read_message
 from agentctx.wire.bedrock.recognise import recognise
 from agentctx.wire.bedrock.rules import violations
@@ -96,6 +97,17 @@ class Bedrock:
     def mend(self, messages: Sequence[Message], /) -> Sequence[tuple[int, Message | None, str]]:
         """What this format refuses and can be mended in place: (index, new message or None to drop it, why)."""
         return mend(messages)
+
+    def arrange_for(
+        self,
+        messages: Sequence[Message],
+        profile: ModelProfile | None,
+        note: Callable[[Message, str], None],
+        after: Message | None = None,
+        /,
+    ) -> Sequence[Message]:
+        """The messages as the model takes them one after the other; the same object when it takes them as they are."""
+        return arrange_for(messages, profile, note, after)
 
     def numbered(self, call_id: str, number: int, /) -> str:
         """Another id for a call, made of the one that it shares with others."""

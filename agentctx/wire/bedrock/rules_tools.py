@@ -12,10 +12,10 @@ from itertools import pairwise
 
 from agentctx.core.violation import Violation
 from agentctx.wire.bedrock.mend import ID, NAME
+from agentctx.wire.bedrock.place import REFUSES_MIXED
 from agentctx.wire.bedrock.request import NOTHING, BlockAt, Request, refused
 from agentctx.wire.native import fields_or_none
 
-_REFUSES_MIXED = re.compile(r"mi[sx]tral|magistral|llama|command|jamba")
 _CHOICES = ("auto", "any", "tool")
 
 
@@ -84,7 +84,7 @@ def mixed(request: Request) -> Iterator[Violation]:
             text = (
                 f"{entry.path}.content: Conversation blocks and tool result blocks cannot be provided in the same turn."
             )
-            sure = _REFUSES_MIXED.search(request.family)
+            sure = REFUSES_MIXED.search(request.family)
             yield refused("mixed_result_turn", entry, text, f"{entry.path}.content", "error" if sure else "warn")
 
 

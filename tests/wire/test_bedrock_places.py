@@ -1,0 +1,89 @@
+"""Through Converse, who may begin and what may stand beside results depends on the model; in every mode."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentctx import Budget, ContextOverflow, FitContextWindow, Pipeline, Session, TrimRounds, count, validate
+
+MODELS = (
+    "amazon.nova-pro-v1:0",
+    "mistral.mistral-large-2407-v1:0",
+    "meta.llama3-1-70b-instruct-v1:0",
+    "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+    None,
+)
+PIPELINES = (
+    Pipeline(),
+    Pipeline(TrimRounds(1)),
+    Pipeline(FitContextWindow(), budget=Budget(220, trigger=150, target=0.4)),
+)
+
+
+@st.composite
+def talks(draw):
+    """Conversations that anybody begins, with words beside results."""
+    messages = []
+    for number in range(draw(st.integers(1, 7))):
+        kind, size = draw(st.sampled_from(["user", "assistant", "round", "mixed"])), draw(st.integers(0, 30))
+        words = [{"text": "say " + "word " * size}]
+        if kind in {"user", "assistant"}:
+            messages.append({"role": kind, "content": words})
+            continue
+        ask = {"toolUse": {"toolUseId": f"t{number}", "name": "read", "input": {}}}
+        told = {"toolResult": {"toolUseId": f"t{number}", "content": [{"text": "line " * size + "."}]}}
+        beside = words if kind == "mixed" else []
+        messages += [{"role": "assistant", "content": [ask]}, {"role": "user", "content": [told, *beside]}]
+    return messages
+
+
+def illegal(view, model):
+    """The rules that the messages break."""
+    tools = [{"toolSpec": {"name": "read", "inputSchema": {"json": {"type": "object"}}}}]
+    request = {"messages": view.messages, "toolConfig": {"tools": tools}}
+    found = validate(request, format="bedrock", model=model)
+    return [str(each) for each in found if each.severity == "error"]
+
+
+@given(talks(), st.sampled_from(MODELS), st.sampled_from(PIPELINES), st.sampled_from(["full", "rolling", "load"]))
+def test_messages_stand_as_the_model_takes_them(both_loops, messages, model, pipeline, mode):
+    """The user begins, and words stand beside no results, where the model wants it so; the request still fits."""
+    before = json.dumps(messages)
+
+    async def check():
+        session, history = pipeline.session(format="bedrock", model=model), []
+        for message in messages:
+            history = [*history, message]
+            try:
+                view = await session.prepare(history)
+            except ContextOverflow:
+                continue
+            assert not illegal(view, model)
+            assert count(view.messages, format="bedrock", model=model) == view.report.tokens_after
+            if mode == "rolling":
+                history = view.messages
+            elif mode == "load":
+                session = Session.load(pipeline, json.loads(json.dumps(session.dump())))
+        try:
+            view = await pipeline.prepare(messages, format="bedrock", model=model)
+        except ContextOverflow:
+            return
+        assert not illegal(view, model)
+        assert json.dumps(messages) == before
+
+    both_loops(check)
+
+
+@pytest.mark.anyio
+async def test_nova_gets_a_user_who_begins():
+    """A message of the user stands before the assistant's first, and the report names it; Claude needs none."""
+    messages = [{"role": "assistant", "content": [{"text": "hi"}]}, {"role": "user", "content": [{"text": "go"}]}]
+    view = await Pipeline().prepare(messages, format="bedrock", model="amazon.nova-pro-v1:0")
+    assert [message["role"] for message in view.messages] == ["user", "assistant", "user"]
+    assert [(change.outcome, change.reason) for change in view.report.in_force] == [
+        ("added", "the model wants the user to begin")
+    ]
+    claude = await Pipeline().prepare(messages, format="bedrock", model="us.anthropic.claude-opus-5-5")
+    assert claude.messages[0] is messages[0]
