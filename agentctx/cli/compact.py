@@ -9,7 +9,7 @@ import typer
 
 from agentctx.cli import options
 from agentctx.cli.amounts import parse_bytes
-from agentctx.cli.console import err, to_json
+from agentctx.cli.console import UnknownModels, err, to_json
 from agentctx.cli.failing import at, in_one_line
 from agentctx.cli.files import written
 from agentctx.cli.transcripts import Entry, Layout, chosen
@@ -63,11 +63,14 @@ def compact(  # noqa: PLR0913 - each is an option of the command
     """
     typed = options.Typed(window, reserve, None, target, max_tool_tokens, keep_results)
     reports: list[tuple[str, Report]] = []
+    unknown = UnknownModels()
     with written(out) as stream:
         for entry in chosen(file, id, parse_bytes("--max-bytes", max_bytes)):
             with at(entry.place):
                 view = anyio.run(_prepare, entry, typed, model, format)
                 _write(stream, entry, view)
+            if not json:  # stderr is the report's then
+                unknown.tell(model or entry.recording.model, otherwise="--model, --window")
             reports.append((entry.recording.id or entry.place, view.report))
     _tell(reports, report, json=json)
 

@@ -10,15 +10,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from attrs import define, field
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from agentctx.core.printable import escaped
+from agentctx.core.printable import escaped, on_one_line
+from agentctx.tokens.models import encoding_for, find, percent_for
 
 NARROW = 70
 """A terminal of fewer columns has no room for words beside numbers: they stand on a line of their own."""
 
 _PIPE_WIDTH = 100
+_LONGEST_NOTE = 300
+_ALIKE = 100
 _PLAIN = str.maketrans("→━─▼✗…", ">#.vx~")
 _TRAILING = re.compile(r"[ ]+$", re.MULTILINE)
 
@@ -65,3 +69,25 @@ def progress(label: str, total: int | None) -> Iterator[Callable[[], None]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(label, total=total)
         yield lambda: bar.advance(task)
+
+
+@define
+class UnknownModels:
+    """Says on stderr, once for each, that a model is not known and how its tokens are counted then."""
+
+    _told: set[str] = field(factory=set)
+
+    def tell(self, model: str | None, *, otherwise: str = "--model") -> None:
+        """Say so, unless the model is known.
+
+        Args:
+            model: Its name; None when there is none.
+            otherwise: The options that say more of it.
+        """
+        if model is None or model in self._told or find(model) is not None:
+            return
+        self._told.add(model)
+        percent = percent_for(model)
+        counted = encoding_for(model) + (f" times {percent / 100:g}" if percent != _ALIKE else "")
+        said = f"note: model {model!r} is not known: counted as {counted}; {otherwise} or register_model says more"
+        err().print(on_one_line(said, _LONGEST_NOTE), style="dim")

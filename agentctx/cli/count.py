@@ -12,7 +12,7 @@ from rich.text import Text
 
 from agentctx.cli import options
 from agentctx.cli.amounts import parse_bytes
-from agentctx.cli.console import NARROW, print_json, printing
+from agentctx.cli.console import NARROW, UnknownModels, print_json, printing
 from agentctx.cli.failing import Tally, in_one_line
 from agentctx.cli.transcripts import Entry, chosen
 from agentctx.core.message import Context
@@ -42,10 +42,11 @@ def count(
 
       agentctx count session.jsonl --by-message
     """
-    tally = Tally()
+    tally, unknown = Tally(), UnknownModels()
     for entry in chosen(file, id, parse_bytes("--max-bytes", max_bytes)):
         with tally.at(entry.place):
             counted = _counted(entry, model, format)
+            unknown.tell(model or entry.recording.model)
             if json:
                 print_json({key: value for key, value in counted.items() if by_message or key != "by_message"})
             else:

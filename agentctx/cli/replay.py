@@ -12,7 +12,7 @@ from attrs import asdict, evolve, frozen
 from agentctx import warmup
 from agentctx.cli import options
 from agentctx.cli.amounts import parse_bytes
-from agentctx.cli.console import err, print_json, printing, progress
+from agentctx.cli.console import UnknownModels, err, print_json, printing, progress
 from agentctx.cli.failing import Tally, in_one_line
 from agentctx.cli.replay_table import print_replay
 from agentctx.cli.transcripts import Entry, chosen
@@ -93,11 +93,12 @@ def replay(  # noqa: PLR0913 - each is an option of the command
     """
     typed = options.Typed(window, reserve, trigger, target, max_tool_tokens, keep_results)
     asked = _Asked(typed, model, format, messages, full, json)
-    tally = Tally()
+    tally, unknown = Tally(), UnknownModels()
     for entry in _entries(chosen(session, id, parse_bytes("--max-bytes", max_bytes)), every=every or id is not None):
         with tally.at(entry.place):
             if not anyio.run(_replay, entry, asked):
                 tally.found()
+            unknown.tell(model or entry.recording.model, otherwise="--model, --window")
     tally.end()
 
 

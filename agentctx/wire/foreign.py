@@ -16,8 +16,9 @@ from agentctx.wire.native import fields_or_none
 
 Fields = Mapping[str, Any]
 
-LOOKED_AT = 3
-"""How many messages at the start are looked at: tools keep all their messages in one shape."""
+LOOKED_AT = 8
+"""How many messages at the start are looked at: tools keep all their messages in one shape, but some show it only
+where a tool is called."""
 
 
 @frozen
@@ -27,7 +28,7 @@ class Foreign:
     Args:
         name: The tool, and what it calls the shape.
         is_one: Whether a message is in it.
-        instead: What makes messages of a provider of it, if anything does.
+        instead: What holds, or makes, messages of a provider in its place, if anything does.
     """
 
     name: str
@@ -72,16 +73,67 @@ def _pydantic_ai(fields: Fields) -> bool:
     return fields.get("kind") in ("request", "response") and all("part_kind" in part for part in parts)
 
 
-def _ai_sdk(fields: Fields) -> bool:
+def _typed_parts(fields: Fields) -> bool:
     parts = _items(fields.get("parts"))
     return "role" in fields and bool(parts) and all(isinstance(part.get("type"), str) for part in parts)
 
 
+def _telemetry(fields: Fields) -> bool:
+    return _typed_parts(fields) and any("content" in part and "text" not in part for part in _items(fields["parts"]))
+
+
+def _ai_sdk_model(fields: Fields) -> bool:
+    parts = _items(fields.get("content"))
+    return any("toolCallId" in part or _has(part, "type", "mediaType") for part in parts)
+
+
+def _inspect(fields: Fields) -> bool:
+    if "role" not in fields:
+        return False
+    named = isinstance(fields.get("function"), str)
+    calls = any(isinstance(call.get("function"), str) for call in _items(fields.get("tool_calls")))
+    return named or calls or fields.get("source") in ("input", "generate")
+
+
+def _goose(fields: Fields) -> bool:
+    parts = _items(fields.get("content"))
+    return "role" in fields and ("created" in fields or any(part.get("type") in _GOOSE_TYPES for part in parts))
+
+
+def _said_in_a_chat(fields: Fields) -> bool:
+    return fields.get("type") in ("say", "ask") and ("say" in fields or "ask" in fields)
+
+
+def _gemini_cli(fields: Fields) -> bool:
+    return _has(fields, "type", "timestamp", "content") and fields["type"] in ("user", "gemini", "info", "error")
+
+
+def _sharegpt(fields: Fields) -> bool:
+    turns = _items(fields.get("conversations"))
+    return any("from" in turn for turn in turns) or (_has(fields, "from", "value") and "role" not in fields)
+
+
+def _observed(fields: Fields) -> bool:
+    return "input" in fields and not _OBSERVED.isdisjoint(fields)
+
+
+def _logged_by_litellm(fields: Fields) -> bool:
+    return _has(fields, "messages", "response") and not _LITELLM_KEYS.isdisjoint(fields)
+
+
+_GOOSE_TYPES = ("toolRequest", "toolResponse", "frontendToolRequest")
+_OBSERVED = frozenset({"traceId", "observations", "observationId", "run_type"})
+_LITELLM_KEYS = frozenset({"call_type", "litellm_call_id", "response_cost", "model_parameters"})
+_CAMEL = "the AG-UI protocol or a TypeScript client (toolCalls, toolCallId)"
+
 FOREIGN: tuple[Foreign, ...] = (
     Foreign("LangChain", _langchain, "langchain_core.messages.convert_to_openai_messages"),
     Foreign("pydantic-ai (ModelMessages)", _pydantic_ai),
-    Foreign("ShareGPT", lambda fields: _has(fields, "from", "value") and "role" not in fields),
-    Foreign("the AI SDK (UIMessage)", _ai_sdk, "its convertToModelMessages"),
+    Foreign("ShareGPT", _sharegpt),
+    Foreign("OpenTelemetry (gen_ai messages)", _telemetry),
+    Foreign("the AI SDK (UIMessage)", _typed_parts, "its convertToModelMessages"),
+    Foreign("the AI SDK (UIMessage)", lambda fields: _has(fields, "role", "toolInvocations")),
+    Foreign("the AI SDK (ModelMessage)", _ai_sdk_model),
     Foreign("LlamaIndex", lambda fields: any("block_type" in block for block in _items(fields.get("blocks")))),
     Foreign("Haystack", lambda fields: _has(fields, "role", "meta") or _has(fields, "_role", "_content")),
     Foreign("AutoGen", lambda fields: _has(fields, "source", "type", "content") and "role" not in fields),
@@ -91,16 +143,42 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign("Google ADK (events)", _adk),
     Foreign("the Microsoft Agent Framework", lambda fields: fields.get("type") == "chat_message"),
     Foreign("Semantic Kernel", lambda fields: _has(fields, "role", "items") and "content" not in fields),
+    Foreign("the OpenAI Agents SDK (RunItem)", lambda fields: "raw_item" in fields, "result.to_input_list()"),
+    Foreign("Cline or Roo (ui_messages)", _said_in_a_chat, "the api_conversation_history.json beside it"),
+    Foreign("Inspect", _inspect),
+    Foreign("Goose", _goose),
+    Foreign("Gemini CLI (session)", _gemini_cli),
+    Foreign("Gemini CLI (log)", lambda fields: _has(fields, "sessionId", "messageId", "message")),
+    Foreign("Continue", lambda fields: _has(fields, "message", "contextItems")),
+    Foreign("opencode", lambda fields: _has(fields, "info", "parts")),
+    Foreign("Strands (session)", lambda fields: _has(fields, "message", "message_id")),
+    Foreign("Letta", lambda fields: "message_type" in fields),
+    Foreign("smolagents", lambda fields: fields.get("role") in ("tool-call", "tool-response")),
+    Foreign("smolagents (memory)", lambda fields: _has(fields, "step_number", "model_input_messages")),
+    Foreign("Claude (export)", lambda fields: _has(fields, "sender", "text")),
+    Foreign(_CAMEL, lambda fields: "role" in fields and ("toolCalls" in fields or "toolCallId" in fields)),
+    Foreign("Langfuse or LangSmith (export)", _observed),
     Foreign("an OpenAI batch", lambda fields: _has(fields, "custom_id", "body")),
+    Foreign("an Anthropic batch", lambda fields: _has(fields, "custom_id", "params")),
 )
 """The tools whose transcripts are known by their shape."""
 
 DOCUMENTS: tuple[Foreign, ...] = (
     *FOREIGN,
-    Foreign("ShareGPT", lambda fields: any("from" in item for item in _items(fields.get("conversations")))),
     Foreign("ChatGPT (export)", lambda fields: _has(fields, "mapping", "current_node")),
     Foreign("SWE-agent", lambda fields: _has(fields, "trajectory", "history")),
     Foreign("Inspect (evaluation log)", lambda fields: _has(fields, "eval", "samples")),
+    Foreign("Claude (export)", lambda fields: "chat_messages" in fields),
+    Foreign("Continue", lambda fields: any("message" in item for item in _items(fields.get("history")))),
+    Foreign("Gemini CLI (session)", lambda fields: _has(fields, "sessionId", "projectHash", "messages")),
+    Foreign("Goose", lambda fields: "working_dir" in fields and "description" in fields),
+    Foreign(
+        "opencode", lambda fields: _has(fields, "info") and any("info" in m for m in _items(fields.get("messages")))
+    ),
+    Foreign("LiteLLM (log)", _logged_by_litellm, "what stands under its 'messages'"),
+    Foreign(
+        "LangSmith (export)", lambda fields: _has(fields, "inputs", "outputs") or _has(fields, "run_type", "inputs")
+    ),
     Foreign("LangGraph (state)", lambda fields: isinstance(fields.get("values"), Mapping) and "next" in fields),
 )
 """The same for what a file holds as a whole."""
@@ -124,7 +202,7 @@ def refuse_foreign(messages: object) -> None:
     """Check that messages are not another tool's.
 
     Raises:
-        InvalidInput: If they are; names the tool, and what makes messages of a provider of them.
+        InvalidInput: If they are; names the tool, and what to take in their place.
     """
     if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
         return
@@ -149,6 +227,6 @@ def tool_of(value: object, known: Sequence[Foreign] = DOCUMENTS) -> Foreign | No
 
 
 def described(tool: Foreign) -> str:
-    """A sentence that says whose shape it is, and what makes messages of a provider of it."""
-    how = f" ({tool.instead} makes some)" if tool.instead else ""
+    """A sentence that says whose shape it is, and what to take in its place."""
+    how = f" (take {tool.instead})" if tool.instead else ""
     return f"this is a transcript of {tool.name} in its own shape, and not messages of a model's provider{how}"

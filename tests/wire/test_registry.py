@@ -1,5 +1,7 @@
 """Finding a request's wire format."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -118,6 +120,44 @@ OTHERS = {
     "Semantic Kernel": {"role": "user", "items": [{"content_type": "text", "text": "find it"}]},
     "Microsoft": {"type": "chat_message", "role": "user", "contents": [{"type": "text", "text": "find it"}]},
     "batch": {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": {}},
+    "Anthropic batch": {"custom_id": "1", "params": {"model": "claude", "messages": []}},
+    "RunItem": {"type": "message_output_item", "agent": "x", "raw_item": {"type": "message", "role": "assistant"}},
+    "Cline or Roo": {"ts": 1, "type": "say", "say": "text", "text": "find it"},
+    "Cline or Roo ": {"ts": 1, "type": "ask", "ask": "tool", "text": "{}", "partial": False},
+    "ShareGPT ": {"id": "1", "conversations": [{"from": "human", "value": "find it"}]},
+    "AI SDK ": {"role": "tool", "content": [{"type": "tool-result", "toolCallId": "1", "toolName": "x", "output": {}}]},
+    "AI SDK  ": {"role": "assistant", "content": [{"type": "tool-call", "toolCallId": "1", "input": {}}]},
+    "AI SDK   ": {"role": "user", "content": [{"type": "file", "data": "AA==", "mediaType": "application/pdf"}]},
+    "AI SDK    ": {"role": "assistant", "content": "", "toolInvocations": [{"toolCallId": "1", "state": "result"}]},
+    "OpenTelemetry": {"role": "user", "parts": [{"type": "text", "content": "find it"}]},
+    "Inspect": {"id": "a", "role": "user", "content": "find it", "source": "input"},
+    "Inspect ": {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "function": "sh", "arguments": {}}]},
+    "Inspect  ": {"role": "tool", "content": "x", "tool_call_id": "1", "function": "sh"},
+    "Goose": {"role": "user", "created": 1, "content": [{"type": "text", "text": "find it"}]},
+    "Goose ": {"role": "assistant", "content": [{"type": "toolRequest", "id": "1", "toolCall": {"status": "success"}}]},
+    "Gemini CLI": {"id": "1", "timestamp": "t", "type": "user", "content": "find it"},
+    "Gemini CLI ": {"sessionId": "s", "messageId": 0, "type": "user", "message": "find it", "timestamp": "t"},
+    "Continue": {"message": {"role": "user", "content": "find it"}, "contextItems": []},
+    "opencode": {"info": {"id": "m", "role": "user"}, "parts": [{"type": "text", "text": "find it"}]},
+    "Strands": {"message": {"role": "user", "content": [{"text": "find it"}]}, "message_id": 0},
+    "Letta": {"message_type": "user_message", "content": "find it", "id": "message-1"},
+    "smolagents": {"role": "tool-call", "content": [{"type": "text", "text": "x"}]},
+    "Claude .export": {"uuid": "u", "sender": "human", "text": "find it", "content": []},
+    "AG-UI": {"id": "m", "role": "assistant", "toolCalls": [{"id": "1", "type": "function", "function": {}}]},
+    "AG-UI ": {"id": "m", "role": "tool", "toolCallId": "1", "content": "x"},
+    "Langfuse": {"id": "o", "traceId": "t", "type": "GENERATION", "input": [], "output": {}},
+}
+DOCUMENTED = {
+    "ShareGPT": {"id": "1", "conversations": [{"from": "human", "value": "find it"}]},
+    "LiteLLM": {"call_type": "acompletion", "model": "gpt-4o", "messages": PLAIN, "response": {"choices": []}},
+    "Langfuse": {"id": "t", "input": PLAIN, "output": "x", "observations": []},
+    "LangSmith": {"run_type": "llm", "inputs": {"messages": PLAIN}},
+    "LangSmith ": {"inputs": {"messages": PLAIN}, "outputs": {}},
+    "Gemini CLI": {"sessionId": "s", "projectHash": "h", "startTime": "t", "messages": []},
+    "Continue": {"sessionId": "s", "title": "t", "history": [{"message": PLAIN[0], "contextItems": []}]},
+    "Claude .export": {"uuid": "u", "name": "n", "chat_messages": []},
+    "Goose": {"working_dir": "/", "description": "d", "message_count": 1},
+    "opencode": {"info": {"id": "s"}, "messages": [{"info": {}, "parts": []}]},
 }
 
 
@@ -130,12 +170,28 @@ def test_other_tools_shapes_are_refused_by_name(tool, message, format_name):
     assert caught.value.where == "messages[0]"
 
 
+@pytest.mark.parametrize(("tool", "document"), DOCUMENTED.items(), ids=DOCUMENTED)
+def test_other_tools_files_are_told_by_name(tool, document):
+    """A file of another tool is known as that tool's, also where it holds messages or input as a request does."""
+    assert re.search(tool.strip(), tool_of(document).name)
+
+
+def test_a_tool_s_shape_is_seen_where_it_first_differs():
+    """Messages that begin as a provider's do are refused by the first call of a tool in another's shape."""
+    call = {"role": "assistant", "content": [{"type": "tool-call", "toolCallId": "1", "toolName": "x", "input": {}}]}
+    with pytest.raises(InvalidInput, match="AI SDK") as caught:
+        reader([*PLAIN, *PLAIN, PLAIN[0], call], format="openai-chat")
+    assert caught.value.where == "messages[5]"
+
+
 @pytest.mark.parametrize("name", FORMATS)
 @given(data=st.data())
 def test_no_request_is_taken_for_another_tool_s(name, data):
     """No message of a provider has the shape of another tool."""
-    for native in data.draw(histories(name)).messages:
-        assert tool_of(native, FOREIGN) is None
+    history = data.draw(histories(name))
+    assert [native for native in history.messages if tool_of(native, FOREIGN) is not None] == []
+    for key in ("messages", "input", "contents"):
+        assert tool_of({"model": "m", key: history.messages, "tools": history.tools, "metadata": {}}) is None
 
 
 @pytest.mark.parametrize("messages", [[{"role": "robot", "content": "x"}], [5], 5, None, "x"])
