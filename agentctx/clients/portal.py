@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from threading import Thread
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import anyio
 from anyio.from_thread import BlockingPortal
@@ -43,19 +44,33 @@ def blocking(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwa
         kwargs: What to call it with, by name.
     """
 
-    async def run() -> T:
-        return await function(*args, **kwargs)
+    async def run() -> Callable[[], T]:
+        try:
+            result = await function(*args, **kwargs)
+        except (SystemExit, KeyboardInterrupt) as error:  # the caller's to hear of: it would end the event loop
+            return partial(_raise, error)
+        return lambda: result
 
     forget_left()
     portal = _idle.pop() if _idle else _started()
     future = portal.start_task_soon(run)
     try:
-        return future.result()
+        outcome = future.result()
     finally:
-        if future.done() and len(_idle) < KEPT:
+        if _lives_on(future) and len(_idle) < KEPT:
             _idle.append(portal)
         else:
             _apart(partial(_end, portal, future))
+    return outcome()
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
+
+
+def _lives_on(future: Future[Any]) -> bool:
+    """Whether the event loop of a call can be used again: what is no plain error may have ended it."""
+    return future.done() and not future.cancelled() and isinstance(future.exception(), Exception | None)
 
 
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -86,7 +101,8 @@ def _started() -> BlockingPortal:
 def _end(portal: BlockingPortal, future: Future[Any]) -> None:
     """End an event loop, and what was given up on it; this waits for whatever blocks that loop."""
     future.cancel()
-    portal.start_task_soon(portal.stop)
+    with suppress(RuntimeError):  # it has ended by itself
+        portal.start_task_soon(portal.stop)
 
 
 def _apart(work: Callable[[], object]) -> None:

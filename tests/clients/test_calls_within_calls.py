@@ -309,3 +309,36 @@ async def test_the_bridge_for_callers_that_are_not_async():
     assert agentctx.count(view.messages, "gpt-4o") <= BUDGET.limit
     with pytest.raises(agentctx.InvalidInput):
         agentctx.blocking(session.prepare, "no list")
+
+
+class Leaves:
+    """A part of a pipeline that ends the program, or tries to."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def listener(self, *_given):
+        raise self.error
+
+    counter = listener
+
+    async def stage(self, _context, _call):
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize("part", ["listener", "counter", "stage"])
+def test_an_exit_out_of_one_call_breaks_no_other(part, error):
+    """What a stage, listener or counter raises to end the program reaches the caller; later calls work."""
+    does = getattr(Leaves(error), part)
+    fit = [agentctx.FitContextWindow()]
+    leaving = agentctx.Pipeline(
+        *([does, *fit] if part == "stage" else fit),
+        budget=BUDGET,
+        **{"listener": {"on_compact": does}, "counter": {"counter": does}}.get(part, {}),
+    )
+    said, sound = chat(12), agentctx.Pipeline(*fit, budget=BUDGET)
+    for _ in range(2):
+        with pytest.raises(error):
+            agentctx.blocking(leaving.prepare, said, format="openai-chat")
+        assert agentctx.blocking(sound.prepare, said, format="openai-chat").report.acted
