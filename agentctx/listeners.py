@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextvars import copy_context
 from functools import partial
 from threading import Thread
 from time import monotonic
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -54,9 +55,7 @@ async def _tell_one(listener: Listener, event: Compaction, fatal: list[BaseExcep
     """Call one listener; what is no plain error of its own is put into ``fatal``."""
     try:
         with anyio.move_on_after(SECONDS) as scope:
-            answer = listener(event) if _is_async(listener) else await _called_aside(listener, event)
-            if inspect.isawaitable(answer):
-                await answer
+            await told(listener, event, _threads())
         if scope.cancelled_caught:
             logger.warning(_SLOW, listener, SECONDS)
     except Exception:  # the one kind of place where any error is expected: a listener's own
@@ -69,8 +68,19 @@ async def _tell_one(listener: Listener, event: Compaction, fatal: list[BaseExcep
         fatal.append(error)
 
 
-async def _called_aside(listener: Listener, event: Compaction) -> object:
-    return await anyio.to_thread.run_sync(listener, event, abandon_on_cancel=True, limiter=_threads())
+async def told(hook: Callable[[Any], Any], said: Any, limiter: anyio.CapacityLimiter | None = None) -> Any:  # noqa: ANN401
+    """What a hook answers: an async one where it is awaited, a plain one in a worker thread, where it holds up nobody.
+
+    Args:
+        hook: Whom to ask; when this is cancelled, a plain one goes on, and nobody waits for it.
+        said: What it is told.
+        limiter: Of whose threads a plain one takes one; None: one of its own.
+    """
+    if is_async(hook):
+        return await hook(said)
+    limiter = limiter or anyio.CapacityLimiter(1)
+    answer = await anyio.to_thread.run_sync(hook, said, abandon_on_cancel=True, limiter=limiter)
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 def _threads() -> anyio.CapacityLimiter:
@@ -81,8 +91,9 @@ def _threads() -> anyio.CapacityLimiter:
         return limiter
 
 
-def _is_async(listener: Listener) -> bool:
-    return inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(type(listener).__call__)
+def is_async(hook: Callable[..., Any]) -> bool:
+    """Whether calling it does not run it yet."""
+    return inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(type(hook).__call__)
 
 
 def tell_plain(listeners: Iterable[Listener], event: Compaction) -> list[Listener]:
@@ -92,11 +103,11 @@ def tell_plain(listeners: Iterable[Listener], event: Compaction) -> list[Listene
     that hangs goes on in its thread, which does not keep the program from ending.
     """
     given, until = list(listeners), monotonic() + SECONDS
-    calls = [_PlainCall(listener, event) for listener in given if not _is_async(listener)]
+    calls = [_PlainCall(listener, event) for listener in given if not is_async(listener)]
     for call in calls:
         call.start()
     later = [call.result(until) for call in calls]
-    return [*filter(_is_async, given), *(listener for listener in later if listener is not None)]
+    return [*filter(is_async, given), *(listener for listener in later if listener is not None)]
 
 
 @define(eq=False)

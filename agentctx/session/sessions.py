@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import math
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping
@@ -11,10 +11,11 @@ from threading import Lock
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
+import anyio
 from attrs import define, field, frozen
 
 from agentctx.errors import ConfigError
-from agentctx.listeners import logger
+from agentctx.listeners import SECONDS, is_async, logger, told
 from agentctx.plan import Plan
 from agentctx.session.flight import Flight
 from agentctx.session.session import Session
@@ -39,9 +40,17 @@ class SessionEvicted:
 
 
 Load = Callable[[Hashable], Awaitable[Any] | Any]
-"""Given a name, what ``dump`` gave for it, or its JSON text; None for a conversation that begins. May be async."""
+"""Given a name, what ``dump`` gave for it, or its JSON text; None for a conversation that begins. May be async; a plain
+one runs in a worker thread. Only calls of that conversation wait for it."""
 OnEvict = Callable[[SessionEvicted], Awaitable[object] | object]
-"""Told of each eviction; may be async. While it raises, the session is held on."""
+"""Told of each eviction; may be async; a plain one runs in a worker thread. While it raises, or takes longer than five
+seconds, the session is held on."""
+
+PAUSE = 60.0
+"""Seconds for which nothing is evicted after an ``on_evict`` that took too long: it would hold call after call."""
+
+AT_ONCE = 1.0
+"""A call that has evicted for so many seconds leaves what is left to the next one."""
 
 
 @define(eq=False)
@@ -52,11 +61,13 @@ class _Held:
         session: The session.
         used: When it was used last, by the clock.
         users: How many use it now.
+        told: Whether an ``on_evict`` that was given up is still at work on it: what it keeps may be old by then.
     """
 
     session: Session
     used: float
     users: int = 0
+    told: bool = False
 
 
 def _at_least_one(_sessions: object, attribute: Any, value: Any) -> None:  # noqa: ANN401 - checked here
@@ -83,7 +94,8 @@ class Sessions(Mapping[Hashable, Session]):
             is not.
         idle: Those unused for so many seconds are evicted when another one is asked for; None: never.
         load: Asked for the state of a conversation that is not in memory; without it, such a one begins anew.
-        on_evict: Told of each eviction, to keep the state.
+        on_evict: Told of each eviction, to keep the state. It has five seconds: the call that needs room waits no
+            longer, and for a minute after one that took longer, nothing is evicted.
         clock: Seconds, by which sessions are idle.
 
     Raises:
@@ -100,6 +112,7 @@ class Sessions(Mapping[Hashable, Session]):
     _moving: WeakValueDictionary[Hashable, Flight] = field(init=False, factory=WeakValueDictionary, repr=False)
     _guard: Lock = field(init=False, factory=Lock, repr=False)
     _warned: bool = field(init=False, default=False, repr=False)
+    _paused: float = field(init=False, default=-math.inf, repr=False)
 
     def __getitem__(self, name: Hashable) -> Session:
         """The session of that name, if it is in memory."""
@@ -153,7 +166,10 @@ class Sessions(Mapping[Hashable, Session]):
                 held.used = self.clock()
 
     async def close(self, name: Hashable) -> None:
-        """Evict a session now; a name that is not in memory is passed over."""
+        """Evict a session now; a name that is not in memory is passed over.
+
+        Where ``on_evict`` raises or takes too long, the log says so, and the session is held on.
+        """
         async with self._moved(name):
             await self._let_go(name, "closed")
 
@@ -163,7 +179,7 @@ class Sessions(Mapping[Hashable, Session]):
             async with self._moved(name):
                 held = self._in_memory(name)  # another call may have brought it back
                 if held is None:
-                    state = None if self.load is None else await _answer(self.load(name))
+                    state = None if self.load is None else await told(self.load, name)
                     session = (
                         Session(self.pipeline, model, format_name, str(name))
                         if state is None
@@ -190,9 +206,14 @@ class Sessions(Mapping[Hashable, Session]):
             return flight
 
     async def _evict(self) -> None:
+        begun = anyio.current_time()
         for name, why in self._surplus():
-            async with self._moved(name):
-                await self._let_go(name, why)
+            flight = self._moved(name)
+            if not flight.busy:  # else others move it, and may take long
+                async with flight:
+                    await self._let_go(name, why)
+            if anyio.current_time() - begun > AT_ONCE:
+                break
 
     def _surplus(self) -> list[tuple[Hashable, Why]]:
         """The sessions to evict: those that are idle, and of the others those unused for longest."""
@@ -200,11 +221,13 @@ class Sessions(Mapping[Hashable, Session]):
             if len(self._held) <= self.capacity and self.idle is None:
                 return []
             now, found, over = self.clock(), [], len(self._held) - self.capacity
+            if now < self._paused:
+                return []
             for name, held in self._held.items():
                 idle = self.idle is not None and now - held.used > self.idle
                 if not (idle or over > 0):
                     break
-                if not held.users:
+                if not held.users and not held.told:
                     why: Why = "idle" if idle else "capacity"
                     found.append((name, why))
                     over -= 1
@@ -217,7 +240,7 @@ class Sessions(Mapping[Hashable, Session]):
                 return
             del self._held[name]
         try:
-            kept = await self._told(SessionEvicted(name, held.session, why))
+            kept = await self._taken_over(SessionEvicted(name, held.session, why), held)
         except BaseException:  # cancelled
             self._put_back(name, held)
             raise
@@ -229,17 +252,29 @@ class Sessions(Mapping[Hashable, Session]):
             if self._held.setdefault(name, held) is held:
                 self._held.move_to_end(name, last=False)
 
-    async def _told(self, event: SessionEvicted) -> bool:
+    async def _taken_over(self, event: SessionEvicted, held: _Held) -> bool:
         """Whether whoever listens has taken the session over."""
         if self.on_evict is None:
             self._warn(event)
             return True
+        if held.told:
+            logger.warning("on_evict is still at work on session %r; it is held on", event.name)
+            return False
         try:
-            await _answer(self.on_evict(event))
+            with anyio.move_on_after(SECONDS):
+                await told(_noted(self.on_evict, held), event)
+                return True
         except Exception:  # noqa: BLE001 - a listener's own
             logger.exception("on_evict raised for session %r; it is held on", event.name)
             return False
-        return True
+        self._paused = self.clock() + PAUSE
+        logger.warning(
+            "on_evict took more than %g seconds for session %r; it is held on, and nothing is evicted for %g seconds",
+            SECONDS,
+            event.name,
+            PAUSE,
+        )
+        return False
 
     def _warn(self, event: SessionEvicted) -> None:
         if event.why == "capacity" and not self._warned:
@@ -252,5 +287,16 @@ class Sessions(Mapping[Hashable, Session]):
             )
 
 
-async def _answer(answer: Any) -> Any:  # noqa: ANN401 - what a hook gave
-    return await answer if inspect.isawaitable(answer) else answer
+def _noted(hook: OnEvict, held: _Held) -> OnEvict:
+    """The hook; while a plain one is at work on a session, also when it was given up, that is noted there."""
+    if is_async(hook):
+        return hook
+
+    def noted(event: SessionEvicted) -> Awaitable[object] | object:
+        held.told = True
+        try:
+            return hook(event)
+        finally:
+            held.told = False
+
+    return noted

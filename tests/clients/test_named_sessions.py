@@ -3,7 +3,7 @@
 import copy
 import json
 import logging
-from threading import Thread
+from threading import Event, Thread
 
 import anyio
 import anyio.lowlevel
@@ -19,6 +19,7 @@ from openai import AsyncOpenAI, OpenAI
 import agentctx
 from agentctx import ConfigError, Pipeline, Session, Sessions
 from agentctx.clients import wrap
+from agentctx.session.sessions import PAUSE
 from agentctx.testing.servers import chat_completions
 
 MODEL = "gpt-4o"
@@ -131,6 +132,71 @@ async def test_a_listener_that_fails_costs_no_session(caplog):
     async with sessions.open("two"):
         pass
     assert list(sessions) == ["two"]
+
+
+@pytest.mark.anyio
+async def test_plain_hooks_do_not_stop_the_event_loop():
+    """A plain ``on_evict`` and a plain ``load`` wait for what only the event loop can do: it goes on meanwhile."""
+    gates, states = {"evict": Event(), "load": Event()}, {}
+
+    def keep(event):
+        assert gates["evict"].wait(20)
+        states[event.name] = event.session.dump()
+
+    def find(name):
+        assert name != "slow" or gates["load"].wait(20)
+        return states.get(name)
+
+    sessions = Sessions(PLAN, capacity=2, load=find, on_evict=keep)
+    async with sessions.open("one"):
+        pass
+
+    async def go(name):
+        async with sessions.open(name):
+            pass
+
+    with anyio.fail_after(15):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(go, "slow")
+            await anyio.sleep(0.05)
+            await go("two")
+            tasks.start_soon(go, "three")
+            await anyio.sleep(0.05)
+            await go("two")
+            for gate in gates.values():
+                gate.set()
+    assert states
+
+
+@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.anyio
+async def test_an_eviction_that_hangs_holds_nobody_for_long(plain, monkeypatch, caplog):
+    """It has the listeners' time; then the session is held on, and no call waits for the hook for a minute."""
+    monkeypatch.setattr("agentctx.session.sessions.SECONDS", 0.1)
+    clock, done, asked = [0.0], Event(), []
+
+    def hang(event):
+        asked.append(event.name)
+        done.wait(20)
+
+    async def hang_async(event):
+        asked.append(event.name)
+        if not done.is_set():
+            await anyio.sleep(20)
+
+    sessions = Sessions(PLAN, capacity=1, on_evict=hang if plain else hang_async, clock=lambda: clock[0])
+    with anyio.fail_after(10):
+        for name in "abcab":
+            async with sessions.open(name):
+                pass
+        assert asked == ["a"]
+        assert set(sessions) == {"a", "b", "c"}
+        assert "more than 0.1 seconds" in caplog.text
+        clock[0] = PAUSE + 1
+        done.set()
+        await anyio.sleep(0.05)
+        async with sessions.open("d"):
+            assert list(sessions) == ["d"]
 
 
 @pytest.mark.anyio
