@@ -131,6 +131,28 @@ async def test_a_response_that_comes_a_step_later_finds_its_call():
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("steps", [False, True])
+@pytest.mark.parametrize("between", [(), (ASK,)])
+@pytest.mark.parametrize("later", [("f",), ("g", "f"), ("f", "g", "f")])
+@pytest.mark.parametrize("lost", [("f",), ("f", "f"), ("g", "f")])
+async def test_responses_answer_the_calls_of_the_turn_that_they_follow(lost, later, between, steps):
+    """Where an earlier call was never answered, a later call of that tool keeps its own response."""
+    contents = [ASK, asked(*lost), asked(*later), *between, told(*(f"{name}:mine" for name in later))]
+    session = Pipeline().session(format="gemini")
+    for count in range(1, len(contents)) if steps else ():
+        await session.prepare(contents[:count])
+    view = await session.prepare(contents) if steps else await repaired(*contents)
+    assert [text.endswith("mine") for _, text in said(view)] == [False] * len(lost) + [True] * len(later)
+
+
+@pytest.mark.anyio
+async def test_a_turn_in_two_contents_is_answered_in_order():
+    """Calls of one turn that stand in two contents get their responses in order, when all are there."""
+    view = await repaired(ASK, asked("f"), asked("f"), told("f:1"), told("f:2"))
+    assert said(view) == [("f", "f:1"), ("f", "f:2")]
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("parts", "kept"),
     [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from attrs import define, evolve, field
 
@@ -34,9 +34,14 @@ def pair(messages: Sequence[Message], after: Sequence[Message] = ()) -> list[Mes
         after: What stands before them.
     """
     walk = _Walk()
-    for message in after:
-        walk.see(message)
-    return [walk.see(message) for message in messages]
+    seen: list[Message] = []
+    for acts, run in groupby((*after, *messages), lambda message: message.role == "assistant"):
+        said = list(run)
+        if acts:
+            seen += map(walk.see_calls, said)
+        else:
+            seen += walk.see_answers(said)
+    return seen[len(after) :]
 
 
 @define
@@ -44,26 +49,48 @@ class _Waiting:
     """Calls that wait for a response, in order, to be found by id and by name without looking at the others."""
 
     calls: dict[int, ToolCall] = field(factory=dict)
+    _content: dict[int, int] = field(factory=dict)
+    _contents: int = 0
     _by_id: dict[str, deque[int]] = field(factory=lambda: defaultdict(deque))
     _by_name: dict[tuple[str, bool], deque[int]] = field(factory=lambda: defaultdict(deque))
+    _expected: dict[tuple[str, bool], deque[int]] = field(factory=dict)
     _next: int = 0
 
-    def add(self, call: ToolCall) -> None:
-        """One more call."""
+    def add_content(self, calls: Sequence[ToolCall]) -> None:
+        """The calls of one more content."""
+        self._contents += 1
+        for call in calls:
+            self._add(call)
+
+    def _add(self, call: ToolCall) -> None:
         self.calls[self._next] = call
+        self._content[self._next] = self._contents
         self._by_id[call.id].append(self._next)
         self._by_name[call.name, False].append(self._next)
         if is_made(call.id, call.name):
             self._by_name[call.name, True].append(self._next)
         self._next += 1
 
+    def nearest(self, name: str, number: int) -> None:
+        """From now on so many responses are expected by this name: they answer the nearest contents that called it.
+
+        Where not all calls of a content are answered, the first are; what is answered, is in order.
+        """
+        for key in ((name, False), (name, True)):
+            waiting = [place for place in self._by_name.get(key, ()) if place in self.calls]
+            contents = [list(run) for _, run in groupby(waiting, self._content.__getitem__)]
+            kept: list[int] = []
+            while contents and len(kept) < number:
+                kept[:0] = contents.pop()[: number - len(kept)]
+            self._expected[key] = deque(kept)
+
     def of_id(self, call_id: str) -> ToolCall | None:
         """Take the first call with this id."""
         return self._take(self._by_id.get(call_id))
 
     def of_name(self, name: str | None, *, without_id: bool) -> ToolCall | None:
-        """Take the first call of this tool, perhaps among those without an id of their own only."""
-        return self._take(self._by_name.get((name or "", without_id)))
+        """Take the first call of this tool that is expected, perhaps among those without an id of their own only."""
+        return self._take(self._expected.get((name or "", without_id)))
 
     def first(self) -> ToolCall | None:
         """Take the first call."""
@@ -83,27 +110,32 @@ class _Walk:
     waiting: _Waiting = field(factory=_Waiting)
     names: set[str] = field(factory=set)
     places: Counter[str] = field(factory=Counter)
-    in_run: bool = False
+    answered: bool = False
 
-    def see(self, message: Message) -> Message:
-        """Take in the next message; return it with the ids that it ought to have."""
-        if message.role == "assistant":
-            message = self._see_calls(message)
-        else:
-            self.in_run = False
-        return self._see_results(message) if self.waiting.calls and message.results else message
-
-    def _see_calls(self, message: Message) -> Message:
+    def see_calls(self, message: Message) -> Message:
+        """Take in the next message of the model; return it with the ids that its calls ought to have."""
         calls = message.calls
-        if calls and not self.in_run:
-            self.waiting, self.names, self.places = _Waiting(), set(), Counter()
-        self.in_run = True
         if not calls:
             return message
+        if self.answered:
+            self.waiting, self.names, self.places, self.answered = _Waiting(), set(), Counter(), False
         named = [self._renumbered(call) for call in calls]
-        for call in named:
-            self.waiting.add(call)
+        self.waiting.add_content(named)
         return _replaced(message, dict(zip(map(id, calls), named, strict=True)))
+
+    def see_answers(self, run: Sequence[Message]) -> list[Message]:
+        """Take in all that stands between the model's turns; return it with the ids of the calls that it answers."""
+        results = [result for message in run for result in message.results]
+        if results and self.waiting.calls:
+            self._expect(results)
+        self.answered = True
+        return [self._see_results(message) if self.waiting.calls and message.results else message for message in run]
+
+    def _expect(self, results: Sequence[ToolResult]) -> None:
+        asked = {call.id for call in self.waiting.calls.values()}
+        nameless = [r for r in results if is_made(r.call_id, r.name) or r.call_id not in asked]
+        for name, number in Counter(result.name or "" for result in nameless).items():
+            self.waiting.nearest(name, number)
 
     def _renumbered(self, call: ToolCall) -> ToolCall:
         """The call; under another number when a call of the same turn has its made-up id."""
