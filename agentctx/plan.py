@@ -31,6 +31,7 @@ from agentctx.protocols import (
     TokenCounter,
     WireFormat,
     arranges_for_model,
+    reads_places,
 )
 from agentctx.reading import Reader
 from agentctx.runner import Trail, run_stage
@@ -40,6 +41,7 @@ from agentctx.strategies.keep_cache_markers import KeepCacheMarkers, LimitCacheM
 from agentctx.strategies.limit_images import LimitImages
 from agentctx.strategies.naming import name_of
 from agentctx.strategies.protect import bind
+from agentctx.strategies.repair_history import arranged_by
 from agentctx.strategies.running import in_phase, run_alone
 from agentctx.tokens.remembering import remembering
 from agentctx.view import View
@@ -303,8 +305,7 @@ async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Con
     if budget is not None:
         if budget.media.images is not None:
             await run_stage(LimitImages(budget.media.images), trail, call)
-        if trail.tokens > budget.limit:
-            await run_stage(FitGuarantee(budget.limit, trail.origins), trail, call)
+        await _fit(trail, call, budget.limit)
         if budget.request_bytes is not None:
             await run_stage(FitRequestBytes(budget.request_bytes, trail.origins), trail, call)
     await _arrange(trail, call)  # which costs nothing: it was counted before
@@ -315,10 +316,23 @@ async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Con
     await run_stage(LimitCacheMarkers(), trail, call, trusted=True)  # the request only gets smaller by it
 
 
+async def _fit(trail: Trail, call: Call, limit: int) -> None:
+    """Make the request fit, with what has to stand between messages that only now are neighbours."""
+    aim = limit
+    while trail.tokens > limit:
+        await run_stage(FitGuarantee(aim, trail.origins), trail, call)
+        await _arrange(trail, call)
+        aim -= max(0, trail.tokens - limit)
+
+
 async def _arrange(trail: Trail, call: Call) -> None:
     """Let messages stand where the model takes them, after what stood around them went."""
-    if not trail.offset and arranges_for_model(call.wire) is not None:
+    if trail.offset:
+        return
+    if arranges_for_model(call.wire) is not None:
         await run_stage(_arranged, trail, call, trusted=True)
+    if trail.reports and call.wire is not None and reads_places(call.wire) is not None:
+        await run_stage(_neighboured, trail, call, trusted=True)
 
 
 async def _arranged(context: Context, call: Call, /) -> Context:
@@ -329,6 +343,15 @@ async def _arranged(context: Context, call: Call, /) -> Context:
     return context if arranged is context.messages else context.with_messages(tuple(arranged))
 
 
+async def _neighboured(context: Context, call: Call, /) -> Context:
+    placed = None if call.wire is None else reads_places(call.wire)
+    if placed is None:
+        return context
+    arranged = arranged_by(context.messages, call, placed)
+    return context if arranged is context.messages else context.with_messages(tuple(arranged))
+
+
+_neighboured.__name__ = "ArrangeMessages"
 _arranged.__name__ = "ArrangeMessages"
 
 

@@ -125,12 +125,21 @@ def paired(
         ids = _Renaming(wire, set() if seen is None else seen, earlier.ids)
         current = _rename_repeated(current, call, ids)
     if (placed := reads_places(wire)) is not None:
-        current = _arranged(current, call, placed, earlier.last)
+        current = arranged_by(current, call, placed, earlier.last)
     return current
 
 
-def _arranged(messages: Sequence[Message], call: Call, wire: ReadsPlaces, after: Message | None) -> Sequence[Message]:
-    """The messages in an order and a grouping that the format takes; the same object when they are."""
+def arranged_by(
+    messages: Sequence[Message], call: Call, wire: ReadsPlaces, after: Message | None = None
+) -> Sequence[Message]:
+    """Messages whose pairs are whole, in an order and a grouping that the format takes; the same object when they are.
+
+    Args:
+        messages: The messages.
+        call: Where the reasons are said.
+        wire: The format.
+        after: The message before them; None at the start of the conversation.
+    """
     if not (changes := wire.arrange(messages, after)):
         return messages
     new: dict[int, tuple[Message, ...]] = {}
