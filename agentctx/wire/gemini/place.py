@@ -37,10 +37,7 @@ def pair(messages: Sequence[Message], after: Sequence[Message] = ()) -> list[Mes
     seen: list[Message] = []
     for acts, run in groupby((*after, *messages), lambda message: message.role == "assistant"):
         said = list(run)
-        if acts:
-            seen += map(walk.see_calls, said)
-        else:
-            seen += walk.see_answers(said)
+        seen += map(walk.see_turn, said) if acts else walk.see_answers(said)
     return seen[len(after) :]
 
 
@@ -112,8 +109,16 @@ class _Walk:
     places: Counter[str] = field(factory=Counter)
     answered: bool = False
 
-    def see_calls(self, message: Message) -> Message:
-        """Take in the next message of the model; return it with the ids that its calls ought to have."""
+    def see_turn(self, message: Message) -> Message:
+        """Take in the next message of the model; return it with the ids that it ought to have."""
+        return self._see_run([self._see_calls(message)])[0]
+
+    def see_answers(self, run: Sequence[Message]) -> list[Message]:
+        """Take in all that stands between the model's turns; return it with the ids of the calls that it answers."""
+        self.answered = True
+        return self._see_run(run)
+
+    def _see_calls(self, message: Message) -> Message:
         calls = message.calls
         if not calls:
             return message
@@ -123,12 +128,10 @@ class _Walk:
         self.waiting.add_content(named)
         return _replaced(message, dict(zip(map(id, calls), named, strict=True)))
 
-    def see_answers(self, run: Sequence[Message]) -> list[Message]:
-        """Take in all that stands between the model's turns; return it with the ids of the calls that it answers."""
+    def _see_run(self, run: Sequence[Message]) -> list[Message]:
         results = [result for message in run for result in message.results]
         if results and self.waiting.calls:
             self._expect(results)
-        self.answered = True
         return [self._see_results(message) if self.waiting.calls and message.results else message for message in run]
 
     def _expect(self, results: Sequence[ToolResult]) -> None:
