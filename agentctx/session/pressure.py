@@ -109,7 +109,8 @@ def _marks_too_much(step: Step) -> bool:
     """Whether cache markers that are new are more than the provider takes beside those that are there."""
     around, start = step.around, step.start
     markers = cache_markers(around.source.wire)
-    new = {} if markers is None else marked(step.trail.context.messages, markers)
+    arrived = step.raw if step.trail.reports else step.trail.context.messages  # what repair took may have to move
+    new = {} if markers is None else marked(arrived, markers)
     if markers is None or not new:
         return False
     earlier = marked(step.record.view[:start], markers)
