@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,7 +22,8 @@ def written(target: str | None) -> Iterator[IO[bytes]]:
     the whole new one. Without a target (or with ``-``) it goes to stdout at the end.
 
     Args:
-        target: Path of the file; an existing file is replaced and keeps its permissions.
+        target: Path of the file; an existing file is replaced and keeps its permissions. A pipe or a device is
+            written into at the end and never replaced.
 
     Raises:
         InvalidInput: If the file cannot be written; names it.
@@ -29,9 +31,15 @@ def written(target: str | None) -> Iterator[IO[bytes]]:
     if target is None or target == "-":
         with tempfile.TemporaryFile() as stream:
             yield stream
-            _to_stdout(stream)
+            sys.stdout.flush()
+            _pour(stream, sys.stdout.buffer)
         return
     path = Path(target)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with tempfile.TemporaryFile() as stream:
+            yield stream
+            _into(stream, path)
+        return
     try:
         path = path.resolve() if path.is_symlink() else path
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -46,12 +54,19 @@ def written(target: str | None) -> Iterator[IO[bytes]]:
             Path(temporary).unlink()
 
 
-def _to_stdout(stream: IO[bytes]) -> None:
-    sys.stdout.flush()
+def _pour(stream: IO[bytes], into: IO[bytes]) -> None:
     stream.seek(0)
-    while chunk := stream.read(1 << 20):
-        sys.stdout.buffer.write(chunk)
-    sys.stdout.buffer.flush()
+    shutil.copyfileobj(stream, into, 1 << 20)
+    into.flush()
+
+
+def _into(stream: IO[bytes], path: Path) -> None:
+    """Write into a pipe, a terminal or another device; a pipe waits for its reader."""
+    try:
+        with path.open("wb") as device:
+            _pour(stream, device)
+    except OSError as error:
+        raise InvalidInput(str(path), f"cannot be written: {error.strerror or error}") from None
 
 
 def _take_place(stream: IO[bytes], temporary: str, path: Path) -> None:

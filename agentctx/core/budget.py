@@ -6,6 +6,7 @@ from functools import cached_property
 
 from attrs import field, frozen
 
+from agentctx.core.printable import shown
 from agentctx.core.profile_table import profile_of
 from agentctx.errors import ConfigError, UnknownModel
 
@@ -62,7 +63,7 @@ class Budget:
     def __attrs_post_init__(self) -> None:
         """Check the amounts against each other."""
         if isinstance(self.window, bool) or not isinstance(self.window, int) or self.window < 1:
-            msg = f"window: expected a positive number of tokens, got {self.window!r}"
+            msg = f"window: expected a positive number of tokens, got {shown(self.window)}"
             raise ConfigError(msg)
         if self.reserved < 0 or self.limit < 1:
             msg = f"output_reserve: {self.reserved:,} tokens of a window of {self.window:,} leave nothing to send"
@@ -78,7 +79,7 @@ class Budget:
             raise ConfigError(msg)
         most = self.request_bytes
         if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
-            msg = f"request_bytes: expected a positive number of bytes, got {most!r}"
+            msg = f"request_bytes: expected a positive number of bytes, got {shown(most)}"
             raise ConfigError(msg)
 
     @classmethod
@@ -140,11 +141,11 @@ class Budget:
             ConfigError: If it is neither, or a share is not above 0 and up to 1.
         """
         if isinstance(amount, bool) or not isinstance(amount, (int, float)):
-            msg = f"{name}: expected a number of tokens or a share of the window, got {amount!r}"
+            msg = f"{name}: expected a number of tokens or a share of the window, got {shown(amount)}"
             raise ConfigError(msg)
         if isinstance(amount, float):
             if not 0 < amount <= 1:
-                msg = f"{name}: a share of the window must be above 0 and up to 1, got {amount!r}"
+                msg = f"{name}: a share of the window must be above 0 and up to 1, got {shown(amount)}"
                 raise ConfigError(msg)
             return int(self.window * amount)
         return amount
@@ -156,7 +157,7 @@ class Budget:
             ConfigError: If ``share`` is not above 0 and up to 1.
         """
         if not 0 < share <= 1:
-            msg = f"share: expected a number above 0 and up to 1, got {share!r}"
+            msg = f"share: expected a number above 0 and up to 1, got {shown(share)}"
             raise ConfigError(msg)
         limit, trigger, target = (
             max(1, int(amount * share)) for amount in (self.limit, self.trigger_tokens, self.target_tokens)

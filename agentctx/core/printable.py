@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from reprlib import Repr
 
 # What a terminal obeys, what turns the order of the characters around it, what ends a line unseen, what hides text,
 # and what no encoder takes.
@@ -10,6 +11,8 @@ _UNSAFE = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\uf
 _PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
 _UNPRINTABLE = re.compile(f"[{_UNSAFE}]")
 _BLANKS = re.compile(r"\s+")
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 
 
 def printable(text: str) -> str:
@@ -25,6 +28,14 @@ def on_one_line(text: str, width: int) -> str:
     """The start of the text on one line of at most ``width`` characters, with ``…`` when it was longer."""
     line = _BLANKS.sub(" ", printable(text[: 4 * width])).strip()
     return line if len(line) <= width and len(text) <= 4 * width else line[: width - 1].rstrip() + "…"
+
+
+def shown(value: object) -> str:
+    """A value as Python writes it, for errors: at most 80 characters, however long, deep or odd it is."""
+    try:
+        return _SHORT.repr(value)[:80]
+    except ValueError:  # Python writes no number of more than some thousand digits
+        return f"a value of type {type(value).__name__}"
 
 
 def escaped(json: str) -> str:

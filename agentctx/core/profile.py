@@ -2,7 +2,39 @@
 
 from __future__ import annotations
 
+from math import isfinite
+from typing import Any
+
 from attrs import field, frozen
+
+from agentctx.core.printable import shown
+from agentctx.errors import ConfigError
+
+
+def _refuse(instance: object, attribute: Any, expected: str, value: object) -> None:  # noqa: ANN401 - attrs names it
+    msg = f"{type(instance).__name__}: {attribute.name}: expected {expected}, got {shown(value)}"
+    raise ConfigError(msg)
+
+
+def _price(instance: object, attribute: Any, value: Any) -> None:  # noqa: ANN401 - checked here
+    known = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if value is not None and not (known and isfinite(value) and value >= 0):
+        _refuse(instance, attribute, "USD per million tokens, not negative, or None", value)
+
+
+def _tokens(instance: object, attribute: Any, value: Any) -> None:  # noqa: ANN401 - checked here
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        _refuse(instance, attribute, "a positive number of tokens or None", value)
+
+
+def _overhead(instance: object, attribute: Any, value: Any) -> None:  # noqa: ANN401 - checked here
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        _refuse(instance, attribute, "a number of tokens, not negative", value)
+
+
+def _name(instance: object, attribute: Any, value: Any) -> None:  # noqa: ANN401 - checked here
+    if not isinstance(value, str) or not value.strip():
+        _refuse(instance, attribute, "a model's name", value)
 
 
 @frozen
@@ -38,13 +70,16 @@ class Prices:
         write: Input written to the cache for its usual time (Anthropic 5 minutes, OpenAI 30).
         write_long: Input written to the cache for its long time (Anthropic 1 hour, OpenAI 12).
         output: Output.
+
+    Raises:
+        ConfigError: If a price is no number, negative or endless.
     """
 
-    input: float | None = None
-    cached: float | None = None
-    write: float | None = None
-    write_long: float | None = None
-    output: float | None = None
+    input: float | None = field(default=None, validator=_price)
+    cached: float | None = field(default=None, validator=_price)
+    write: float | None = field(default=None, validator=_price)
+    write_long: float | None = field(default=None, validator=_price)
+    output: float | None = field(default=None, validator=_price)
 
 
 @frozen
@@ -70,23 +105,26 @@ class ModelProfile:
             own, or that of the model that it is like.
         max_input: The most input in tokens, where the answer has room of its own beside it; None where the answer
             shares the window. ``window`` is then either this or the room of both.
+
+    Raises:
+        ConfigError: If the name is blank, or a number makes no sense.
     """
 
-    name: str
+    name: str = field(validator=_name)
     encoding: str = "o200k_base"
     image: ImageRule = field(default=ImageRule("openai-tiles"))
-    window: int | None = None
-    max_output: int | None = None
+    window: int | None = field(default=None, validator=_tokens)
+    max_output: int | None = field(default=None, validator=_tokens)
     prices: Prices = field(default=Prices(), kw_only=True)
-    long_from: int | None = field(default=None, kw_only=True)
+    long_from: int | None = field(default=None, validator=_tokens, kw_only=True)
     long_prices: Prices | None = field(default=None, kw_only=True)
-    min_cache: int | None = field(default=None, kw_only=True)
-    tool_overhead: int = 0
+    min_cache: int | None = field(default=None, validator=_tokens, kw_only=True)
+    tool_overhead: int = field(default=0, validator=_overhead)
     bound_thinking: bool = False
     adaptive_thinking: bool = False
     system_in_messages: bool = True
     prefill: bool = True
-    max_input: int | None = field(default=None, kw_only=True)
+    max_input: int | None = field(default=None, validator=_tokens, kw_only=True)
     family: str = field(kw_only=True)
 
     @family.default

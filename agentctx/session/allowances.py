@@ -10,6 +10,7 @@ from typing import Any
 from attrs import define, evolve, field
 
 from agentctx.core.budget import Budget
+from agentctx.core.printable import shown
 from agentctx.errors import InvalidInput
 from agentctx.plan import Plan
 from agentctx.reading import known_profile
@@ -94,5 +95,5 @@ class Allowances:
             model = each.get("model") if isinstance(each, Mapping) else None
             if model is not None and not isinstance(model, str):
                 place = f"{where}.model"
-                raise InvalidInput(place, f"expected text, got {repr(model)[:80]}")
+                raise InvalidInput(place, f"expected text, got {shown(model)}")
             self._known[model] = load_learned(each, where)

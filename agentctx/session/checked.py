@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
+from agentctx.core.printable import shown
 from agentctx.errors import InvalidInput
 from agentctx.session.plain import DIGEST_BYTES, Digest
 from agentctx.wire.native import clean_text
@@ -39,7 +40,7 @@ class Checked:
             InvalidInput: If it is no object, or a field is missing or unknown; names the place.
         """
         if not isinstance(value, Mapping):
-            raise InvalidInput(where, f"expected an object, got {_shown(value)}")
+            raise InvalidInput(where, f"expected an object, got {shown(value)}")
         known = cls(value, where)
         for name in names:
             if name not in value:
@@ -92,7 +93,7 @@ class Checked:
     def name_or_none(self, name: str) -> str | None:
         """Text that can be sent and printed, or nothing: no half of a character in it."""
         if (text := self.text_or_none(name)) is not None and not text.isascii() and clean_text(text) is not text:
-            raise self.fail(name, f"lone surrogates are no text: {_shown(text)}")
+            raise self.fail(name, f"lone surrogates are no text: {shown(text)}")
         return text
 
     def text_or_none(self, name: str) -> str | None:
@@ -104,7 +105,7 @@ class Checked:
         if (text := self.text_or_none(name)) is None:
             return None
         if len(text) != 2 * DIGEST_BYTES or not set(text) <= set(hexdigits):
-            raise self.fail(name, f"expected {2 * DIGEST_BYTES} hexadecimal digits, got {_shown(text)}")
+            raise self.fail(name, f"expected {2 * DIGEST_BYTES} hexadecimal digits, got {shown(text)}")
         return Digest(bytes.fromhex(text))
 
     def listed(self, name: str) -> list[tuple[Any, str]]:
@@ -115,21 +116,17 @@ class Checked:
     def _typed(self, name: str, kind: type, called: str) -> Any:  # noqa: ANN401 - of the kind asked for
         value = self.values[name]
         if not isinstance(value, kind):
-            raise self.fail(name, f"expected {called}, got {_shown(value)}")
+            raise self.fail(name, f"expected {called}, got {shown(value)}")
         return value
 
 
 def _whole(value: Any, where: str, least: int, most: int) -> int:  # noqa: ANN401 - checked here
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InvalidInput(where, f"expected a whole number from {least:,} to {most:,}, got {_shown(value)}")
+        raise InvalidInput(where, f"expected a whole number from {least:,} to {most:,}, got {shown(value)}")
     return value
 
 
 def _real(value: Any, where: str) -> float:  # noqa: ANN401 - checked here
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= LARGEST:
-        raise InvalidInput(where, f"expected a finite number, got {_shown(value)}")
+        raise InvalidInput(where, f"expected a finite number, got {shown(value)}")
     return float(value)
-
-
-def _shown(value: object) -> str:
-    return repr(value)[:80]

@@ -18,6 +18,7 @@ from agentctx.core.compare import Change, Outcome
 from agentctx.core.ledger import Book, Span, numbers
 from agentctx.core.message import Message
 from agentctx.core.pairing import broken_pair
+from agentctx.core.printable import shown
 from agentctx.errors import InvalidInput
 from agentctx.protocols import WireFormat, reads_places
 from agentctx.session.checked import Checked
@@ -169,7 +170,7 @@ def _decided(known: Checked, length: int) -> array[int]:
     decided = numbers()
     for run, where in known.listed("decided"):
         if not isinstance(run, list) or len(run) != 2:
-            raise InvalidInput(where, f"expected two whole numbers, got {repr(run)[:80]}")
+            raise InvalidInput(where, f"expected two whole numbers, got {shown(run)}")
         one = Checked({"known": run[0], "times": run[1]}, where)
         decided.extend(repeat(one.whole("known", most=length), one.whole("times", 1, length - len(decided))))
     if len(decided) != length:

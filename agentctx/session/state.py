@@ -10,6 +10,7 @@ from typing import Any
 from attrs import asdict, fields
 
 from agentctx.core.budget import Budget, MediaLimits
+from agentctx.core.printable import shown
 from agentctx.economics.truncation import Suspicion
 from agentctx.errors import ConfigError, InvalidInput
 from agentctx.session.allowance import Allowance
@@ -58,7 +59,7 @@ def opened(state: Any) -> Checked:  # noqa: ANN401 - checked here
     version = state.get("version")
     if isinstance(version, bool) or version != VERSION:
         where = "state.version"
-        raise InvalidInput(where, f"expected a session's state of version {VERSION}, got {repr(version)[:80]}")
+        raise InvalidInput(where, f"expected a session's state of version {VERSION}, got {shown(version)}")
     return Checked.of(state, "state", STATE)
 
 

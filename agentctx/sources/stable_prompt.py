@@ -12,6 +12,7 @@ from attrs import define, field, frozen
 
 from agentctx.core.message import Message
 from agentctx.core.parts import Text
+from agentctx.core.printable import shown
 from agentctx.errors import ConfigError, InvalidInput, SourceError
 from agentctx.protocols import TokenCounter
 from agentctx.sources.ask import answer_of
@@ -164,7 +165,7 @@ class StablePrompt:
             InvalidInput: If it is no dump of this version.
         """
         if dumped.get("version") != VERSION:
-            raise InvalidInput("dump.version", f"expected {VERSION}, got {dumped.get('version')!r}")
+            raise InvalidInput("dump.version", f"expected {VERSION}, got {shown(dumped.get('version'))}")
         texts, values, titles = dumped.get("texts"), dumped.get("values"), dumped.get("titles")
         if not isinstance(texts, list) or not isinstance(values, Mapping) or not isinstance(titles, Mapping):
             raise InvalidInput("dump", "expected the lists and objects that dump() makes")

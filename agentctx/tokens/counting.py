@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from inspect import iscoroutine, iscoroutinefunction
 from operator import index
+from types import TracebackType
 from typing import SupportsIndex, cast
 
 from attrs import frozen
 
-from agentctx.errors import ConfigError
+from agentctx.errors import AgentctxError, ConfigError
 from agentctx.protocols import TokenCounter
 
 
@@ -52,6 +53,30 @@ def name_of_counter(counter: object) -> str:
     asked = counter.function if isinstance(counter, FunctionCounter) else counter
     name = getattr(asked, "__name__", None)
     return name if isinstance(name, str) else type(asked).__name__
+
+
+class Asking:
+    """Makes of whatever a counter raises one error that names it; the counter's own is the cause."""
+
+    __slots__ = ("counter",)
+
+    def __init__(self, counter: object) -> None:
+        """Remember who is asked."""
+        self.counter = counter
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Raise ``ConfigError`` in place of what is no error of this library."""
+        if isinstance(error, Exception) and not isinstance(error, AgentctxError):
+            msg = (
+                f"counter {name_of_counter(self.counter)} raised {type(error).__name__}: {error}; "
+                "a counter takes any text and gives its tokens as a whole number"
+            )
+            raise ConfigError(msg) from error
 
 
 def whole_tokens(counter: object, tokens: object, what: str) -> int:

@@ -21,7 +21,7 @@ from agentctx.core.profile import ImageRule, ModelProfile
 from agentctx.offload import aside
 from agentctx.protocols import MessageCounter, PartCounter, TokenCounter
 from agentctx.tokens.carried import carried
-from agentctx.tokens.counting import whole_tokens
+from agentctx.tokens.counting import Asking, whole_tokens
 from agentctx.tokens.extent import is_little, part_bytes, tool_bytes
 from agentctx.tokens.media import media_tokens
 from agentctx.tokens.remembering import RememberingCounter
@@ -145,7 +145,8 @@ class MessageMeter:
     def _work_out(self, message: Message) -> tuple[int, int]:
         size = sum(map(part_bytes, message.parts))
         if self._whole is not None:
-            tokens = self._whole.count_message(message)
+            with Asking(self._whole):
+                tokens = self._whole.count_message(message)
         else:
             tokens = self._shape.message + self.counter.count(message.role) + self.parts(message.parts)
             if name := _name_of(message):
@@ -156,7 +157,10 @@ class MessageMeter:
         return tokens, size
 
     def _part(self, part: Part) -> int:
-        own = None if self._own is None else self._own.count_part(part)
+        if self._own is None:
+            return self._by_text(part)
+        with Asking(self._own):
+            own = self._own.count_part(part)
         return self._by_text(part) if own is None else own
 
     def _by_text(self, part: Part) -> int:

@@ -95,10 +95,10 @@ def register_model(model: ModelProfile | str, *, like: str | None = None, **said
 
     Raises:
         UnknownModel: If the table has no model that is called as ``like``.
-        ConfigError: If ``ModelProfile`` has no such field.
+        ConfigError: If ``ModelProfile`` has no such field, or what is said makes no sense.
     """
-    name = model if isinstance(model, str) else model.name
-    said = said if isinstance(model, str) else {**_set_in(model), **said}
+    name = model.name if isinstance(model, ModelProfile) else _checked(model)
+    said = {**_set_in(model), **said} if isinstance(model, ModelProfile) else said
     if unknown := said.keys() - attrs.fields_dict(ModelProfile).keys() | said.keys() & {"name"}:
         msg = f"register_model: a model's profile has no field {min(unknown)!r} that can be set"
         raise ConfigError(msg)
@@ -203,12 +203,12 @@ def _profile(plain: str, row: Row, stated: int | None) -> ModelProfile:
         plain,
         encoding=_encoding(plain),
         image=families.first_match(families.IMAGES, plain, ImageRule("openai-tiles")),
-        window=window,
-        max_output=row.get("output"),
+        window=window or None,
+        max_output=row.get("output") or None,
         prices=Prices(**row.get("prices", {})),
         long_from=above and above["tokens"],
         long_prices=above and Prices(**{kind: price for kind, price in above.items() if kind != "tokens"}),
-        min_cache=row.get("min_cache"),
+        min_cache=row.get("min_cache") or None,
         max_input=families.most_input(plain, window),
         family=plain,
         **_habits(plain),

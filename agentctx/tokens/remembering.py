@@ -7,7 +7,7 @@ from attrs import field, frozen
 from agentctx.protocols import TextCutter, TokenCounter, as_cutter
 from agentctx.tokens.cache import TextCache
 from agentctx.tokens.calibrated import CalibratedCounter
-from agentctx.tokens.counting import whole_tokens
+from agentctx.tokens.counting import Asking, whole_tokens
 from agentctx.tokens.exact import TiktokenCounter
 from agentctx.tokens.fixed import FixedCounter
 from agentctx.tokens.heuristic import HeuristicCounter
@@ -30,7 +30,8 @@ class RememberingCounter:
         """The tokens of ``text``."""
         known = self._cache.get(text)
         if known is None:
-            known = self.counter.count(text)
+            with Asking(self.counter):
+                known = self.counter.count(text)
             if type(known) is not int or known < 0:
                 known = whole_tokens(self.counter, known, f"a text of {len(text):,} characters")
             self._cache.put(text, known)
@@ -51,15 +52,20 @@ class RememberingCutter(RememberingCounter):
     def exceeds(self, text: str, tokens: int, /) -> bool:
         """Whether ``text`` has more than ``tokens`` tokens."""
         known = self._cache.get(text)
-        return self.cutter.exceeds(text, tokens) if known is None else known > tokens
+        if known is not None:
+            return known > tokens
+        with Asking(self.counter):
+            return self.cutter.exceeds(text, tokens)
 
     def head(self, text: str, tokens: int, /) -> str:
         """A longest start of ``text`` with at most ``tokens`` tokens."""
-        return self.cutter.head(text, tokens)
+        with Asking(self.counter):
+            return self.cutter.head(text, tokens)
 
     def tail(self, text: str, tokens: int, /) -> str:
         """A longest end of ``text`` with at most ``tokens`` tokens."""
-        return self.cutter.tail(text, tokens)
+        with Asking(self.counter):
+            return self.cutter.tail(text, tokens)
 
 
 def remembering(counter: TokenCounter) -> TokenCounter:

@@ -47,7 +47,7 @@ def _items(value: object) -> list[Fields]:
 
 
 _LANGCHAIN_TYPES = frozenset({"human", "ai", "system", "tool", "function", "chat", "remove"})
-_CODEX_TYPES = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
+_CODEX_TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _ADK_KEYS = frozenset({"invocation_id", "invocationId"})
 
 

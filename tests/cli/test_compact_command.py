@@ -1,7 +1,10 @@
 """``agentctx compact``."""
 
 import json
+import os
+import socket
 import stat
+import threading
 
 import pytest
 
@@ -114,3 +117,34 @@ def test_the_report_can_be_json(run, jsonl, chat, tmp_path):
     done = run("compact", path, "--window", "8k", "--report", report)
     assert done.stderr == ""
     assert json.loads(report.read_text())["tokens_after"] == told["tokens_after"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("through", ["itself", "a link"])
+def test_a_pipe_is_written_into(run, jsonl, chat, tmp_path, through):
+    """What is no regular file stays what it is; what is written comes out of it."""
+    pipe = target = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    if through == "a link":
+        target = tmp_path / "link"
+        target.symlink_to(pipe)
+    heard = []
+    reader = threading.Thread(target=lambda: heard.append(pipe.read_text()), daemon=True)
+    reader.start()
+    done = run("compact", jsonl(chat(1, words=10), name="messages.json"), "--window", "32k", "--out", target)
+    reader.join(10)
+    assert done.exit_code == 0
+    assert json.loads(heard[0]) == chat(1, words=10)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs sockets in the file system")
+def test_what_nothing_can_be_written_into_is_refused(run, jsonl, chat, tmp_path, monkeypatch):
+    """A socket is named and left alone."""
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("socket")
+        done = run("compact", jsonl(chat(1)), "--window", "32k", "--out", "socket")
+        assert done.exit_code != 0
+        assert "socket: cannot be written" in done.stderr
+        assert stat.S_ISSOCK((tmp_path / "socket").stat().st_mode)

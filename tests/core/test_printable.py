@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.core.printable import escaped, on_one_line, printable
+from agentctx.core.printable import escaped, on_one_line, printable, shown
 
 
 def test_what_a_terminal_would_obey_becomes_a_picture():
@@ -66,3 +66,28 @@ def test_escaped_json_means_what_it_meant(text):
 def test_an_escape_is_json():
     """A character beyond U+FFFF is written as two halves, half a one as it is."""
     assert escaped('"a\x9b\U000e0041\ud83d"') == r'"a\u009b\udb40\udc41\ud83d"'
+
+
+ENDLESS: list[object] = []
+ENDLESS.append(ENDLESS)
+
+
+class Odd:
+    """Cannot be shown."""
+
+    def __repr__(self):
+        raise ZeroDivisionError
+
+
+@given(st.sampled_from([ENDLESS, Odd(), [Odd()], 10**5_000, [10**5_000], "x" * 10**6, {"a": "x" * 10**6}]))
+def test_anything_is_shown_in_errors(value):
+    """However long, deep or odd a value is, it is shown in a few characters."""
+    assert 0 < len(shown(value)) <= 80
+
+
+@given(
+    st.one_of(st.integers(), st.text(max_size=50), st.booleans(), st.none(), st.lists(st.integers(0, 9), max_size=6))
+)
+def test_short_values_are_shown_as_python_writes_them(value):
+    """What is short loses nothing."""
+    assert shown(value) == repr(value)[:80]

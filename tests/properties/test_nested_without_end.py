@@ -4,6 +4,7 @@ import json
 from contextlib import suppress
 from functools import partial
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -196,3 +197,37 @@ def test_errors_and_usages(levels, kind):
         with suppress(InvalidInput):
             session.record(usage)
     session.record({"input_tokens": 5, "server_tool_use": value})
+
+
+NAMES = {
+    "type",
+    "role",
+    "name",
+    "id",
+    "call_id",
+    "tool_call_id",
+    "tool_use_id",
+    "toolUseId",
+    "media_type",
+    "something_new",
+}
+"""Fields whose value something is looked up by."""
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_name_may_be_a_list_or_an_object(form):
+    """What something is looked up by may be what no table can look up: it works, or the place is named."""
+    for path in (path for path in PLACES[form] if path[-1] in NAMES):
+        for value in (["x"], {"a": 1}):
+            made = replaced(request(form), path, value)
+            for way in (at_once, checked, partial(counted, name=form), counted):
+                anyio.run(wrong, way, form, made)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_message_of_another_tool_may_have_odd_types(form):
+    """What only looks like another tool's record is read as what it is, or the place is named."""
+    odd = {"timestamp": 1, "payload": {}, "type": ["x"]}
+    for name in (form, None):
+        with suppress(InvalidInput):
+            count([odd], format=name)

@@ -282,3 +282,16 @@ def test_text_that_is_no_state_is_refused(text):
     with pytest.raises(InvalidInput) as caught:
         Session.load(pipeline(), text)
     assert caught.value.where.startswith("state")
+
+
+def test_any_field_may_be_nested_too_deep():
+    """A value without end in any field is one clear error that names the state, short enough to be read."""
+    deep = []
+    for _ in range(3_000):
+        deep = [deep]
+    for path in filter(own, places(STATES[FORMATS[0]])):
+        if path:
+            with pytest.raises(InvalidInput) as caught:
+                Session.load(pipeline(), put(STATES[FORMATS[0]], path, deep))
+            assert caught.value.where.startswith("state"), path
+            assert len(str(caught.value)) < 500, path

@@ -16,6 +16,7 @@ from agentctx import (
     Budget,
     ClearToolResults,
     CollapseRepeats,
+    ConfigError,
     FitContextWindow,
     MemoryStore,
     Pipeline,
@@ -254,7 +255,7 @@ async def test_a_step_in_which_the_counter_fails():
             before = known(state(session))
             try:
                 view = await session.prepare(given)
-            except BoomError:
+            except ConfigError:
                 failures += 1
                 assert known(state(session)) == before
                 fuse.asked, fuse.at = 0, fuse.at + 1

@@ -27,6 +27,7 @@ from agentctx import (
 )
 from agentctx import listeners as telling
 from agentctx.testing import Recorder, assistant, call, result, transcript, user
+from agentctx.tokens.remembering import remembering
 
 pytestmark = pytest.mark.anyio
 
@@ -317,3 +318,59 @@ async def test_a_plain_function_counts_everywhere(wrong):
         for entry in entries(counter):
             with pytest.raises(ConfigError, match="counter"):
                 entry()
+
+
+class Raises:
+    """A counter that raises at its work, in one of the ways to ask it."""
+
+    def __init__(self, *names):
+        self.names = names
+
+    def __getattr__(self, name):
+        if name not in self.names:
+            raise AttributeError(name)
+        return lambda *_: 1 / 0 if name == self.names[-1] else 9
+
+
+@pytest.mark.parametrize(
+    "counter",
+    [lambda _text: 1 / 0, Raises("count"), Raises("count", "count_message"), Raises("count", "count_part")],
+)
+async def test_a_counter_that_raises_is_named(counter):
+    """Whatever a counter raises is the cause of one error that names the counter."""
+    pipeline = Pipeline(TruncateToolOutputs(5), FitContextWindow(), budget=1_000, counter=counter)
+    with pytest.raises(ConfigError, match=r"counter (<lambda>|Raises) raised ZeroDivisionError") as caught:
+        await pipeline.prepare(rounds(3), format="openai-chat")
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+class CutsBadly:
+    """A counter that counts and cannot cut."""
+
+    def count(self, text, /):
+        return len(text)
+
+    def exceeds(self, text, tokens, /):
+        return len(text) / 0 > tokens
+
+    def head(self, text, tokens, /):
+        return text[: tokens // 0]
+
+    tail = head
+
+
+@pytest.mark.parametrize("way", ["exceeds", "head", "tail"])
+async def test_a_counter_that_raises_when_it_cuts_is_named(way):
+    """The same where it cuts text."""
+    counter = remembering(CutsBadly())
+    with pytest.raises(ConfigError, match=r"counter CutsBadly raised ZeroDivisionError"):
+        getattr(counter, way)("text", 1)
+
+
+async def test_a_counter_that_takes_no_text_is_named():
+    """A function that cannot be asked is named; the session goes on as if the step had not been."""
+    session = Pipeline(counter=lambda: 1).session(format="openai-chat")
+    before = state(session)
+    with pytest.raises(ConfigError, match=r"counter <lambda> raised TypeError"):
+        await session.prepare(rounds(1))
+    assert state(session) == before

@@ -94,3 +94,33 @@ def test_what_cannot_be_registered_is_refused():
         register_model("prod", like="gpt-99")
     with pytest.raises(ConfigError, match="windw"):
         register_model("prod", like="gpt-5", windw=1)
+
+
+@pytest.mark.parametrize("field", ["window", "max_output", "max_input", "min_cache", "long_from", "tool_overhead"])
+@pytest.mark.parametrize("number", [-5, 0.5, float("nan"), float("inf"), True, "8k"])
+def test_numbers_that_make_no_sense_are_refused_when_they_are_said(field, number):
+    """A number of tokens of a model is a whole number; another is refused at once, by name."""
+    for say in (
+        lambda: register_model("nonsense", like="gpt-5", **{field: number}),
+        lambda: ModelProfile("m", **{field: number}),
+    ):
+        with pytest.raises(ConfigError, match=field):
+            say()
+    with pytest.raises(UnknownModel):
+        profile("nonsense")
+
+
+@pytest.mark.parametrize("field", ["input", "cached", "write", "write_long", "output"])
+@pytest.mark.parametrize("price", [-1, float("nan"), float("inf"), True, "2"])
+def test_prices_that_make_no_sense_are_refused(field, price):
+    """A price is a number that is not negative, or not known."""
+    with pytest.raises(ConfigError, match=field):
+        Prices(**{field: price})
+    assert getattr(Prices(**{field: 0}), field) == 0
+
+
+@pytest.mark.parametrize("name", ["", " ", "openai/", None])
+def test_a_model_has_a_name(name):
+    """A blank name would stand for every model that nobody knows."""
+    with pytest.raises(ConfigError, match="name"):
+        register_model(name, like="gpt-4o")

@@ -182,7 +182,7 @@ def read_tools(native: Sequence[Any] | None) -> tuple[Tool, ...]:
 def _tool(tool: Any, index: int) -> Tool:  # noqa: ANN401 - a dict or any SDK's object
     data = as_mapping(tool, f"tools[{index}]")
     kind = data.get("type", "function")
-    if kind not in {"function", "custom"}:
+    if kind not in ("function", "custom"):
         return Tool("", source=tool)
     body = mapping_or_none(data.get(kind)) or data  # Chat's form, where the definition is one level deeper
     if (name := string(body, "name")) is None:

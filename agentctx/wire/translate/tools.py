@@ -62,7 +62,7 @@ def schema_of(tool: Tool) -> Schema | None:
 
 def _is_function(tool: Tool, source: Mapping[str, Any]) -> bool:
     """Whether the caller runs it, and its definition says all of it."""
-    return tool.source is None or source.get("type") in {"function", "custom"} or not _DEFINED.isdisjoint(source)
+    return tool.source is None or source.get("type") in ("function", "custom") or not _DEFINED.isdisjoint(source)
 
 
 def _kind(tool: Tool) -> str:
