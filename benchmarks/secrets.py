@@ -73,6 +73,7 @@ def shapes(seed: int = 1) -> dict[str, str]:
         "EasyPost": f"EZAK{made(54)}",
         "Figma": f"figd_{made(40, PAD)}A",
         "Fireworks": f"fw_{made(24)}",
+        "Fly personal": f"fo1_{made(43, PAD)}",
         "Fly": f"fm2_{made(80, B64)}",
         "Flutterwave": f"FLWSECK_TEST-{made(32)}",
         "GitHub": f"ghp_{made(36)}",
@@ -111,6 +112,8 @@ def shapes(seed: int = 1) -> dict[str, str]:
         "PlanetScale": f"pscale_tkn_{made(43)}",
         "PostHog": f"phx_{made(43)}",
         "Postman": f"PMAK-{made(24, HEX)}-{made(34, HEX)}",
+        "password hash": f"$6${made(16)}${made(86)}",
+        "password hash, bcrypt": f"$2b$12${made(53)}",
         "private key": f"-----BEGIN PRIVATE KEY-----\n{made(64, B64)}\n{made(64, B64)}\n-----END PRIVATE KEY-----",
         "Pulumi": f"pul-{made(40, HEX)}",
         "PyPI": f"pypi-AgEIcHlwaS5vcmc{made(150, PAD)}A",
@@ -129,6 +132,7 @@ def shapes(seed: int = 1) -> dict[str, str]:
         "Stripe": f"sk_live_{made(24)}",
         "Stripe restricted": f"rk_live_{made(24)}",
         "Supabase": f"sbp_{made(40, HEX)}",
+        "Tailscale": f"tskey-auth-{made(17)}-{made(32)}",
         "Tavily": f"tvly-{made(32)}",
         "Telegram": f"{source.randrange(10**9, 10**10)}:AA{made(33)}",
         "Terraform": f"{made(14)}.atlasv1.{made(67)}",
@@ -173,6 +177,33 @@ def shapes(seed: int = 1) -> dict[str, str]:
         "setx": f"setx API_TOKEN {made(24)}",
         "sql": f"CREATE USER joe IDENTIFIED BY '{made(12)}'",
         "sql role": f"ALTER ROLE joe WITH PASSWORD '{made(12)}'",
+    }
+
+
+def everyday(seed: int = 1) -> dict[str, tuple[str, str]]:
+    """Ways to write a password that no prefix tells, each with the password in it."""
+    source = random.Random(seed)  # noqa: S311 - the same characters every time are the point
+    key = "".join(source.choice(WORD) for _ in range(14)) + "7A"
+    lines = "".join(source.choice(B64) for _ in range(60)) + "7A=="
+    deep = '"\\"{\\\\\\"api_key\\\\\\": \\\\\\"' + key + '\\\\\\"}\\""'
+    return {
+        "wp-config": (f"define( 'DB_PASSWORD', '{key}' );", key),
+        "web.config": (f'<add key="ApiKey" value="{key}" />', key),
+        "name and value": ('{"name": "DB_PASSWORD", "value": "' + key + '"}', key),
+        "JSON three deep": (deep, key),
+        "no-break space": (f"password:\u00a0{key}", key),
+        "default of a variable": (f'os.getenv("API_KEY", "{key}")', key),
+        "default in a shell": (f"DB_PASSWORD=${{DB_PASSWORD:-{key}}}", key),
+        "continued line": (f"API_KEY={key}\\\n{key[::-1]}", key[::-1]),
+        "table": (f"| password | {key} |", key),
+        "table of two words": (f"| API key | `{key}` |", key),
+        "PowerShell": (f'ConvertTo-SecureString "{key}" -AsPlainText -Force', key),
+        "PowerShell, bare": (f"ConvertTo-SecureString {key} -AsPlainText -Force", key),
+        "password on stdin": (f"echo {key} | docker login --password-stdin -u x", key),
+        "password of sudo": (f"echo '{key}' | sudo -S ls", key),
+        "wireless": (f'psk="{key}"', key),
+        "PuTTY": (f"Encryption: none\nPrivate-Lines: 1\n{lines}\nPrivate-MAC: 0f1e", lines),
+        "folded": (f"token: >-\n  {key}\n", key),
     }
 
 
@@ -258,6 +289,21 @@ HARMLESS: tuple[tuple[str, str], ...] = (
     ("C:\\new\\table\\users", ""),
     ("author: bob2000\nauthors = alice99", "a.toml"),
     ("basic understanding, bearer of news", ""),
+    ("OLDPWD=/home/user1/project2\nPWD=/home/user1/project3", ""),
+    ('"api_key": "string"', "a.json"),
+    ('PASSWORD = "test"', "a.py"),
+    ('fetch(url, { credentials: "same-origin" })', "a.ts"),
+    ("Authorization: Bearer <token>", "a.md"),
+    ("Authorization: Bearer {token}", "a.py"),
+    ('assert response.json()["token"] == expected_token_1', ""),
+    ("DB_PASSWORD=${DB_PASSWORD:-postgres}", ""),
+    ("DB_PASSWORD: ${DB_PASSWORD:-postgres}", "a.yaml"),
+    ('csrf_token = "{% csrf_token %}"', "a.html"),
+    ('api_key: "YOUR_API_KEY"', "a.yaml"),
+    ("secret_id: projects/123/secrets/my-secret/versions/2", "a.yaml"),
+    ("| password | string | the password of the user |", "a.md"),
+    ("echo $TOKEN | docker login --password-stdin", ""),
+    ("os.getenv('API_KEY', '')", "a.py"),
 )
 
 
@@ -315,6 +361,9 @@ def main() -> None:
     for place in (*PLACES, *HIDINGS):
         counts = [sum(found for at, _, found in results[who] if at == place) for who in finders]
         print(f"| {place} | {' | '.join(f'{count} of {len(shapes())}' for count in counts)} |")
+    daily = everyday()
+    counts = [sum(find(text, "", secret) for text, secret in daily.values()) for find in finders.values()]
+    print(f"| everyday writing | {' | '.join(f'{count} of {len(daily)}' for count in counts)} |")
     alarms = {who: [text for text, name in HARMLESS if _goes(who, find, text, name)] for who, find in finders.items()}
     print(f"| false alarms | {' | '.join(f'{len(each)} of {len(HARMLESS)}' for each in alarms.values())} |")
     if "--leaks" in sys.argv:

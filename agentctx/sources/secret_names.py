@@ -21,6 +21,7 @@ _SECRET_ENDINGS = (
     "password",
     "passphrase",
     "privatekey",
+    "psk",
     "pwd",
     "secret",
     "secretkey",
@@ -60,7 +61,7 @@ _EXAMPLES = ("dist", "example", "sample", "template")
 def is_secret_name(name: str) -> bool:
     """Whether a variable, key or header of this name holds a secret."""
     words = _words(name)
-    if not words or _ABOUT.fullmatch(words[-1]):
+    if not words or _ABOUT.fullmatch(words[-1]) or words == ["oldpwd"]:  # that is the folder one came from
         return False
     return (
         names_only_secrets(name)

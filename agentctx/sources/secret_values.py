@@ -53,6 +53,11 @@ _UNMISTAKABLE = (
     r"whsec_[A-Za-z0-9+/=]{20,}",  # webhooks
     r"xkeysib-[0-9a-f]{64}-[A-Za-z0-9]{16}",  # Brevo
     r"xox[abeoprs]-[A-Za-z0-9-]{10,}",  # Slack
+    r"tskey-[a-z]{2,10}-[A-Za-z0-9]{6,32}-[A-Za-z0-9]{16,}",  # Tailscale
+    r"\$(?:1|apr1|5|6|sha1)\$(?:rounds=\d{1,9}\$)?[./A-Za-z0-9]{1,16}\$[./A-Za-z0-9]{22,128}",  # crypt
+    r"\$2[abxy]?\$\d\d\$[./A-Za-z0-9]{53}",  # bcrypt
+    r"\$g?y\$[./A-Za-z0-9]{1,16}\$[./A-Za-z0-9]{1,128}\$[./A-Za-z0-9]{43}",  # yescrypt
+    r"\$argon2(?:id?|d)\$v=\d{1,3}\$m=\d{1,9},t=\d{1,4},p=\d{1,4}\$[A-Za-z0-9+/]{8,64}\$[A-Za-z0-9+/]{16,128}",
     r"[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{26}",  # Azure OpenAI and other AI services
 )
 """Tokens that begin so oddly that it does not matter what stands before them."""
@@ -76,6 +81,7 @@ _TOKENS = (
     r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*",  # JSON web token, signed
     r"eyJ[\w-]{8,}\.[\w-]*\.[\w-]{8,}\.[\w-]{2,}\.[\w-]{8,}",  # JSON web token, encrypted
     r"fm[12]_[A-Za-z0-9+/=]{40,}",  # Fly
+    r"fo1_[\w-]{40,}",  # Fly
     r"fw_[A-Za-z0-9]{24}",  # Fireworks
     r"glc_[A-Za-z0-9+/=]{32,}",  # Grafana
     r"gsk_[A-Za-z0-9]{40,}",  # Groq
@@ -121,6 +127,11 @@ _AZURE_KEY = re.compile(
 
 _PEM = re.compile(
     r"-----BEGIN (?P<kind>[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?)-----.*?(?:-----END (?P=kind)-----|\Z)", re.DOTALL
+)
+_PUTTY = re.compile(
+    r"\bPrivate-Lines:[ \t]{0,4}\d{1,4}[ \t]{0,4}\r?\n"
+    r"(?P<secret>[ \t>|+]{0,16}[A-Za-z0-9+/=]++"
+    r"(?:[ \t]{0,4}\r?\n[ \t>|+]{0,16}[A-Za-z0-9+/=]++(?=[ \t]{0,4}\r?(?:\n|\Z)))*+)"
 )
 _PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _HARMLESS = r"(?!\d{1,5}/|\$?\{[^{}\s]{0,64}\}[@/]|\$[A-Z_]{1,64}@)"
@@ -170,6 +181,12 @@ _COMMANDS = (
     re.compile(
         r"(?i)\b(?:aws_secret_access_key|aws_session_token|_authToken|_password)[ \t]+[\"']?(?P<secret>[\w+/=.-]{8,})"
     ),
+    re.compile(
+        r"\b(?:echo|printf|print)[ \t]+(?:-\w{1,4}[ \t]+)?[\"']?(?P<secret>[^\s\"'|]{1,512})[\"']?[ \t]{0,8}\|"
+        r"[^\n|]{0,200}?(?:--password-stdin|--with-token|\bsudo[ \t]+-S)\b"
+    ),
+    re.compile(r"(?i)\bConvertTo-SecureString[ \t]+(?:-String[ \t]+)?[\"'](?P<secret>[^\s\"'$][^\"'\n]{0,512})[\"']"),
+    re.compile(r"(?i)\bConvertTo-SecureString[ \t]+(?:-String[ \t]+)?(?P<secret>[^\s\"'$(|-][^\s\"']{0,512})[ \t]+-A"),
     re.compile(r"(?i)\bidentified[ \t]+(?:with[ \t]+\w{1,40}[ \t]+)?by[ \t]+'(?P<secret>[^'\n]{1,256})'"),
     re.compile(r"(?i)\b(?:create|alter)[ \t]+(?:user|role)\b[^\n;]{0,256}?\bpassword[ \t]+'(?P<secret>[^'\n]{1,256})'"),
 )
@@ -177,14 +194,34 @@ _WRAPPED = re.compile(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/_-]{20,}={0,2}(?![A-Za-
 _READABLE = re.compile(rb"[\t\n\r -~]*")
 _REFERENCE = re.compile(
     r"\$\{?[A-Z_][A-Z0-9_]*\}?|\$\(.*\)|\$?\{\{.*\}\}|<[\w .-]+>|%[A-Z_]+%|true|false|null|none|"
-    r"undefined|\*+|\[redacted\]",
+    r"undefined|\*+|\[redacted\]|\$?\{[A-Z_][\w.]*\}|\{%[^\n]*%\}|"
+    r"projects/[^/\s]+/secrets/[^/\s]+(?:/versions/\w+)?|arn:aws[\w-]*:(?:secretsmanager|ssm):[\w:/.-]+|op://\S+",
     re.IGNORECASE,
 )
+_PLACEHOLDER = re.compile(
+    r"string|str|test|example|placeholder|same-origin|include|omit|x{3,}|\.{2,}|"
+    r"<?(?:your|insert|enter|replace)(?:[_ -][a-z]{1,40}){1,8}>?",
+    re.IGNORECASE,
+)
+_SCHEME_OF = re.compile(r"(?i)(?:apikey|basic|bearer|token)[ \t]+")
 
 
 def is_reference(value: str) -> bool:
     """Whether a value only says where the secret is, or that there is none."""
     return _REFERENCE.fullmatch(value.rstrip()) is not None
+
+
+def is_placeholder(value: str) -> bool:
+    """Whether a value stands where a secret will, in documentation and tests: ``YOUR_API_KEY``."""
+    return _PLACEHOLDER.fullmatch(value.strip()) is not None
+
+
+def _is_header(value: str) -> bool:
+    """Whether what a header says is who asks, and not where that is to be put: ``Bearer <token>``."""
+    if _SAYS_WHO.match(value) is None:
+        return False
+    told = _SCHEME_OF.sub("", value.rstrip(), 1)
+    return not (is_reference(told) or is_placeholder(told))
 
 
 def keys_in(text: str) -> Iterator[Span]:
@@ -199,7 +236,7 @@ def values_in(text: str) -> Iterator[Span]:
     """Where there is what looks like a secret: keys, private keys, passwords in URLs, headers and commands."""
     yield from _private_keys(text)
     yield from keys_in(text)
-    yield from (each.span("secret") for each in _HEADER.finditer(text) if _SAYS_WHO.match(each["secret"]))
+    yield from (each.span("secret") for each in _HEADER.finditer(text) if _is_header(each["secret"]))
     for pattern in (*_COMMANDS, *((_IN_URL, _USER_IN_URL) if "://" in text else ())):
         yield from (found.span("secret") for found in pattern.finditer(text) if not is_reference(found["secret"]))
 
@@ -207,6 +244,7 @@ def values_in(text: str) -> Iterator[Span]:
 def _private_keys(text: str) -> Iterator[Span]:
     keys = [found.span() for found in _PEM.finditer(text)]
     yield from keys
+    yield from (found.span("secret") for found in _PUTTY.finditer(text))
     ends = {end for _, end in keys}
     alone = [found.end() for found in _PEM_END.finditer(text) if found.end() not in ends]
     if alone:  # its beginning was cut off: everything before it may be the key

@@ -24,7 +24,15 @@ from agentctx.sources.secret_names import (
     is_secret_name,
     names_only_secrets,
 )
-from agentctx.sources.secret_values import REDACTED, Span, is_reference, keys_in, values_in, wrapped_in
+from agentctx.sources.secret_values import (
+    REDACTED,
+    Span,
+    is_placeholder,
+    is_reference,
+    keys_in,
+    values_in,
+    wrapped_in,
+)
 
 __all__ = ["REDACTED", "Redactor", "redact_secrets"]
 
@@ -40,26 +48,40 @@ _CODE = re.compile(
     r"rb|rs|scala|sql|svelte|swift|ts|tsx|vue|zig)"
 )
 _HEAD = re.compile(
-    r"(?<![\w.-])[.-]{0,2}(?P<name>[A-Za-z_][\w.-]{0,100}+)(?:\\?[\"'])?\]?(?P<is>\s{0,8}(?::=|=>|==|!=|[:=]))"
+    r"(?<![\w.-])[.-]{0,2}(?P<name>[A-Za-z_][\w.-]{0,100}+)(?:\\{0,15}[\"'])?\]?(?P<is>\s{0,8}(?::=|=>|==|!=|[:=]))"
 )
 """A name and what says that something is given to it. The value is looked at apart: it may hold names itself."""
 _QUOTED = re.compile(
     r"\s{0,8}(?:[\w.|\[\] ]{1,60}=\s{0,8})?[bfru]{0,2}"  # what a value is, in code, may stand before it
-    r"(?P<quote>\\?[\"'`])(?P<value>(?:(?!(?P=quote))[^\n\\]|\\.){1,4096}?)(?P=quote)"
+    r"(?P<quote>\\{0,15}[\"'`])(?P<value>(?:(?!(?P=quote))[^\n\\]|\\.){1,4096}?)(?P=quote)"
 )
-_BARE = re.compile(r"[ \t]{0,8}(?P<value>\$?\{\{[^\n]{0,200}?\}\}|[^\s\"'`,;&\\](?:(?!\\[nrt])[^\s\"'`,;&]){0,255})")
-_MORE = re.compile(r"(?:(?!\\[nrt])[^\s\"'`,;&])*")
-"""The rest of a bare value: what is looked at has a limit, what goes has none."""
+_BARE = re.compile(
+    r"[^\S\r\n]{0,8}(?P<value>\$?\{\{[^\n]{0,200}?\}\}|[^\s\"'`,;&\\](?:(?!\\[nrt])[^\s\"'`,;&]){0,255})"
+)
+_MORE = re.compile(r"(?:(?<=\\)\r?\n(?=\S)|(?!\\[nrt])[^\s\"'`,;&])*")
+"""The rest of a bare value: what is looked at has a limit, what goes has none, and goes on after a broken line."""
 _LINE = re.compile(
     r"(?m)^[ \t]*(?:-[ \t]+)?(?:export[ \t]+|set[ \t]+)?(?P<name>[A-Za-z_][\w.-]{0,100})[ \t]*(?P<is>[:=])"
 )
-_REST = re.compile(r"[ \t]*(?P<value>[^\s\"'|>&][^\n]*)")
+_REST = re.compile(r"[^\S\r\n]*(?P<value>[^\s\"'|>&][^\n]*)")
 _FLAG = re.compile(r"(?<!\S)--?(?P<name>[A-Za-z][\w-]{2,60})(?P<is>[ \t])")
-_WORD = re.compile(r"[ \t]*(?P<value>[^\s\"'`-][^\s\"'`]*)")
+_WORD = re.compile(r"[^\S\r\n]*(?P<value>[^\s\"'`-][^\s\"'`]*)")
 _SET = re.compile(
     r"\b(?:setx|setenv|set[ \t]+-[a-z]{1,4}|gh[ \t]+secret[ \t]+set)[ \t]+(?P<name>[A-Za-z_]\w{0,100})"
     r"(?P<is>[ \t]+(?:(?:--body|-b)[ \t=])?)"
 )
+_CALL = re.compile(
+    r"\b(?:define|(?:get|put|set)env|environ\.(?:get|setdefault)|ENV\.fetch|env)\s{0,4}\(\s{0,4}"
+    r"\\?[\"'](?P<name>[A-Za-z_][\w.-]{0,100})\\?[\"'](?P<is>\s{0,4},)"
+)
+"""What takes a name and what it is given, or what holds where nothing is given to it."""
+_PAIR = re.compile(
+    r"(?i)\b(?:key|name)(?:\\?[\"'])?\s?[:=]\s?(?:\\?[\"'])?(?P<name>[A-Z_][\w.-]{0,100}+)(?:\\?[\"'])?"
+    r"(?P<is>,?\s{1,40}(?:\\?[\"'])?value(?:\\?[\"'])?\s?[:=])"
+)
+"""A name and its value side by side: ``<add key="ApiKey" value="..."/>``, ``{"name": ..., "value": ...}``."""
+_ROW = re.compile(r"\|[ \t]{0,40}[`*]{0,2}(?P<name>[A-Za-z_][\w .-]{0,60}?)[`*]{0,2}[ \t]{0,40}(?P<is>\|)")
+_CELL = re.compile(r"[ \t]{0,40}[`*]{0,2}(?P<value>[^\s|`*]{1,4096})[`*]{0,2}[ \t]{0,40}(?:\||$)", re.MULTILINE)
 _TAG = re.compile(r"<(?P<name>[A-Za-z_][\w.-]{0,100})(?P<is>)>")
 _INSIDE = re.compile(r"(?P<value>[^<\n]{1,4096})</")
 _FIELD = re.compile(r"[?&;](?P<name>[A-Za-z_][\w.-]{0,60})(?P<is>=)")
@@ -69,6 +91,8 @@ _VARIABLE = re.compile(r"(?P<is>\s*(?:#\s*)?(?:export\s+|set\s+)?[A-Za-z_][\w.-]
 _RANDOM = re.compile(r"[A-Za-z0-9+/=-]+")
 _EXPRESSION = re.compile(r"[A-Za-z_][\w.-]*(?:[\[(<>~!]|==).*|[\[({].*", re.DOTALL)
 """What computes something, or says which versions will do."""
+_DEFAULTED = re.compile(r"\$\{[A-Za-z_]\w{0,100}:?[=?+-](?P<default>[^{}\n]{0,256})\}")
+_COMPARED = re.compile(r"[a-z]+(?:[_.][a-z0-9]+)+")
 _NUMBER = re.compile(r"\d{4,12}")
 
 _ROUNDS = 6
@@ -109,14 +133,17 @@ Rule = tuple[re.Pattern[str], re.Pattern[str], Goes]
 def _rules_of(name: str) -> tuple[Rule, ...]:
     """How values are given to names in a file of this name."""
     suffix = PurePath(name.lower()).suffix
-    query = ((_FIELD, _PLAIN, _always), (_SET, _WORD, _always))
+    query = (
+        *((_FIELD, _PLAIN, _always), (_SET, _WORD, _always)),
+        *((_CALL, _QUOTED, _written_in), (_PAIR, _QUOTED, _always), (_ROW, _CELL, _tabled)),
+    )
     if is_environment_file(name):
         return ()
     if _CODE.fullmatch(suffix):
         return *query, (_HEAD, _QUOTED, _written_in), (_HEAD, _BARE, _random)
     if _SETTINGS.fullmatch(suffix):
         heads = ((_HEAD, _QUOTED), (_TAG, _INSIDE), (_LINE, _REST), (_HEAD, _BARE), (_FLAG, _WORD))
-        return *query, *((head, value, _setting) for head, value in heads)
+        return *query, *((head, value, _setting) for head, value in (*heads, (_PAIR, _BARE)))
     quoted = ((_HEAD, _QUOTED, _always), (_TAG, _INSIDE, _always))
     return *query, *quoted, (_HEAD, _BARE, _assigned), (_FLAG, _WORD, _assigned)
 
@@ -186,6 +213,8 @@ def _named(text: str, rules: tuple[Rule, ...]) -> Iterator[Span]:
         yield from _given(text, head, value, goes)
     if any(goes is _setting for _, _, goes in rules):
         yield from _blocks(text)
+    elif any(goes is _assigned for _, _, goes in rules):
+        yield from (span for span in _blocks(text) if _one_made_up(text[slice(*span)]))
 
 
 def _given(text: str, head: re.Pattern[str], value: re.Pattern[str], goes: Goes) -> Iterator[Span]:
@@ -195,12 +224,25 @@ def _given(text: str, head: re.Pattern[str], value: re.Pattern[str], goes: Goes)
         if found.start() < done or not is_secret_name(found["name"]):
             continue
         given = value.match(text, found.end())
-        if given is None or is_reference(given["value"]) or not goes(found["name"], found["is"], given["value"]):
+        if given is None:
+            continue
+        if _says_none(found["name"], given["value"]):
+            done = given.end("value")
+            continue
+        if not goes(found["name"], found["is"], given["value"]):
             continue
         done = given.end("value")
-        if value is _BARE and (more := _MORE.match(text, done)) is not None:
+        if value in (_BARE, _REST) and (more := _MORE.match(text, done)) is not None:
             done = more.end()
         yield given.start("value"), done
+
+
+def _says_none(name: str, value: str) -> bool:
+    """Whether a value says where the secret is, or will be; and whether it is the folder one is in."""
+    if name.lower() == "pwd" and value.startswith(("/", "~")):
+        return True
+    default = _DEFAULTED.fullmatch(value)
+    return is_reference(value) or is_placeholder(value) or (default is not None and not _made_up(default["default"]))
 
 
 def _blocks(text: str) -> Iterator[Span]:
@@ -233,10 +275,19 @@ def _assigned(name: str, between: str, value: str) -> bool:
     """In prose what looks made up, or what is written like a setting."""
     if name.lower() == "pin":
         return _NUMBER.fullmatch(value.rstrip(".")) is not None
-    if _EXPRESSION.fullmatch(value):
+    if _EXPRESSION.fullmatch(value) or (between.strip() in ("==", "!=") and _COMPARED.fullmatch(value)):
         return False
     tight = between == "=" and names_only_secrets(name) and len(value) >= 4
     return _made_up(value) or (tight and re.search(r"[\d!@#$%^*?]", value) is not None)
+
+
+def _tabled(_name: str, _is: str, value: str) -> bool:
+    """In the next cell of a table what looks made up: others say what a field is for."""
+    return _made_up(value)
+
+
+def _one_made_up(value: str) -> bool:
+    return _made_up(value) and len(value.split()) == 1
 
 
 def _made_up(value: str) -> bool:

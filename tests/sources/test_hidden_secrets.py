@@ -26,9 +26,25 @@ IN_CODE = {("source code", "kubectl")}
 
 @pytest.mark.parametrize("place", LISTED.PLACES)
 def test_every_shape_goes_from_every_kind_of_text(place):
-    """Of 133 shapes of secrets none is told, whatever stands around it."""
+    """Of 137 shapes of secrets none is told, whatever stands around it."""
     found = LISTED.recall(LISTED.redacted, {place: LISTED.PLACES[place]})
     assert {(place, kind) for place, kind, goes in found if not goes} <= IN_CODE
+
+
+@pytest.mark.parametrize("kind", LISTED.everyday())
+def test_a_password_goes_however_it_is_written(kind):
+    """Calls, pairs, tables, pipes and blocks give a password to a name as an assignment does."""
+    text, secret = LISTED.everyday()[kind]
+    told = redact_secrets(text)
+    assert secret not in told
+    assert redact_secrets(told) == told
+
+
+@pytest.mark.parametrize("name", ["a.yaml", "a.log", "a.md"])
+def test_a_default_that_is_a_secret_goes(name):
+    """What holds where a variable is not set is a name that stays, or a password that goes."""
+    assert redact_secrets("A_PASSWORD=${B_PASSWORD:-postgres}", name) == "A_PASSWORD=${B_PASSWORD:-postgres}"
+    assert "k9ncJgQyVerd4Zq" not in redact_secrets("A_PASSWORD=${B_PASSWORD:-k9ncJgQyVerd4Zq}", name)
 
 
 @pytest.mark.parametrize("hiding", ["in base64", "no width", "colour inside"])
@@ -105,7 +121,7 @@ class Counting:
         return found
 
 
-VALUES = ("_BARE", "_MORE", "_QUOTED", "_REST", "_WORD", "_INSIDE", "_PLAIN")
+VALUES = ("_BARE", "_MORE", "_QUOTED", "_REST", "_WORD", "_INSIDE", "_PLAIN", "_CELL")
 
 
 @pytest.mark.parametrize("name", ["", "a.py", "a.log"])
@@ -120,6 +136,9 @@ VALUES = ("_BARE", "_MORE", "_QUOTED", "_REST", "_WORD", "_INSIDE", "_PLAIN")
         "--password a ",
         "<password>",
         "secret=a1b2c3d4,",
+        "password=a\\\n",
+        "| password | a1b2c3d4 ",
+        "getenv('token', 'a",
     ],
 )
 def test_twice_the_text_is_twice_the_characters(piece, name, monkeypatch):
