@@ -64,6 +64,16 @@ class Conversations:
         """The report of the last view."""
         return None if self.view is None else self.view.report
 
+    def forget_limit(self, model: str | None = None) -> None:
+        """Forget the limits that overflow errors taught: for calls without a session, and for the client's session.
+
+        Args:
+            model: The model's name, for calls without a session; None: all models.
+        """
+        self.limits.forget(model)
+        if self.session is not None:
+            self.session.forget_limit()
+
     @asynccontextmanager
     async def of(self, body: Body, request: Request, format_name: str) -> AsyncIterator[Session | None]:
         """The session of a request, held while it is prepared; None when it belongs to no conversation.

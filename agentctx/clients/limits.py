@@ -72,6 +72,12 @@ class Limits:
         with self._guard:
             self._known[model] = LearnedLimit() if before is None else before
 
+    def forget(self, model: str | None = None) -> None:
+        """Forget what errors taught of a model, or of all of them."""
+        with self._guard:
+            for name in [*self._known] if model is None else [model]:
+                self._known.pop(name, None)
+
     def taken(self, model: str | None, usage: Any) -> None:  # noqa: ANN401 - a dict or any SDK's usage object
         """Take in that the provider took a prompt, and what it billed for it.
 

@@ -66,7 +66,8 @@ class Allowance:
         """Take in that a view which we counted as ``sent`` tokens was too large."""
         says = overflow.limit if overflow.kind in ("window", "rate") else None
         stated = self.calibration.estimate(sent) if says is None else says
-        self.learned.refused(max(1, min(int(sent * STRICTLY), self._taken(overflow, sent))), max(1, stated))
+        most = max(1, min(int(sent * STRICTLY), self._taken(overflow, sent)))
+        self.learned.refused(most, max(1, stated), named=says is not None)
         self._renew()
 
     def forget(self, before: LearnedLimit | None = None) -> None:

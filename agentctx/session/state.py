@@ -30,8 +30,8 @@ SENT = ("tokens", "length", "intact", "at")
 """The fields of what was sent last: tokens, messages, unchanged messages at the start, seconds since 1970."""
 
 _LEARNED = (
-    "model", "limit", "stated", "accepted", "given_up", "anchor", "reports", "ratios", "doubtful", "sound", "base",
-    "truncation",
+    "model", "limit", "stated", "accepted", "given_up", "obeyed", "anchor", "reports", "ratios", "doubtful", "sound",
+    "base", "truncation",
 )  # fmt: skip
 _TRUNCATION = ("billed", "sent", "why")
 _BUDGET = tuple(attribute.name for attribute in fields(Budget))
@@ -71,6 +71,7 @@ def dump_learned(allowance: Allowance) -> dict[str, Any]:
         "stated": allowance.learned.stated,
         "accepted": list(allowance.learned.accepted),
         "given_up": allowance.learned.given_up,
+        "obeyed": allowance.learned.obeyed,
         "anchor": _pair(calibration.anchor),
         "reports": calibration.reports,
         "ratios": list(calibration.samples),
@@ -115,7 +116,8 @@ def _learned_limit(known: Checked) -> LearnedLimit:
     if (tokens is None) != (stated is None):
         raise known.fail("stated", "it and limit are known together, or neither is")
     sizes = deque(accepted, maxlen=REMEMBERED)
-    return LearnedLimit(tokens, stated, sizes, known.whole_or_none("given_up", least=1))
+    given_up, obeyed = known.whole_or_none("given_up", least=1), known.whole_or_none("obeyed")
+    return LearnedLimit(tokens, stated, sizes, given_up, obeyed)
 
 
 def _suspicion(known: Checked) -> Suspicion | None:

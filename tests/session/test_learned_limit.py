@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx import Budget, FitContextWindow, InvalidInput, Pipeline, Session
-from agentctx.session.learned_limit import CONTRADICTED, REMEMBERED, LearnedLimit
+from agentctx.session.learned_limit import CONTRADICTED, FEW, OBEYED, REMEMBERED, LearnedLimit
 from agentctx.testing.builders import assistant, call, result, system, transcript, user
 
 pytestmark = pytest.mark.anyio
@@ -83,6 +83,33 @@ async def test_larger_prompts_that_come_later_contradict_too():
         assert session.budget.limit < 8_192
         session.record({"prompt_tokens": 8_900 + number})
     assert session.budget.limit > 2 * 8_192
+
+
+@pytest.mark.parametrize(("before", "within"), [(0, OBEYED), (5, FEW)])
+async def test_a_limit_that_is_obeyed_is_tried_once_more(before, within):
+    """One false refusal does not bind for ever though nothing larger is sent, also across a restart."""
+    session = pipeline().session(model=MODEL, format="openai-chat")
+    for rounds in range(35, 35 + before):
+        assert await call_model(session, rounds, 40_000) == (0, session.billed_tokens)
+    assert (await call_model(session, 40, 8_192))[0] == 1
+    for number in range(1, within):
+        assert session.budget.limit < 8_192
+        if number == 5:
+            session = reloaded(session)
+        await call_model(session, 40, 40_000)
+    assert session.budget.limit == 40_000
+
+
+def test_a_limit_that_is_said_again_is_believed():
+    """After the second refusal no request is spent on trying again; a limit that was guessed is not tried at all."""
+    limit = LearnedLimit()
+    limit.refused(8_000, 8_192, named=True)
+    assert [limit.taken(5_000) for _ in range(OBEYED)] == [False] * (OBEYED - 1) + [True]
+    limit.refused(8_000, 8_192, named=True)
+    guessed = LearnedLimit()
+    guessed.refused(8_000, 8_192)
+    assert not any(each.taken(5_000) for each in (limit, guessed) for _ in range(3 * OBEYED))
+    assert limit.stated == guessed.stated == 8_192
 
 
 async def test_a_true_limit_is_kept():
