@@ -5,11 +5,13 @@ Every operation of such a client goes through its ``_make_api_call``; that is wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from functools import cache
 from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
+from attrs import evolve
 from botocore.client import BaseClient  # type: ignore[import-untyped]  # botocore carries no types
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]  # as above
 
@@ -27,6 +29,9 @@ T = TypeVar("T")
 
 _SHAPE = Converse()
 _OPERATIONS = frozenset({"Converse", "ConverseStream"})
+_REFUSED = frozenset(
+    {"InvokeModel", "InvokeModelWithResponseStream", "InvokeModelWithBidirectionalStream", "StartAsyncInvoke"}
+)
 _ERRORS = (ClientError,)
 
 
@@ -51,8 +56,9 @@ def _async_call(kind: Any, conversations: Conversations) -> Callable[..., Any]: 
             return await kind._make_api_call(client, operation, body)  # noqa: SLF001 - as above
 
         if operation not in _OPERATIONS:
+            _refuse(operation, params)
             return await send(params)
-        return await exchange(conversations, _SHAPE, params, send, _ASYNC)
+        return await exchange(conversations, _SHAPE, params, send, _told_as(_ASYNC, client, operation))
 
     return call
 
@@ -63,10 +69,32 @@ def _call(kind: Any, conversations: Conversations) -> Callable[..., Any]:  # noq
             return kind._make_api_call(client, operation, body)  # noqa: SLF001 - as above
 
         if operation not in _OPERATIONS:
+            _refuse(operation, params)
             return drive(send(params))
-        return drive(exchange(conversations, _SHAPE, params, send, _SYNC))
+        return drive(exchange(conversations, _SHAPE, params, send, _told_as(_SYNC, client, operation)))
 
     return call
+
+
+def _refuse(operation: str, params: Mapping[str, Any]) -> None:
+    """Refuse what asks a chat model in a body of the model's own; embeddings and pictures go through.
+
+    Raises:
+        ConfigError: If it is such a call; says what to call instead.
+    """
+    if operation not in _REFUSED:
+        return
+    asked = params.get("body", params.get("modelInput"))
+    if isinstance(asked, str | bytes | bytearray):
+        try:
+            asked = json.loads(asked)
+        except (ValueError, RecursionError):
+            asked = None
+    if isinstance(asked, Mapping) and "messages" in asked:
+        msg = (
+            f"{operation} of a wrapped client is a model call that cannot be prepared: call converse or converse_stream"
+        )
+        raise ConfigError(msg)
 
 
 async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - botocore's own
@@ -108,10 +136,27 @@ def _rest(stream: Any) -> Any:  # noqa: ANN401 - botocore's own
 class OverflowBeforeSending(NotSent, ClientError):  # type: ignore[misc]  # botocore carries no types
     """A request that cannot be made to fit: nothing was sent."""
 
+    operation = "Converse"
+
     def tell(self, message: str) -> None:
         """Be built as botocore builds its error."""
         said = {"Error": {"Code": "ValidationException", "Message": message}}
-        ClientError.__init__(self, {**said, "ResponseMetadata": {"HTTPStatusCode": 400}}, "Converse")
+        ClientError.__init__(self, {**said, "ResponseMetadata": {"HTTPStatusCode": 400}}, self.operation)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What it is pickled as: without the client's own class, which is made at run time."""
+        return OverflowBeforeSending, (self.tokens, self.limit, self.biggest)
+
+
+def _told_as(ways: Ways, client: Any, operation: str) -> Ways:  # noqa: ANN401 - botocore's own
+    return evolve(ways, not_sent=_not_sent(client.exceptions.ValidationException, operation))
+
+
+@cache
+def _not_sent(kind: type[Exception], operation: str) -> type[NotSent]:
+    """The overflow as the client's own exception, which ``except client.exceptions.ValidationException`` catches."""
+    own: type[NotSent] = type("OverflowBeforeSending", (OverflowBeforeSending, kind), {"operation": operation})
+    return own
 
 
 _ASYNC = Ways(_ERRORS, _open_async, waiting, OverflowBeforeSending)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from copy import copy
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from attrs import frozen
 from google.genai import Client, errors
@@ -18,6 +18,7 @@ from agentctx.clients.conversations import Conversations
 from agentctx.clients.exchange import Answer, Ways, blocked, exchange, waiting
 from agentctx.clients.not_sent import NotSent
 from agentctx.clients.portal import drive
+from agentctx.clients.shape import get
 from agentctx.clients.shape_gemini import GenerateContent
 from agentctx.clients.streams import follow, follow_async
 from agentctx.clients.turn import Turn
@@ -46,7 +47,9 @@ def wrap(client: T, conversations: Conversations) -> T:
 
 def _over(client: Any, api: Any) -> Any:  # noqa: ANN401 - the SDK's own
     """A client of the same state that calls models through ``api``; it keeps the given one alive, and so open."""
-    other: Any = object.__new__(derived(type(client), {"__del__": _nothing}))
+    other: Any = object.__new__(
+        derived(type(client), {"__del__": _nothing, "interactions": property(_refuse_interactions)})
+    )
     other.__dict__.update(vars(client), _api_client=api, _agentctx_of=client, _models=copy(client._models))  # noqa: SLF001
     other._models._api_client = api  # noqa: SLF001 - the SDK has no other seam
     if isinstance(client, Client):
@@ -105,12 +108,33 @@ class _Call:
     async def prepared(self, known: Conversations, ways: Ways, answered: Callable[[Any], Awaitable[Any]]) -> Any:  # noqa: ANN401
         """The answer to the prepared request."""
         http_method, path, body, *options = self.args
+        _refuse_added(options[0] if options else self.more.get("http_options"))
 
         async def send(prepared: dict[str, Any]) -> Any:  # noqa: ANN401 - the SDK's own
             return await answered(self.method(http_method, path, prepared, *options, **self.more))
 
         model = path.partition(":")[0].rpartition("/")[2]
         return await exchange(known, GenerateContent(model), body, send, ways)
+
+
+_READ = frozenset({"contents", "systemInstruction", "system_instruction", "tools", "cachedContent", "cached_content"})
+
+
+def _refuse_added(options: Any) -> None:  # noqa: ANN401 - the SDK's own, or a dict
+    added = get(options, "extra_body") or {}
+    if found := sorted(_READ & {*added}):
+        msg = (
+            f"extra_body of a wrapped client has {found[0]}, which cannot be prepared there; pass it in the call itself"
+        )
+        raise ConfigError(msg)
+
+
+def _refuse_interactions(_client: object) -> NoReturn:
+    msg = (
+        "interactions of a wrapped client are model calls that cannot be prepared: the provider keeps them, "
+        "which can be neither counted nor cut; call models.generate_content with all contents"
+    )
+    raise ConfigError(msg)
 
 
 async def _now(answer: Any) -> Any:  # noqa: ANN401 - the SDK's own

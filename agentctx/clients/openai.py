@@ -29,6 +29,10 @@ from agentctx.errors import ConfigError
 T = TypeVar("T")
 
 _SHAPES: Mapping[str, Shape] = {"/chat/completions": ChatCompletions(), "/responses": Responses()}
+_REFUSED = {
+    "/completions": "call chat.completions.create or responses.create",
+    "/responses/compact": "the pipeline makes room itself; call responses.create",
+}
 _ERRORS = (openai.APIError,)
 
 
@@ -83,10 +87,18 @@ def _request(kind: Any, conversations: Conversations) -> Callable[..., Any]:  # 
 
 
 def _shape_of(options: Any) -> Shape | None:  # noqa: ANN401 - the SDK's own
-    """The API that a request is for; None when it is no model call."""
+    """The API that a request is for; None when it is no model call.
+
+    Raises:
+        ConfigError: If it is one that cannot be prepared; says what to call instead.
+    """
     if options.method.lower() != "post" or not isinstance(options.json_data, Mapping):
         return None
-    return _SHAPES.get(options.url.partition("?")[0])
+    path = "/" + options.url.partition("?")[0].strip("/")
+    if path in _REFUSED:
+        msg = f"POST {path} of a wrapped client is a model call that cannot be prepared: {_REFUSED[path]}"
+        raise ConfigError(msg)
+    return _SHAPES.get(path)
 
 
 def _earlier(options: Any, conversations: Conversations) -> Turn | None:  # noqa: ANN401 - the SDK's own

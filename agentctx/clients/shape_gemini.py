@@ -9,6 +9,7 @@ from typing import Any
 from attrs import frozen
 
 from agentctx.clients.shape import Body, Request, get, with_view
+from agentctx.errors import InvalidInput
 from agentctx.view import View
 
 
@@ -25,7 +26,16 @@ class GenerateContent:
     format: str = "gemini"
 
     def read(self, body: Body, /) -> Request | None:
-        """Contents, system instruction and tools."""
+        """Contents, system instruction and tools.
+
+        Raises:
+            InvalidInput: If the request goes on from what the provider keeps: that can be neither counted nor cut.
+        """
+        if body.get("cachedContent") is not None:
+            place = "cachedContent"
+            raise InvalidInput(
+                place, "what the provider keeps can be neither counted nor cut: pass its contents instead"
+            )
         if body.get("contents") is None:
             return None
         return Request(body["contents"], body.get("systemInstruction"), body.get("tools"), self.model)

@@ -1,5 +1,7 @@
 """boto3's bedrock-runtime client, converse: the real client, over HTTP, to a local server."""
 
+import json
+
 import boto3
 import pytest
 from botocore.config import Config
@@ -113,3 +115,26 @@ def test_only_bedrock_runtime_is_wrapped(client):
     kind = type(given)
     assert isinstance(wrap(given, pipeline()), kind)
     assert type(given) is kind
+
+
+def test_converses_overflow_before_sending_is_the_clients_own(client):
+    """It is the client's own ``ValidationException``, of the operation that was called."""
+    wrapped = wrap(client("http://127.0.0.1:9"), pipeline(budget=agentctx.Budget(5)))
+    for name, call in {"Converse": wrapped.converse, "ConverseStream": wrapped.converse_stream}.items():
+        with pytest.raises(wrapped.exceptions.ValidationException) as raised:
+            call(modelId=MODEL, messages=history(1))
+        assert raised.value.operation_name == name
+        assert isinstance(raised.value, agentctx.ContextOverflow)
+
+
+def test_model_calls_with_a_body_of_the_models_own_are_refused(client):
+    """What asks a chat model without Converse goes out unprepared by no way, and says what to call instead."""
+    wrapped, asked = wrap(client("http://127.0.0.1:9"), pipeline()), {"messages": history(1)}
+    place = {"s3OutputDataConfig": {"s3Uri": "s3://none/none"}}
+    for call in (
+        lambda: wrapped.invoke_model(modelId=MODEL, body=json.dumps(asked)),
+        lambda: wrapped.invoke_model_with_response_stream(modelId=MODEL, body=json.dumps(asked).encode()),
+        lambda: wrapped.start_async_invoke(modelId=MODEL, modelInput=asked, outputDataConfig=place),
+    ):
+        with pytest.raises(agentctx.ConfigError, match="call converse"):
+            call()

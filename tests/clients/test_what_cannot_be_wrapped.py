@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from google import genai
+from openai import OpenAI
 
 import agentctx
 from agentctx import ConfigError, Pipeline
@@ -12,3 +14,50 @@ def test_what_is_no_client_is_named():
     """An object that is no known client is an error that names its class."""
     with pytest.raises(ConfigError, match=r"builtins\.dict"):
         agentctx.wrap({}, Pipeline())
+
+
+CHAT = [{"role": "user", "content": "hello"}]
+OPENAI = {
+    "legacy": lambda c: c.completions.create(model="gpt-3.5-turbo-instruct", prompt="x"),
+    "compact": lambda c: c.responses.compact(model="gpt-5", input=CHAT),
+    "kept": lambda c: c.responses.compact(model="gpt-5", previous_response_id="r1"),
+    "beta": lambda c: c.beta.responses.compact(model="gpt-5", input=CHAT),
+}
+
+
+@pytest.mark.parametrize("call", OPENAI.values(), ids=OPENAI)
+def test_openais_calls_that_cannot_be_prepared_are_refused(call):
+    """They say what to call instead, and nothing is sent."""
+    with OpenAI(api_key="none", base_url="http://127.0.0.1:9", max_retries=0) as client:
+        wrapped = agentctx.wrap(client, Pipeline(budget=1_000))
+        with pytest.raises(ConfigError, match=r"call .*create"):
+            call(wrapped)
+
+
+def test_openais_paths_are_read_however_they_are_spelled():
+    """A request by hand is prepared with or without a slash in front."""
+    with OpenAI(api_key="none", base_url="http://127.0.0.1:9", max_retries=0) as client:
+        wrapped = agentctx.wrap(client, Pipeline(budget=5))
+        for path in ("chat/completions", "/chat/completions"):
+            with pytest.raises(agentctx.ContextOverflow):
+                wrapped.post(path, cast_to=object, body={"model": "gpt-4o", "messages": CHAT})
+
+
+GEMINI = {
+    "interactions": lambda c: c.interactions.create(model="gemini-2.5-flash", input="hi"),
+    "extra_body": lambda c: generated(c, {"http_options": {"extra_body": {"contents": []}}}),
+    "cached": lambda c: generated(c, {"cached_content": "cachedContents/1"}),
+}
+
+
+def generated(client, config):
+    return client.models.generate_content(model="gemini-2.5-flash", contents="x", config=config)
+
+
+@pytest.mark.parametrize("call", GEMINI.values(), ids=GEMINI)
+def test_geminis_calls_that_cannot_be_prepared_are_refused(call):
+    """What the provider keeps, and contents that are put in behind the pipeline's back, are refused by name."""
+    with genai.Client(api_key="none", http_options={"base_url": "http://127.0.0.1:9"}) as client:
+        wrapped = agentctx.wrap(client, Pipeline(budget=1_000))
+        with pytest.raises(agentctx.AgentctxError, match=r"interactions|extra_body|cachedContent"):
+            call(wrapped)
