@@ -1,0 +1,59 @@
+"""Patterns of ignore files: they mean what git means, and take no longer than they are long."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pathspec import GitIgnoreSpec
+
+from agentctx.sources.pathspec import Patterns
+
+NAME = st.text("ab.", min_size=1, max_size=6)
+PATH = st.lists(NAME, min_size=1, max_size=6).map("/".join)
+SEGMENT = st.one_of(
+    st.just("**"), st.text("aab.**?", min_size=1, max_size=7), st.sampled_from(["[ab]*a", "*[b]*", "a\\**b"])
+)
+PATTERN = st.builds(
+    lambda start, segments, end: start + "/".join(segments) + end,
+    st.sampled_from(["", "", "/", "!"]),
+    st.lists(SEGMENT, min_size=1, max_size=6),
+    st.sampled_from(["", "", "/"]),
+)
+
+
+@given(st.lists(PATTERN, min_size=1, max_size=4), PATH, st.booleans())
+def test_patterns_fit_what_pathspec_says(patterns, path, folder):
+    """Matching without going back finds what matching with it finds."""
+    path = path + "/" if folder else path
+    expected = GitIgnoreSpec.from_lines(patterns).check_file(path).include
+    assert Patterns.of(patterns, lenient=True).fits(path) is expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path"),
+    [
+        ("a*" * 12 + "b", "a" * 120 + ".py"),
+        ("a*" * 100 + "b", "a" * 250),
+        ("*?" * 60 + "b", "a" * 250),
+        ("[a]*" * 60 + "[b]", "a" * 250),
+        ("[!b]*" * 60 + "b", "a" * 250),
+        ("*" * 200 + "b", "a" * 250),
+        ("a/**/" * 30 + "b", "a/" * 500 + "a"),
+        ("**/a/" * 30 + "b", "a/" * 500 + "a"),
+        ("**/*a*a/" * 30 + "b", "aaaa/" * 300 + "a"),
+        ("*/" * 200 + "b", "a/" * 500 + "a"),
+        ("a*/**/" * 30 + "*a*b", "aaa/" * 500 + "a"),
+    ],
+)
+def test_no_pattern_takes_for_ever(pattern, path):
+    """However many wildcards a pattern has, it has fitted or not within a moment."""
+    began = time.monotonic()
+    assert not Patterns.of([pattern], lenient=True).fits(path)
+    assert time.monotonic() - began < 1
+
+
+def test_a_set_takes_no_slash():
+    """As for git, what stands for one character stands for none between folders."""
+    assert Patterns.of(["/a[!b]c"]).fits("a/c") is None
+    assert Patterns.of(["/a[!b]c"]).fits("axc")
