@@ -97,7 +97,9 @@ def _inspect(fields: Fields) -> bool:
 
 def _goose(fields: Fields) -> bool:
     parts = _items(fields.get("content"))
-    return "role" in fields and ("created" in fields or any(part.get("type") in _GOOSE_TYPES for part in parts))
+    return "role" in fields and (
+        ("created" in fields and bool(parts)) or any(part.get("type") in _GOOSE_TYPES for part in parts)
+    )
 
 
 def _said_in_a_chat(fields: Fields) -> bool:
@@ -152,7 +154,7 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign("Continue", lambda fields: _has(fields, "message", "contextItems")),
     Foreign("opencode", lambda fields: _has(fields, "info", "parts")),
     Foreign("Strands (session)", lambda fields: _has(fields, "message", "message_id")),
-    Foreign("Letta", lambda fields: "message_type" in fields),
+    Foreign("Letta", lambda fields: "message_type" in fields and "role" not in fields),
     Foreign("smolagents", lambda fields: fields.get("role") in ("tool-call", "tool-response")),
     Foreign("smolagents (memory)", lambda fields: _has(fields, "step_number", "model_input_messages")),
     Foreign("Claude (export)", lambda fields: _has(fields, "sender", "text")),

@@ -184,6 +184,12 @@ def test_a_tool_s_shape_is_seen_where_it_first_differs():
     assert caught.value.where == "messages[5]"
 
 
+@pytest.mark.parametrize("more", [{"created": 1}, {"message_type": "text"}, {"timestamp": 1}, {"id": "m"}, {"ts": 1}])
+def test_a_remark_of_one_s_own_beside_a_message_makes_it_no_other_tool_s(more):
+    """A message with a date or an id of its own beside role and content stays one of its provider's."""
+    assert tool_of({"role": "user", "content": "hi", **more}) is None
+
+
 @pytest.mark.parametrize("name", FORMATS)
 @given(data=st.data())
 def test_no_request_is_taken_for_another_tool_s(name, data):
