@@ -108,6 +108,10 @@ def _checked(tree: Path | None, own: Path) -> GitFolder:
     for place in (own / "HEAD", own / "index", common / "objects", common / "refs", common / "packed-refs"):
         if place.is_symlink():
             raise SourceError("git", f"{place.name} is a link")
+    below = (common / "objects" / "info" / name for name in ("alternates", "commit-graph"))
+    for place in (*below, *(() if tree is None else (tree / ".gitignore", tree / ".gitattributes"))):
+        if place.exists() and not place.is_file() and not place.is_dir():
+            raise SourceError("git", f"{place.name} is no file but a pipe or a device: git would wait for it")
     return GitFolder(tree, own, common)
 
 

@@ -458,3 +458,13 @@ def test_nothing_is_written(tmp_path):
     before = state(folder)
     assert "changes" not in told(folder)
     assert state(folder) == before
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", [".gitignore", ".gitattributes", ".git/objects/info/alternates"])
+async def test_a_pipe_that_git_would_wait_for_is_named_at_once(tmp_path, name):
+    """What git would read and never come to the end of is refused before git runs."""
+    await anyio.run_process(["git", "init", "-q", str(tmp_path)])
+    os.mkfifo(tmp_path / name)
+    with anyio.fail_after(5), pytest.raises(SourceError, match=f"{name.rpartition('/')[2]} is no file"):
+        await GitSource(tmp_path, diff=True)("")
