@@ -108,7 +108,7 @@ def match(before: Sequence[Message], after: Sequence[Message], known: int | None
         known: What ``shared`` says of them, when it was asked already.
     """
     intact = shared(before, after) if known is None else known
-    start = _same_until(before, after, intact)
+    start = _not_from_the_end(before, after, _same_until(before, after, intact))
     found, gone = _found(before, after, start)
     edited = tuple(
         (origin, position)
@@ -140,11 +140,11 @@ def _found(before: Sequence[Message], after: Sequence[Message], start: int) -> t
 def _told_apart(
     before: Sequence[Message], after: Sequence[Message], start: int
 ) -> tuple[list[int | None], tuple[int, ...]]:
-    """The same where a payload occurs twice."""
+    """The same where a payload occurs twice: from the end on, since what is latest stays."""
     places = _places(before, start)
     gone = dict.fromkeys(range(start, len(before)))
-    found = [_take(places, before, after[position], gone) for position in range(start, len(after))]
-    return found, tuple(gone)
+    found = [_take(places, before, after[position], gone) for position in range(len(after) - 1, start - 1, -1)]
+    return found[::-1], tuple(gone)
 
 
 def _moved(found: Sequence[int | None], start: int, edited: AbstractSet[int]) -> tuple[tuple[int, int], ...]:
@@ -189,6 +189,17 @@ def _same_until(before: Sequence[Message], after: Sequence[Message], start: int)
     return next((place for place in range(start, end) if not _same(before[place], after[place])), end)
 
 
+def _not_from_the_end(before: Sequence[Message], after: Sequence[Message], start: int) -> int:
+    """``start``, less what stands at the end of both, where one object stands many times and both would fit.
+
+    Of a history that is shorter than it was, the first message and the last ones are there: what went is between.
+    """
+    if not 1 < start == len(after) < len(before) or before[-1] is not after[-1]:
+        return start
+    ends = zip(reversed(before), reversed(after[1:]), strict=False)
+    return start - next((place for place, (one, other) in enumerate(ends) if one is not other), start - 1)
+
+
 def _key(message: Message) -> int:
     return id(message) if message.source is None else id(message.source)
 
@@ -203,11 +214,11 @@ def _places(before: Sequence[Message], start: int) -> Mapping[int, deque[int]]:
 def _take(
     places: Mapping[int, deque[int]], before: Sequence[Message], message: Message, gone: dict[int, None]
 ) -> int | None:
-    """The position before of a message: its very object, else the first of the same payload that is left."""
+    """The position before of a message: its very object, else the last of the same payload that is left."""
     queue = places.get(_key(message))
     if not queue:
         return None
-    origin = next((position for position in queue if before[position] is message), queue[0])
+    origin = next((position for position in reversed(queue) if before[position] is message), queue[-1])
     queue.remove(origin)
     gone.pop(origin, None)
     return origin

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from attrs import frozen
 
-from agentctx.core.message import Context
+from agentctx.core.message import Context, Message
 from agentctx.core.pace import paced
+from agentctx.core.protection import unread as results_unread
 from agentctx.core.units import Unit, segments, units
 from agentctx.protocols import Call
 from agentctx.strategies.drop_units import droppable
@@ -32,19 +35,22 @@ class Room:
     floor: int
 
 
-def lay_out(context: Context, call: Call, size: int | None = None) -> Room:
+def lay_out(context: Context, call: Call, size: int | None = None, *, unread: bool = False) -> Room:
     """Lay out a request: everything protected stays, and the round that the model is in.
 
     Args:
         context: The request.
         call: What the stage is told.
         size: Tokens of the request, when they are known.
+        unread: Whether the results stay as well that the model has not read yet, whoever spoke behind them.
     """
     messages = context.messages
     groups = units(messages)
     loose = {unit.start for unit in droppable(groups, call.protected(context))}
     if groups and groups[-1].is_round:
         loose.discard(groups[-1].start)
+    if unread:
+        loose -= {unit.start for unit in _unread(groups, messages)}
     bundles = tuple(
         kept
         for bundle in paced(segments(messages, groups))
@@ -57,3 +63,13 @@ def lay_out(context: Context, call: Call, size: int | None = None) -> Room:
         sum(call.count(message) for unit in bundle for message in unit.of(messages)) for bundle in paced(bundles)
     )
     return Room(groups, bundles, sizes, staying, size, size - sum(sizes))
+
+
+def _unread(groups: Sequence[Unit], messages: Sequence[Message]) -> Iterator[Unit]:
+    """The units with results that stand after the model's last message."""
+    waiting = results_unread(messages)
+    for unit in reversed(groups):
+        if not waiting or unit.stop <= waiting[-1]:
+            return
+        if any(unit.start <= index < unit.stop for index in waiting):
+            yield unit

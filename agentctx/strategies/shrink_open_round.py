@@ -11,6 +11,9 @@ from agentctx.strategies.shrink_results import shrink_results
 def shrink_open_round(context: Context, limit: int, call: Call, size: int | None = None) -> tuple[Context, Room]:
     """Cut the results of what must stay, when that alone is over ``limit`` tokens, to half of the room they have.
 
+    Results that the model has not read yet stay as well, though the user speaks behind them, unless even cut they do
+    not fit.
+
     Args:
         context: The request.
         limit: The most tokens.
@@ -20,11 +23,18 @@ def shrink_open_round(context: Context, limit: int, call: Call, size: int | None
     Returns:
         The request, the same object when nothing was cut; and how it is laid out.
     """
-    room = lay_out(context, call, size)
+    cut, room = _cut_what_stays(context, limit, call, lay_out(context, call, size, unread=True), unread=True)
+    if room.floor <= limit:
+        return cut, room
+    return _cut_what_stays(context, limit, call, lay_out(context, call, size), unread=False)
+
+
+def _cut_what_stays(context: Context, limit: int, call: Call, room: Room, *, unread: bool) -> tuple[Context, Room]:
+    """The request with the results cut of what stays, when that is over the limit, laid out anew."""
     if room.floor <= limit:
         return context, room
     places = room.staying - call.frozen(context)
     held = sum(call.meter.parts(context.messages[index].results) for index in places)
     wanted = max(0, limit - (room.floor - held)) // 2
     shrunk = shrink_results(context, places, held - wanted, call, "what must stay is larger than the window")
-    return shrunk, room if shrunk is context else lay_out(shrunk, call)
+    return shrunk, room if shrunk is context else lay_out(shrunk, call, unread=unread)

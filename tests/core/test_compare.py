@@ -141,3 +141,12 @@ def test_other_objects_that_say_the_same_at_the_start_are_remade():
     after = [before[0], before[1].with_parts(before[1].parts), before[2]]
     found = match(before, after)
     assert (3, ((1, 1),), None) == (found.start, found.remade, found.first_changed)
+
+
+def test_of_one_object_in_many_places_the_first_and_the_last_stay():
+    """Where the same message stands many times, what went is taken for what stood between the first and the latest."""
+    message = Message("user", (Text("again"),))
+    found = match([message] * 60, [message] * 10)
+    assert found.dropped == tuple(range(1, 51))
+    assert found.origins == (0, *range(51, 60))
+    assert (found.added, found.moved, found.edited) == ((), (), ())

@@ -12,7 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, Protect, StageError, TrimRounds
+from agentctx import (
+    Budget,
+    ClearToolResults,
+    FitContextWindow,
+    Pack,
+    Pipeline,
+    Protect,
+    StageError,
+    Tiered,
+    TrimRounds,
+    count,
+)
 from agentctx.testing import assistant, call, history, result, system, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, single_stages, stages
 from agentctx.testing.laws import protected_survives
@@ -193,3 +204,32 @@ async def test_the_words_beside_a_result_survive_and_the_result_is_a_result(form
     assert len(blocks) == 3
     pinned = Pipeline(*pipeline.stages, budget=Budget(6_000, trigger=400, target=200), protect=[Protect.pins(2)])
     assert (await preparing(pinned, format_name)(messages)).messages[2] is messages[2]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "stage", [FitContextWindow(), Pack("recent"), Tiered()], ids=lambda stage: type(stage).__name__
+)
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_what_nobody_has_read_stays_whoever_spoke_since(format_name, stage):
+    """Results that the model has not read are no old round, also when the user says something behind them."""
+    turns = [user("task")]
+    for number in range(12):
+        turns += [assistant(call(f"c{number}", "run")), result(f"c{number}", f"old {number} " * 30)]
+    turns += [assistant(call("new", "run")), result("new", "UNREAD " * 60), user("stop, what now?")]
+    held = history(format_name, *turns)
+    size = count(held.messages, format=format_name, tools=held.tools, system=held.system)
+    pipeline = Pipeline(stage, budget=Budget(int(size * 0.9), trigger=0.8, target=0.25))
+    view = await pipeline.session(format=format_name).prepare(held.messages, held.system, held.tools)
+    assert "UNREAD" in str(view.messages)
+    assert view.report.acted
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("stage", [FitContextWindow(), Pack("recent")], ids=lambda stage: type(stage).__name__)
+async def test_one_object_in_many_places_is_no_error(stage):
+    """A caller may pass one message object many times: the first and the latest of them survive."""
+    message = {"role": "user", "content": "again and again " * 10}
+    view = await Pipeline(stage, budget=300).prepare([message] * 60, format="openai-chat")
+    assert view.messages == [message] * len(view.messages)
+    assert 1 <= len(view.messages) < 60
