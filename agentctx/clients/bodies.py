@@ -39,6 +39,7 @@ def watch(value: Any, http: Any, turn: Turn) -> Answer:  # noqa: ANN401 - an SDK
 
 
 def _watched(value: Any, http: Any, turn: Turn, pull: Pull, reading: Mapping[str, Callable[..., Any]]) -> Answer:  # noqa: ANN401
+    pull = _reading(http, pull)
     events = "text/event-stream" in http.headers.get("content-type", "")
     given = _events(pull) if events else _whole(pull, turn)
     kind: Any = type(http)
@@ -47,6 +48,15 @@ def _watched(value: Any, http: Any, turn: Turn, pull: Pull, reading: Mapping[str
     http._agentctx_body = started  # noqa: SLF001 - our own attribute
     http.__class__ = _watching(kind, frozenset(reading.items()))
     return Answer(value, close=started.drop, stream=started if events else None)
+
+
+def _reading(http: Any, pull: Pull) -> Pull:  # noqa: ANN401 - of any HTTP library
+    async def next_piece() -> bytes:
+        http._agentctx_reads = True  # noqa: SLF001 - our own attribute: the library's own raw bytes are asked for
+        piece: bytes = await pull()
+        return piece
+
+    return next_piece
 
 
 @cache
@@ -180,6 +190,25 @@ def _iter_bytes(http: Any, chunk_size: int | None = None) -> Generator[bytes]:  
         yield piece
 
 
+async def _aiter_raw(http: Any, chunk_size: int | None = None) -> AsyncGenerator[bytes]:  # noqa: ANN401 - as above
+    async for piece in _own_raw(http, "aiter_raw")(http, chunk_size):
+        yield piece
+
+
+def _iter_raw(http: Any, chunk_size: int | None = None) -> Generator[bytes]:  # noqa: ANN401 - as above
+    yield from _own_raw(http, "iter_raw")(http, chunk_size)
+
+
+def _own_raw(http: Any, name: str) -> Any:  # noqa: ANN401 - as above
+    """How raw bytes are read: as all others where they are not encoded, else by the library, and not looked at."""
+    methods = (vars(kind).get(name) for kind in type(http).__mro__)
+    own = next(each for each in methods if each not in (None, _aiter_raw, _iter_raw))
+    plain = http.headers.get("content-encoding", "identity") == "identity"
+    if not plain or _is_read(http) or getattr(http, "_agentctx_reads", False):
+        return own
+    return _aiter_bytes if name == "aiter_raw" else _iter_bytes
+
+
 async def _awaited(pull: Pull) -> bytes:
     piece: bytes = await pull()
     return piece
@@ -193,5 +222,5 @@ def _close(http: Any) -> None:  # noqa: ANN401 - as above
     drive(http._agentctx_body.drop())  # noqa: SLF001 - our own attribute
 
 
-_ASYNC: Mapping[str, Callable[..., Any]] = {"aiter_bytes": _aiter_bytes, "aclose": _aclose}
-_SYNC: Mapping[str, Callable[..., Any]] = {"iter_bytes": _iter_bytes, "close": _close}
+_ASYNC: Mapping[str, Callable[..., Any]] = {"aiter_bytes": _aiter_bytes, "aiter_raw": _aiter_raw, "aclose": _aclose}
+_SYNC: Mapping[str, Callable[..., Any]] = {"iter_bytes": _iter_bytes, "iter_raw": _iter_raw, "close": _close}

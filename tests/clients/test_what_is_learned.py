@@ -103,6 +103,11 @@ async def in_pieces(response):
     return b"".join(pieces)
 
 
+async def raw(response):
+    http = response.http_response
+    return await listed(http.aiter_raw() if "Async" in type(response).__name__ else http.iter_raw())
+
+
 async def parsed(response):
     return await now(response.parse())
 
@@ -132,7 +137,10 @@ async def test_a_body_that_the_caller_reads_is_billed(bodies, api, kind):
     _, session, client = bodies(api, kind)
     told = {"stream_options": {"include_usage": True}} if api == "chat" else {}
     rounds = 2
-    for streamed, ways in ({}, [parsed, at_once, lines, in_pieces]), ({"stream": True, **told}, [parsed_events, lines]):
+    for streamed, ways in (
+        ({}, [parsed, at_once, lines, in_pieces, raw]),
+        ({"stream": True, **told}, [parsed_events, lines, raw]),
+    ):
         for read in ways:
             history, rounds = APIS[api][1](rounds), rounds + 1
             await inside(streaming(client, api, history, **streamed), read)
