@@ -271,13 +271,18 @@ def _stands_for_others(record: Record, place: int) -> bool:
 
 
 def _answered_behind(view: Sequence[Message], origins: Sequence[int | None]) -> Iterator[int]:
-    """The indexes in the history of calls whose results do not stand among these messages of the view."""
-    asked: dict[str, int | None] = {}
+    """The indexes in the history of calls whose results do not stand among these messages of the view.
+
+    A call that a stage wrote anew comes from behind the last message that is known: there it is read again.
+    """
+    asked: dict[str, int] = {}
+    known = 0
     for message, origin in zip(view, origins, strict=True):
-        asked |= {call.id: origin for call in message.calls if not call.optional}
+        asked |= {call.id: known if origin is None else origin for call in message.calls if not call.optional}
+        known = known if origin is None else max(known, origin + 1)
         for result in message.results:
             asked.pop(result.call_id, None)
-    return (origin for origin in asked.values() if origin is not None)
+    return iter(asked.values())
 
 
 def _whole_until(view: Sequence[Message], origins: Sequence[int | None], length: int) -> int:

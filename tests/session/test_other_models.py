@@ -194,3 +194,37 @@ async def test_models_are_remembered_up_to_a_bound():
         session.record({"input_tokens": view.report.tokens_after})
     names = [each["model"] for each in session.dump()["learned"]]
     assert names == [f"model-{number}" for number in range(40 - MOST, 40)]
+
+
+def items(number):
+    """What a GPT model says and does in a turn, with both kinds of outputs."""
+    words = {"type": "output_text", "text": f"turn {number}", "annotations": []}
+    said = {"type": "message", "role": "assistant", "id": f"msg_{number}", "status": "completed", "content": [words]}
+    return [
+        {"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": f"abcd{number}"},
+        said,
+        {"type": "function_call", "id": f"fc_{number}", "call_id": f"c{number}", "name": "bash", "arguments": "{}"},
+        {"type": "custom_tool_call", "id": f"ctc_{number}", "call_id": f"d{number}", "name": "patch", "input": "x"},
+        {"type": "function_call_output", "call_id": f"c{number}", "output": "long " * 80},
+        {"type": "custom_tool_call_output", "call_id": f"d{number}", "output": "short"},
+    ]
+
+
+async def test_going_back_within_a_round_whose_calls_lost_their_ids():
+    """Calls written anew for another model are read again with their outputs, when going back ends between them."""
+    session = Pipeline(TruncateToolOutputs(max_tokens=40), budget=100_000).session(
+        model="gpt-5.6-sol", format="openai-responses"
+    )
+    ask, more = {"role": "user", "content": "task"}, {"role": "user", "content": "go on"}
+    whole = [ask, *items(1), more]
+    cut = list((await session.prepare(whole)).messages)
+    await session.prepare(whole, model="gpt-4o")
+    view = await session.prepare([*cut, *items(2)], model="gpt-4o")
+    found = validate({"model": "gpt-4o", "input": view.messages}, format="openai-responses")
+    assert [each for each in found if each.severity == "error"] == []
+    assert [each["call_id"] for each in view.messages if each.get("type", "").endswith("_output")] == [
+        "c1",
+        "d1",
+        "c2",
+        "d2",
+    ]
