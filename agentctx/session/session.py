@@ -133,7 +133,9 @@ class Session:
 
         Tasks and threads that are started within the block, and what is handed to a ``ThreadPoolExecutor`` there, are
         in it to their end; what was started before, and other tasks and threads, are not. A generator that holds a
-        block open lets those who read it be in the block until it is closed, by whomever.
+        block open is in it as long as the task or thread reads it that began it, until it is closed, by whomever.
+        Where others go on reading it (as Starlette does with a plain generator), its model calls are outside, and a
+        warning says once that they go on without a session: pass the session to ``wrap`` there.
         """
         enter(self)
         return self
