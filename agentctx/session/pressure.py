@@ -10,6 +10,7 @@ from agentctx.core.message import Context
 from agentctx.core.protection import speaks
 from agentctx.core.reasoning import signed
 from agentctx.core.report import StageReport
+from agentctx.offload import offload
 from agentctx.plan import guarantee
 from agentctx.protocols import ContextStrategy, arranges_for_model, cache_markers, head_markers
 from agentctx.runner import run_stage
@@ -93,7 +94,14 @@ async def _run_now(step: Step, stages: Sequence[ContextStrategy], limit: int | N
         told = step.call(limit)
         stages = [stage for stage in stages if concerns(stage, told)]
     over = budget is not None and step.tokens > budget.limit
-    if stages or limited or loose or over or _marks_too_much(step) or _stands_wrong(step):
+    looked_at = len(step.raw)
+    if (
+        stages
+        or limited
+        or loose
+        or over
+        or await offload(lambda: _marks_too_much(step) or _stands_wrong(step), looked_at)
+    ):
         widen(step)
     elif not step.trail.reports:
         return
@@ -103,6 +111,11 @@ async def _run_now(step: Step, stages: Sequence[ContextStrategy], limit: int | N
     before = (*record.view[: record.settled], *step.raw) if step.start == 0 else tuple(step.raw)
     said, known = step.bound_to or (step.trail.context.system, step.around.tools)
     await guarantee(step.trail, call, budget, Context(before, said, known))
+
+
+def _is_out_of_place(step: Step) -> bool:
+    """Whether what is new carries markers, or stands, as the provider does not take it."""
+    return _marks_too_much(step) or _stands_wrong(step)
 
 
 def _marks_too_much(step: Step) -> bool:

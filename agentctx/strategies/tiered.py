@@ -107,7 +107,7 @@ class Tiered:
         return await offload(lambda: self._divided(context, limit, aim, call), len(context.messages), size)
 
     def _divided(self, context: Context, limit: int, aim: int, call: Call) -> Context:
-        context, room = shrink_open_round(context, limit, call)
+        context, room = shrink_open_round(context, limit, call, unread=False)
         loose = [unit for bundle in room.bundles for unit in bundle]
         tiers = self._pieces(context.messages, loose, call)
         gone = [unit for piece in self._over(tiers, max(0, aim - room.floor)) for unit in piece.units]

@@ -103,7 +103,7 @@ def test_without_git_the_rest_is_there(run, tmp_path):
     """In a folder that is no repository the git source says why it has nothing, and the request is built."""
     (tmp_path / "README.md").write_text("# Shop\n", encoding="utf-8")
     printed = run("--show", "--repository", tmp_path)
-    assert "problem: git: SourceError: git: fatal: not a git repository" in printed
+    assert "problem: git: SourceError: git: not a git repository" in printed
     assert "### README.md\n```\n# Shop\n```" in printed
     assert size_of(printed)[0] < 1_000
 

@@ -20,7 +20,6 @@ from agentctx import (
     Pipeline,
     Protect,
     StageError,
-    Tiered,
     TrimRounds,
     count,
 )
@@ -207,9 +206,7 @@ async def test_the_words_beside_a_result_survive_and_the_result_is_a_result(form
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    "stage", [FitContextWindow(), Pack("recent"), Tiered()], ids=lambda stage: type(stage).__name__
-)
+@pytest.mark.parametrize("stage", [FitContextWindow(), Pack("recent")], ids=lambda stage: type(stage).__name__)
 @pytest.mark.parametrize("format_name", FORMATS)
 async def test_what_nobody_has_read_stays_whoever_spoke_since(format_name, stage):
     """Results that the model has not read are no old round, also when the user says something behind them."""

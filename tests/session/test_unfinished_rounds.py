@@ -53,6 +53,6 @@ async def test_a_round_that_is_whole_once_repaired_is_not_read_again():
     """A round that was left out stays out, also when its result came after a user's message."""
     messages = transcript("openai-chat", user("task"), assistant("old"), user("more"), assistant(call("c", "f")))
     messages += transcript("openai-chat", user("interrupts")) + transcript("openai-chat", result("c", "late"))
-    pipeline = Pipeline(FitContextWindow(), budget=45, counter=FixedCounter(10))
+    pipeline = Pipeline(FitContextWindow(), budget=35, counter=FixedCounter(10))
     (view,) = await walk(pipeline.session(format="openai-chat"), messages, 6)
     assert view.messages == [messages[0], messages[4]]

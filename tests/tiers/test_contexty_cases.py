@@ -54,15 +54,15 @@ class Broken:
 
 @pytest.mark.parametrize("breaks_at", [1, 3])
 async def test_contexty_counter_error(breaks_at):
-    """A counter's error comes through as it is, and the report has its words.
+    """A counter's error is named as the counter's, with its words, in the report, too.
 
     contexty fails again when it recounts; here each message is counted once.
     """
     blocks = block("a", chat(*THREE), TruncateOldest()), block("b", chat("s4"))
     made = ContextBuilder(25, counter=Broken(breaks_at), format="openai-chat").add(*blocks)
-    with pytest.raises(ArithmeticError, match="the counter is broken"):
+    with pytest.raises(ConfigError, match="counter Broken raised ArithmeticError: the counter is broken"):
         await made.build()
-    assert made.report.error == "ArithmeticError: the counter is broken"
+    assert made.report.error.startswith("ConfigError: counter Broken raised ArithmeticError: the counter is broken")
 
 
 @pytest.mark.parametrize("tokens", [5, 100])

@@ -64,20 +64,20 @@ EVICTIONS = [
 @pytest.mark.parametrize("evict", EVICTIONS, ids=lambda evict: type(evict).__name__)
 @pytest.mark.parametrize("works", [0, 2])
 async def test_contexty_counter_error_in_an_eviction(evict, works):
-    """An eviction lets a counter's error through as it is, at the first message and at a later one."""
+    """An eviction lets a counter's error through, which names the counter, at the first message and at a later one."""
     counter = Costs(*[10] * works, OSError("no vocabulary"))
-    with pytest.raises(OSError, match="no vocabulary"):
+    with pytest.raises(ConfigError, match="counter Costs raised OSError: no vocabulary"):
         await evict(values("u1", "u2", "u3"), told(15, counter))
 
 
 async def test_contexty_counter_error_on_a_summary():
-    """A counter's error on the summary comes through as it is; the fallback is for the summarizer's own."""
+    """A counter's error on the summary comes through; the fallback is for the summarizer's own."""
     talk = block("h", chat("u1", "a1", "u2"), Summarize(shorter))
     made = ContextBuilder(25, counter=Costs(10, 10, 10, OSError("no vocabulary")), format="openai-chat").add(talk)
-    with pytest.raises(OSError, match="no vocabulary") as caught:
+    with pytest.raises(ConfigError, match="counter Costs raised OSError: no vocabulary") as caught:
         await made.build()
     assert "block 'h'" in caught.value.__notes__[0]
-    assert made.report.error == "OSError: no vocabulary"
+    assert made.report.error.startswith("ConfigError: counter Costs raised OSError: no vocabulary")
 
 
 async def test_contexty_inconsistent_counter():
