@@ -20,6 +20,7 @@ import anyio
 from anyio.from_thread import BlockingPortal
 
 from agentctx.session.current import forget_left
+from agentctx.session.flight import blocking_the_loop
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -53,14 +54,15 @@ def blocking(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwa
 
     forget_left()
     portal = _idle.pop() if _idle else _started()
-    future = portal.start_task_soon(run)
-    try:
-        outcome = future.result()
-    finally:
-        if _lives_on(future) and len(_idle) < KEPT:
-            _idle.append(portal)
-        else:
-            _apart(partial(_end, portal, future))
+    with blocking_the_loop():
+        future = portal.start_task_soon(run)
+        try:
+            outcome = future.result()
+        finally:
+            if _lives_on(future) and len(_idle) < KEPT:
+                _idle.append(portal)
+            else:
+                _apart(partial(_end, portal, future))
     return outcome()
 
 

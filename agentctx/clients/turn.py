@@ -17,6 +17,7 @@ from agentctx.reading import known_profile
 from agentctx.session import Session
 from agentctx.session.conversation import Given
 from agentctx.session.current import preparing, steps_around
+from agentctx.session.flight import Deadlock
 from agentctx.view import View
 
 
@@ -141,16 +142,34 @@ async def begin(conversations: Conversations, shape: Shape, body: Body) -> Turn 
     request = shape.read(body)
     if request is None:
         return None
-    async with conversations.of(body, request, shape.format) as session:
-        if session is None:
-            turn = await _stateless(conversations, shape, body, request)
-        else:
-            given, model = (request.messages, request.system, request.tools), _told(session, request.model)
-            view = await session.prepare(*given, model=model, format=shape.format)
-            turn = Turn(conversations, conversations.pipeline, shape, body, request, session, view)
+    try:
+        turn = await _begun(conversations, shape, body, request)
+    except Deadlock:
+        conversations.say_once(_WAITED_FOR)
+        turn = await _stateless(conversations, shape, body, request)
     if turn is not None:
         conversations.view = turn.view
     return turn
+
+
+_WAITED_FOR = (
+    "a stage, summarizer or store made a model call in a conversation whose own step was waiting for it: that call was "
+    "prepared by itself, and is no part of the conversation"
+)
+
+
+async def _begun(client: Conversations, shape: Shape, body: Body, request: Request) -> Turn | None:
+    """A request in its conversation, if it belongs to one.
+
+    Raises:
+        Deadlock: If a step of that conversation waits for the one that this call is made for.
+    """
+    async with client.of(body, request, shape.format) as session:
+        if session is None:
+            return await _stateless(client, shape, body, request)
+        given, model = (request.messages, request.system, request.tools), _told(session, request.model)
+        view = await session.prepare(*given, model=model, format=shape.format)
+        return Turn(client, client.pipeline, shape, body, request, session, view)
 
 
 async def _stateless(client: Conversations, shape: Shape, body: Body, request: Request) -> Turn | None:

@@ -9,15 +9,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from attrs import define, frozen
+from attrs import Factory, define, frozen
 
 if TYPE_CHECKING:
     from agentctx.plan import Plan
+    from agentctx.session.flight import Flight
     from agentctx.session.session import Session
 
 
@@ -43,24 +44,37 @@ class Preparing:
     Args:
         plan: The pipeline that prepares.
         session: The session whose step it is; None for a stateless one.
-        alone: Whether the session takes no other step meanwhile. It does when its listeners are told.
     """
 
     plan: Plan
     session: Session | None = None
-    alone: bool = False
 
 
-_Entered = tuple[Block | Preparing, ...]
+@define(eq=False)
+class Work:
+    """What is done while others have to wait.
+
+    Args:
+        loop: The event loop that it needs.
+        waits: What it waits for itself.
+        over: Whether it is done. What was started by it and goes on holds nobody.
+    """
+
+    loop: Any
+    waits: list[Flight] = Factory(list)
+    over: bool = False
+
+
+_Entered = tuple[Block | Preparing | Work, ...]
 _ENTERED: ContextVar[_Entered] = ContextVar("agentctx_entered", default=())
-"""The blocks and steps around the running code, innermost last."""
+"""The blocks, steps and works around the running code, innermost last."""
 
 
 def current() -> Session | None:
     """The session of the innermost ``with session:`` around the running code; None when a step is further in."""
     forget_left()
-    entered = _ENTERED.get()
-    return entered[-1].session if entered and isinstance(entered[-1], Block) else None
+    innermost = next((each for each in reversed(_ENTERED.get()) if not isinstance(each, Work)), None)
+    return innermost.session if isinstance(innermost, Block) else None
 
 
 def enter(session: Session) -> None:
@@ -86,15 +100,20 @@ def forget_left() -> None:
     if any(isinstance(each, Block) and each.left for each in entered):
         here = _here()
         _ENTERED.set(
-            tuple(each for each in entered if isinstance(each, Preparing) or not each.left or each.owner != here)
+            tuple(each for each in entered if not isinstance(each, Block) or not each.left or each.owner != here)
         )
 
 
-@contextmanager
-def preparing(plan: Plan, session: Session | None = None, *, alone: bool = False) -> Iterator[None]:
+def preparing(plan: Plan, session: Session | None = None) -> AbstractContextManager[None]:
     """A step of ``session``, or a stateless one, is under way inside: nobody speaks."""
+    return within(Preparing(plan, session))
+
+
+@contextmanager
+def within(what: Preparing | Work) -> Iterator[None]:
+    """What runs inside, and what it starts, is part of it."""
     before = _ENTERED.get()
-    _ENTERED.set((*before, Preparing(plan, session, alone)))
+    _ENTERED.set((*before, what))
     try:
         yield
     finally:
@@ -104,6 +123,11 @@ def preparing(plan: Plan, session: Session | None = None, *, alone: bool = False
 def steps_around() -> list[Preparing]:
     """The steps that the running code is part of: it is a stage's, a summarizer's, a store's or a listener's."""
     return [each for each in _ENTERED.get() if isinstance(each, Preparing)]
+
+
+def works_around() -> list[Work]:
+    """The works that the running code is part of, and that do not end before it does."""
+    return [each for each in _ENTERED.get() if isinstance(each, Work) and not each.over]
 
 
 def _here() -> object:

@@ -1,14 +1,27 @@
-"""One at a time, also between event loops: a session may be shared by tasks, by threads, and by sync clients."""
+"""One at a time, also between event loops: a session may be shared by tasks, by threads, and by sync clients.
+
+Nobody waits for ever: whoever would wait for somebody that waits for him is told so at once.
+"""
 
 from __future__ import annotations
 
+import os
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 from attrs import define, field, frozen
+
+from agentctx.errors import ConfigError
+from agentctx.session.current import Work, within, works_around
+
+
+class Deadlock(ConfigError):
+    """Waiting here would never end: whoever is in waits, by itself or by others, for the one who came."""
 
 
 @frozen(eq=False)
@@ -17,11 +30,11 @@ class _Waiter:
 
     Args:
         event: Set when it is its turn.
-        loop: The event loop that the task runs on.
+        work: What it will do then.
     """
 
     event: anyio.Event
-    loop: Any
+    work: Work
 
     def wake(self) -> None:
         """Tell the task, on its own loop.
@@ -29,49 +42,96 @@ class _Waiter:
         Raises:
             RuntimeError: If its loop has ended.
         """
-        schedule = getattr(self.loop, "call_soon_threadsafe", None) or self.loop.run_sync_soon
+        schedule = getattr(self.work.loop, "call_soon_threadsafe", None) or self.work.loop.run_sync_soon
         schedule(self.event.set)
+
+
+_guard = Lock()
+"""Held for moments only, by whoever comes or goes: who waits for whom is one question over all of them."""
+
+_blocking: list[Work] = []
+"""The calls that block a thread on which an event loop runs."""
+
+
+def _after_fork() -> None:
+    global _guard  # noqa: PLW0603 - a fork may have copied it while another thread held it
+    _guard = Lock()
+    _blocking.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 @define(eq=False)
 class Flight:
-    """Lets one task in at a time, in the order in which they came: ``async with flight:``.
+    """Lets one task in at a time, in the order in which they came: ``async with flight as work:``.
 
-    Unlike a lock of an event loop, it holds between tasks of different loops. It takes no time when nobody is in.
+    Unlike a lock of an event loop, it holds between tasks of different loops. It takes no time when nobody is in. What
+    waits for others inside has to be ``within(work)``.
     """
 
-    _guard: Lock = field(init=False, factory=Lock)
-    _busy: bool = field(init=False, default=False)
+    _holder: Work | None = field(init=False, default=None)
     _waiting: deque[_Waiter] = field(init=False, factory=deque)
 
     @property
     def busy(self) -> bool:
         """Whether somebody is in."""
-        return self._busy
+        return self._holder is not None
 
-    async def __aenter__(self) -> None:
-        """Wait until nobody is in. A task that is cancelled while it waits leaves the others their turn."""
-        with self._guard:
-            if not self._busy:
-                self._busy = True
-                return
-            waiter = _Waiter(anyio.Event(), _running_loop())
+    async def __aenter__(self) -> Work:
+        """Wait until nobody is in. A task that is cancelled while it waits leaves the others their turn.
+
+        Raises:
+            Deadlock: If that would never be.
+        """
+        work, around = Work(running_loop()), works_around()
+        with _guard:
+            if self._holder is None:
+                self._holder = work
+                return work
+            if self._never_free_for(around):
+                raise Deadlock(_NEVER)
+            waiter = _Waiter(anyio.Event(), work)
             self._waiting.append(waiter)
+            for each in around:
+                each.waits.append(self)
         its_turn = False
         try:
             await waiter.event.wait()
             its_turn = True
         finally:
-            if not its_turn and not self._gave_up(waiter):
+            if not self._gave_up(waiter, around) and not its_turn:
                 self._next()
+        return work
 
     async def __aexit__(self, *_error: object) -> None:
         """Let the next one in."""
+        if self._holder is not None:
+            self._holder.over = True
         self._next()
 
-    def _gave_up(self, waiter: _Waiter) -> bool:
+    def _never_free_for(self, around: list[Work]) -> bool:
+        """Whether those that must leave before wait for any of these: for their flights, or for a loop they block."""
+        ahead = [self._holder, *(each.work for each in self._waiting)]
+        blocked = [each.loop for each in around if each in _blocking]
+        if any(each is not None and each.loop in blocked for each in ahead):
+            return True
+        seen: set[int] = set()
+        while ahead:
+            work = ahead.pop()
+            if work in around:
+                return True
+            if work is not None and id(work) not in seen:
+                seen.add(id(work))
+                ahead += [flight._holder for flight in work.waits]  # noqa: SLF001 - another of this class
+                ahead += [each for each in _blocking if each.loop is work.loop]
+        return False
+
+    def _gave_up(self, waiter: _Waiter, around: list[Work]) -> bool:
         """Take a task out of the queue; False when it was its turn already."""
-        with self._guard:
+        with _guard:
+            for each in around:
+                each.waits.remove(self)
             if waiter not in self._waiting:
                 return False
             self._waiting.remove(waiter)
@@ -79,11 +139,12 @@ class Flight:
 
     def _next(self) -> None:
         while True:
-            with self._guard:
+            with _guard:
                 if not self._waiting:
-                    self._busy = False
+                    self._holder = None
                     return
                 waiter = self._waiting.popleft()
+                self._holder = waiter.work
             try:
                 waiter.wake()
             except RuntimeError:  # its loop ended without it: the turn goes to the next
@@ -91,6 +152,45 @@ class Flight:
             return
 
 
-def _running_loop() -> Any:  # noqa: ANN401 - the loop of any back end
+@contextmanager
+def blocking_the_loop() -> Iterator[None]:
+    """The running thread waits inside for what runs elsewhere; no task of its event loop, if it has one, goes on."""
+    loop = running_loop_or_none()
+    if loop is None:
+        yield
+        return
+    work = Work(loop)
+    with _guard:
+        _blocking.append(work)
+    try:
+        with within(work):
+            yield
+    finally:
+        work.over = True
+        with _guard:
+            _blocking.remove(work)
+
+
+def running_loop() -> Any:  # noqa: ANN401 - the loop of any back end
+    """The event loop that runs in this thread.
+
+    Raises:
+        RuntimeError: If none does.
+    """
     token: Any = anyio.lowlevel.current_token()
     return getattr(token, "native_token", token)
+
+
+def running_loop_or_none() -> Any:  # noqa: ANN401 - as above
+    """The event loop that runs in this thread, if one does."""
+    try:
+        return running_loop()
+    except (RuntimeError, AttributeError):
+        return None
+
+
+_NEVER = (
+    "session: a stage, summarizer, store or hook asked for a step of the session whose step it works for, or of one "
+    "whose own step waits for that: neither would ever end; prepare its own model call with pipeline.prepare() or "
+    "another session"
+)

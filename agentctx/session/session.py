@@ -30,7 +30,7 @@ from agentctx.session.beginning import Beginning, Opening, opening_of
 from agentctx.session.billing import Judgement, judge, suspected
 from agentctx.session.conversation import Conversation, Given
 from agentctx.session.cost import priced, warmth_after
-from agentctx.session.current import Block, enter, leave, preparing, steps_around
+from agentctx.session.current import Block, enter, leave, preparing, within
 from agentctx.session.dumping import dump_conversation, load_conversation
 from agentctx.session.flight import Flight
 from agentctx.session.state import VERSION, opened
@@ -174,7 +174,8 @@ class Session:
             ContextOverflow: If what must stay is larger than the budget.
             StageError: If a stage broke a promise.
             UnknownModel: If the budget is the model's and the model table does not know it.
-            ConfigError: If a step of this very session is waiting for this one: a stage or a summarizer asked for it.
+            ConfigError: If a step of this very session waits for this one: a stage or a summarizer asked for it, or for
+                a step of another session, whose stage asked for this one.
         """
         as_list(messages)
         async with self._alone():
@@ -239,16 +240,10 @@ class Session:
         """No other step of this session is taken inside.
 
         Raises:
-            ConfigError: If this is asked for within such a step, which would wait for itself.
+            Deadlock: If this is asked for within such a step, or within one of a session that such a step waits for.
         """
-        if any(step.session is self and step.alone for step in steps_around()):
-            msg = (
-                "session: a stage, summarizer or store asked for a step of the session whose step it works for; "
-                "prepare its own model call with pipeline.prepare() or another session"
-            )
-            raise ConfigError(msg)
-        async with self._flight:
-            with preparing(self.plan, self, alone=True):
+        async with self._flight as work:
+            with preparing(self.plan, self), within(work):
                 yield
 
     async def _step(self, given: Given, model: str | None = None, format_name: str | None = None) -> tuple[View, int]:

@@ -17,6 +17,7 @@ from attrs import define, field, frozen
 from agentctx.errors import ConfigError
 from agentctx.listeners import SECONDS, is_async, logger, told
 from agentctx.plan import Plan
+from agentctx.session.current import within
 from agentctx.session.flight import Flight
 from agentctx.session.session import Session
 
@@ -176,10 +177,11 @@ class Sessions(Mapping[Hashable, Session]):
     async def _taken(self, name: Hashable, model: str | None, format_name: str | None) -> _Held:
         held = self._in_memory(name)
         if held is None:
-            async with self._moved(name):
+            async with self._moved(name) as work:
                 held = self._in_memory(name)  # another call may have brought it back
                 if held is None:
-                    state = None if self.load is None else await told(self.load, name)
+                    with within(work):
+                        state = None if self.load is None else await told(self.load, name)
                     session = (
                         Session(self.pipeline, model, format_name, str(name))
                         if state is None

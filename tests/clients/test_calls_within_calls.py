@@ -5,7 +5,7 @@ import signal
 from contextlib import nullcontext
 from functools import partial
 from itertools import product
-from threading import Event, Thread
+from threading import Barrier, Event, Thread
 
 import anyio
 import anyio.to_thread
@@ -201,6 +201,37 @@ async def test_another_session_may_be_asked_within_a_step(made):
     outer = asking.pipeline().session()
     await asked(OpenAI, wrap(client, outer.plan, session=outer), long(OpenAI))
     assert (outer.steps, notes.steps) == (1, 1)
+
+
+@pytest.mark.parametrize("belonging", ["session", "key"])
+@pytest.mark.parametrize("kind", [OpenAI, AsyncOpenAI])
+@pytest.mark.anyio
+async def test_two_conversations_whose_stages_ask_each_other(made, caplog, kind, belonging):
+    """Stages of two conversations ask by each other's clients at once: all calls are answered, one of them apart."""
+    desk, client = made(kind)
+    clients, both = {}, Barrier(2)
+
+    def pipeline(other):
+        asked = []
+
+        async def stage(context, _call):
+            if not asked:
+                asked.append(other)
+                await anyio.to_thread.run_sync(both.wait, PATIENCE)
+                await now(ask(clients[other], chat(2, other)))
+            return context
+
+        return agentctx.Pipeline(stage, agentctx.FitContextWindow(), budget=BUDGET)
+
+    for name, other in ("ab", "ba"):
+        plan = pipeline(other)
+        given = {"session": plan.session()} if belonging == "session" else {"key": lambda _body, name=name: name}
+        clients[name] = wrap(client, plan, **given)
+    async with anyio.create_task_group() as tasks:
+        for name in "ab":
+            tasks.start_soon(asked, kind, clients[name], chat(2, name))
+    assert len(desk.requests) == 4
+    assert "was prepared by itself" in caplog.text
 
 
 @pytest.mark.anyio
