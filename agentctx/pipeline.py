@@ -26,7 +26,7 @@ from agentctx.runner import Trail, keep_originals, run_stage
 from agentctx.session import Session
 from agentctx.session.cost import bill
 from agentctx.session.current import preparing
-from agentctx.strategies.keep_cache_markers import check_head
+from agentctx.strategies.keep_cache_markers import LiftCacheMarkers, check_head, relieved_head
 from agentctx.strategies.options import (
     as_budget,
     check_listeners,
@@ -144,12 +144,14 @@ class Pipeline(Plan):
         budget = self.budget_for(model)
         said = await offload(lambda: source.messages(messages), len(messages))
         given = Context(tuple(said), *source.fixed_part(system, tools))
-        check_head(given, source.wire)
+        head = relieved_head(given, source.wire, source.profile)
+        check_head(head, source.wire)
         await source.meter.settle(given.messages)
         limit = None if budget is None else budget.limit
         call = self.call(source, budget, limit, len(given.messages), given.messages.__getitem__)
-        trail = Trail(given, list(range(len(given.messages))), source.meter.size(given))
-        size = trail.tokens
+        size = source.meter.size(given)
+        trail = Trail(head, list(range(len(given.messages))), size)
+        await run_stage(LiftCacheMarkers(), trail, call, trusted=True)
         await run_stage(RepairHistory(), trail, call, trusted=True)
         something_left(trail)
         for stage in self.at_once:

@@ -13,7 +13,7 @@ from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
 from agentctx.core.event import Compaction
 from agentctx.core.item import ContextItem
-from agentctx.core.marker import CacheMarker, Ttl
+from agentctx.core.marker import CacheMarker, Ttl, is_marker_tool
 from agentctx.core.message import Context, Message, Tool
 from agentctx.core.parts import Opaque, Part, ToolCall
 from agentctx.core.profile import ModelProfile
@@ -385,6 +385,10 @@ class CacheMarkers(Protocol):
         """Makes a marker that lives so long, for a model; None where its cache needs none."""
         ...
 
+    def refused(self, mark: Mapping[str, Any], profile: ModelProfile | None, /) -> bool:
+        """Whether a model is known that refuses this marker, or does not know what to do with it."""
+        ...
+
     def rolls(self, profile: ModelProfile | None, /) -> bool:
         """Whether the end of each request needs a marker to be found again."""
         ...
@@ -421,8 +425,8 @@ def head_markers(context: Context, markers: CacheMarkers) -> list[CacheMarker]:
 
 def _tool_block(tool: Tool) -> Opaque:
     """A member of the tools as a block; it may be a marker itself."""
-    point = isinstance(tool.source, Mapping) and "cachePoint" in tool.source
-    return Opaque("cachePoint", tool.source, source=tool.source) if point else Opaque("tool", None, source=tool.source)
+    kind, data = ("cachePoint", tool.source) if is_marker_tool(tool) else ("tool", None)
+    return Opaque(kind, data, source=tool.source)
 
 
 class Meter(Protocol):

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from attrs import field, frozen
 
+from agentctx.core.message import Tool
 from agentctx.core.parts import Opaque, Part
 
 Ttl = Literal["5m", "1h"]
@@ -39,6 +40,11 @@ def without_marker(data: object) -> object:
     if not isinstance(data, Mapping) or KEYS.isdisjoint(data):
         return data
     return {key: value for key, value in data.items() if key not in KEYS}
+
+
+def is_marker_tool(tool: Tool) -> bool:
+    """Whether a member of the tools is none, and only marks a place for the provider's cache."""
+    return isinstance(tool.source, Mapping) and "cachePoint" in tool.source
 
 
 def is_marker(part: Part) -> bool:

@@ -96,6 +96,7 @@ class Conversation:
     ledger: Ledger = field(init=False, factory=Ledger)
     before: Conversation | None = field(init=False, default=None)
     _counted_by: Meter | None = field(init=False, default=None)
+    _marked_for: str | None = field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
         """Find the budget."""
@@ -147,7 +148,7 @@ class Conversation:
         again = record is self.record and 0 < len(natives) == len(record)
         idle = None if around.model != self.model else self.sent.idle(now)
         step = stand_still(around, record, natives, idle) if again else await take_in(around, record, natives, idle)
-        step.bound_to = self._bound_to(around)
+        step.bound_to, step.marked_for = self._bound_to(around), self._marked_for
         arrived = step.standing()
         try:
             await press(step)
@@ -285,6 +286,7 @@ class Conversation:
         if step.trail.reports or not grown or record is not old:
             self.ledger = record.ledger()
         report = report_on(step, self.ledger, prefix, started)
+        self._marked_for = step.around.model
         self.sent = Sent(report.tokens_after, len(record.out), len(record.out), now)
         self.steps += 1
         self.unjudged = report.tokens_after - report.prefix_tokens

@@ -77,9 +77,9 @@ def view_of_step(step: Step, system: Any, tools: Any, report: Report) -> View:  
         report: The report on the step.
     """
     record, chosen, around = step.record, step.trail.context, step.around
-    if chosen.tools is not around.tools:
+    if chosen.tools is not around.given.tools:
         tools = [tool.source for tool in chosen.tools]
-    if chosen.system is not around.system:
+    if chosen.system is not around.given.system:
         system = native_system(chosen.system, around.source.wire)
     return View(
         list(record.out), system, tools, report, around.context(record.view), options_of(step.trail, around.bare_call)

@@ -15,7 +15,7 @@ from agentctx.plan import guarantee
 from agentctx.protocols import ContextStrategy, arranges_for_model, cache_markers, head_markers
 from agentctx.runner import run_stage
 from agentctx.session.step import Step, widen
-from agentctx.strategies.keep_cache_markers import allowed, marked
+from agentctx.strategies.keep_cache_markers import LiftCacheMarkers, allowed, carries_refused, marked
 from agentctx.strategies.room import lay_out
 from agentctx.strategies.running import concerns
 
@@ -95,17 +95,21 @@ async def _run_now(step: Step, stages: Sequence[ContextStrategy], limit: int | N
         stages = [stage for stage in stages if concerns(stage, told)]
     over = budget is not None and step.tokens > budget.limit
     looked_at = len(step.raw)
+    foreign = await _carries_foreign_markers(step)
     if (
         stages
         or limited
         or loose
         or over
+        or foreign
         or await offload(lambda: _marks_too_much(step) or _stands_wrong(step), looked_at)
     ):
         widen(step)
     elif not step.trail.reports:
         return
     call = step.call(limit)
+    if foreign:
+        await run_stage(LiftCacheMarkers(), step.trail, call, trusted=True)
     for stage in stages:
         await run_stage(stage, step.trail, call)
     before = (*record.view[: record.settled], *step.raw) if step.start == 0 else tuple(step.raw)
@@ -113,9 +117,12 @@ async def _run_now(step: Step, stages: Sequence[ContextStrategy], limit: int | N
     await guarantee(step.trail, call, budget, Context(before, said, known))
 
 
-def _is_out_of_place(step: Step) -> bool:
-    """Whether what is new carries markers, or stands, as the provider does not take it."""
-    return _marks_too_much(step) or _stands_wrong(step)
+async def _carries_foreign_markers(step: Step) -> bool:
+    """Whether what was known before carries cache markers of another model, which the one of now does not take."""
+    around, known = step.around, step.record.view[: step.start]
+    if step.marked_for == around.model:
+        return False
+    return await offload(lambda: carries_refused(known, around.source.wire, around.source.profile), len(known))
 
 
 def _marks_too_much(step: Step) -> bool:

@@ -24,6 +24,7 @@ from agentctx.session.record import Record, rewound
 from agentctx.session.snapshot import snapshots
 from agentctx.session.surroundings import Surroundings
 from agentctx.session.weights import Weights
+from agentctx.strategies.keep_cache_markers import LiftCacheMarkers, carries_refused
 from agentctx.strategies.repair_history import Earlier, cleaned, has_server_calls, names_of, paired
 
 
@@ -60,6 +61,7 @@ class Step:
         quiet_until: See ``Record``.
         waiting: See ``Record``.
         bound_to: System prompt and tools that the reasoning so far was made with; None when they are those of now.
+        marked_for: The model whose cache markers the record's view carries; None when it is not known.
     """
 
     around: Surroundings
@@ -77,6 +79,7 @@ class Step:
     quiet_until: int = 0
     waiting: bool = False
     bound_to: tuple[Message | None, tuple[Tool, ...]] | None = None
+    marked_for: str | None = None
 
     def standing(self) -> Standing:
         """Where the step stands now, to be restored."""
@@ -214,6 +217,8 @@ async def _treat(step: Step) -> None:
     call = step.call()
     wire = around.source.wire
 
+    if carries_refused(step.raw, wire, around.source.profile):
+        await run_stage(LiftCacheMarkers(), step.trail, call, trusted=True)
     if step.record.foreign > step.raw_origin[0]:
         await run_stage(DropForeignReasoning(step.raw_origin, step.record.foreign), step.trail, call, trusted=True)
     last = step.record.view[step.start - 1] if step.start else None

@@ -14,7 +14,7 @@ from agentctx.protocols import Call
 from agentctx.reading import Reader
 from agentctx.session.allowance import Allowance
 from agentctx.session.weights import Weights
-from agentctx.strategies.keep_cache_markers import check_head
+from agentctx.strategies.keep_cache_markers import check_head, relieved_head
 
 
 @frozen
@@ -33,6 +33,7 @@ class Surroundings:
         fixed: Tokens of system prompt and tools.
         fixed_bytes: Bytes of system prompt and tools.
         bare_call: What stages are told when nothing has to shrink and the caller protects nothing.
+        given: System prompt and tools as they were passed in, with cache markers that the model does not take.
     """
 
     plan: Plan
@@ -46,6 +47,7 @@ class Surroundings:
     fixed: int
     fixed_bytes: int
     bare_call: Call
+    given: Context
 
     def call(self, warmth: float) -> Call:
         """What stages are told when nothing has to shrink, the provider's cache being believed to be so warm."""
@@ -96,10 +98,23 @@ def surround(
     Raises:
         InvalidInput: If system prompt and tools have cache markers that the provider does not take.
     """
-    check_head(Context((), *fixed), source.wire)
-    empty, meter, budget = Context((), *fixed), source.meter, allowance.in_force
+    given, meter, budget = Context((), *fixed), source.meter, allowance.in_force
+    empty = relieved_head(given, source.wire, source.profile)
+    check_head(empty, source.wire)
     call = plan.call(source, budget, None, 0, _nobody)
-    return Surroundings(plan, source, *spoken, allowance, budget, *fixed, meter.fixed(empty), meter.bytes(empty), call)
+    return Surroundings(
+        plan,
+        source,
+        *spoken,
+        allowance,
+        budget,
+        empty.system,
+        empty.tools,
+        meter.fixed(empty),
+        meter.bytes(empty),
+        call,
+        given,
+    )
 
 
 def _nobody(_index: int) -> None:

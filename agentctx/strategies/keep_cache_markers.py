@@ -8,16 +8,17 @@ those with the shorter one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain, dropwhile
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from agentctx.core.compare import match, shared
 from agentctx.core.marker import CacheMarker
-from agentctx.core.message import Context, Message
+from agentctx.core.message import Context, Message, Tool
 from agentctx.core.pace import paced
+from agentctx.core.profile import ModelProfile
 from agentctx.errors import InvalidInput
 from agentctx.offload import offload
 from agentctx.protocols import CacheMarkers, Call, WireFormat, cache_markers, head_markers
@@ -47,6 +48,7 @@ class KeepCacheMarkers:
         before, after = self.before, context.messages
         start = shared(before, after)
         lost = await offload(lambda: list(_lost(before, after, start, markers)), len(before) - start)
+        lost = [each for each in lost if not markers.refused(each[0].mark, call.profile)]
         if not lost:
             return context
         keeping = _Keeping(markers, list(context.messages), head_markers(context, markers))
@@ -109,6 +111,89 @@ def _lost(
                 part = before[index].parts[marker.place] if marker.place >= 0 else None
                 if id(marker.owner) not in there and part not in after[place].parts:
                     yield marker, place, marker.place
+
+
+def as_read(message: Message, markers: CacheMarkers) -> Message:
+    """The message as it was read, when without its markers it is no other: then its own payload goes out again."""
+    if message.read_parts != message.parts or message.read_role != message.role:
+        return message
+    bare = message.with_parts(message.read_parts)
+    return message if markers.of(bare) else bare
+
+
+@frozen
+class LiftCacheMarkers:
+    """Take off the markers that the model refuses, as far as it is known: they are another model's, or another API's.
+
+    A message that holds nothing else goes.
+    """
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context without them."""
+        markers = None if call.wire is None else cache_markers(call.wire)
+        if markers is None or call.profile is None:
+            return context
+        asked = _not_known_bare(context.messages, markers)
+        known = await offload(lambda: marked(context.messages, markers), len(asked))
+        relieved: dict[int, Message] = {}
+        for place in known:
+            message = context.messages[place]
+            if (bare := without_refused(message, markers, call.profile)) is not message:
+                call.note(message, REFUSED)
+                relieved[place] = bare
+        if not relieved:
+            return context
+        now = (relieved.get(place, message) for place, message in enumerate(context.messages))
+        return context.with_messages(tuple(message for message in now if message.parts))
+
+
+REFUSED = "a cache marker that the model does not take is taken off"
+
+
+def without_refused(message: Message, markers: CacheMarkers, profile: ModelProfile | None) -> Message:
+    """The message without the markers that the model refuses; the same object when there are none."""
+    found = markers.of(message)
+    gone = {marker.place for marker in found if markers.refused(marker.mark, profile)}
+    if not gone:
+        return message
+    bare = message
+    for place in sorted(gone, reverse=True):
+        bare = markers.lift(bare, place)
+    for marker in found:  # one that the model takes may have stood on the same part
+        if marker.place in gone and not markers.refused(marker.mark, profile):
+            bare = markers.put(bare, marker.place, marker.mark) or bare
+    return as_read(bare, markers)
+
+
+def carries_refused(messages: Sequence[Message], wire: WireFormat, profile: ModelProfile | None) -> bool:
+    """Whether messages carry markers that the model refuses."""
+    markers = cache_markers(wire)
+    if markers is None or profile is None:
+        return False
+    found = chain.from_iterable(marked(messages, markers).values())
+    return any(markers.refused(marker.mark, profile) for marker in found)
+
+
+def relieved_head(context: Context, wire: WireFormat, profile: ModelProfile | None) -> Context:
+    """The context with no markers on tools and system prompt that the model refuses; the same object without such."""
+    markers = cache_markers(wire)
+    if markers is None or not any(markers.refused(each.mark, profile) for each in head_markers(context, markers)):
+        return context
+    system, tools = context.system, context.tools
+    if system is not None and (bare := without_refused(system, markers, profile)) is not system:
+        system = bare if bare.parts else None
+    kept = [_relieved_tool(tool, markers, profile) for tool in tools]
+    return evolve(context, system=system, tools=tuple(tool for tool in kept if tool is not None))
+
+
+def _relieved_tool(tool: Tool, markers: CacheMarkers, profile: ModelProfile | None) -> Tool | None:
+    """The tool without such markers; None when it is nothing but one."""
+    found = head_markers(Context((), None, (tool,)), markers)
+    keys = {key for marker in found if markers.refused(marker.mark, profile) for key in marker.mark}
+    if not keys or not isinstance(tool.source, Mapping):
+        return tool
+    source = {key: value for key, value in tool.source.items() if key not in keys}
+    return evolve(tool, source=source) if source else None
 
 
 @frozen

@@ -18,7 +18,7 @@ from agentctx.core.message import SYSTEM_ROLES, Context, Message
 from agentctx.core.protection import first_task
 from agentctx.errors import ConfigError
 from agentctx.protocols import CacheMarkers, Call, Scope, cache_markers, head_markers
-from agentctx.strategies.keep_cache_markers import Marked, in_order, marked
+from agentctx.strategies.keep_cache_markers import Marked, as_read, in_order, marked
 
 _SMALLEST = 1_024
 """The shortest prefix that is kept where the model's own is not known, in tokens."""
@@ -94,14 +94,6 @@ def _ends(messages: Sequence[Message]) -> list[int]:
 def _leading(messages: Sequence[Message]) -> int:
     """How many system messages the conversation begins with."""
     return next((n for n, message in enumerate(messages) if message.role not in SYSTEM_ROLES), len(messages))
-
-
-def _as_read(message: Message, markers: CacheMarkers) -> Message:
-    """The message as it was read, when without its markers it is no other: then its own payload goes out again."""
-    if message.read_parts != message.parts or message.read_role != message.role:
-        return message
-    bare = message.with_parts(message.read_parts)
-    return message if markers.of(bare) else bare
 
 
 @define
@@ -205,4 +197,4 @@ class _Work:
         for at in sorted({marker.place for marker in self.known.pop(place)}, reverse=True):
             self.made[place] = self.markers.lift(self.made.get(place, self.messages[place]), at)
         if place in self.made:
-            self.made[place] = _as_read(self.made[place], self.markers)
+            self.made[place] = as_read(self.made[place], self.markers)

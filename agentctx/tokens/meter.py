@@ -13,7 +13,7 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 from attrs import define, field
 
-from agentctx.core.marker import is_marker, without_marker
+from agentctx.core.marker import is_marker, is_marker_tool, without_marker
 from agentctx.core.message import Context, Message, Tool
 from agentctx.core.pace import paced
 from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
@@ -191,13 +191,16 @@ class MessageMeter:
         seen = self._key.tools
         if seen is not None and seen[0] is tools:
             return seen[2], seen[3]
-        now: list[object] = [(tool.name, tool.description, tool.parameters) for tool in tools]
+        real = tuple(tool for tool in tools if not is_marker_tool(tool))
+        now: list[object] = [len(tools), *((tool.name, tool.description, tool.parameters) for tool in real)]
         if seen is None or seen[1] != now:
-            self._key.tools = seen = (tools, _copied(now), self._tool_tokens(tools), sum(map(tool_bytes, tools)))
+            self._key.tools = seen = (tools, _copied(now), self._tool_tokens(real), sum(map(tool_bytes, tools)))
         return seen[2], seen[3]
 
     def _tool_tokens(self, tools: tuple[Tool, ...]) -> int:
         count = self.counter.count
+        if not tools:
+            return 0
         if self._whole is not None:
             return count("tools")
         overhead = 0 if self.profile is None else self.profile.tool_overhead

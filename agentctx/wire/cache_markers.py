@@ -27,6 +27,8 @@ _KEYS = frozenset({CONTROL, BREAKPOINT})
 _TEXTS = frozenset({"text", "input_text", "output_text"})
 _BREAKPOINTS = re.compile(r"gpt-(?:5\.[6-9]|[6-9]|\d\d)")
 _POINTS = re.compile(r"claude|nova")
+_TAKE_CONTROL = re.compile(r"claude|gemini|qwen|nova")
+"""The models for which gateways in the Chat format pass Anthropic's marker on; OpenAI and others refuse it."""
 
 
 def unmarked(native: Any) -> Any:  # noqa: ANN401 - any JSON value or SDK object
@@ -91,6 +93,21 @@ def point(ttl: Ttl, profile: ModelProfile | None) -> Mapping[str, Any] | None:
     return {"cachePoint": {"type": "default"} if ttl == "5m" else {"type": "default", "ttl": ttl}}
 
 
+Refuses = Callable[[Mapping[str, Any], ModelProfile], bool]
+
+
+def _chat_refuses(mark: Mapping[str, Any], profile: ModelProfile) -> bool:
+    return breakpoint_of("5m", profile) is None if BREAKPOINT in mark else not _TAKE_CONTROL.search(profile.family)
+
+
+def _refuses_breakpoint(_mark: Mapping[str, Any], profile: ModelProfile) -> bool:
+    return breakpoint_of("5m", profile) is None
+
+
+def _refuses_none(_mark: Mapping[str, Any], _profile: ModelProfile) -> bool:
+    return False
+
+
 @frozen
 class KeyMarkers:
     """Markers that are a key of a content block (``protocols.CacheMarkers``).
@@ -98,6 +115,7 @@ class KeyMarkers:
     Args:
         keys: The keys; the first one is the format's own.
         new: Makes a marker.
+        refuses: Whether a model refuses a marker.
         text_type: The type of a text block.
         any_block: Whether calls and results can carry one themselves, and not only what is said in them.
         roles: The roles whose messages can carry one; empty for all.
@@ -107,11 +125,16 @@ class KeyMarkers:
 
     keys: tuple[str, ...]
     new: NewMark = field(repr=False)
+    refuses: Refuses = field(repr=False)
     text_type: str = "text"
     any_block: bool = False
     roles: frozenset[str] = frozenset()
     marks_head: bool = False
     most: int = MOST
+
+    def refused(self, mark: Mapping[str, Any], profile: ModelProfile | None) -> bool:
+        """Whether a model is known that refuses this marker, or does not know what to do with it."""
+        return profile is not None and self.refuses(mark, profile)
 
     def rolls(self, profile: ModelProfile | None) -> bool:
         """Whether the end of each request needs a marker; OpenAI finds it by itself."""
@@ -221,6 +244,10 @@ class PointMarkers:
     marks_head: bool = False
     most: int = MOST
 
+    def refused(self, _mark: Mapping[str, Any], profile: ModelProfile | None) -> bool:
+        """Whether a model is known that refuses markers."""
+        return profile is not None and self.new("5m", profile) is None
+
     def rolls(self, _profile: ModelProfile | None) -> bool:
         """The end of each request needs a marker."""
         return True
@@ -262,7 +289,13 @@ class PointMarkers:
                 yield CacheMarker(place - 1, _ttl(block.get("cachePoint")), block, part.source)
 
 
-ANTHROPIC = KeyMarkers((CONTROL,), control, any_block=True, marks_head=True)
-CHAT = KeyMarkers((BREAKPOINT, CONTROL), chat_mark)
-RESPONSES = KeyMarkers((BREAKPOINT,), breakpoint_of, "input_text", roles=frozenset({"user", "system", "developer"}))
+ANTHROPIC = KeyMarkers((CONTROL,), control, _refuses_none, any_block=True, marks_head=True)
+CHAT = KeyMarkers((BREAKPOINT, CONTROL), chat_mark, _chat_refuses)
+RESPONSES = KeyMarkers(
+    (BREAKPOINT,),
+    breakpoint_of,
+    _refuses_breakpoint,
+    "input_text",
+    roles=frozenset({"user", "system", "developer"}),
+)
 BEDROCK = PointMarkers(point)

@@ -16,6 +16,7 @@ from agentctx import (
     Protect,
     Session,
     TrimRounds,
+    count,
     validate,
 )
 from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
@@ -404,3 +405,100 @@ async def test_pinned_messages_lose_their_markers_last():
     view = await pipeline.prepare(messages, format="anthropic", model="claude-sonnet-4-5")
     assert view.messages[0] is messages[0]
     assert len(marked(view.messages)) == 4
+
+
+TAKEN = {
+    "openai-chat": {
+        "gpt-5.6-sol": {"prompt_cache_breakpoint"},
+        "gpt-4o": set(),
+        "claude-sonnet-4-5": {"cache_control"},
+        "deepseek-v4-pro": set(),
+    },
+    "openai-responses": {"gpt-5.6-sol": {"prompt_cache_breakpoint"}, "gpt-5.4": set()},
+    "bedrock": {
+        "us.anthropic.claude-sonnet-4-5-20250929-v1:0": {"cachePoint"},
+        "us.amazon.nova-pro-v1:0": {"cachePoint"},
+        "meta.llama3-1-70b-instruct-v1:0": set(),
+    },
+}
+"""The markers that each model takes."""
+
+
+def kinds(value):
+    """The kinds of markers in a request."""
+    return {
+        kind for kind in ("cache_control", "cachePoint", "prompt_cache_breakpoint") if f'"{kind}"' in json.dumps(value)
+    }
+
+
+def says(format_name, role, text):
+    """A message."""
+    if format_name == "bedrock":
+        return {"role": role, "content": [{"text": text}]}
+    return {"role": role, "content": text}
+
+
+def body_of(view, format_name, model):
+    """The request that a view makes."""
+    if format_name == "openai-responses":
+        return {"model": model, "input": view.messages}
+    more = {"modelId": model, "system": view.system} if format_name == "bedrock" else {"model": model}
+    tools = {"toolConfig": {"tools": view.tools}} if view.tools else {}
+    return {**more, **tools, "messages": view.messages}
+
+
+switches = st.sampled_from(sorted(TAKEN)).flatmap(
+    lambda name: st.tuples(
+        st.just(name),
+        st.lists(st.sampled_from(sorted(TAKEN[name])), min_size=2, max_size=4),
+        st.lists(st.sampled_from(["full", "written back", "loaded", "stateless"]), min_size=4, max_size=4),
+    )
+)
+
+
+@given(switches, st.booleans())
+def test_a_model_is_sent_the_markers_that_it_takes_and_no_others(both_loops, switch, keeps):
+    """Whatever model was called before, in every mode; what carries none any more is the caller's own object again."""
+    format_name, models, modes = switch
+    pipeline = Pipeline(PlaceCacheMarkers(), budget=100_000)
+    history = [says(format_name, "user", "word " * 2_000)]
+
+    async def main():
+        session, own = pipeline.session(model=models[0], format=format_name), list(history)
+        for model, mode in zip(models, modes, strict=False):
+            if mode == "loaded":
+                session = Session.load(pipeline, json.loads(json.dumps(session.dump())))
+            stages = pipeline if mode != "stateless" else Pipeline(budget=100_000)
+            prepare = stages.prepare if mode == "stateless" else session.prepare
+            view = await prepare(own, model=model, format=format_name)
+            found, taken = kinds(view.messages), TAKEN[format_name][model]
+            assert found <= taken if mode == "stateless" else found == taken
+            broken = validate(body_of(view, format_name, model), format_name)
+            assert not [each for each in broken if each.severity == "error"]
+            if not found and not kinds(own):
+                assert all(sent is given for sent, given in zip(view.messages, own, strict=True))
+            if keeps and mode != "stateless":
+                own = list(view.messages)
+            own = [*own, says(format_name, "assistant", "hm"), says(format_name, "user", "go")]
+
+    both_loops(main)
+
+
+@pytest.mark.anyio
+async def test_markers_on_system_prompt_and_tools_go_for_a_model_that_takes_none(preparing):
+    """Bedrock refuses the whole request; with a model that takes them the caller's own objects are sent."""
+    system = [{"text": "Mend."}, {"cachePoint": {"type": "default"}}]
+    tools = [{"toolSpec": {"name": "f", "inputSchema": {"json": {"type": "object"}}}}, system[1]]
+    history, (claude, nova, llama) = [says("bedrock", "user", "Begin.")], TAKEN["bedrock"]
+    for model in (nova, claude):
+        view = await preparing(Pipeline(budget=10_000), "bedrock", model)(history, system, tools)
+        assert view.system is system
+        assert view.tools is tools
+    view = await preparing(Pipeline(budget=10_000), "bedrock", llama)(history, system, tools)
+    assert (view.system, view.tools) == ([{"text": "Mend."}], tools[:1])
+    size = count(history, model=llama, system=system, tools=tools)
+    assert view.report.tokens_after == view.report.tokens_before == size
+    assert size == count(history, model=llama, system=view.system, tools=view.tools)
+    assert {each.rule for each in validate({"modelId": llama, "system": system, "messages": history})} == {
+        "br.cache_unsupported"
+    }

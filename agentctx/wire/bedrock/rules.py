@@ -24,6 +24,8 @@ _ALTERNATE = (
     "user and assistant roles and try again."
 )
 _MOST_CACHE_POINTS = 4
+_CACHING = frozenset({"claude", "nova", ""})
+"""The families that take cache points, and models that are not known."""
 _CHANGES_TOOLS = frozenset({"toolAddition", "toolRemoval"})
 
 
@@ -111,7 +113,7 @@ def text(request: Request) -> Iterator[Violation]:
 
 
 def cache_points(request: Request) -> Iterator[Violation]:
-    """At most four cache points, each for 5 minutes or an hour."""
+    """At most four cache points, each for 5 minutes or an hour; none for models that cache nothing on demand."""
     given = [
         each
         for block in (*_tool_blocks(request), *request.system, *request.blocks)
@@ -121,6 +123,9 @@ def cache_points(request: Request) -> Iterator[Violation]:
     if len(given) > _MOST_CACHE_POINTS:
         text = f"A maximum of {_MOST_CACHE_POINTS} cachePoint blocks may be provided. Found {len(given)}."
         yield refused("cache_max4", given[_MOST_CACHE_POINTS], text)
+    if request.family not in _CACHING:
+        text = "You invoked an unsupported model or your request did not allow prompt caching."
+        yield from (refused("cache_unsupported", block, text) for block in given)
     for block in given:
         ttl = block.held.get("ttl")
         if ttl is not None and ttl not in ("5m", "1h"):

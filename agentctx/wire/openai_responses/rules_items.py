@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from agentctx.core.violation import Violation
@@ -124,13 +125,19 @@ def function_name(name: object, item: Item | None, path: str) -> Iterator[Violat
 
 
 def cache_marker(request: Request) -> Iterator[Violation]:
-    """R16: a cache marker stands on a block of input only."""
+    """R16: a cache marker stands on a block of input only; models before GPT-5.6 know none."""
+    older = request.family is not None and not _takes_markers(request.family)
     for item in request.items:
         marked = [(item.path, item.data)] if item.data.get("prompt_cache_breakpoint") is not None else []
         for path, data in (*marked, *blocks(item)):
-            if data.get("prompt_cache_breakpoint") is not None and data.get("type") not in CACHEABLE:
+            if data.get("prompt_cache_breakpoint") is not None and (older or data.get("type") not in CACHEABLE):
                 where = f"{path}.prompt_cache_breakpoint"
                 yield broken("cache_marker", item, where, f"Unknown parameter: '{where}'.")
+
+
+def _takes_markers(family: str) -> bool:
+    found = re.match(r"gpt-(\d+)(?:\.(\d+))?", family)
+    return found is not None and (int(found[1]), int(found[2] or 0)) >= (5, 6)
 
 
 def strings(request: Request) -> Iterator[Violation]:
