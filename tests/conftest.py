@@ -14,11 +14,12 @@ from hypothesis import HealthCheck, Phase, settings
 # A generated history is a large example: how long one takes says nothing about the code under test.
 SLOW_EXAMPLES = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
-settings.register_profile("ci", max_examples=20, deadline=None, derandomize=True, suppress_health_check=SLOW_EXAMPLES)
+# Making a failing history smaller takes up to five minutes: with HYPOTHESIS_PROFILE=dev, when somebody looks at it.
+settings.register_profile("dev", max_examples=20, deadline=None, derandomize=True, suppress_health_check=SLOW_EXAMPLES)
+settings.register_profile("ci", settings.get_profile("dev"), phases=(Phase.explicit, Phase.generate))
 settings.register_profile(
     "nightly", max_examples=10_000, deadline=None, print_blob=True, suppress_health_check=SLOW_EXAMPLES
 )
-settings.register_profile("mutants", settings.get_profile("ci"), phases=(Phase.explicit, Phase.generate))
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
