@@ -19,7 +19,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 import anyio
 from anyio.from_thread import BlockingPortal
 
-from agentctx.session.current import forget_left
+from agentctx.session.current import speaking
 from agentctx.session.flight import blocking_the_loop
 
 P = ParamSpec("P")
@@ -52,9 +52,8 @@ def blocking(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwa
             return partial(_raise, error)
         return lambda: result
 
-    forget_left()
     portal = _idle.pop() if _idle else _started()
-    with blocking_the_loop():
+    with speaking(), blocking_the_loop():
         future = portal.start_task_soon(run)
         try:
             outcome = future.result()

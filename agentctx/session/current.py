@@ -1,7 +1,8 @@
 """Which session speaks now, and which steps are under way around the running code.
 
 Both are told by one context variable. A task inherits it from the one that started it, and so does a thread, or a
-function handed to a pool: Python itself does not do that for threads, so ``inherit`` makes it so.
+function handed to a pool: Python itself does not do that for threads, so ``inherit`` makes it so. A generator does not
+inherit it, whose steps may be run by several tasks and threads: what runs in a generator is told by its frame.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR, currentframe
+from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -29,11 +33,13 @@ class Block:
     Args:
         session: The session that speaks within.
         owner: The task or thread that entered.
+        frame: The frame of the function that entered, or of the generator.
         left: Whether it has ended. What was started within it stays within it; its owner does not.
     """
 
     session: Session
     owner: object
+    frame: FrameType | None = None
     left: bool = False
 
 
@@ -72,16 +78,17 @@ _ENTERED: ContextVar[_Entered] = ContextVar("agentctx_entered", default=())
 
 def current() -> Session | None:
     """The session of the innermost ``with session:`` around the running code; None when a step is further in."""
-    forget_left()
-    innermost = next((each for each in reversed(_ENTERED.get()) if not isinstance(each, Work)), None)
+    innermost = next((each for each in reversed(_entered()) if not isinstance(each, Work)), None)
     return innermost.session if isinstance(innermost, Block) else None
 
 
 def enter(session: Session) -> None:
     """Let ``session`` speak from here on."""
     inherit()
-    block = Block(session, _here())
+    block = Block(session, _here(), _entering())
     session.blocks.append(block)
+    if block.frame is not None and _is_generator(block.frame):
+        _generators.setdefault(block.frame, []).append(block)
     _ENTERED.set((*_ENTERED.get(), block))
 
 
@@ -91,7 +98,60 @@ def leave(session: Session) -> None:
     block = inside[-1] if inside else session.blocks[-1]
     block.left = True
     session.blocks.remove(block)
+    if block.frame in _generators:
+        _generators[block.frame].remove(block)
+        if not _generators[block.frame]:
+            del _generators[block.frame]
     _ENTERED.set(tuple(each for each in _ENTERED.get() if each is not block))
+
+
+def _entering() -> FrameType | None:
+    """The frame of whoever enters a block; what contextlib runs enters for whoever called it."""
+    frame = currentframe()
+    while frame is not None and frame.f_code.co_filename in _ENTERS:
+        frame = frame.f_back
+    while frame is not None and (frame.f_code.co_filename == _MANAGERS or _by_contextlib(frame)):
+        frame = frame.f_back
+    return frame
+
+
+def _by_contextlib(frame: FrameType) -> bool:
+    return _is_generator(frame) and frame.f_back is not None and frame.f_back.f_code.co_filename == _MANAGERS
+
+
+def _is_generator(frame: FrameType) -> bool:
+    return frame.f_code.co_flags & (CO_GENERATOR | CO_ASYNC_GENERATOR) != 0
+
+
+def _entered() -> _Entered:
+    """What is around the running code; last is the block, if any, of the generator that it is run by."""
+    forget_left()
+    entered = _ENTERED.get()
+    innermost = next((each for each in reversed(entered) if not isinstance(each, Work)), None)
+    if not _generators or isinstance(innermost, Preparing):
+        return entered
+    block = _of_generator(entered, innermost)
+    return entered if block is None or block is innermost else (*entered, block)
+
+
+def _of_generator(entered: _Entered, innermost: Block | None) -> Block | None:
+    """The block of the innermost generator that the running code is run by, unless another one is further in."""
+    plain = {each.frame for each in entered if isinstance(each, Block)} - _generators.keys()
+    frame, found = currentframe(), None
+    while frame is not None:
+        if frame in plain and (found is None or (innermost is not None and frame is innermost.frame)):
+            return found
+        if found is None and frame in _generators:
+            found = _generators[frame][-1]
+        frame = frame.f_back
+    returned = innermost is not None and innermost.frame in plain and innermost.owner == _here()
+    return None if returned else found  # a function that has returned left its block open for whoever called it
+
+
+_ENTERS = frozenset({__file__, str(Path(__file__).with_name("session.py"))})
+_MANAGERS = contextmanager.__code__.co_filename
+_generators: dict[FrameType | None, list[Block]] = {}
+"""The blocks that generators hold open, by the generator's frame."""
 
 
 def forget_left() -> None:
@@ -107,6 +167,17 @@ def forget_left() -> None:
 def preparing(plan: Plan, session: Session | None = None) -> AbstractContextManager[None]:
     """A step of ``session``, or a stateless one, is under way inside: nobody speaks."""
     return within(Preparing(plan, session))
+
+
+@contextmanager
+def speaking() -> Iterator[None]:
+    """What is started inside, also by other libraries, is in the block of the generator that runs this."""
+    before = _ENTERED.get()
+    _ENTERED.set(_entered())
+    try:
+        yield
+    finally:
+        _ENTERED.set(before)
 
 
 @contextmanager
@@ -153,21 +224,21 @@ _originals: dict[str, Callable[..., Any]] = {}
 
 
 def _start(thread: threading.Thread) -> None:
-    entered = _ENTERED.get()
+    entered = _entered()
     if entered:
         thread.run = _within(entered, thread.run)  # type: ignore[method-assign]  # of this one thread
     _originals["start"](thread)
 
 
 def _submit(pool: ThreadPoolExecutor, function: Callable[..., Any], /, *args: Any, **more: Any) -> Any:  # noqa: ANN401
-    entered = _ENTERED.get()
+    entered, before = _entered(), _ENTERED.get()
     if not entered:
         return _originals["submit"](pool, function, *args, **more)
     _ENTERED.set(())
     try:
         return _originals["submit"](pool, _within(entered, function), *args, **more)
     finally:
-        _ENTERED.set(entered)
+        _ENTERED.set(before)
 
 
 def _within(entered: _Entered, function: Callable[..., Any]) -> Callable[..., Any]:

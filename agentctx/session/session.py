@@ -133,9 +133,9 @@ class Session:
 
         Tasks and threads that are started within the block, and what is handed to a ``ThreadPoolExecutor`` there, are
         in it to their end; what was started before, and other tasks and threads, are not. A generator that holds a
-        block open is in it as long as the task or thread reads it that began it, until it is closed, by whomever.
-        Where others go on reading it (as Starlette does with a plain generator), its model calls are outside, and a
-        warning says once that they go on without a session: pass the session to ``wrap`` there.
+        block open is in it whoever reads it, in whatever task or thread, until it is closed, by whomever; tasks that it
+        starts are in it where it is read by the task that began it. That task, or thread, is in the block as well
+        between two items, until the generator is closed: pass the session to ``wrap`` where that is not meant.
         """
         enter(self)
         return self

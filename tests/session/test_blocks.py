@@ -12,7 +12,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from agentctx import FitContextWindow, Pipeline
+from agentctx import FitContextWindow, Pipeline, Sessions, blocking
 from agentctx.session.current import current
 
 PLAN = Pipeline(FitContextWindow(), budget=1_000)
@@ -178,6 +178,180 @@ def test_a_generator_that_another_thread_closes_ends_its_block():
     in_thread(generator.close)
     assert current() is None
     assert session.blocks == []
+
+
+def plain(session, **around):
+    """A generator that says thrice who speaks in it; in the middle within another block, too."""
+    with session:
+        yield current()
+        with around["inner"]:
+            yield current()
+        yield said_below()
+
+
+def said_below():
+    """Who speaks in a function that a generator calls."""
+    return current()
+
+
+async def waiting(session):
+    """The same, async."""
+    with session:
+        yield current()
+        await anyio.lowlevel.checkpoint()
+        with session:
+            yield await said_later()
+        yield said_below()
+
+
+async def said_later():
+    """Who speaks in an async function that a generator waits for."""
+    await anyio.lowlevel.checkpoint()
+    return said_below()
+
+
+async def from_open(session):
+    """The same for a block of ``Sessions``."""
+    sessions = Sessions(PLAN)
+    sessions["one"] = session
+    async with sessions.open("one"):
+        for _ in range(3):
+            yield await said_later()
+
+
+def stacked(session, **around):
+    """The same by a stack of contexts."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(session)
+        yield current()
+        with contextlib.ExitStack() as further:
+            further.enter_context(around["inner"])
+            yield current()
+        yield current()
+
+
+@contextlib.contextmanager
+def managed(session):
+    with session:
+        yield
+
+
+def from_manager(session, **around):
+    """The same by a context manager that is a generator itself."""
+    with managed(session):
+        yield current()
+        with managed(around["inner"]):
+            yield current()
+        yield current()
+
+
+@pytest.mark.parametrize("around", [False, True])
+@pytest.mark.parametrize("kind", [plain, stacked, from_manager])
+def test_a_generator_that_threads_read_is_in_its_block(kind, around):
+    """Whichever thread reads the next item, in a block of its own or not: the generator is in its own block."""
+    other, inner, session = PLAN.session(), PLAN.session(), PLAN.session()
+
+    def read(generator):
+        with other if around else contextlib.nullcontext():
+            found = next(generator)
+            spoke.append(current())
+        return found
+
+    generator, spoke = kind(session, inner=inner), []
+    with ThreadPoolExecutor(1) as pool:
+        seen = [in_thread(partial(read, generator)), pool.submit(read, generator).result(PATIENCE)]
+        seen.append(in_thread(partial(read, generator)))
+    in_thread(generator.close)
+    assert seen == [session, inner, session]
+    assert spoke[2] is (other if around else None)  # it entered nothing
+    assert current() is None
+    assert session.blocks == inner.blocks == []
+
+
+@pytest.mark.parametrize("kind", [waiting, from_open])
+@pytest.mark.anyio
+async def test_a_generator_that_tasks_read_is_in_its_block(kind):
+    """Whichever task reads the next item, as ``wait_for`` makes one for each; two generators at once do not mix."""
+    sessions = [PLAN.session() for _ in range(3)]
+    generators = [kind(each) for each in sessions]
+    seen = [[], [], []]
+
+    async def read(number):
+        seen[number].append(await anext(generators[number]))
+
+    for _ in range(3):
+        async with anyio.create_task_group() as tasks:
+            for number in range(3):
+                tasks.start_soon(read, number)
+        assert current() is None
+    for generator in generators:
+        await generator.aclose()
+    assert seen == [[session] * 3 for session in sessions]
+    assert not any(session.blocks for session in sessions)
+
+
+def test_generators_that_one_thread_reads_by_turns():
+    """Each is in its own block, also where it hands work to a pool, starts a thread or blocks for what is async."""
+
+    def speaks(session):
+        async def look():
+            return current()
+
+        with session, ThreadPoolExecutor(1) as pool:
+            while True:
+                yield [current(), in_thread(current), pool.submit(current).result(PATIENCE), blocking(look)]
+
+    sessions = [PLAN.session(), PLAN.session()]
+    generators = [speaks(each) for each in sessions]
+    for _ in range(2):
+        for session, generator in zip(sessions, generators, strict=True):
+            assert next(generator) == [session] * 4
+    for generator in generators:
+        generator.close()
+    assert current() is None
+
+
+def test_a_step_in_a_generator_is_no_part_of_its_conversation():
+    """What a generator's own step asks for speaks for nobody, as anywhere else."""
+    found = []
+
+    async def stage(context, _call):
+        found.append(current())
+        return context
+
+    plan = Pipeline(stage, budget=1_000)
+
+    def speaks(session):
+        with session:
+            while True:
+                yield blocking(session.prepare, [{"role": "user", "content": "Begin."}], format="openai-chat")
+
+    generator = speaks(plan.session())
+    in_thread(partial(next, generator))
+    next(generator)
+    in_thread(generator.close)
+    assert found == [None, None]
+
+
+def test_a_block_that_a_function_leaves_open_is_further_in():
+    """A function that a generator calls may enter a block for it, and leave it in another one."""
+    inner, session = PLAN.session(), PLAN.session()
+
+    def speaks():
+        with session:
+            begin(inner)
+            yield current()
+            end(inner)
+            yield current()
+
+    def begin(entered):
+        entered.__enter__()
+
+    def end(entered):
+        entered.__exit__(None, None, None)
+
+    assert list(speaks()) == [inner, session]
+    assert current() is None
 
 
 def test_blocks_end_in_any_order():
