@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR, currentframe
 from pathlib import Path
 from types import FrameType
@@ -218,6 +218,13 @@ def inherit() -> None:
         _originals["start"], _originals["submit"] = threading.Thread.start, ThreadPoolExecutor.submit
         threading.Thread.start = _start  # type: ignore[method-assign,assignment]  # there is no other way to be told of a thread
         ThreadPoolExecutor.submit = _submit  # type: ignore[method-assign,assignment]  # as above
+
+
+def start_outside(work: Callable[[], object], name: str) -> None:
+    """Do ``work`` in a thread with the caller's context variables, but in no block and part of no step."""
+    context = copy_context()
+    context.run(_ENTERED.set, ())
+    context.copy().run(threading.Thread(target=context.run, args=(work,), name=name, daemon=True).start)
 
 
 _originals: dict[str, Callable[..., Any]] = {}

@@ -6,18 +6,20 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from threading import Lock
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 import anyio
+import anyio.from_thread
+import anyio.lowlevel
 from attrs import define, field, frozen
 
 from agentctx.errors import ConfigError
 from agentctx.listeners import SECONDS, is_async, logger, told
 from agentctx.plan import Plan
-from agentctx.session.current import within
+from agentctx.session.current import start_outside, within
 from agentctx.session.flight import Flight
 from agentctx.session.session import Session
 
@@ -44,14 +46,15 @@ Load = Callable[[Hashable], Awaitable[Any] | Any]
 """Given a name, what ``dump`` gave for it, or its JSON text; None for a conversation that begins. May be async; a plain
 one runs in a worker thread. Only calls of that conversation wait for it."""
 OnEvict = Callable[[SessionEvicted], Awaitable[object] | object]
-"""Told of each eviction; may be async; a plain one runs in a worker thread. While it raises, or takes longer than five
-seconds, the session is held on."""
+"""Told of each eviction, one after another, while calls go on; may be async; a plain one runs in a worker thread. Until
+it is done the session is held, and so it is where it raises, takes longer than five seconds, or where the session was
+used meanwhile: then it is told again later."""
 
 PAUSE = 60.0
-"""Seconds for which nothing is evicted after an ``on_evict`` that took too long: it would hold call after call."""
+"""Seconds for which nothing is evicted after an ``on_evict`` that took too long."""
 
-AT_ONCE = 1.0
-"""A call that has evicted for so many seconds leaves what is left to the next one."""
+MOMENT = 0.25
+"""So many seconds a call waits for evictions that it is the cause of; not even that where the last one took longer."""
 
 
 @define(eq=False)
@@ -62,12 +65,14 @@ class _Held:
         session: The session.
         used: When it was used last, by the clock.
         users: How many use it now.
-        told: Whether an ``on_evict`` that was given up is still at work on it: what it keeps may be old by then.
+        uses: How often it was used.
+        told: Whether an ``on_evict`` is at work on it, also one that was given up.
     """
 
     session: Session
     used: float
     users: int = 0
+    uses: int = 0
     told: bool = False
 
 
@@ -95,8 +100,9 @@ class Sessions(Mapping[Hashable, Session]):
             is not.
         idle: Those unused for so many seconds are evicted when another one is asked for; None: never.
         load: Asked for the state of a conversation that is not in memory; without it, such a one begins anew.
-        on_evict: Told of each eviction, to keep the state. It has five seconds: the call that needs room waits no
-            longer, and for a minute after one that took longer, nothing is evicted.
+        on_evict: Told of each eviction, to keep the state. Calls go on meanwhile; the one that needs room waits for a
+            quarter of a second at most. It has five seconds: for a minute after one that took longer, nothing is
+            evicted.
         clock: Seconds, by which sessions are idle.
 
     Raises:
@@ -114,6 +120,8 @@ class Sessions(Mapping[Hashable, Session]):
     _guard: Lock = field(init=False, factory=Lock, repr=False)
     _warned: bool = field(init=False, default=False, repr=False)
     _paused: float = field(init=False, default=-math.inf, repr=False)
+    _evicting: float = field(init=False, default=-math.inf, repr=False)
+    _slow: bool = field(init=False, default=False, repr=False)
 
     def __getitem__(self, name: Hashable) -> Session:
         """The session of that name, if it is in memory."""
@@ -171,8 +179,18 @@ class Sessions(Mapping[Hashable, Session]):
 
         Where ``on_evict`` raises or takes too long, the log says so, and the session is held on.
         """
-        async with self._moved(name):
-            await self._let_go(name, "closed")
+        async with self._moved(name) as work:
+            with self._guard:
+                held = self._held.pop(name, None)
+            if held is None:
+                return
+            taken_over = False
+            try:
+                with within(work):
+                    taken_over = await self._taken_over(SessionEvicted(name, held.session, "closed"), held)
+            finally:
+                if not taken_over:
+                    self._put_back(name, held)
 
     async def _taken(self, name: Hashable, model: str | None, format_name: str | None) -> _Held:
         held = self._in_memory(name)
@@ -196,7 +214,7 @@ class Sessions(Mapping[Hashable, Session]):
             held = self._held.get(name)
             if held is not None:
                 self._held.move_to_end(name)
-                held.used, held.users = self.clock(), held.users + 1
+                held.used, held.users, held.uses = self.clock(), held.users + 1, held.uses + 1
             return held
 
     def _moved(self, name: Hashable) -> Flight:
@@ -208,46 +226,76 @@ class Sessions(Mapping[Hashable, Session]):
             return flight
 
     async def _evict(self) -> None:
-        begun = anyio.current_time()
-        for name, why in self._surplus():
-            flight = self._moved(name)
-            if not flight.busy:  # else others move it, and may take long
-                async with flight:
-                    await self._let_go(name, why)
-            if anyio.current_time() - begun > AT_ONCE:
-                break
-
-    def _surplus(self) -> list[tuple[Hashable, Why]]:
-        """The sessions to evict: those that are idle, and of the others those unused for longest."""
+        """Evict what is too much, in a task of its own where somebody listens; that is waited for a moment only."""
+        begun = time.monotonic()
         with self._guard:
-            if len(self._held) <= self.capacity and self.idle is None:
-                return []
-            now, found, over = self.clock(), [], len(self._held) - self.capacity
-            if now < self._paused:
-                return []
-            for name, held in self._held.items():
-                idle = self.idle is not None and now - held.used > self.idle
-                if not (idle or over > 0):
-                    break
-                if not held.users and not held.told:
-                    why: Why = "idle" if idle else "capacity"
-                    found.append((name, why))
-                    over -= 1
-            return found
+            if begun - self._evicting < PAUSE or next(self._surplus(), None) is None:
+                return
+            self._evicting = begun
+        if self.on_evict is None:
+            await self._evict_all()
+            self._evicting = -math.inf
+            return
+        started, done, token = anyio.Event(), anyio.Event(), anyio.lowlevel.current_token()
+
+        async def run() -> None:
+            started.set()
+            with suppress(anyio.get_cancelled_exc_class()):  # its loop ends: what is not done is held on
+                await self._evict_all()
+            self._slow, self._evicting = time.monotonic() - begun > MOMENT, -math.inf
+            done.set()
+
+        def wait() -> None:
+            with suppress(RuntimeError):  # its loop has ended
+                anyio.from_thread.run(run, token=token)
+
+        start_outside(wait, "agentctx eviction")
+        await started.wait()
+        if not self._slow:
+            with anyio.move_on_after(MOMENT):
+                await done.wait()
+
+    async def _evict_all(self) -> None:
+        tried: set[Hashable] = set()
+        while True:
+            with self._guard:
+                left = next(((name, why) for name, why in self._surplus() if name not in tried), None)
+            if left is None:
+                return
+            tried.add(left[0])
+            flight = self._moved(left[0])
+            if not flight.busy:  # else others move it
+                async with flight as work:
+                    with within(work):
+                        await self._let_go(*left)
+
+    def _surplus(self) -> Iterator[tuple[Hashable, Why]]:
+        """The sessions to evict: those that are idle, and of the others those unused for longest."""
+        now, over = self.clock(), len(self._held) - self.capacity
+        if now < self._paused or (over <= 0 and self.idle is None):
+            return
+        for name, held in self._held.items():
+            idle = self.idle is not None and now - held.used > self.idle
+            if not (idle or over > 0):
+                break
+            if not held.users and not held.told:
+                yield name, "idle" if idle else "capacity"
+                over -= 1
 
     async def _let_go(self, name: Hashable, why: Why) -> None:
+        """Evict a session that nobody uses, and that nobody has used when whoever listens is done."""
         with self._guard:
             held = self._held.get(name)
-            if held is None or (held.users and why != "closed"):
+            if held is None or held.users:
                 return
-            del self._held[name]
-        try:
-            kept = await self._taken_over(SessionEvicted(name, held.session, why), held)
-        except BaseException:  # cancelled
-            self._put_back(name, held)
-            raise
-        if not kept:
-            self._put_back(name, held)
+            uses = held.uses
+        taken_over = await self._taken_over(SessionEvicted(name, held.session, why), held)
+        with self._guard:
+            known = self._held.get(name) is held
+            if known and taken_over and held.uses == uses:
+                del self._held[name]
+            elif known and not taken_over:
+                self._held.move_to_end(name, last=False)
 
     def _put_back(self, name: Hashable, held: _Held) -> None:
         with self._guard:

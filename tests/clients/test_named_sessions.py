@@ -3,6 +3,7 @@
 import copy
 import json
 import logging
+from contextlib import nullcontext
 from threading import Event, Thread
 
 import anyio
@@ -19,7 +20,7 @@ from openai import AsyncOpenAI, OpenAI
 import agentctx
 from agentctx import ConfigError, Pipeline, Session, Sessions
 from agentctx.clients import wrap
-from agentctx.session.sessions import PAUSE
+from agentctx.session.sessions import MOMENT, PAUSE
 from agentctx.testing.servers import chat_completions
 
 MODEL = "gpt-4o"
@@ -32,6 +33,14 @@ def by_user(body):
 
 def ask(client, said, **more):
     return client.chat.completions.create(model=MODEL, messages=said, **more)
+
+
+async def eventually(holds):
+    for _ in range(1_000):
+        if holds():
+            return
+        await anyio.sleep(0.01)
+    assert holds()
 
 
 class Shelf:
@@ -197,6 +206,80 @@ async def test_an_eviction_that_hangs_holds_nobody_for_long(plain, monkeypatch, 
         await anyio.sleep(0.05)
         async with sessions.open("d"):
             assert list(sessions) == ["d"]
+
+
+@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.anyio
+async def test_calls_do_not_wait_for_evictions(plain):
+    """While ``on_evict`` is at work, calls of all names go on, also of the session that is to go; it is not lost."""
+    gate, kept, waited = Event(), {}, []
+
+    def keep(event):
+        assert gate.wait(20)
+        kept[event.name] = event.session.dump()
+
+    async def keep_async(event):
+        await eventually(gate.is_set)
+        kept[event.name] = event.session.dump()
+
+    sessions = Sessions(PLAN, capacity=2, load=kept.get, on_evict=keep if plain else keep_async)
+    for name in "abcdeab":
+        begun = anyio.current_time()
+        async with sessions.open(name) as session:
+            await session.prepare(chat(1), format="openai-chat")
+        waited.append(anyio.current_time() - begun)
+    assert sum(waited) < 2 * MOMENT + 1
+    assert not kept
+    gate.set()
+    await eventually(lambda: len(sessions) <= 2)
+    states = {name: kept.get(name) or sessions[name].dump() for name in "abcde"}
+    assert {name: state["steps"] for name, state in states.items()} == {**dict.fromkeys("cde", 1), "a": 2, "b": 2}
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_evictions_outlive_their_calls_and_not_their_loops(backend, cancelled):
+    """An eviction goes on when the call that caused it is cancelled; where its loop ends, the session is held."""
+    told, sessions = [], None
+
+    async def keep(event):
+        told.append(event.name)
+        await anyio.sleep(0.5 if len(told) == 1 else 0)
+
+    async def go(*names):
+        for name in names:
+            with anyio.move_on_after(0.1) if cancelled else nullcontext():
+                async with sessions.open(name):
+                    pass
+
+    async def wait():
+        await go("three")
+        await eventually(lambda: len(sessions) <= 1)
+
+    sessions = Sessions(PLAN, capacity=1, on_evict=keep)
+    anyio.run(go, "one", "two", backend=backend)
+    assert set(sessions) == {"one", "two"}
+    anyio.run(wait, backend=backend)
+    assert told[:2] == ["one", "one"]
+
+
+@pytest.mark.anyio
+async def test_an_eviction_may_ask_for_the_session_that_goes():
+    """A hook that opens the very session holds nobody: the session was used, and stays."""
+
+    async def keep(event):
+        told.append(event.name)
+        if len(told) == 1:
+            async with sessions.open(event.name) as session:
+                assert session is event.session
+
+    told, sessions = [], Sessions(PLAN, capacity=1, on_evict=keep)
+    with anyio.fail_after(4):
+        for name in "abb":
+            async with sessions.open(name):
+                pass
+    assert told[0] == "a"
+    assert set(sessions) <= {"a", "b"}
 
 
 @pytest.mark.anyio
