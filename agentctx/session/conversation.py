@@ -26,9 +26,9 @@ from agentctx.session.foreign import understands
 from agentctx.session.linking import link
 from agentctx.session.outcome import Prefix, report_on, view_of_step
 from agentctx.session.plain import Digest
-from agentctx.session.pressure import press
+from agentctx.session.pressure import press, press_once
 from agentctx.session.recognise import recognised, shared_start
-from agentctx.session.record import Record
+from agentctx.session.record import Record, undecided
 from agentctx.session.sent import Sent
 from agentctx.session.snapshot import shared_length, snapshot
 from agentctx.session.step import Step, narrow, stand_still, take_in
@@ -153,10 +153,13 @@ class Conversation:
         try:
             await press(step)
         except ContextOverflow:
-            step.restore(arrived)
-            await keep_originals(step.trail)
-            self._keep_arrivals(step, given)
-            raise
+            anew = None if given.loaded else await self._decided_anew(step, idle)
+            if anew is None:
+                step.restore(arrived)
+                await keep_originals(step.trail)
+                self._keep_arrivals(step, given)
+                raise
+            step = anew
         del arrived  # it holds all that arrived, which the commit takes apart
         await keep_originals(step.trail)
         before = copy(self) if apart and step.trail.reports else None
@@ -164,6 +167,21 @@ class Conversation:
         self.before = before
         self.last = given
         return report, view_of_step(step, given.system, given.tools, report)
+
+    async def _decided_anew(self, refused: Step, idle: float | None) -> Step | None:
+        """The step with nothing decided before, as without a session; None when that does not fit either.
+
+        What was decided for another model, limit or end of the history may be what does not fit now.
+        """
+        known = undecided(refused.record, binds=refused.around.binds)
+        step = await take_in(refused.around, known, refused.natives, None, whole=True)
+        step.bound_to = refused.bound_to
+        try:
+            await press_once(step)
+        except ContextOverflow:
+            return None
+        step.idle = idle
+        return step
 
     def _bound_to(self, around: Surroundings) -> tuple[Message | None, tuple[Tool, ...]] | None:
         """System prompt and tools of the last request where they were others than now; else None."""

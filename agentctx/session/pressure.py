@@ -45,6 +45,16 @@ async def press(step: Step) -> None:
         await _compact(step, budget)
 
 
+async def press_once(step: Step) -> None:
+    """Run all stages on the whole history, as a call without a session does, and make sure that the request fits.
+
+    Raises:
+        ContextOverflow: If it cannot be made to fit.
+    """
+    budget = step.around.budget
+    await _run_now(step, step.around.plan.at_once, None if budget is None else budget.limit)
+
+
 def _too_large(step: Step, budget: Budget) -> bool:
     size = step.tokens
     return size > budget.limit or (size > budget.trigger_tokens and size > step.quiet_until)

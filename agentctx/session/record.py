@@ -242,6 +242,18 @@ def rewound(record: Record, length: int, weights: Weights, *, standing: int, giv
     return new
 
 
+def undecided(record: Record, *, binds: bool) -> Record:
+    """The record with nothing known but what the history cannot tell: whose reasoning it holds, and what that lost.
+
+    Args:
+        record: The record; it is not changed.
+        binds: Whether the model binds its reasoning to all that stands before it.
+    """
+    changed = (place for place, origin in enumerate(record.origins) if origin != place or not record.as_given(place))
+    lost = next(changed, len(record.view))
+    return Record(foreign=record.foreign, unbound_from=lost if binds and lost < len(record) else None)
+
+
 def _cut(record: Record, length: int) -> tuple[int, int]:
     """Where to cut the view, and the history, so that what stays is whole and nothing of it stands behind the cut.
 

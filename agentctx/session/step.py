@@ -117,7 +117,9 @@ class Step:
         return self.trail.tokens
 
 
-async def take_in(around: Surroundings, record: Record, natives: Sequence[Any], idle: float | None) -> Step:
+async def take_in(
+    around: Surroundings, record: Record, natives: Sequence[Any], idle: float | None, *, whole: bool = False
+) -> Step:
     """Read, repair and treat what is new, with the unfinished round before it.
 
     Args:
@@ -125,6 +127,7 @@ async def take_in(around: Surroundings, record: Record, natives: Sequence[Any], 
         record: The record to go on from.
         natives: The whole history.
         idle: Seconds since the last request; None when there was none.
+        whole: Whether all stages will run on the whole history: none runs on what is new then.
     """
     meter = around.source.meter
     fresh, seen, asked = await _read_new(around, record, natives)
@@ -142,7 +145,9 @@ async def take_in(around: Surroundings, record: Record, natives: Sequence[Any], 
     trail = Trail(around.context(raw), list(raw_origin), size, unbound_from=unbound, offset=settled)
     step = Step(around, record, natives, seen, trail, arrived, settled, raw, raw_origin, idle)
     if raw:
-        await _treat(step)
+        await _mend(step)
+        if not whole:
+            await _treat(step)
     return step
 
 
@@ -212,9 +217,9 @@ def _unfinished_in(bare: Sequence[Message], clean: Sequence[Message]) -> int:
         place = starts[bisect_right(starts, begins) - 1]
 
 
-async def _treat(step: Step) -> None:
-    around, plan = step.around, step.around.plan
-    call = step.call()
+async def _mend(step: Step) -> None:
+    """Make what is new legal."""
+    around, call = step.around, step.call()
     wire = around.source.wire
 
     if carries_refused(step.raw, wire, around.source.profile):
@@ -242,7 +247,11 @@ async def _treat(step: Step) -> None:
         await run_stage(repaired, step.trail, call, trusted=True)
     if step.start == 0:
         something_left(step.trail)
-    stages = plan.on_arrival
+
+
+async def _treat(step: Step) -> None:
+    """Run the stages that look at what is new."""
+    call, stages = step.call(), step.around.plan.on_arrival
     if stages and step.start:
         call = evolve(call, before=lambda: tuple(step.record.view[: step.start]))
     for stage in stages:

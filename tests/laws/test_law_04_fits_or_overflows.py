@@ -14,12 +14,13 @@ from agentctx import (
     Pipeline,
     PlaceCacheMarkers,
     Session,
+    Tiered,
     TrimRounds,
     coding_agent,
     count,
     validate,
 )
-from agentctx.testing import assistant, call, history, result, system, tool, transcript, user
+from agentctx.testing import assistant, call, history, result, system, thinking, tool, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import fits_or_overflows
 from agentctx.testing.trial import Trial
@@ -104,6 +105,92 @@ async def markers_come_free(past, way, window, mode):
 def test_cache_markers_cost_nothing_and_come_before_the_guarantee(past, way, window, mode):
     """With markers in every format, at budgets that are just enough: nothing is added to what was made to fit."""
     anyio.run(markers_come_free, past, way, window, mode)
+
+
+SWITCHED = {
+    "openai-chat": ("gpt-5.4", "gpt-4", "claude-sonnet-4-5", "deepseek-v4-pro"),
+    "openai-responses": ("gpt-5.4", "gpt-4", "gpt-5.6"),
+    "anthropic": ("claude-sonnet-4-5", "claude-opus-5-5", "claude-haiku-4-5"),
+    "gemini": ("gemini-2.5-pro", "gemini-3.1-pro"),
+    "bedrock": (MARKED["bedrock"], "amazon.nova-pro-v1:0", "meta.llama3-1-70b-instruct-v1:0"),
+}
+"""Models of a format that count, repair and think differently."""
+
+
+async def refuses_truly(past, stage, budget, steps, mode):
+    """Step by step, with another model at times: a session that overflows does so where no session would fit either."""
+    form, history, known = past.format, [], 0
+    pipeline = Pipeline(stage, budget=budget)
+    session, around = pipeline.session(model=SWITCHED[form][0], format=form), (past.system, past.tools)
+    for wide, pick in steps:
+        history, known = [*history, *past.messages[known : known + wide]], known + wide
+        model = SWITCHED[form][pick % len(SWITCHED[form])]
+        if mode == "loaded":
+            session = Session.load(pipeline, session.dump())
+        try:
+            view = await session.prepare(history, *around, model=model)
+        except ContextOverflow:
+            with pytest.raises(ContextOverflow):
+                await pipeline.prepare(history, *around, form, model)
+            continue
+        assert count(view.messages, system=view.system, tools=view.tools, format=form, model=model) <= budget.limit
+        history = list(view.messages) if mode == "rolling" else history
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["full", "loaded"])
+async def test_a_cut_that_made_something_stay_is_taken_back_before_a_refusal(mode):
+    """A cut let the open round begin with a thought, which has to stay then; from the whole history it need not."""
+    words = [assistant("w " * 600, call("c0", "x")), assistant(thinking("hm", "c2ln"), "w " * 400, call("c1", "x"))]
+    words.append(assistant("w " * 700, call("c2", "x")))
+    turns = [turn for n, said in enumerate(words) for turn in (said, result(f"c{n}", "ok"))]
+    messages = transcript("anthropic", user("task"), *turns)
+    pipeline = Pipeline(FitContextWindow(), budget=Budget(1_000, trigger=0.9, target=0.8), counter=len_of_words)
+    session = pipeline.session(model="claude-haiku-4-5", format="anthropic")
+    await session.prepare(messages[:5])
+    if mode == "loaded":
+        session = Session.load(pipeline, session.dump())
+    at_once = await pipeline.prepare(messages, format="anthropic", model="claude-haiku-4-5")
+    view = await session.prepare(messages)
+    assert view.messages == at_once.messages == [messages[0], *messages[5:]]
+    assert all(sent is given for sent, given in zip(view.messages, at_once.messages, strict=True))
+    assert [(change.index, change.outcome) for change in view.report.in_force] == [(n, "dropped") for n in range(1, 5)]
+    assert (view.report.tokens_after, view.report.first_changed) == (at_once.report.tokens_after, 1)
+    more = [*messages, *transcript("anthropic", assistant("done"), user("go on"))]
+    assert (await session.prepare(more)).messages == [messages[0], *more[5:]]
+
+
+def len_of_words(text):
+    """A counter of words."""
+    return len(text.split())
+
+
+@st.composite
+def long_rounds(draw):
+    """One task, and many calls of a model that now thinks, now speaks, now says nothing before them."""
+    turns = [user("task")]
+    for n in range(draw(st.integers(3, 9))):
+        thought = [thinking("hm", f"c2ln{n:04}")] if draw(st.booleans()) else []
+        words = ["w " * draw(st.sampled_from([20, 200, 400]))] if draw(st.booleans()) else []
+        turns += [assistant(*thought, *words, call(f"c{n}", "read", {"path": "a"})), result(f"c{n}", "r " * 30)]
+        turns += [user("and then?")] if draw(st.integers(0, 5)) == 5 else []
+    return history(draw(st.sampled_from(["anthropic", "bedrock"])), *turns)
+
+
+CUTS = st.sampled_from([FitContextWindow(), Tiered(), TrimRounds(2)])
+TIGHT = st.tuples(long_rounds(), CUTS, st.integers(300, 1_000))
+ANY = st.tuples(histories(max_rounds=8), stages(), st.integers(40, 1_500))
+
+
+@given(
+    st.one_of(TIGHT, ANY),
+    st.lists(st.tuples(st.integers(1, 5), st.sampled_from([0, 0, 1, 2, 3])), min_size=2, max_size=8),
+    st.sampled_from(["full", "rolling", "loaded"]),
+)
+def test_a_session_refuses_what_does_not_fit_at_once_either(what, steps, mode):
+    """What was decided for another model, or before the end was what it is, is no reason to refuse."""
+    past, stage, window = what
+    anyio.run(refuses_truly, past, stage, Budget(window, trigger=0.8, target=0.5), steps, mode)
 
 
 @pytest.mark.anyio
