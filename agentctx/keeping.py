@@ -46,7 +46,8 @@ class Originals:
         return [None if change.outcome in _ELSEWHERE else self._content(old) for change, old in pairs]
 
     def _content(self, old: Message) -> bytes:
-        return original_bytes(old.source if old.source is not None else self.wire.write_message(old))
+        native = old.source if old.given is None else old.given
+        return original_bytes(self.wire.write_message(old) if native is None else native)
 
 
 async def kept(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from itertools import chain, compress, count, pairwise
@@ -12,8 +12,8 @@ from operator import is_not
 
 from attrs import evolve, frozen
 
-from agentctx.core.marker import is_marker
-from agentctx.core.message import Message
+from agentctx.core.marker import is_marker, without_marker
+from agentctx.core.message import Message, Tool
 from agentctx.core.pace import paced
 
 
@@ -59,6 +59,42 @@ class Change:
     def with_handle(self, handle: str) -> Change:
         """The same change, its original kept under ``handle``."""
         return evolve(self, handle=handle)
+
+
+@frozen
+class HeadChange:
+    """What stands before the messages, where a stage did not leave it as it was.
+
+    Args:
+        place: ``"system"``, or a tool by its place in what the stage was given, as ``"tools[2]"``; an added tool by
+            its place in what the stage returned.
+        outcome: What became of it.
+        stage: The stage that did it.
+        reason: Why, in the stage's words.
+        name: The tool's name; empty for the system prompt, and for tools that have none.
+    """
+
+    place: str
+    outcome: Outcome
+    stage: str
+    reason: str
+    name: str = ""
+
+
+def compare_tools(before: Sequence[Tool], after: Sequence[Tool]) -> Iterator[tuple[int | None, int | None]]:
+    """Pairs (place before, place after) of tools that are not the same objects: None for one that is not there.
+
+    Tools are recognised by their name, and those of one name by their order.
+    """
+    stayed = set(map(id, before)).intersection(map(id, after))
+    left: dict[str, deque[int]] = defaultdict(deque)
+    for place, tool in enumerate(before):
+        if id(tool) not in stayed:
+            left[tool.name].append(place)
+    for place, tool in enumerate(after):
+        if id(tool) not in stayed:
+            yield (left[tool.name].popleft() if left[tool.name] else None), place
+    yield from ((place, None) for places in left.values() for place in places)
 
 
 @frozen
@@ -173,7 +209,12 @@ def _longest_rising(values: Sequence[int]) -> frozenset[int]:
 
 
 def _same(one: Message, other: Message) -> bool:
-    return one is other or (one.source is other.source and (one == other or _but_for_markers(one, other)))
+    if one is other:
+        return True
+    said_in_one = one.source is other.source or (
+        _key(one) == _key(other) and without_marker(one.source) == without_marker(other.source)
+    )
+    return said_in_one and (one == other or _but_for_markers(one, other))
 
 
 def _but_for_markers(one: Message, other: Message) -> bool:
@@ -201,7 +242,7 @@ def _not_from_the_end(before: Sequence[Message], after: Sequence[Message], start
 
 
 def _key(message: Message) -> int:
-    return id(message) if message.source is None else id(message.source)
+    return message.identity
 
 
 def _places(before: Sequence[Message], start: int) -> Mapping[int, deque[int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from agentctx.core.parts import Part, Text, ToolCall, ToolResult
 
@@ -30,6 +30,7 @@ class Message:
         source: The native payload it was read from, if any.
         read_role: The role as it was read from ``source``; None when it was not read from anything.
         read_parts: The parts as they were read from ``source``; None when it was not read from anything.
+        given: The caller's own payload, where ``source`` is another one that was made of it; else None.
     """
 
     role: str
@@ -37,6 +38,7 @@ class Message:
     source: Any = field(default=None, eq=False, repr=False, kw_only=True)
     read_role: str | None = field(default=None, eq=False, repr=False, kw_only=True)
     read_parts: tuple[Part, ...] | None = field(default=None, eq=False, repr=False, kw_only=True)
+    given: Any = field(default=None, eq=False, repr=False, kw_only=True)
     _counted: tuple[object, int, int] = field(default=_NOT_COUNTED, eq=False, repr=False, init=False)
     _bare: object = field(default=None, eq=False, repr=False, init=False)
 
@@ -46,9 +48,20 @@ class Message:
         return cls(role, parts, source=source, read_role=role, read_parts=parts)
 
     @property
-    def untouched(self) -> bool:
-        """Whether it still says what its native payload says, so that the payload itself can go back."""
+    def as_read(self) -> bool:
+        """Whether it says what ``source`` says, so that this can be sent."""
         return self.read_parts is self.parts and self.read_role == self.role
+
+    @property
+    def untouched(self) -> bool:
+        """Whether it still says what the caller's own payload says, so that the payload itself can go back."""
+        return self.given is None and self.as_read
+
+    @property
+    def identity(self) -> int:
+        """What it is known by whatever it says: the caller's own payload, or itself when a stage made it."""
+        native = self.source if self.given is None else self.given
+        return id(self if native is None else native)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -67,7 +80,18 @@ class Message:
 
     def with_parts(self, parts: tuple[Part, ...]) -> Message:
         """The same message saying something else; everything else of its native payload is kept."""
-        return Message(self.role, parts, source=self.source, read_role=self.read_role, read_parts=self.read_parts)
+        return Message(
+            self.role,
+            parts,
+            source=self.source,
+            read_role=self.read_role,
+            read_parts=self.read_parts,
+            given=self.given,
+        )
+
+    def replaced(self, made: Message) -> Message:
+        """The same message as another one says it, which was read from another payload or from none."""
+        return evolve(made, given=self.source if self.given is None else self.given)
 
     def remember_count(self, mark: object, tokens: int, size: int) -> None:
         """Remember what it was counted as; a cache, invisible to equality.

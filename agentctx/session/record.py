@@ -325,7 +325,7 @@ def rebased(record: Record, natives: Sequence[Any], weights: Weights) -> Record:
         # What a stage made or edited is the caller's now.
         message
         if message.untouched
-        else evolve(message, source=native, read_role=message.role, read_parts=message.parts)
+        else evolve(message, source=native, read_role=message.role, read_parts=message.parts, given=None)
         for message, native in zip(record.view[:length], natives, strict=False)
     ]
     new = Record(view=view, out=record.out[:length], origins=list(range(length)), quiet_until=record.quiet_until)

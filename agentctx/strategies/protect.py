@@ -163,12 +163,8 @@ class Pinned:
 
     def __call__(self, messages: Sequence[Message]) -> Iterable[int]:
         """Their indexes."""
-        wanted = {id(message if message.source is None else message.source) for message in self.messages}
-        return [
-            index
-            for index, message in enumerate(messages)
-            if id(message if message.source is None else message.source) in wanted
-        ]
+        wanted = {message.identity for message in self.messages}
+        return [index for index, message in enumerate(messages) if message.identity in wanted]
 
 
 def bind(

@@ -210,7 +210,7 @@ class KeyMarkers:
     def _changed(self, message: Message, place: int, change: _Change) -> Message:
         part = self._part(message.parts[place], change)
         if part is message.parts[place] and self._marks(block := self._block(message.source)):
-            return evolve(message, source=change(block or {}), read_parts=None, read_role=None)
+            return message.replaced(evolve(message, source=change(block or {})))
         return message.with_parts((*message.parts[:place], part, *message.parts[place + 1 :]))
 
     def _part(self, part: Part, change: _Change) -> Part:

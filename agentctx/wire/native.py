@@ -96,6 +96,14 @@ def fields_or_none(native: object) -> Mapping[str, Any] | None:
     return {name: value for name in sorted(names) if (value := getattr(native, name)) is not None}
 
 
+_PYTHON_NAMES = {"async_": "async"}  # the SDKs' fields that are called otherwise on the wire
+
+
+def fields_of(native: object) -> dict[str, Any]:
+    """A native object as a dict of its own, with the names that the wire has; empty for what is no object."""
+    return {_PYTHON_NAMES.get(key, key): value for key, value in (mapping_or_none(native) or {}).items()}
+
+
 def _fixed(native: Any) -> Mapping[str, str]:  # noqa: ANN401 - any SDK's object
     """The role or type that the class of an SDK's object fixes: no one has set it, and the client sends it."""
     return _fixed_by(native.__class__)

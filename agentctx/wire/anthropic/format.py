@@ -104,7 +104,7 @@ class Anthropic:
 
     def write_message(self, message: Message, /) -> object:
         """A message as this format writes it: the payload it was read from when nobody touched it."""
-        if message.untouched:
+        if message.as_read:
             return message.source
         old = mapping_or_none(message.source) or {}
         role = _WRITTEN_ROLES.get(message.role, message.role)

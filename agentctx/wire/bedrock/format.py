@@ -92,7 +92,7 @@ class Bedrock:
 
     def write_message(self, message: Message, /) -> object:
         """A message as this format writes it: the payload it was read from when nobody touched it."""
-        return message.source if message.untouched else write_message(message)
+        return message.source if message.as_read else write_message(message)
 
     def mend(self, messages: Sequence[Message], /) -> Sequence[tuple[int, Message | None, str]]:
         """What this format refuses and can be mended in place: (index, new message or None to drop it, why)."""

@@ -101,7 +101,7 @@ class Gemini:
 
     def write_message(self, message: Message, /) -> object:
         """A message as this format writes it: the content it was read from when nobody touched it."""
-        return message.source if message.untouched else write_content(message)
+        return message.source if message.as_read else write_content(message)
 
     def mend(self, messages: Sequence[Message], /) -> Sequence[tuple[int, Message | None, str]]:
         """What this format refuses and can be mended in place: (index, new message or None to drop it, why)."""

@@ -29,7 +29,7 @@ def write_message(message: Message) -> Any:  # noqa: ANN401 - the caller's own o
     Raises:
         InvalidInput: If it holds what its role cannot say, for example a tool call of a user.
     """
-    if message.untouched:
+    if message.as_read:
         return message.source
     source = {} if message.source is None else as_mapping(message.source)
     if message.role == "tool":

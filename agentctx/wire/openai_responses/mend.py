@@ -13,10 +13,10 @@ from agentctx.core.message import Message
 from agentctx.core.pace import paced
 from agentctx.core.parts import Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.wire.cache_markers import BREAKPOINT
-from agentctx.wire.native import clean_text, finite_json
+from agentctx.wire.native import clean_text, fields_of, finite_json
 from agentctx.wire.openai_responses.outputs import answer_as, kind_answering
 from agentctx.wire.openai_responses.read import read_message
-from agentctx.wire.openai_responses.write import fields_of
+from agentctx.wire.translate.reasoning import without_id
 from agentctx.wire.translate.target import Spelling
 
 CALL_ID_MAX = 64
@@ -208,9 +208,8 @@ def of_their_kind(messages: Sequence[Message]) -> Iterator[tuple[int, tuple[Mess
             elif isinstance(part, ToolResult) and (call := asked.get(part.call_id)) is not None:
                 kind = _value(message.source, "type") or "function_call_output"
                 if message.role == "tool" and kind != kind_answering(call):
-                    made = read_message(answer_as(call, part), index)
-                    why = f"a {kind_answering(call)} has to answer the call, not a {kind}"
-                    yield index, (Message(made.role, made.parts, source=made.source),), why
+                    made = message.replaced(read_message(answer_as(call, part), index))
+                    yield index, (made,), f"a {kind_answering(call)} has to answer the call, not a {kind}"
 
 
 def _repeated(mending: _Mending, earlier: Mapping[str, Message]) -> None:
@@ -226,17 +225,7 @@ def _repeated(mending: _Mending, earlier: Mapping[str, Message]) -> None:
         if same or _value(message.source, "type") in _NEEDS_ID:
             mending.put(index, None, f"the item {identity!r} is there twice")
         else:
-            mending.put(index, _without_id(mending.now(index) or message), f"another item has the id {identity!r}")
-
-
-def _without_id(message: Message) -> Message:
-    """The message read from the same item without its id."""
-    native = {key: value for key, value in fields_of(message.source).items() if key != "id"}
-    if message.calls:  # it goes on as the item that it was read from, since its answer may come later
-        return message.with_parts(tuple(evolve(part, source=native) for part in message.parts))
-    if message.untouched:
-        return Message.read(message.role, message.parts, native)
-    return Message(message.role, message.parts, source=native)
+            mending.put(index, without_id(mending.now(index) or message), f"another item has the id {identity!r}")
 
 
 def _triggers(mending: _Mending) -> None:

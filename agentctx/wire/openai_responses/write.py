@@ -9,14 +9,13 @@ from typing import Any
 from agentctx.core.message import Message
 from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
-from agentctx.wire.native import mapping_or_none
+from agentctx.wire.native import fields_of
 from agentctx.wire.openai_responses.blocks import write_content
 from agentctx.wire.openai_responses.kinds import CALLS
 from agentctx.wire.openai_responses.outputs import write_output
 from agentctx.wire.openai_responses.read import arguments_key, read_call
 
 _PARTS = "message.parts"
-_PYTHON_NAMES = {"async_": "async"}  # the SDK's fields that are called otherwise on the wire
 
 
 def write_message(message: Message) -> Any:  # noqa: ANN401 - the caller's own object, or a new dict
@@ -25,7 +24,7 @@ def write_message(message: Message) -> Any:  # noqa: ANN401 - the caller's own o
     Raises:
         InvalidInput: If it says more than one item can hold, for example words and a call.
     """
-    if message.untouched:
+    if message.as_read:
         return message.source
     item = fields_of(message.source)
     if message.role == "tool":
@@ -38,12 +37,6 @@ def write_message(message: Message) -> Any:  # noqa: ANN401 - the caller's own o
     if item.get("type", "message") != "message":
         return _unknown(parts, item, message.source)
     return _message(message, item)
-
-
-def fields_of(native: object) -> dict[str, Any]:
-    """A native item as a dict of its own, with the names that the wire has."""
-    found = mapping_or_none(native) or {}
-    return {_PYTHON_NAMES.get(key, key): value for key, value in found.items()}
 
 
 def _message(message: Message, item: Mapping[str, Any]) -> dict[str, Any]:

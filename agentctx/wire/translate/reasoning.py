@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from attrs import evolve
 
 from agentctx.core.message import Message
-from agentctx.core.parts import Part, Text, Thinking, ToolCall
+from agentctx.core.parts import Opaque, Part, Text, Thinking, ToolCall
 from agentctx.core.profile import ModelProfile
-from agentctx.wire.native import fields_or_none
+from agentctx.wire.native import fields_of, fields_or_none
 
 UNSIGNED = "skip_thought_signature_validator"
 """What stands for the thought signature of a call that another model made; Gemini lets it pass."""
@@ -59,20 +61,30 @@ def without_reasoning(message: Message, format_name: str) -> Message | None:
     if not kept and message.parts:
         return None
     if format_name == "openai-responses":
-        return _without_id(message) if message.role == "assistant" else message
+        return without_id(message) if message.role == "assistant" else message
     if format_name == "gemini":
         kept = tuple(map(_unsigned, kept))
     unchanged = len(kept) == len(message.parts) and all(a is b for a, b in zip(kept, message.parts, strict=True))
     return message if unchanged else message.with_parts(kept)
 
 
-def _without_id(message: Message) -> Message:
-    """An item of the model's own without the id that ties it to its reasoning."""
-    native = fields_or_none(message.source) or {}
-    if "id" not in native:
+def without_id(message: Message) -> Message:
+    """The message as its item without the id, which ties it to reasoning; itself when that has none."""
+    fields = fields_of(message.source)
+    if "id" not in fields:
         return message
-    bare = {key: value for key, value in native.items() if key != "id"}
-    return Message.read(message.role, message.parts, bare)
+    native = {key: value for key, value in fields.items() if key != "id"}
+    parts = tuple(_of_item(part, native) if part.source is message.source else part for part in message.parts)
+    role, read = (message.role, parts) if message.as_read else (None, None)
+    return message.replaced(Message(message.role, parts, source=native, read_role=role, read_parts=read))
+
+
+def _of_item(part: Part, native: Mapping[str, Any]) -> Part:
+    """A part that was read from a whole item, as read from that item without its id."""
+    if not isinstance(part, Opaque):
+        return evolve(part, source=native)
+    data = {key: value for key, value in fields_of(part.data).items() if key != "id"}
+    return evolve(part, data=data, source=native)
 
 
 def _unsigned(part: Part) -> Part:
