@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from time import perf_counter
 
 from attrs import define, evolve, field, fields, frozen
 
-from agentctx.core.compare import Change, Matched, Outcome, match
-from agentctx.core.message import Context, Message
+from agentctx.core.compare import Change, HeadChange, Matched, Outcome, compare_tools, match
+from agentctx.core.marker import without_marker
+from agentctx.core.message import Context, Message, Tool
 from agentctx.core.pace import paced
 from agentctx.core.pairing import broken_pair
 from agentctx.core.protection import always, words
@@ -19,7 +20,15 @@ from agentctx.core.report import StageReport
 from agentctx.errors import StageError
 from agentctx.keeping import Originals, kept
 from agentctx.offload import offload
-from agentctx.protocols import CacheMarkers, Call, ContextStrategy, HoldsStages, cache_markers, holds_stages
+from agentctx.protocols import (
+    CacheMarkers,
+    Call,
+    ContextStrategy,
+    HoldsStages,
+    cache_markers,
+    head_markers,
+    holds_stages,
+)
 from agentctx.strategies.naming import Naming, name_of
 from agentctx.strategies.running import run
 
@@ -102,9 +111,11 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
         compared = partial(_compared, name, before, after, shared, call, None if trusted else trail.origins)
         anywhere = call.wire is not None and call.wire.results_anywhere  # then all pairs are looked at
         found = await offload(compared, len(before.messages) - (0 if anywhere else shared))
+        after = _with_own(before, after, found, call)
         await call.meter.settle(after.messages[shared:])
         _carry_made(before, after, shared, found, trail)
-        report = await _write_down(name, before, after, found, call, trail, started)
+        pinned = call.frozen(before) if trusted else frozenset()
+        report = await _write_down(_Telling(name, before, after, found, call, trail, pinned), started)
         trail.intact = min(trail.intact, shared)
     finally:
         call.notes.clear()
@@ -201,23 +212,76 @@ def _check_protected(
             raise StageError(name, f"edited signed reasoning in {place(origin)}; it is kept whole or dropped")
 
 
-async def _write_down(
-    name: str, before: Context, after: Context, found: Matched, call: Call, trail: Trail, started: float
-) -> StageReport:
-    work = partial(_told, name, before, after, found, call, trail)
-    told = await offload(work, len(before.messages) - found.start)
+def _with_own(before: Context, after: Context, found: Matched, call: Call) -> Context:
+    """What a stage returned, with the messages that were there in the place of new ones that are the same."""
+    own = {
+        position: before.messages[origin]
+        for origin, position in found.remade
+        if not _marks_differ(before.messages[origin], after.messages[position], call)
+    }
+    if not own:
+        return after
+    return after.with_messages(tuple([own.get(place, message) for place, message in enumerate(after.messages)]))
+
+
+def _marks_differ(one: Message, other: Message, call: Call) -> bool:
+    """Whether two messages carry other cache markers."""
+    markers = None if call.wire is None else cache_markers(call.wire)
+    return markers is not None and markers.of(one) != markers.of(other)
+
+
+async def _write_down(telling: _Telling, started: float) -> StageReport:
+    name, before, after, found = telling.name, telling.before, telling.after, telling.found
+    call, trail = telling.call, telling.trail
+    told = await offload(partial(_told, telling), len(before.messages) - found.start)
     changes, grown = tuple(told.changes), told.grown
     if call.store is not None and call.wire is not None:
         trail.originals[len(trail.reports)] = Originals(told.messages, call.store, call.wire)
     if after.tools is not before.tools:
         grown += call.meter.fixed(after) - call.meter.fixed(before)
-    report = StageReport(
-        name, changes, trail.tokens, trail.tokens + grown, perf_counter() - started, tuple(call.notes.remarks)
-    )
+    head, seconds = tuple(_head(name, before, after, call)), perf_counter() - started
+    report = StageReport(name, changes, trail.tokens, trail.tokens + grown, seconds, tuple(call.notes.remarks), head)
     trail.made |= told.added
     trail.origins = told.origins
     trail.context, trail.tokens = after, trail.tokens + grown
     return report
+
+
+def _head(name: str, before: Context, after: Context, call: Call) -> Iterator[HeadChange]:
+    """What a stage did to what stands before the messages."""
+    markers = None if call.wire is None else cache_markers(call.wire)
+    if after.system is not before.system and before.system is not None:
+        now = Context((), after.system)
+        why = call.notes.why(before.system).why or _marked(Context((), before.system), now, markers)
+        yield HeadChange("system", Outcome.MARKED, name, why or UNSAID)
+    for origin, position in compare_tools(before.tools, after.tools) if after.tools is not before.tools else ():
+        if origin is None:
+            yield HeadChange(f"tools[{position}]", Outcome.ADDED, name, UNSAID, after.tools[position or 0].name)
+            continue
+        old = before.tools[origin]
+        outcome, why = Outcome.DROPPED, ""
+        if position is not None:
+            outcome, why = _became(old, after.tools[position], markers)
+        yield HeadChange(f"tools[{origin}]", outcome, name, why or UNSAID, old.name)
+
+
+def _became(old: Tool, new: Tool, markers: CacheMarkers | None) -> tuple[Outcome, str]:
+    """What a tool became, and why as far as that can be seen."""
+    if old != new or without_marker(old.source) != without_marker(new.source):
+        return Outcome.EDITED, ""
+    return Outcome.MARKED, _marked(Context((), None, (old,)), Context((), None, (new,)), markers)
+
+
+def _marked(before: Context, after: Context, markers: CacheMarkers | None) -> str:
+    """What became of the cache markers on what stands before the messages."""
+    if markers is None:
+        return ""
+    return _more_marks(len(head_markers(after, markers)) - len(head_markers(before, markers)))
+
+
+def _more_marks(more: int) -> str:
+    """In words: so many cache markers more than there were."""
+    return f"cache marker {'set' if more > 0 else 'taken off' if more < 0 else 'moved'}"
 
 
 def _carry_made(before: Context, after: Context, shared: int, found: Matched, trail: Trail) -> None:
@@ -257,67 +321,117 @@ class _Told:
     origins: list[int | None]
 
 
-def _told(name: str, before: Context, after: Context, found: Matched, call: Call, trail: Trail) -> _Told:
-    changes, messages = _changes(name, before, after, found, call, trail)
-    grown = sum(change.tokens_after - change.tokens_before for change in changes)
+def _told(telling: _Telling) -> _Told:
+    before, found, call, trail = telling.before, telling.found, telling.call, telling.trail
+    pairs = list(telling.lines())
+    grown = sum(change.tokens_after - change.tokens_before for change, _ in pairs)
     grown += _grown_unseen(before, found, call, trail)
-    pairs = zip(messages, changes, strict=True)
-    added = {id(made): (made, change) for made, change in pairs if change.outcome is Outcome.ADDED}
+    added = {id(made): (made, change) for change, made in pairs if change.outcome is Outcome.ADDED}
+    changes, messages = [change for change, _ in pairs], [message for _, message in pairs]
     if found.first_changed is None:
         return _Told(changes, messages, grown, added, trail.origins)
     later = [None if origin is None else trail.origins[origin] for origin in found.later]
     return _Told(changes, messages, grown, added, [*trail.origins[: found.start], *later])
 
 
-def _changes(
-    name: str, before: Context, after: Context, found: Matched, call: Call, trail: Trail
-) -> tuple[list[Change], list[Message]]:
-    """What the stage did, and the message that it did each to."""
-    marks = None if call.wire is None else cache_markers(call.wire)
-    edited: Mapping[int, int] = dict((*found.remade, *found.edited, *found.moved))
-    remarked = dict(found.remade).keys() - dict(found.moved).keys()
-    changes: list[Change] = []
-    messages: list[Message] = []
-    for origin in paced(sorted((*edited, *found.dropped))):
-        old = before.messages[origin]
-        new = after.messages[edited[origin]] if origin in edited else None
-        index = trail.origins[origin]
-        if index is None:
-            continue
-        if origin not in remarked or new is None:
-            changes.append(_change(name, index, old, new, call))
-        elif marks is not None and marks.of(old) != marks.of(new):
-            changes.append(_remarked(name, index, old, new, call, marks))
-        else:
-            continue
-        messages.append(old)
-    remade = {position: origin for origin, position in found.edited if trail.origins[origin] is None}
-    said = {position: _said_of(before.messages[origin], trail) for position, origin in remade.items()}
-    for position in sorted((*found.added, *remade)):
-        made = after.messages[position]
-        place, why = trail.offset + position, call.notes.why(made).why or said.get(position, "")
-        changes.append(Change(place, made.role, Outcome.ADDED, name, why, 0, call.count(made)))
-        messages.append(made)
-    return changes, messages
+LEGAL_FIRST = "it is protected, but the provider would refuse the request"
+"""What is said besides of a message that the caller protects."""
+
+UNSAID = "the stage gives no reason"
+"""What stands in a report where a stage did something without a word."""
 
 
-def _change(name: str, index: int, old: Message, new: Message | None, call: Call) -> Change:
-    said = call.notes.why(old)
-    usual = Outcome.DROPPED if new is None else Outcome.MOVED if new == old else Outcome.EDITED
-    size = 0 if new is None else call.count(new)
-    return Change(index, old.role, said.outcome or usual, name, said.why, call.count(old), size)
+@frozen
+class _Telling:
+    """Telling what a stage did: each change, with the message that it did it to, or that it added.
 
+    Args:
+        name: The stage's name.
+        before: What it was given.
+        after: What it returned.
+        found: The two, laid beside each other.
+        call: What it was told, with the reasons that it gave.
+        trail: Where the step stood when it began.
+        pinned: The messages that the caller protects, where the stage may do something to them all the same.
+    """
 
-def _said_of(made: Message, trail: Trail) -> str:
-    """Why a message was made that a later stage has changed."""
-    known = trail.made.get(id(made))
-    return "" if known is None else known[1].reason
+    name: str
+    before: Context
+    after: Context
+    found: Matched
+    call: Call
+    trail: Trail
+    pinned: frozenset[int]
 
+    def lines(self) -> Iterator[tuple[Change, Message]]:
+        """The changes of what was there, in its order, then what was added."""
+        found = self.found
+        edited, moved, remade = dict(found.edited), dict(found.moved), dict(found.remade)
+        for origin in paced(sorted({*edited, *moved, *remade, *found.dropped})):
+            index, old = self.trail.origins[origin], self.before.messages[origin]
+            if index is None:
+                continue
+            if origin in moved:
+                yield self._moved(origin, moved[origin], index), old
+            if origin in remade:
+                yield from self._remarked(index, old, self.after.messages[remade[origin]])
+            elif origin not in moved:
+                new = self.after.messages[edited[origin]] if origin in edited else None
+                yield self._changed(origin, index, new), old
+        yield from self._added()
 
-def _remarked(name: str, index: int, old: Message, new: Message, call: Call, marks: CacheMarkers) -> Change:
-    """The change of a message that says the same with other cache markers; kept, when it is as it was passed in."""
-    more = len(marks.of(new)) - len(marks.of(old))
-    usual = "set" if more > 0 else "taken off" if more < 0 else "moved"
-    why = call.notes.why(old).why or f"cache marker {usual}"
-    outcome = Outcome.KEPT if new.untouched else Outcome.MARKED
-    return Change(index, old.role, outcome, name, why, call.count(old), call.count(new))
+    def _changed(self, origin: int, index: int, new: Message | None) -> Change:
+        old = self.before.messages[origin]
+        said = self.call.notes.why(old)
+        outcome = said.outcome or (Outcome.DROPPED if new is None else Outcome.EDITED)
+        why = said.why or UNSAID
+        return self._change(index, old, new, outcome, f"{why}; {LEGAL_FIRST}" if origin in self.pinned else why)
+
+    def _change(self, index: int, old: Message, new: Message | None, outcome: Outcome, why: str) -> Change:
+        size = 0 if new is None else self.call.count(new)
+        return Change(index, old.role, outcome, self.name, why, self.call.count(old), size)
+
+    def _moved(self, origin: int, position: int, index: int) -> Change:
+        """A message that stands elsewhere; one of which nothing was said made way for another."""
+        old = self.before.messages[origin]
+        why = self.call.notes.why(old).why or self._passed_for(origin, position) or UNSAID
+        return self._change(index, old, old, Outcome.MOVED, why)
+
+    def _passed_for(self, origin: int, position: int) -> str:
+        """What was said of the messages on the way from where a message stood to where it stands."""
+        reasons, messages = self.call.notes.reasons, self.before.messages
+        beside = map(self._origin_of, (position - 1, position + 1))
+        other = next((place for place in beside if place is not None), origin)
+        way = range(min(origin, other), max(origin, other) + 1) if reasons else ()
+        said = next((reasons[id(messages[at])].why for at in way if id(messages[at]) in reasons), "")
+        return f"it makes way: {said}" if said else ""
+
+    def _origin_of(self, position: int) -> int | None:
+        """Where a message of now stood before; None for one that was not there, and where there is none."""
+        start, later = self.found.start, self.found.later
+        if position < start:
+            return position if position >= 0 else None
+        return later[position - start] if position - start < len(later) else None
+
+    def _remarked(self, index: int, old: Message, new: Message) -> Iterator[tuple[Change, Message]]:
+        """A message that says the same with other cache markers; kept, when it is as it was passed in."""
+        marks = None if self.call.wire is None else cache_markers(self.call.wire)
+        if marks is None or not _marks_differ(old, new, self.call):
+            return
+        why = self.call.notes.why(old).why or _more_marks(len(marks.of(new)) - len(marks.of(old)))
+        yield self._change(index, old, new, Outcome.KEPT if new.untouched else Outcome.MARKED, why), old
+
+    def _added(self) -> Iterator[tuple[Change, Message]]:
+        """What was made, and what was made before and says something else now."""
+        remade = {position: origin for origin, position in self.found.edited if self.trail.origins[origin] is None}
+        for position in sorted((*self.found.added, *remade)):
+            made = self.after.messages[position]
+            said = self._said_of(self.before.messages[remade[position]]) if position in remade else ""
+            why = self.call.notes.why(made).why or said or UNSAID
+            place = self.trail.offset + position
+            yield Change(place, made.role, Outcome.ADDED, self.name, why, 0, self.call.count(made)), made
+
+    def _said_of(self, made: Message) -> str:
+        """Why a message was made that a later stage has changed."""
+        known = self.trail.made.get(id(made))
+        return "" if known is None else known[1].reason

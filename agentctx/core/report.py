@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from attrs import asdict, field, frozen
 
-from agentctx.core.compare import Change, Outcome
+from agentctx.core.compare import Change, HeadChange, Outcome
 from agentctx.core.forecast import Forecast
 from agentctx.core.ledger import Ledger
 from agentctx.core.report_text import report_text
@@ -26,6 +27,7 @@ class StageReport:
         tokens_after: Size of the request when it ended, in tokens.
         seconds: How long it took.
         notes: What else the stage had to say.
+        head: What it did to the system prompt where that is kept apart, and to the tools.
     """
 
     stage: str
@@ -34,16 +36,18 @@ class StageReport:
     tokens_after: int
     seconds: float
     notes: tuple[str, ...] = ()
+    head: tuple[HeadChange, ...] = ()
 
     @property
     def acted(self) -> bool:
         """Whether it changed anything."""
-        return bool(self.changes) or bool(self.notes)
+        return bool(self.changes) or bool(self.notes) or bool(self.head)
 
     @property
     def marks_only(self) -> bool:
         """Whether it changed nothing but cache markers, and had nothing to say."""
-        return not self.notes and all(change.outcome in _MARKS for change in self.changes)
+        outcomes = chain((change.outcome for change in self.changes), (change.outcome for change in self.head))
+        return not self.notes and all(outcome in _MARKS for outcome in outcomes)
 
 
 @frozen
@@ -102,6 +106,11 @@ class Report:
         return tuple(change for stage in self.stages for change in stage.changes)
 
     @property
+    def head(self) -> tuple[HeadChange, ...]:
+        """What was done to the system prompt and the tools that were passed in, stage by stage."""
+        return tuple(change for stage in self.stages for change in stage.head)
+
+    @property
     def acted(self) -> bool:
         """Whether any stage changed anything at this step."""
         return any(stage.acted for stage in self.stages)
@@ -126,5 +135,6 @@ class Report:
         forecast = self.forecast
         return plain | {
             "in_force": [asdict(change) for change in self.ledger],
+            "head": [asdict(change) for change in self.head],
             "forecast": None if forecast is None else asdict(forecast),
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentctx.core.compare import Change, Outcome
+from agentctx.core.compare import Change, HeadChange, Outcome
 from agentctx.core.printable import printable
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def _moved(report: Report) -> str:
 def _stage_lines(stage: StageReport, most: int) -> list[str]:
     lines = [f"{stage.stage}: {stage.tokens_before:,} -> {stage.tokens_after:,} tokens"]
     lines += [f"  {note}" for note in stage.notes]
+    lines += [f"  {head_text(change)}" for change in stage.head]
     lines += [f"  {change_text(change)}" for change in stage.changes[:most]]
     if len(stage.changes) > most:
         lines.append(f"  and {len(stage.changes) - most} more")
@@ -68,6 +69,13 @@ def change_text(change: Change) -> str:
     kept = f" [original: {change.handle}]" if change.handle else ""
     why = f": {change.reason}" if change.reason else ""
     return f"{change.outcome} message {change.index} ({change.role}, {size}){why}{kept}"
+
+
+def head_text(change: HeadChange) -> str:
+    """One change before the messages on one line: what became of the system prompt, or of which tool, and why."""
+    what = "system prompt" if change.place == "system" else change.place
+    name = f" ({change.name})" if change.name else ""
+    return f"{change.outcome} {what}{name}: {change.reason}"
 
 
 def _plural(count: int, word: str) -> str:

@@ -94,7 +94,7 @@ def cleaned(messages: Sequence[Message], call: Call, wire: WireFormat, earlier: 
     sided = _on_their_sides(messages, call)
     fixed = _mend(sided, call, wire, earlier.items)
     current = sided if fixed is None else fixed
-    whole = _whole(current, anywhere=wire.results_anywhere) if has_server_calls(current) else None
+    whole = _whole(current, call, anywhere=wire.results_anywhere) if has_server_calls(current) else None
     return current if whole is None else whole
 
 
@@ -233,17 +233,25 @@ def _parted(message: Message) -> list[Message]:
     ]
 
 
-def _whole(messages: Sequence[Message], *, anywhere: bool) -> list[Message] | None:
+def _whole(messages: Sequence[Message], call: Call, *, anywhere: bool) -> list[Message] | None:
     """The messages without halves of server-side calls, or None when there are none.
 
     Args:
         messages: The messages.
+        call: Where the reasons are said.
         anywhere: Whether the user may speak between the halves.
     """
     halves = _halves(messages, anywhere=anywhere)
     if not halves:
         return None
-    return [kept for message in messages if (kept := _without(message, halves)) is not None]
+    out: list[Message] = []
+    for message in messages:
+        kept = _without(message, halves)
+        if kept is not message:
+            call.note(message, "half of a call that the provider's server runs")
+        if kept is not None:
+            out.append(kept)
+    return out
 
 
 def _halves(messages: Sequence[Message], *, anywhere: bool) -> set[int]:
@@ -307,6 +315,8 @@ def _answers(index: int, pairs: Pairs, call: Call, wire: WireFormat, lost_result
     if unanswered:
         call.remark(f"answered {len(unanswered)} tool call(s) without a result: {', '.join(c.id for c in unanswered)}")
     made = wire.synthetic_result(unanswered, lost_result) if unanswered else ()
+    for message in made:
+        call.note(message, f"no result is there of: {', '.join(result.call_id for result in message.results)}")
     return [*made, *pairs.answers_after[index]]
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from attrs import evolve
 from hypothesis import given
 
 from agentctx import (
@@ -12,12 +13,17 @@ from agentctx import (
     MemoryStore,
     Outcome,
     Pipeline,
+    PlaceCacheMarkers,
+    Protect,
+    Session,
     StoreError,
     TrimRounds,
     TruncateToolOutputs,
     count,
+    validate,
 )
-from agentctx.testing import Recorder, assistant, call, result, transcript, user
+from agentctx.runner import LEGAL_FIRST, UNSAID
+from agentctx.testing import Recorder, assistant, call, result, thinking, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import reported_and_kept
 from agentctx.testing.trial import Trial
@@ -154,3 +160,191 @@ async def test_listeners_are_told_what_the_report_says(format_name):
     (event,) = told.events
     assert event.changes == view.report.changes
     assert (event.tokens_before, event.tokens_after) == (view.report.tokens_before, view.report.tokens_after)
+
+
+SEARCH = {"type": "web_search_call", "id": "ws_4", "status": "completed", "action": {"type": "search", "query": "law"}}
+SAID = {"type": "output_text", "text": "hello", "annotations": []}
+ITEMS = {
+    "search": [SEARCH],
+    "call": [
+        {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "bash", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "r"},
+    ],
+    "words": [{"type": "message", "role": "assistant", "id": "m_1", "status": "completed", "content": [SAID]}],
+}
+"""Items of the Responses API that the model made, with an id."""
+
+
+def items(name):
+    """A task, reasoning, an item with an id, and a word of the user."""
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "abcd"}
+    return [{"role": "user", "content": "task"}, thought, *ITEMS[name], {"role": "user", "content": "go"}]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("loaded", [False, True])
+@pytest.mark.parametrize("name", ITEMS)
+async def test_an_item_that_goes_on_without_its_id_is_the_same_item(name, loaded):
+    """Sent without its id to another model, an item is named once, as edited, and counted as it is sent."""
+    pipeline, messages = Pipeline(budget=100_000, store=MemoryStore()), items(name)
+    session = pipeline.session(model="gpt-5.4", format="openai-responses")
+    await session.prepare(messages[:-1])
+    view = await session.prepare(messages, model="gpt-4o")
+    for _ in range(2):
+        thought, item = (change for change in view.report.in_force if change.index in (1, 2))
+        assert (thought.outcome, item.outcome) == (Outcome.DROPPED, Outcome.EDITED)
+        assert thought.reason == item.reason == "reasoning stays with the model that made it"
+        assert view.messages[1] == {key: value for key, value in messages[2].items() if key != "id"}
+        assert json.loads(await pipeline.store.get(item.handle)) == messages[2]
+        assert view.report.tokens_after == count(view.messages, model="gpt-4o", format="openai-responses")
+        assert not validate({"input": view.messages, "model": "gpt-4o"}, format="openai-responses")
+        if loaded:
+            session = Session.load(pipeline, json.loads(json.dumps(session.dump())))
+        messages = [*messages, {"role": "user", "content": "more"}]
+        view = await session.prepare(messages)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ["search", "words"])
+async def test_an_item_with_the_id_of_another_is_the_same_item(name, preparing):
+    """An item that loses an id which another one has is edited, and counted as it is sent."""
+    messages = [*items(name)[::2], {"role": "user", "content": "go"}]
+    other = json.loads(json.dumps(messages[1]).replace("law", "order").replace("hello", "hi"))
+    messages.insert(2, other)
+    view = await preparing(Pipeline(budget=100_000), "openai-responses")(messages)
+    (change,) = view.report.in_force
+    assert (change.index, change.outcome, change.stage) == (2, Outcome.EDITED, "RepairHistory")
+    assert view.messages == [*messages[:2], {key: value for key, value in other.items() if key != "id"}, messages[3]]
+    assert view.report.tokens_after == count(view.messages, format="openai-responses")
+
+
+ALL_FORMATS = [*FORMATS, "openai-responses"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", ALL_FORMATS)
+async def test_what_repair_puts_in_says_why(format_name, preparing):
+    """What stands for a result that is lost names the call, in this step and in later ones."""
+    prepare = preparing(Pipeline(budget=9_000), format_name)
+    asked = transcript(format_name, user("task"), assistant(call("c1", "read"), call("c2", "read")), result("c1", "r"))
+    for said in (["go"], ["go", "on"]):
+        view = await prepare([*asked, *transcript(format_name, *map(user, said))])
+        added = [change for change in view.report.in_force if change.outcome is Outcome.ADDED]
+        assert [change.stage for change in added] == ["RepairHistory"] * len(added)
+        assert all("c2" in change.reason for change in added if change.role == "tool")
+        assert all(change.reason and change.reason != UNSAID for change in view.report.in_force)
+
+
+@pytest.mark.anyio
+async def test_what_makes_way_says_for_what(preparing):
+    """A message that stood between a call and its results says why it stands behind them."""
+    asked = [user("task"), assistant(call("c1", "read"), call("c2", "read"))]
+    messages = transcript("openai-chat", *asked, user("wait"), result("c1", "r"), result("c2", "r"))
+    view = await preparing(Pipeline(budget=9_000), "openai-chat")(messages)
+    (change,) = view.report.in_force
+    assert (change.index, change.outcome) == (2, Outcome.MOVED)
+    assert change.reason == "it makes way: the tool result was moved to its call"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("half", ["server_tool_use", "web_search_tool_result"])
+async def test_half_of_a_server_call_says_why_it_goes(half, preparing):
+    """A message that loses half of a call which the provider runs says so."""
+    asked = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}
+    one = next(block for block in (asked, found) if block["type"] == half)
+    messages = transcript("anthropic", user("task"), user("go"))
+    messages.insert(1, {"role": "assistant", "content": [one, {"type": "text", "text": "so"}]})
+    view = await preparing(Pipeline(budget=9_000), "anthropic")(messages)
+    (change,) = view.report.in_force
+    assert (change.index, change.outcome) == (1, Outcome.EDITED)
+    assert change.reason == "half of a call that the provider's server runs"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", ALL_FORMATS)
+async def test_a_stage_without_a_word_is_named_with_what_it_did(format_name, preparing):
+    """What a stage does without a reason is in the report, which says that it gave none."""
+
+    async def silent(context, _call):
+        first, *others, last = context.messages
+        return context.with_messages((first, *(others[1:] if len(others) > 1 else others), last))
+
+    messages = transcript(format_name, *[user(f"number {number}") for number in range(4)])
+    view = await preparing(Pipeline(silent), format_name)(messages)
+    assert {(change.index, change.outcome, change.stage, change.reason) for change in view.report.in_force} == {
+        (1, Outcome.DROPPED, "silent", UNSAID)
+    }
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", ALL_FORMATS)
+async def test_a_message_made_anew_that_is_the_same_throughout_is_not_touched(format_name, preparing):
+    """A stage that rebuilds messages without a change has changed nothing: the caller's objects go back."""
+
+    async def rebuild(context, _call):
+        return context.with_messages(tuple([each.with_parts((*each.parts,)) for each in context.messages]))
+
+    messages = rounds(format_name, 2)
+    view = await preparing(Pipeline(rebuild), format_name)(messages)
+    assert not view.report.acted
+    assert list(map(id, view.messages)) == list(map(id, messages))
+
+
+TOOLS = [{"name": name, "input_schema": {"type": "object"}} for name in ("read", "write")]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("system", "place", "said"), [
+    ("Mend.", "system", "system prompt"),
+    (None, "tools[1]", "tools[1] (write)"),
+])  # fmt: skip
+async def test_markers_before_the_messages_are_named(system, place, said, preparing):
+    """A cache marker on the system prompt or on a tool is named, counted as a change, printed, and in the JSON."""
+    prepare = preparing(Pipeline(PlaceCacheMarkers(), budget=100_000), "anthropic", "claude-sonnet-4-5")
+    messages = transcript("anthropic", user("task " * 2_000))
+    for _ in range(2):
+        view = await prepare(messages, system=system, tools=TOOLS)
+        (change,) = view.report.head
+        assert (change.place, change.outcome, change.stage) == (place, Outcome.MARKED, "PlaceCacheMarkers")
+        assert change.reason == "cache marker set"
+        assert view.report.acted
+        assert f"  marked {said}: cache marker set" in str(view.report).split("\n")
+        assert json.loads(json.dumps(view.report.to_dict()))["head"][0]["place"] == place
+
+
+@pytest.mark.anyio
+async def test_tools_that_a_stage_changes_are_named(preparing):
+    """A tool that goes, comes, or says something else is named by its place and its name."""
+
+    async def other_tools(context, _call):
+        first, second = context.tools
+        return evolve(context, tools=(evolve(first, description="new"), evolve(second, name="more")))
+
+    view = await preparing(Pipeline(other_tools), "anthropic")([{"role": "user", "content": "hi"}], tools=TOOLS)
+    assert {(change.place, change.name, change.outcome) for change in view.report.head} == {
+        ("tools[0]", "read", Outcome.EDITED),
+        ("tools[1]", "write", Outcome.DROPPED),
+        ("tools[1]", "more", Outcome.ADDED),
+    }
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", ["anthropic", "bedrock"])
+async def test_what_is_protected_loses_only_what_is_refused_and_the_report_says_so(format_name):
+    """Reasoning of a pinned message goes where its provider would refuse the request, and nothing else of it."""
+    turns = [user("task")]
+    for place in range(6):
+        turns += [assistant(thinking("hm", f"c2ln{place}"), call(f"t{place}", "bash")), result(f"t{place}", "r " * 100)]
+    messages = transcript(format_name, *turns, assistant("done"), user("next"))
+    model = {"anthropic": "claude-opus-5-5", "bedrock": "us.anthropic.claude-opus-5-5"}[format_name]
+    pipeline = Pipeline(FitContextWindow(), budget=900, protect=[Protect.pins(9)])
+    view = await pipeline.prepare(messages, model=model, format=format_name)
+    (change,) = (change for change in view.report.in_force if change.index == 9)
+    assert (change.outcome, change.stage) == (Outcome.EDITED, "DropBoundThinking")
+    assert change.reason.endswith(f"; {LEGAL_FIRST}")
+    kept = {**messages[9], "content": messages[9]["content"][1:]}
+    place = view.messages.index(kept)
+    refused = [*view.messages[:place], messages[9], *view.messages[place + 1 :]]
+    broken = validate({"messages": refused}, format=format_name, model=model, before={"messages": messages})
+    assert [found for found in broken if found.severity == "error"]
