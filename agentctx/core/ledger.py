@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, pairwise
 
 from attrs import define, evolve, field, frozen
 
@@ -123,6 +125,20 @@ class Book:
         self.handles |= handles | earlier
         self.spans = _joined(self.spans, gone)
 
+    def recount(self, before: Sequence[int], after: Mapping[int | None, int]) -> None:
+        """Put other sizes in the place of those that were counted for another model; what was between is in proportion.
+
+        Args:
+            before: Tokens of each message of the history.
+            after: Tokens of those that are there now, by index.
+        """
+        chains: dict[int, list[Change]] = defaultdict(list)
+        for change in self.lines():
+            chains[change.index].append(change)
+        anew = (_resized(each, before[index], after.get(index, 0)) for index, each in chains.items())
+        book = Book.of(chain.from_iterable(anew), self.spans, self.handles)
+        self.changes, self.marks = book.changes, book.marks
+
     def before(self, index: int) -> Book:
         """The book as far as it tells of messages before ``index``."""
         spans = [evolve(span, stop=min(span.stop, index)) for span in self.spans if span.start < index]
@@ -144,6 +160,14 @@ class Book:
     def lines(self) -> list[Change]:
         """What is said of messages that are still there."""
         return [*self.changes, *self.marks.values()]
+
+
+def _resized(changes: Sequence[Change], before: int, after: int) -> Iterator[Change]:
+    """The changes of one message, one after the other, from a size to a size; between them in proportion."""
+    ratio = before / max(1, changes[0].tokens_before)
+    sizes = [before, *(round(change.tokens_after * ratio) for change in changes[:-1]), after]
+    for change, (one, other) in zip(changes, pairwise(sizes), strict=True):
+        yield evolve(change, tokens_before=one, tokens_after=other)
 
 
 def _joined(spans: Iterable[Span], gone: Iterable[Change]) -> list[Span]:

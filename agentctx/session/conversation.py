@@ -14,6 +14,7 @@ from agentctx.core.ledger import Ledger
 from agentctx.core.message import Message, Tool
 from agentctx.core.report import Report
 from agentctx.errors import ContextOverflow, InvalidInput
+from agentctx.offload import offload
 from agentctx.plan import Plan
 from agentctx.protocols import Meter
 from agentctx.reading import found_format, naming_what_is_too_deep, reader
@@ -27,7 +28,7 @@ from agentctx.session.linking import link
 from agentctx.session.outcome import Prefix, report_on, view_of_step
 from agentctx.session.plain import Digest
 from agentctx.session.pressure import press, press_once
-from agentctx.session.recognise import recognised, shared_start
+from agentctx.session.recognise import recognised, recount, shared_start
 from agentctx.session.record import Record, undecided
 from agentctx.session.sent import Sent
 from agentctx.session.snapshot import shared_length, snapshot
@@ -258,14 +259,18 @@ class Conversation:
             return Record(foreign=len(natives) if base == spoken.partition("/")[0] else 0)
         if len(record) and not understands(around.model, self.model):
             return Record(foreign=len(natives))
-        if self._counted_by is not meter:
+        counted_anew = self._counted_by is not meter
+        if counted_anew:
             await meter.settle(record.view)
             record.weigh_view(around.weigh(record.view[: record.settled]))
             self._counted_by = meter
         if given.loaded:
             return record
         link(record, natives, around.source.wire)
-        return await recognised(record, natives, around)
+        record = await recognised(record, natives, around)
+        if counted_anew and len(record):
+            await offload(lambda: recount(record, natives, around), len(record))
+        return record
 
     def _keep_arrivals(self, step: Step, given: Given) -> None:
         """Remember what arrived although it could not be sent, so that the next step need not look at it again."""

@@ -8,8 +8,10 @@ from typing import Any
 from attrs import evolve
 
 from agentctx.core.message import Context, Message
+from agentctx.core.pace import paced
 from agentctx.core.protection import unread
 from agentctx.core.units import units
+from agentctx.errors import InvalidInput
 from agentctx.offload import offload
 from agentctx.session.record import Record, alike, rebased, rewound
 from agentctx.session.snapshot import begins_with, shared_length
@@ -86,6 +88,27 @@ def _untrue(record: Record, messages: Sequence[Message], length: int, around: Su
         told = {change.index for change in record.book.changes if change.stage == name}
         found |= {index for index in told if index < length < record.decided[index]}.difference(stage.true_at(messages))
     return found
+
+
+def recount(record: Record, natives: Sequence[Any], around: Surroundings) -> None:
+    """Count the history anew, and what is said of it, when another model is called, whose tokens are others.
+
+    Args:
+        record: What is known of the conversation.
+        natives: The history as the caller passes it now.
+        around: What is known beside the messages; counts.
+    """
+    meter, wire = around.source.meter, around.source.wire
+    for index in paced(range(len(record))):
+        try:
+            record.sizes[index] = meter.message(wire.read_message(natives[index], index))
+        except InvalidInput:  # it was left out, and is something else by now
+            continue
+    record.given_tokens = sum(record.sizes)
+    there = {origin: meter.message(each) for each, origin in zip(record.view, record.origins, strict=True)}
+    record.book.recount(record.sizes, there)
+    for key, (message, change) in record.made.items():
+        record.made[key] = message, evolve(change, tokens_after=meter.message(message))
 
 
 def _refresh(record: Record, natives: Sequence[Any]) -> None:
