@@ -28,8 +28,11 @@ from agentctx import (
     TrimRounds,
     TruncateToolOutputs,
 )
+from agentctx.core.message import Context
 from agentctx.core.protection import always, unread, words
+from agentctx.reading import reader
 from agentctx.strategies.protect import bind
+from agentctx.testing.accounts import Given, unaccounted
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.plan import Say, Turn
 from agentctx.testing.trial import Trial, text_of, texts_of
@@ -138,6 +141,7 @@ class Walk:
         if step.view is not None:
             fresh = await self.trial.step(self.begin(), messages)
             await check(self.trial, step, fresh)
+            check_accounts(self.trial, self.model, step)
             self.current = step.view.messages if self.caller.rolling else messages
 
 
@@ -164,6 +168,14 @@ async def check(trial, step, fresh):
     for index, fate in enumerate(step.view.report.fates):
         own = fate is not Outcome.KEPT or any(step.given[index] is native for native in remaining)
         assert own, f"messages[{index}] was kept, and is not the caller's object of this step"
+
+
+def check_accounts(trial, model, step):
+    """The report says what became of everything that was passed in at this step, whatever was decided before."""
+    source = reader(step.given, system=trial.system, tools=trial.tools, format=trial.format, model=model)
+    before = Context(tuple(source.messages(step.given)), *source.fixed_part(trial.system, trial.tools))
+    given = Given(step.given, trial.system, trial.tools)
+    assert [] == list(unaccounted(given, before, step.view, source.meter))
 
 
 def results(messages):

@@ -1,0 +1,146 @@
+"""Whether a report accounts for every difference between what was passed in and what is sent."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from attrs import frozen
+
+from agentctx.core.compare import Change, HeadChange, Outcome
+from agentctx.core.message import Context
+from agentctx.protocols import Meter
+from agentctx.view import View
+
+_AS_IT_CAME = frozenset({Outcome.MOVED, Outcome.KEPT})
+"""What became of messages that are the caller's own objects still."""
+
+
+@frozen
+class Given:
+    """What was passed in.
+
+    Args:
+        messages: The native messages.
+        system: The system prompt, where it is kept apart.
+        tools: The tool definitions.
+    """
+
+    messages: Sequence[Any]
+    system: Any = None
+    tools: Any = None
+
+
+def unaccounted(given: Given, before: Context, view: View, meter: Meter) -> Iterator[str]:
+    """What a report does not say, or says wrongly, of a request: nothing, when it accounts for all of it.
+
+    What was passed in is told apart as the caller tells it: by identity.
+
+    Args:
+        given: What was passed in.
+        before: The same as values.
+        view: What came out.
+        meter: Counts.
+    """
+    report, lines = view.report, tuple(view.report.in_force)
+    said: tuple[Change | HeadChange, ...] = (*lines, *report.changes, *report.head)
+    for each in said:
+        if not each.stage or not each.reason:
+            yield f"nobody, or no reason, is given for: {each}"
+    yield from _head(given, view)
+    named: dict[int, list[Change]] = defaultdict(list)
+    for change in lines:
+        if change.outcome is not Outcome.ADDED:
+            named[change.index].append(change)
+    added = {change.index: change for change in lines if change.outcome is Outcome.ADDED}
+    yield from _objects(given.messages, view, named, added, sum(change.outcome is Outcome.ADDED for change in lines))
+    yield from _added(given.messages, view, added, meter)
+    yield from _counts(len(given.messages), view, named, len(added))
+    yield from _tokens(before, view, lines, meter)
+
+
+def _head(given: Given, view: View) -> Iterator[str]:
+    """System prompt and tools are the caller's own objects, or named."""
+    named = {change.place.partition("[")[0] for change in view.report.head}
+    for place, one, other in (("system", given.system, view.system), ("tools", given.tools, view.tools)):
+        if (one is other) == (place in named):
+            yield f"{place} {'is' if one is other else 'is not'} as it came, and the report says something else"
+
+
+def _objects(
+    given: Sequence[Any], view: View, named: Mapping[int, Sequence[Change]], added: Mapping[int, Change], lines: int
+) -> Iterator[str]:
+    """Each object of the caller's that is there is not named as touched, and the other way round."""
+    own = Counter(map(id, given))
+    there = Counter(id(native) for native in view.messages if id(native) in own)
+    said = Counter(id(given[index]) for index in range(len(given)) if _as_it_came(named.get(index, ())))
+    for index, native in enumerate(given):
+        if there[id(native)] != said[id(native)]:
+            yield (
+                f"messages[{index}] is there {there[id(native)]} times as it came, "
+                f"and {said[id(native)]} times by the report: {[*map(str, named.get(index, ()))]}"
+            )
+    if lines != len(added):
+        yield f"{lines} messages are named as added, at {len(added)} places"
+    strangers = len(view.messages) - sum(there.values())
+    touched = sum(not _as_it_came(found) and not _gone(found) for found in named.values())
+    if strangers != touched + len(added):
+        yield f"{strangers} messages are new objects; {touched} are named as touched, {len(added)} as added"
+    if max(own.values(), default=0) == 1:
+        yield from _order(given, view, named)
+
+
+def _order(given: Sequence[Any], view: View, named: Mapping[int, Sequence[Change]]) -> Iterator[str]:
+    places = {id(native): index for index, native in enumerate(given) if index not in named}
+    order = [places[id(native)] for native in view.messages if id(native) in places]
+    for one, other in pairwise(order):
+        if one > other:
+            yield f"messages[{one}] stands before messages[{other}], and neither is named as moved"
+
+
+def _as_it_came(found: Sequence[Change]) -> bool:
+    return all(change.outcome in _AS_IT_CAME for change in found)
+
+
+def _gone(found: Sequence[Change]) -> bool:
+    return found[-1].outcome is not Outcome.MARKED and not found[-1].tokens_after
+
+
+def _added(given: Sequence[Any], view: View, added: Mapping[int, Change], meter: Meter) -> Iterator[str]:
+    own = set(map(id, given))
+    for place, change in added.items():
+        if place >= len(view.messages) or id(view.messages[place]) in own:
+            yield f"what is named as added is not there: {change}"
+            continue
+        message = view.context.messages[place]
+        if (change.role, change.tokens_after) != (message.role, meter.message(message)):
+            yield f"what was added is a message of the {message.role} of {meter.message(message)} tokens: {change}"
+
+
+def _counts(given: int, view: View, named: Mapping[int, Sequence[Change]], added: int) -> Iterator[str]:
+    report, gone = view.report, sum(map(_gone, named.values()))
+    if (report.messages_before, report.messages_after) != (given, len(view.messages)):
+        yield f"{given} -> {len(view.messages)} messages; {report.messages_before} -> {report.messages_after} are said"
+    if given - gone + added != len(view.messages):
+        yield f"{given} messages, less {gone} that are gone, with {added} added, are not {len(view.messages)}"
+
+
+def _tokens(before: Context, view: View, lines: Sequence[Change], meter: Meter) -> Iterator[str]:
+    report = view.report
+    if report.tokens_before != meter.size(before):
+        yield f"{meter.size(before)} tokens came in, {report.tokens_before} are said"
+    if report.tokens_after != meter.size(view.context):
+        yield f"{meter.size(view.context)} tokens are sent, {report.tokens_after} are said"
+    fixed = meter.fixed(view.context) - meter.fixed(before)
+    saved = sum(change.tokens_before - change.tokens_after for change in lines)
+    if meter.size(before) + fixed - saved != meter.size(view.context):
+        yield f"{meter.size(before)} tokens less {saved}, and {fixed} for tools, are not {meter.size(view.context)}"
+    ends = [report.tokens_after, *(stage.tokens_after for stage in report.stages)]
+    begins = [stage.tokens_before for stage in report.stages]
+    for stage, (end, begin) in zip(report.stages[1:], zip(ends[1:], begins[1:], strict=False), strict=False):
+        if end != begin:
+            yield f"{stage.stage} begins with {begin} tokens, and the stage before it ended with {end}"
+    if report.stages and ends[-1] != report.tokens_after:
+        yield f"the last stage ended with {ends[-1]} tokens, and {report.tokens_after} are sent"
