@@ -19,7 +19,7 @@ from agentctx.core.reasoning import POLICIES, ThinkingPolicy
 from agentctx.core.report import Report
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
-from agentctx.plan import Plan, guarantee, since, something_left, view_of
+from agentctx.plan import Plan, guarantee, relief, since, something_left, view_of
 from agentctx.protocols import Call, ContextStrategy, Listeners, Meter, Phase, RunInner, Store, Summarizer, TokenCounter
 from agentctx.reading import as_list, naming_what_is_too_deep, reader
 from agentctx.runner import Trail, keep_originals, run_stage
@@ -54,7 +54,8 @@ class Pipeline(Plan):
             own, or a model must be named.
         counter: Counts tokens: a counter, or a plain function of a text; without it, tiktoken's encoding for the model.
         store: Keeps the originals of what is left out or edited.
-        protect: What must survive byte for byte, beside system prompt, first task and latest user message.
+        protect: What must survive byte for byte, beside system prompt, first task and latest user message; see
+            ``Protect``.
         on_compact: Told of each compaction: one listener or several, plain (in a worker thread) or async.
         summarizer: Puts messages into fewer words, for stages that ask for it.
         thinking: What to do on models that bind their reasoning to all that stands before it, where an edit would
@@ -149,8 +150,8 @@ class Pipeline(Plan):
         await source.meter.settle(given.messages)
         limit = None if budget is None else budget.limit
         call = self.call(source, budget, limit, len(given.messages), given.messages.__getitem__)
-        size = source.meter.size(given)
-        trail = Trail(head, list(range(len(given.messages))), size)
+        size, sent = source.meter.size(given), source.meter.size(head)
+        trail = Trail(head, list(range(len(given.messages))), sent, list(relief(given, head, call, sent)))
         await run_stage(LiftCacheMarkers(), trail, call, trusted=True)
         await run_stage(RepairHistory(), trail, call, trusted=True)
         something_left(trail)

@@ -34,10 +34,10 @@ from agentctx.protocols import (
     reads_places,
 )
 from agentctx.reading import Reader
-from agentctx.runner import Trail, run_stage
+from agentctx.runner import Trail, head_changes, run_stage
 from agentctx.strategies.fit_guarantee import FitGuarantee
 from agentctx.strategies.fit_request_bytes import FitRequestBytes, body_bytes
-from agentctx.strategies.keep_cache_markers import KeepCacheMarkers, LimitCacheMarkers
+from agentctx.strategies.keep_cache_markers import REFUSED, KeepCacheMarkers, LiftCacheMarkers, LimitCacheMarkers
 from agentctx.strategies.limit_images import LimitImages
 from agentctx.strategies.naming import name_of
 from agentctx.strategies.protect import bind
@@ -276,6 +276,22 @@ def _carried(stages: Iterable[ContextStrategy]) -> Iterator[Budget | None]:
             yield getattr(stage, "own_budget", None)
         elif isinstance(stage, Plan) and stage.budget is not None:
             yield stage.budget
+
+
+def relief(given: Context, sent: Context, call: Call, size: int) -> tuple[StageReport, ...]:
+    """The report on ``relieved_head``; empty when nothing was taken off.
+
+    Args:
+        given: System prompt and tools as they were passed in.
+        sent: The same as they go on.
+        call: What the stages are told.
+        size: Size of the request when it was done, in tokens.
+    """
+    if given.system is sent.system and given.tools is sent.tools:
+        return ()
+    name, more = LiftCacheMarkers.__name__, call.meter.fixed(given) - call.meter.fixed(sent)
+    head = tuple(evolve(change, reason=REFUSED) for change in head_changes(name, given, sent, call))
+    return (StageReport(name, (), size + more, size, 0.0, (), head),)
 
 
 def something_left(trail: Trail) -> None:

@@ -10,7 +10,7 @@ from time import perf_counter
 from attrs import define, evolve, field, fields, frozen
 
 from agentctx.core.compare import Change, HeadChange, Matched, Outcome, compare_tools, match
-from agentctx.core.marker import without_marker
+from agentctx.core.marker import is_marker_tool, without_marker
 from agentctx.core.message import Context, Message, Tool
 from agentctx.core.pace import paced
 from agentctx.core.pairing import broken_pair
@@ -239,7 +239,7 @@ async def _write_down(telling: _Telling, started: float) -> StageReport:
         trail.originals[len(trail.reports)] = Originals(told.messages, call.store, call.wire)
     if after.tools is not before.tools:
         grown += call.meter.fixed(after) - call.meter.fixed(before)
-    head, seconds = tuple(_head(name, before, after, call)), perf_counter() - started
+    head, seconds = tuple(head_changes(name, before, after, call)), perf_counter() - started
     report = StageReport(name, changes, trail.tokens, trail.tokens + grown, seconds, tuple(call.notes.remarks), head)
     trail.made |= told.added
     trail.origins = told.origins
@@ -247,26 +247,26 @@ async def _write_down(telling: _Telling, started: float) -> StageReport:
     return report
 
 
-def _head(name: str, before: Context, after: Context, call: Call) -> Iterator[HeadChange]:
+def head_changes(name: str, before: Context, after: Context, call: Call) -> Iterator[HeadChange]:
     """What a stage did to what stands before the messages."""
     markers = None if call.wire is None else cache_markers(call.wire)
     if after.system is not before.system and before.system is not None:
-        now = Context((), after.system)
-        why = call.notes.why(before.system).why or _marked(Context((), before.system), now, markers)
+        why = call.notes.why(before.system).why
+        why = why or _marked(Context((), before.system), Context((), after.system), markers)
         yield HeadChange("system", Outcome.MARKED, name, why or UNSAID)
     for origin, position in compare_tools(before.tools, after.tools) if after.tools is not before.tools else ():
         if origin is None:
             yield HeadChange(f"tools[{position}]", Outcome.ADDED, name, UNSAID, after.tools[position or 0].name)
             continue
         old = before.tools[origin]
-        outcome, why = Outcome.DROPPED, ""
-        if position is not None:
-            outcome, why = _became(old, after.tools[position], markers)
+        outcome, why = _became(old, None if position is None else after.tools[position], markers)
         yield HeadChange(f"tools[{origin}]", outcome, name, why or UNSAID, old.name)
 
 
-def _became(old: Tool, new: Tool, markers: CacheMarkers | None) -> tuple[Outcome, str]:
+def _became(old: Tool, new: Tool | None, markers: CacheMarkers | None) -> tuple[Outcome, str]:
     """What a tool became, and why as far as that can be seen."""
+    if new is None:
+        return (Outcome.MARKED, _more_marks(-1)) if is_marker_tool(old) else (Outcome.DROPPED, "")
     if old != new or without_marker(old.source) != without_marker(new.source):
         return Outcome.EDITED, ""
     return Outcome.MARKED, _marked(Context((), None, (old,)), Context((), None, (new,)), markers)

@@ -9,7 +9,7 @@ from attrs import frozen
 from agentctx.binding import options_of
 from agentctx.core.ledger import Ledger
 from agentctx.core.report import Report
-from agentctx.plan import native_system, since
+from agentctx.plan import native_system, relief, since
 from agentctx.session.cost import bill
 from agentctx.session.step import Step
 from agentctx.view import View
@@ -42,12 +42,14 @@ def report_on(step: Step, ledger: Ledger, prefix: Prefix, started: float) -> Rep
     record, around = step.record, step.around
     tail = sum(map(around.source.meter.weight, record.view[record.settled :]))
     budget, reports = around.budget, step.trail.reports
+    began = reports[0].tokens_before if reports else step.tokens
+    taken_off = relief(around.given, around.context(()), around.bare_call, began)
     return Report(
-        stages=tuple(reports),
+        stages=(*taken_off, *reports),
         ledger=ledger,
         messages_before=len(record),
         messages_after=len(record.view),
-        tokens_before=around.fixed + record.given_tokens,
+        tokens_before=sum(stage.tokens_before - began for stage in taken_off) + around.fixed + record.given_tokens,
         tokens_after=step.tokens,
         bytes_before=around.fixed_bytes + record.given_bytes,
         bytes_after=around.fixed_bytes + record.view_bytes + tail,
@@ -59,7 +61,7 @@ def report_on(step: Step, ledger: Ledger, prefix: Prefix, started: float) -> Rep
         bill=bill(
             around.source.profile,
             sent=prefix.sent,
-            given=reports[0].tokens_before if reports else step.tokens,
+            given=began,
             prefix=prefix.tokens,
             size=step.tokens,
             warmth=step.warmth,

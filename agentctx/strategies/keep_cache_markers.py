@@ -182,8 +182,10 @@ def relieved_head(context: Context, wire: WireFormat, profile: ModelProfile | No
     system, tools = context.system, context.tools
     if system is not None and (bare := without_refused(system, markers, profile)) is not system:
         system = bare if bare.parts else None
-    kept = [_relieved_tool(tool, markers, profile) for tool in tools]
-    return evolve(context, system=system, tools=tuple(tool for tool in kept if tool is not None))
+    kept = tuple(_relieved_tool(tool, markers, profile) for tool in tools)
+    if any(one is not other for one, other in zip(kept, tools, strict=True)):
+        tools = tuple(tool for tool in kept if tool is not None)
+    return evolve(context, system=system, tools=tools)
 
 
 def _relieved_tool(tool: Tool, markers: CacheMarkers, profile: ModelProfile | None) -> Tool | None:

@@ -17,6 +17,9 @@ class Protect:
     """Rules for ``Pipeline(protect=[...])``: what they name is neither dropped nor edited, tool results included.
 
     Without any rule the system prompt, the first task and the latest user message survive.
+
+    What the provider would refuse goes all the same, and the report says so: reasoning that is bound to a prefix which
+    a cut has changed, or that another model signed; an id that another item has. All else of the message stays.
     """
 
     @staticmethod

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from agentctx.core.marker import without_marker
 from agentctx.core.message import Tool
 from agentctx.tokens.serialise import serialise
 
@@ -50,7 +51,7 @@ def json_tools(tools: tuple[Tool, ...], count: Count) -> int:
 
 def _openai_tool(tool: Tool, count: Count) -> int:
     if not tool.name:  # a server tool: nothing is known of it but its definition
-        return count(serialise(tool.source))
+        return count(serialise(without_marker(tool.source)))
     return count(f"{tool.name}:{tool.description.rstrip('.')}") + _schema(tool.parameters or {}, count)
 
 
@@ -59,7 +60,11 @@ def _json_tool(tool: Tool, count: Count) -> int:
         if _type_of(tool).startswith(kind):
             return tokens
     if not tool.name or tool.parameters is None:
-        return count(serialise(tool.source)) if tool.source is not None else count(tool.name + tool.description)
+        return (
+            count(serialise(without_marker(tool.source)))
+            if tool.source is not None
+            else count(tool.name + tool.description)
+        )
     return count(tool.name) + count(tool.description) + count(serialise(tool.parameters))
 
 

@@ -348,3 +348,31 @@ async def test_what_is_protected_loses_only_what_is_refused_and_the_report_says_
     refused = [*view.messages[:place], messages[9], *view.messages[place + 1 :]]
     broken = validate({"messages": refused}, format=format_name, model=model, before={"messages": messages})
     assert [found for found in broken if found.severity == "error"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("system", [None, [{"text": "Mend."}, {"cachePoint": {"type": "default"}}]])
+async def test_markers_that_a_model_refuses_are_named_when_they_go(system, preparing):
+    """Cache points that the model does not take are named where they stood, at every step, and cost nothing."""
+    prepare = preparing(Pipeline(budget=9_000), "bedrock", "mistral.mistral-large-2402-v1:0")
+    tool = {"toolSpec": {"name": "read", "inputSchema": {"json": {"type": "object"}}}}
+    messages = transcript("bedrock", user("task"))
+    for _ in range(2):
+        view = await prepare(messages, system=system, tools=[tool, {"cachePoint": {"type": "default"}}])
+        places = ["tools[1]"] if system is None else ["system", "tools[1]"]
+        assert [(change.place, change.outcome) for change in view.report.head] == [
+            (place, Outcome.MARKED) for place in places
+        ]
+        assert view.tools == [tool]
+        assert view.report.tokens_before == view.report.tokens_after
+
+
+@pytest.mark.anyio
+async def test_a_marker_on_a_server_tool_costs_nothing(preparing):
+    """A tool that is counted by its definition costs the same with a cache marker."""
+    tools = [{"type": "web_search_20250305", "name": "web_search", "max_uses": 3}]
+    prepare = preparing(Pipeline(PlaceCacheMarkers(), budget=100_000), "anthropic", "claude-sonnet-4-5")
+    view = await prepare(transcript("anthropic", user("task " * 2_000)), tools=tools)
+    assert [change.place for change in view.report.head] == ["tools[0]"]
+    sent = count(view.messages, tools=view.tools, model="claude-sonnet-4-5", format="anthropic")
+    assert view.report.tokens_before == view.report.tokens_after == sent
