@@ -25,10 +25,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 @pytest.hookimpl(trylast=True)  # when Hypothesis has marked its own
 def pytest_collection_modifyitems(items):
-    """Trace no property for coverage: it walks the lines of plain tests again, with many inputs, thrice as long."""
+    """Trace for coverage what walks new lines: no property, which walks those of plain tests, and no test's twin."""
     for item in items:
-        if item.get_closest_marker("hypothesis"):
+        if item.get_closest_marker("hypothesis") or _is_twin(item):
             item.add_marker(pytest.mark.no_cover)
+
+
+def _is_twin(item):
+    return hasattr(item, "callspec") and item.callspec.params.get("anyio_backend") == "trio"
 
 
 def pytest_collection_finish():
