@@ -25,6 +25,7 @@ class Room:
         staying: Indexes of the messages that stay whatever happens: the protected, and the open round.
         size: Tokens of the whole request.
         floor: Tokens of what stays, with system prompt and tools.
+        unread: Units that stay only for their results, which the model has not read yet.
     """
 
     units: tuple[Unit, ...]
@@ -33,6 +34,7 @@ class Room:
     staying: frozenset[int]
     size: int
     floor: int
+    unread: tuple[Unit, ...] = ()
 
 
 def lay_out(context: Context, call: Call, size: int | None = None, *, unread: bool = False) -> Room:
@@ -49,8 +51,8 @@ def lay_out(context: Context, call: Call, size: int | None = None, *, unread: bo
     loose = {unit.start for unit in droppable(groups, call.protected(context))}
     if groups and groups[-1].is_round:
         loose.discard(groups[-1].start)
-    if unread:
-        loose -= {unit.start for unit in _unread(groups, messages)}
+    waiting = tuple(unit for unit in _unread(groups, messages) if unit.start in loose) if unread else ()
+    loose -= {unit.start for unit in waiting}
     bundles = tuple(
         kept
         for bundle in paced(segments(messages, groups))
@@ -62,7 +64,7 @@ def lay_out(context: Context, call: Call, size: int | None = None, *, unread: bo
     sizes = tuple(
         sum(call.count(message) for unit in bundle for message in unit.of(messages)) for bundle in paced(bundles)
     )
-    return Room(groups, bundles, sizes, staying, size, size - sum(sizes))
+    return Room(groups, bundles, sizes, staying, size, size - sum(sizes), waiting)
 
 
 def _unread(groups: Sequence[Unit], messages: Sequence[Message]) -> Iterator[Unit]:

@@ -8,9 +8,7 @@ from agentctx.strategies.room import Room, lay_out
 from agentctx.strategies.shrink_results import shrink_results
 
 
-def shrink_open_round(
-    context: Context, limit: int, call: Call, size: int | None = None, *, unread: bool = True
-) -> tuple[Context, Room]:
+def shrink_open_round(context: Context, limit: int, call: Call, size: int | None = None) -> tuple[Context, Room]:
     """Cut the results of what must stay, when that alone is over ``limit`` tokens, to half of the room they have.
 
     Results that the model has not read yet stay as well, though the user speaks behind them, unless even cut they do
@@ -21,15 +19,13 @@ def shrink_open_round(
         limit: The most tokens.
         call: What the stage is told.
         size: Tokens of the request, when they are known.
-        unread: Whether results stay that the model has not read, though the user speaks behind them.
 
     Returns:
         The request, the same object when nothing was cut; and how it is laid out.
     """
-    if unread:
-        cut, room = _cut_what_stays(context, limit, call, lay_out(context, call, size, unread=True), unread=True)
-        if room.floor <= limit:
-            return cut, room
+    cut, room = _cut_what_stays(context, limit, call, lay_out(context, call, size, unread=True), unread=True)
+    if room.floor <= limit:
+        return cut, room
     return _cut_what_stays(context, limit, call, lay_out(context, call, size), unread=False)
 
 

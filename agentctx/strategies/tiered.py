@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Message
@@ -55,8 +55,9 @@ class ByTools:
 class Tiered:
     """Allocate the window to tiers, and drop whole rounds of those that have more than their grant, oldest first.
 
-    Protected messages and the round that the model is in stay; the tiers share what these leave. A question goes
-    with the first round of its own tier after it. What is left over because only whole rounds go is given back.
+    Protected messages and the round that the model is in stay; the tiers share what these leave. So do results that
+    the model has not read, though the user speaks behind them; these count in their tier. A question goes with the
+    first round of its own tier after it. What is left over because only whole rounds go is given back.
     Without rules the tiers are served in order: ``HISTORY`` gives way to whatever ``tier_of`` puts before it.
 
     A session looks at the tiers, and at their caps, when the request has passed its trigger, and not at every step:
@@ -107,10 +108,11 @@ class Tiered:
         return await offload(lambda: self._divided(context, limit, aim, call), len(context.messages), size)
 
     def _divided(self, context: Context, limit: int, aim: int, call: Call) -> Context:
-        context, room = shrink_open_round(context, limit, call, unread=False)
+        context, room = shrink_open_round(context, limit, call)
         loose = [unit for bundle in room.bundles for unit in bundle]
         tiers = self._pieces(context.messages, loose, call)
-        gone = [unit for piece in self._over(tiers, max(0, aim - room.floor)) for unit in piece.units]
+        held = self._held(context.messages, room.unread, call)
+        gone = [unit for piece in self._over(tiers, held, max(0, aim - room.floor)) for unit in piece.units]
         return without(context, gone, call, f"over the room of its tier, in {aim:,} tokens: oldest first")
 
     def _pieces(self, messages: Sequence[Message], loose: Iterable[Unit], call: Call) -> dict[Tier, list[_Piece]]:
@@ -126,10 +128,17 @@ class Tiered:
             tiers[tier].append(_piece(units, messages, call))
         return dict(sorted(tiers.items()))
 
-    def _over(self, tiers: Mapping[Tier, Sequence[_Piece]], room: int) -> list[_Piece]:
-        """The pieces that there is no room for."""
+    def _held(self, messages: Sequence[Message], unread: Iterable[Unit], call: Call) -> dict[Tier, int]:
+        """Tokens of the rounds of each tier that stay because the model has not read them."""
+        held: dict[Tier, int] = defaultdict(int)
+        for unit in unread:
+            held[as_tier(self.tier_of(unit.of(messages)))] += _piece((unit,), messages, call).tokens
+        return held
+
+    def _over(self, tiers: Mapping[Tier, Sequence[_Piece]], held: Mapping[Tier, int], room: int) -> list[_Piece]:
+        """The pieces that there is no room for, beside those of their tiers that are held."""
         rules = {rule.tier: rule for rule in self.rules}
-        claims = [rules.get(tier) or TierRule(tier) for tier in tiers]
+        claims = [_beside(rules.get(tier) or TierRule(tier), held.get(tier, 0)) for tier in tiers]
         sizes = [sum(piece.tokens for piece in pieces) for pieces in tiers.values()]
         cuts = [
             _cut(pieces, grant) for pieces, grant in zip(tiers.values(), allocate(sizes, claims, room), strict=True)
@@ -142,6 +151,12 @@ class Tiered:
                 left -= cut[-1].tokens
                 spare -= cut.pop().tokens
         return [piece for cut in cuts for piece in cut]
+
+
+def _beside(rule: TierRule, held: int) -> TierRule:
+    """The rule for the rest of a tier of which so many tokens are held."""
+    cap = None if rule.cap is None else max(0, rule.cap - held)
+    return evolve(rule, floor=max(0, rule.floor - held), cap=cap)
 
 
 @frozen

@@ -7,21 +7,36 @@ the message.
 """
 
 import json
+from contextlib import suppress
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx import (
     Budget,
+    ByTools,
     ClearToolResults,
+    CollapseRepeats,
+    ContextOverflow,
     FitContextWindow,
     Pack,
     Pipeline,
+    PlaceCacheMarkers,
     Protect,
+    Session,
     StageError,
+    Tier,
+    Tiered,
+    TierRule,
     TrimRounds,
+    TruncateToolOutputs,
+    coding_agent,
     count,
+    first_of,
+    over,
+    when,
 )
 from agentctx.testing import assistant, call, history, result, system, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, single_stages, stages
@@ -230,3 +245,80 @@ async def test_one_object_in_many_places_is_no_error(stage):
     view = await Pipeline(stage, budget=300).prepare([message] * 60, format="openai-chat")
     assert view.messages == [message] * len(view.messages)
     assert 1 <= len(view.messages) < 60
+
+
+WAITING = ("openai-chat", "openai-responses", "anthropic", "gemini", "bedrock")
+EVERY = {
+    "nothing": (),
+    "fit": (FitContextWindow(),),
+    "trim": (TrimRounds(1),),
+    "clear": (ClearToolResults(keep_last=0), TrimRounds(2)),
+    "cut": (TruncateToolOutputs(max_tokens=40), CollapseRepeats()),
+    "tiered": (Tiered(),),
+    "capped": (
+        Tiered([TierRule(Tier.RAG, cap=120), TierRule(Tier.HISTORY, share=0.5)], tier_of=ByTools({"read": Tier.RAG})),
+    ),
+    **{name: (Pack(name, keep_last=0, note=name == "recent"),) for name in ("recent", "relevance", "compression")},
+    "when": (when(over(0.5), TrimRounds(1), ClearToolResults(0)), first_of(Tiered(), Pack("recent", keep_last=0))),
+    "nested": (Pipeline(Pipeline(Tiered(), TrimRounds(1)), PlaceCacheMarkers()), FitContextWindow()),
+    "preset": (coding_agent(Budget(100_000)),),
+}
+"""Every stage that leaves something out, without a limit of its own."""
+
+
+@st.composite
+def left_waiting(draw):
+    """Rounds, and at the end results that the model has not read: side by side, late, the user speaking behind them."""
+    form, open_calls = draw(st.sampled_from(WAITING)), []
+    turns = [user("task " * draw(st.integers(1, 60)))]
+    for n in range(draw(st.integers(1, 5))):
+        ids = [f"c{n}_{k}" for k in range(draw(st.sampled_from([1, 1, 2, 3])))]
+        turns.append(assistant(*draw(st.sampled_from([(), ("so " * 40,)])), *(call(i, "read", {"a": i}) for i in ids)))
+        late = draw(st.booleans()) and len(ids) > 1 and form != "gemini"  # whose responses name no call
+        turns += [result(i, f"<{i}> " + "old " * draw(st.sampled_from([1, 90]))) for i in ids[late:]]
+        open_calls += ids[:late]
+        turns += [user("wait " * draw(st.sampled_from([1, 50])))] * draw(st.sampled_from([0, 0, 1]))
+    ids = [f"z{k}" for k in range(draw(st.sampled_from([1, 2, 3])))]
+    turns.append(assistant("hm", *(call(i, "read", {"a": i}) for i in ids)))
+    ids = draw(st.permutations([*ids, *open_calls]))
+    turns += [result(i, f"<{i}> " + "new " * draw(st.sampled_from([1, 60, 200]))) for i in ids]
+    turns += [user("and " * draw(st.sampled_from([1, 80])))] * draw(st.sampled_from([0, 1, 2]))
+    return history(form, *turns), [each for each in ids if each.startswith("z")]
+
+
+def there(view, ids):
+    """Which of these results stand in a view."""
+    said = {part.text.partition(">")[0] for message in view.context.messages for part in message.results}
+    return {each for each in ids if f"<{each}" in said}
+
+
+async def keeps_unread(past, ids, stages, budget, mode):
+    """What stays without any stage stays with them, in every mode."""
+    form, pipeline = past.format, Pipeline(*stages, budget=budget)
+    try:
+        plain = await Pipeline(budget=budget).prepare(past.messages, past.system, past.tools, form)
+    except ContextOverflow:
+        return 0
+    session, given = pipeline.session(format=form), list(past.messages)
+    if mode == "stateless":
+        view = await pipeline.prepare(given, past.system, past.tools, form)
+    else:
+        for stop in range(1, len(given)):
+            with suppress(ContextOverflow):
+                await session.prepare(given[:stop], past.system, past.tools)
+            if mode == "loaded":
+                session = Session.load(pipeline, session.dump())
+        view = await session.prepare(given, past.system, past.tools)
+    assert there(plain, ids) <= there(view, ids)
+    return len(there(plain, ids))
+
+
+@given(
+    left_waiting(),
+    st.sampled_from(sorted(EVERY)),
+    st.integers(150, 1_500).map(lambda window: Budget(window, trigger=0.8, target=0.4)),
+    st.sampled_from(["stateless", "session", "loaded"]),
+)
+def test_no_stage_leaves_out_results_that_the_model_has_not_read(waiting, name, budget, mode):
+    """Whoever speaks behind them: they go only where the request cannot be made to fit with them, even cut."""
+    anyio.run(keeps_unread, *waiting, EVERY[name], budget, mode)

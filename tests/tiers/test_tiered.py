@@ -94,6 +94,23 @@ async def test_a_cap_holds_with_room_to_spare():
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(("cap", "rounds"), [(0, [0, 2, 4, 5]), (20, [0, 2, 4, 5]), (40, [0, 2, 3, 4, 5])])
+async def test_results_that_nobody_has_read_stay_and_count_in_their_cap(cap, rounds):
+    """The user speaks behind round 5, which its tier's cap is charged with, and which stays though it is above it."""
+    view = await prepared(Tiered([TierRule(Tier.RAG, cap=cap)], tier_of=SEARCHED), agent(6), 1_000)
+    assert left(view) == rounds
+
+
+@pytest.mark.anyio
+async def test_results_that_nobody_has_read_stay_before_stronger_tiers():
+    """What is left beside them goes by the tiers; only where they do not fit at all they go."""
+    weak = ByTools({"search": Tier.SCRATCHPAD, "read": Tier.CORE})
+    assert left(await prepared(Tiered(tier_of=weak), agent(8), 80)) == [4, 6, 7]
+    assert left(await prepared(Tiered(tier_of=weak), agent(8), 40)) == [7]
+    assert left(await prepared(Tiered(tier_of=weak), agent(8), 30)) == []
+
+
+@pytest.mark.anyio
 async def test_what_is_left_over_is_given_back():
     """What a grant leaves, because only whole rounds go, is given to whoever can use it."""
     rules = [TierRule(Tier.RAG, share=0.5), TierRule(Tier.HISTORY, share=0.5)]
