@@ -295,14 +295,15 @@ def relief(given: Context, sent: Context, call: Call, size: int) -> tuple[StageR
 
 
 def something_left(trail: Trail) -> None:
-    """Check that the repair left something to send.
+    """Check that repair, and the rules of reasoning, left something to send.
 
     Raises:
         InvalidInput: If it left nothing.
     """
     if not trail.context.messages:
         where = "messages"
-        raise InvalidInput(where, "nothing is left to send: every message was empty, or a tool result without a call")
+        what = "every message was empty, a tool result without a call, or reasoning that the provider would refuse"
+        raise InvalidInput(where, f"nothing is left to send: {what}")
 
 
 async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Context) -> None:
@@ -316,6 +317,7 @@ async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Con
 
     Raises:
         ContextOverflow: If it cannot be made to fit.
+        InvalidInput: If nothing is left to send.
     """
     await _arrange(trail, call)
     if budget is not None:
@@ -330,6 +332,8 @@ async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Con
     if trail.reports:
         await _keep_markers(trail, call, budget, before)
     await run_stage(LimitCacheMarkers(), trail, call, trusted=True)  # the request only gets smaller by it
+    if not trail.offset:
+        something_left(trail)
 
 
 async def _fit(trail: Trail, call: Call, limit: int) -> None:

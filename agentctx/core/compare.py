@@ -227,7 +227,16 @@ def _but_for_markers(one: Message, other: Message) -> bool:
 
 def _same_until(before: Sequence[Message], after: Sequence[Message], start: int) -> int:
     end = min(len(before), len(after))
-    return next((place for place in range(start, end) if not _same(before[place], after[place])), end)
+    others: set[int] | None = None
+    for place in range(start, end):
+        one, other = before[place], after[place]
+        if one is other:
+            continue
+        if others is None:
+            others = set(map(id, before[start:]))
+        if id(other) in others or not _same(one, other):  # one payload may stand at many places: it is that object
+            return place
+    return end
 
 
 def _not_from_the_end(before: Sequence[Message], after: Sequence[Message], start: int) -> int:

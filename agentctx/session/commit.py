@@ -13,7 +13,7 @@ from agentctx.core.pace import paced
 from agentctx.core.report import StageReport
 from agentctx.core.units import iter_units
 from agentctx.offload import MUCH, offload
-from agentctx.session.record import call_ids
+from agentctx.session.record import call_ids, waiting_from
 from agentctx.session.snapshot import snapshot
 from agentctx.session.step import Step
 from agentctx.strategies.repair_history import names_of
@@ -114,7 +114,9 @@ def _settle(step: Step, replaced: Sequence[Message]) -> None:
     settled = len(record.view)
     record.tail, record.tail_origin = [], []
     if step.open_from is not None and (stands_from := _stands_from(step, step.open_from)) is not None:
-        settled, open_from = _unfinished(record.origins, min(step.start, record.settled), stands_from)
+        start = min(step.start, record.settled)
+        settled, open_from = _unfinished(record.view, record.origins, start, stands_from)
+        open_from = max(open_from, step.raw_origin[0])
         place = bisect_left(step.raw_origin, open_from)
         record.tail, record.tail_origin = step.raw[place:], step.raw_origin[place:]
     start = min(step.start, record.settled)
@@ -149,13 +151,15 @@ def _stands_from(step: Step, open_from: int) -> int | None:
     return next((step.raw_origin[unit.start] for unit in later if unit.start > gone[-1]), None)
 
 
-def _unfinished(origins: Sequence[int | None], start: int, index: int) -> tuple[int, int]:
+def _unfinished(view: Sequence[Message], origins: Sequence[int | None], start: int, index: int) -> tuple[int, int]:
     """Where the unfinished part of the view begins, and from which index of the history on it was read.
 
     It holds all that was read from ``index`` on, and nothing older: where repair has moved an older message behind a
-    newer one, both are read again. A made message before it is final: it may be the result of an older call.
+    newer one, both are read again, and so is a call whose result is in that part. A made message before it is final:
+    it may be the result of an older call.
 
     Args:
+        view: The messages of the view.
         origins: For each message of the view, its index in the history.
         start: A place of the view before which everything is final.
         index: The index in the history at which the unfinished round begins.
@@ -163,10 +167,13 @@ def _unfinished(origins: Sequence[int | None], start: int, index: int) -> tuple[
     place = start
     while place < len(origins) and not _is_from(origins[place], index):
         place += 1
-    oldest = min((origin for origin in origins[place:] if origin is not None), default=index)
+    asked = waiting_from(view, origins, start, place)
+    oldest = min((origin for origin in origins[asked:] if origin is not None), default=index)
+    if asked < place and origins[asked] is None:  # no message before it is known: all is read again
+        oldest = 0
     if oldest < index:
-        return _unfinished(origins, start, oldest)
-    return place, index
+        return _unfinished(view, origins, start, oldest)
+    return asked, index
 
 
 def _is_from(origin: int | None, index: int) -> bool:

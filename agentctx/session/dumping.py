@@ -93,8 +93,13 @@ def _load_messages(known: Conversation, state: Checked, format_name: str, sent: 
         raise state.fail("format", error.what) from error
     known.wire_name, known.record = wire.name, load_record(state.values["record"], wire)
     known.ledger = known.record.ledger()
-    length = sent.whole("length", most=len(known.record.out))
-    known.sent = Sent(sent.whole("tokens"), length, sent.whole("intact", most=length), sent.real_or_none("at"))
+    length = sent.whole("length")  # what cannot be sent may have become shorter since
+    known.sent = Sent(
+        sent.whole("tokens"),
+        length,
+        sent.whole("intact", most=min(length, len(known.record.out))),
+        sent.real_or_none("at"),
+    )
     if state.values["head"] is not None:
         known.last = _last(known, state, wire)
 

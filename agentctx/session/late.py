@@ -1,22 +1,25 @@
-"""An answer that comes when the conversation has gone on: it belongs to its call, and not at the end."""
+"""An answer that comes when the conversation has gone on, or before its call: it belongs to its call."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from agentctx.core.message import Message
 from agentctx.core.parts import ToolCall, ToolResult
 from agentctx.errors import InvalidInput
 from agentctx.protocols import WireFormat
-from agentctx.session.record import Record
+from agentctx.session.record import REPAIR, Record
 from agentctx.strategies.pair_results import stands_in
 
 
 def asked_at(record: Record, natives: Sequence[Any], fresh: Sequence[Message], wire: WireFormat) -> int | None:
     """The index in the history of the first call that new results answer and that is not answered yet.
 
-    None when there is none, as in nearly every step: results answer the calls that they follow.
+    Or of the first result that was left out for want of a call, where a new call has that id and no answer. None when
+    there is neither, as in nearly every step: results answer the calls that they follow.
 
     Args:
         record: What is known of the conversation.
@@ -24,25 +27,56 @@ def asked_at(record: Record, natives: Sequence[Any], fresh: Sequence[Message], w
         fresh: The new messages.
         wire: The format of the history.
     """
-    late = set(_late(record.tail, fresh))
-    if not late:
-        return None
-    found = _in_view(record, late)
-    gone = late - {call.id for message in record.view[: record.settled] for call in message.calls}
-    if gone and len(record.view) < len(record):
-        found += _among_dropped(record, natives, gone, wire)
+    late, waiting = _open(record.tail, fresh)
+    found = _early(record, natives, waiting, wire) if waiting else []
+    if late:
+        found += _in_view(record, late)
+        gone = late - {call.id for message in record.view[: record.settled] for call in message.calls}
+        if gone and len(record.view) < len(record):
+            found += _among_dropped(record, natives, gone, wire)
     return min(found, default=None)
 
 
-def _late(tail: Iterable[Message], fresh: Iterable[Message]) -> Iterator[str]:
-    """The ids of new results whose calls do not stand before them since the last round that is whole."""
-    asked = {call.id for message in tail for call in message.calls}
+def _open(tail: Iterable[Message], fresh: Iterable[Message]) -> tuple[set[str], set[str]]:
+    """What is open since the last round that is whole: the ids of results without a call, and of calls without one."""
+    waiting: Counter[str] = Counter(call.id for message in tail for call in message.calls)
+    for message in tail:
+        waiting.subtract(result.call_id for result in message.results if waiting[result.call_id] > 0)
+    late: set[str] = set()
     for message in fresh:
         for part in message.parts:
             if isinstance(part, ToolCall):
-                asked.add(part.id)
-            elif isinstance(part, ToolResult) and part.call_id not in asked:
-                yield part.call_id
+                waiting[part.id] += 1
+            elif isinstance(part, ToolResult):
+                if waiting[part.call_id] > 0:
+                    waiting[part.call_id] -= 1
+                else:
+                    late.add(part.call_id)
+    return late, {name for name, count in waiting.items() if count > 0}
+
+
+def _early(record: Record, natives: Sequence[Any], waiting: set[str], wire: WireFormat) -> list[int]:
+    """The indexes of results of these calls that came before them and were left out."""
+    return [
+        index
+        for index in _repaired(record)
+        for message in _read(natives, index, wire)
+        if any(result.call_id in waiting for result in message.results)
+    ]
+
+
+def _repaired(record: Record) -> Iterator[int]:
+    """The indexes of what repair left out, or edited."""
+    for span in record.book.spans:
+        if span.stage == REPAIR:
+            yield from range(span.start, span.stop)
+    yield from (change.index for change in record.book.changes if change.stage == REPAIR)
+
+
+def _read(natives: Sequence[Any], index: int, wire: WireFormat) -> Iterator[Message]:
+    """The message at ``index`` of the history; none where it was edited in place when nobody looked at it any more."""
+    with suppress(InvalidInput):
+        yield wire.read_message(natives[index], index)
 
 
 def _in_view(record: Record, late: set[str]) -> list[int]:
@@ -61,14 +95,11 @@ def _in_view(record: Record, late: set[str]) -> list[int]:
 def _among_dropped(record: Record, natives: Sequence[Any], gone: set[str], wire: WireFormat) -> list[int]:
     """The indexes of calls that were left out of the view unanswered."""
     asked: dict[str, int] = {}
-    for index, native in enumerate(natives[: len(record)]):
-        try:
-            message = wire.read_message(native, index)
-        except InvalidInput:  # it was edited in place when nobody looked at it any more
-            continue
-        for call in message.calls:
-            if call.id in gone:
-                asked[call.id] = index
-        for result in message.results:
-            asked.pop(result.call_id, None)
+    for index in range(len(record)):
+        for message in _read(natives, index, wire):
+            for call in message.calls:
+                if call.id in gone:
+                    asked[call.id] = index
+            for result in message.results:
+                asked.pop(result.call_id, None)
     return list(asked.values())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
+from attrs import evolve
+
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context
 from agentctx.core.protection import speaks
@@ -123,6 +125,8 @@ async def _run_now(step: Step, stages: Sequence[ContextStrategy], limit: int | N
     for stage in stages:
         await run_stage(stage, step.trail, call)
     before = (*record.view[: record.settled], *step.raw) if step.start == 0 else tuple(step.raw)
+    if step.start:
+        call = evolve(call, before=lambda: tuple(record.view[: step.start]))
     said, known = step.bound_to or (step.trail.context.system, step.around.tools)
     await guarantee(step.trail, call, budget, Context(before, said, known))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress, count
+from operator import is_not
 from typing import Any
 
 from attrs import evolve
@@ -13,9 +15,11 @@ from agentctx.core.protection import unread
 from agentctx.core.units import units
 from agentctx.errors import InvalidInput
 from agentctx.offload import offload
+from agentctx.protocols import arranges_for_model, names_items
 from agentctx.session.record import Record, alike, rebased, rewound
 from agentctx.session.snapshot import begins_with, shared_length
 from agentctx.session.surroundings import Surroundings
+from agentctx.strategies.protect import Pins
 
 
 async def recognised(record: Record, natives: Sequence[Any], around: Surroundings) -> Record:
@@ -28,8 +32,18 @@ async def recognised(record: Record, natives: Sequence[Any], around: Surrounding
     """
     if not begins_with(natives, record.seen):
         record = await _changed(record, natives, around)
+    elif lost := _pinned_since(record, natives, around):
+        weights, known = around.weigh(record.view), len(record)
+        record = rewound(record, min(lost), weights, standing=known, given=len(natives), binds=around.binds)
     _refresh(record, natives)
     return record
+
+
+def _pinned_since(record: Record, natives: Sequence[Any], around: Surroundings) -> set[int]:
+    """The indexes of messages that were cut, and are pinned now: a pin that counts from the end moves on."""
+    pinned = {index for rule in around.plan.pinned if isinstance(rule, Pins) for index in rule.of(len(natives))}
+    cut = {index for index in pinned if index < len(record) and record.decided[index]}
+    return cut and cut - record.whole()
 
 
 async def _changed(record: Record, natives: Sequence[Any], around: Surroundings) -> Record:
@@ -37,9 +51,33 @@ async def _changed(record: Record, natives: Sequence[Any], around: Surroundings)
     weights = around.weigh(record.view)
     in_view, in_history = shared_length(natives, record.shown), shared_length(natives, record.seen)
     if is_of_the_view(record, in_view, in_history):
-        return rebased(record, natives, weights.first(in_view))
+        return _as_the_model_takes_it(rebased(record, natives, weights.first(in_view)), len(natives), around)
     length = await _holds_until(record, natives, in_history, around)
-    return rewound(record, length, weights, standing=in_history, given=len(natives), binds=around.binds)
+    left = rewound(record, length, weights, standing=in_history, given=len(natives), binds=around.binds)
+    return _as_the_model_takes_it(left, len(natives), around)
+
+
+def _as_the_model_takes_it(record: Record, given: int, around: Surroundings) -> Record:
+    """The record up to the first message that cannot stand there any more, now that what came after it went."""
+    place = _wrong_now(record, given, around)
+    if place is None:
+        return record
+    known = next((origin for origin in reversed(record.origins[: place + 1]) if origin is not None), 0)
+    weights = around.weigh(record.view)
+    return rewound(record, known, weights, standing=given, given=given, binds=around.binds)
+
+
+def _wrong_now(record: Record, given: int, around: Surroundings) -> int | None:
+    """The place of the first message of the view that the model takes no more there, or not at the end; None: all."""
+    wire, view = around.source.wire, record.view
+    arranging = arranges_for_model(wire)
+    if arranging is not None:
+        arranged = arranging.arrange_for(view, around.source.profile, lambda _message, _why: None)
+        if arranged is not view:
+            return next(compress(count(), map(is_not, view, arranged)), len(view) - 1)
+    last = view[-1:] if len(record) == given else []
+    ends = names_items(wire) is None and any(message.role == "assistant" for message in last)
+    return len(view) - 1 if ends and wire.mend(last) else None
 
 
 def is_of_the_view(record: Record, in_view: int, in_history: int) -> bool:

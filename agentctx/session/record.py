@@ -270,9 +270,12 @@ def _cut(record: Record, length: int) -> tuple[int, int]:
     cut = next(places, len(record.view))
     behind = (origin for origin in record.origins[cut:] if origin is not None)
     kept, origins = record.view[:cut], record.origins[:cut]
-    earliest = min(length, *behind, *_answered_behind(kept, origins), _whole_until(kept, origins, length))
+    earliest = min(length, *behind, _whole_until(kept, origins, length))
     if cut < len(record.view) and record.origins[cut] is None:
         earliest = min(earliest, gone[0].start)
+    asked = waiting_from(kept, origins, 0, cut)
+    if asked < cut:
+        cut, earliest = asked, min(earliest, origins[asked] or 0)
     return (cut, length) if earliest == length else _cut(record, earliest)
 
 
@@ -282,19 +285,27 @@ def _stands_for_others(record: Record, place: int) -> bool:
     return made is not None and made[1].stage != REPAIR
 
 
-def _answered_behind(view: Sequence[Message], origins: Sequence[int | None]) -> Iterator[int]:
-    """The indexes in the history of calls whose results do not stand among these messages of the view.
+def waiting_from(view: Sequence[Message], origins: Sequence[int | None], start: int, stop: int) -> int:
+    """Where the first call of ``view[start:stop]`` was read that has no result there; ``stop`` when all have one.
 
-    A call that a stage wrote anew comes from behind the last message that is known: there it is read again.
+    A call that a stage wrote anew, or that repair took out of a message, was read with the last message before it
+    that is known: that place; ``start`` when there is none.
+
+    Args:
+        view: The messages of the view.
+        origins: For each message of the view, its index in the history.
+        start: The place of the first message to look at.
+        stop: The place after the last one.
     """
     asked: dict[str, int] = {}
-    known = 0
-    for message, origin in zip(view, origins, strict=True):
-        asked |= {call.id: known if origin is None else origin for call in message.calls if not call.optional}
-        known = known if origin is None else max(known, origin + 1)
-        for result in message.results:
+    for place in range(start, stop):
+        asked |= {call.id: place for call in view[place].calls if not call.optional}
+        for result in view[place].results:
             asked.pop(result.call_id, None)
-    return iter(asked.values())
+    place = min(asked.values(), default=stop)
+    while start < place < stop and origins[place] is None:
+        place -= 1
+    return place
 
 
 def _whole_until(view: Sequence[Message], origins: Sequence[int | None], length: int) -> int:
@@ -319,7 +330,9 @@ def _unbound(record: Record, cut: int, length: int) -> int | None:
 
 def rebased(record: Record, natives: Sequence[Any], weights: Weights) -> Record:
     """The record after the caller has replaced its own history by the view (its first ``len(weights)`` messages)."""
-    length = _whole_until(record.view[: len(weights)], range(len(weights)), len(weights))
+    known = record.view[: len(weights)]
+    whole = _whole_until(known, range(len(known)), len(known))
+    length = min(whole, waiting_from(known, range(len(known)), 0, len(known)))
     weights = weights.first(length)
     view = [
         # What a stage made or edited is the caller's now.

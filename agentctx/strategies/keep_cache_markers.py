@@ -51,7 +51,9 @@ class KeepCacheMarkers:
         lost = [each for each in lost if not markers.refused(each[0].mark, call.profile)]
         if not lost:
             return context
-        keeping = _Keeping(markers, list(context.messages), head_markers(context, markers))
+        earlier = () if call.before is None else marked(call.before(), markers).values()
+        head = [*head_markers(context, markers), *chain.from_iterable(earlier)]
+        keeping = _Keeping(markers, list(context.messages), head)
         moved = sum(keeping.settle(*each) for each in lost)
         call.remark(
             f"cache markers whose blocks went: {moved} moved to the nearest earlier block that stays, "
@@ -288,7 +290,7 @@ class _Keeping:
     Args:
         markers: How the format has them written.
         messages: The messages, as they will be.
-        head: The markers that stand before all messages.
+        head: The markers that stand before all these messages.
     """
 
     markers: CacheMarkers

@@ -144,7 +144,10 @@ class Pins:
 
     def __call__(self, messages: Sequence[Message]) -> Iterable[int]:
         """Those of the indexes that exist."""
-        length = len(messages)
+        return self.of(len(messages))
+
+    def of(self, length: int) -> list[int]:
+        """Those of the indexes that exist in a history of this many messages, counted from its start."""
         return [index % length for index in self.indexes if -length <= index < length]
 
     def bound(self, given: int, message_at: Callable[[int], Message | None]) -> ProtectRule:

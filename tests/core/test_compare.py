@@ -150,3 +150,11 @@ def test_of_one_object_in_many_places_the_first_and_the_last_stay():
     assert found.dropped == tuple(range(1, 51))
     assert found.origins == (0, *range(51, 60))
     assert (found.added, found.moved, found.edited) == ((), (), ())
+
+
+def test_an_object_that_was_there_is_itself_and_no_other_that_says_the_same():
+    """Two readings of one payload: when the first goes, the second is there, and not the first remade."""
+    task, payload, last = native("task"), native("go on"), native("and")
+    one, other = (Message("user", (Text("go on"),), source=payload.source) for _ in range(2))
+    found = match((task, one, other, last), (task, other, last))
+    assert (found.dropped, found.remade) == ((1,), ())

@@ -11,6 +11,7 @@ from agentctx import (
     Budget,
     ClearToolResults,
     CollapseRepeats,
+    ContextOverflow,
     FitContextWindow,
     Pack,
     Pipeline,
@@ -229,3 +230,49 @@ async def test_a_call_that_nobody_has_answered_is_there_again(format_name):
     session = await walked(pipeline().session(format=format_name), messages)
     view = await session.prepare(messages[:2])
     assert view.messages[:2] == messages[:2]
+
+
+async def test_a_call_whose_result_comes_no_more_is_answered():
+    """Back to between a call and its late result: nothing of it was touched, and now the call wants an answer."""
+    asked = {"type": "function_call", "call_id": "a", "name": "run", "arguments": "{}"}
+    history = [{"role": "user", "content": "task"}, asked, {"role": "user", "content": "wait"}]
+    session = Pipeline().session(format="openai-responses")
+    await session.prepare([*history, {"type": "function_call_output", "call_id": "a", "output": "done"}])
+    view = await session.prepare(history)
+    assert [str(each) for each in validate({"input": view.messages}, format="openai-responses")] == []
+
+
+async def test_what_is_the_end_now_is_mended_as_an_end():
+    """The model's last words end in no blanks, also where they were not the last ones before."""
+    history = [{"role": "user", "content": "task"}, {"role": "assistant", "content": "so:\n"}]
+    session = Pipeline().session(format="anthropic")
+    await session.prepare([*history, {"role": "user", "content": "go on"}])
+    view = await session.prepare(history)
+    assert view.messages[-1]["content"] == "so:"
+
+
+async def test_a_pin_that_moves_on_to_a_message_that_was_cut():
+    """A pin that counts from the end names another message at each step: that one is there in full."""
+    rule = Protect.pins(-3)
+    turns = [user("task"), *rounds(1), *rounds(1, size=5, first=1)]
+    history = transcript("anthropic", *turns)
+    session = Pipeline(TruncateToolOutputs(40), protect=[rule]).session(format="anthropic")
+    cut = await session.prepare(history[:3])
+    assert cut.messages[2] != history[2]
+    view = await session.prepare(history)
+    assert view.messages[2] == history[2]
+
+
+async def test_a_state_after_a_shorter_history_that_cannot_be_sent():
+    """Going back to what does not fit, and dump: the state can be loaded."""
+    plan = Pipeline(budget=Budget(200))
+    session = plan.session(format="anthropic")
+    history = [
+        {"role": "user", "content": "task"},
+        {"role": "assistant", "content": "so"},
+        {"role": "user", "content": "go"},
+    ]
+    await session.prepare(history)
+    with pytest.raises(ContextOverflow):
+        await session.prepare([{"role": "user", "content": "long " * 500}])
+    assert Session.load(plan, json.loads(json.dumps(session.dump()))).dump() == session.dump()

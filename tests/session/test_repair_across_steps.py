@@ -1,10 +1,11 @@
 """Repair in a session: what depends on earlier messages is mended in whichever step it arrives, as at once."""
 
 import json
+from contextlib import suppress
 
 import pytest
 
-from agentctx import Pipeline, Session, validate
+from agentctx import InvalidInput, Pipeline, Session, validate
 
 TASK = {"role": "user", "content": "task"}
 GO_ON = {"role": "user", "content": "go on"}
@@ -82,3 +83,188 @@ async def test_words_that_repair_leaves_out_part_no_turn():
         found = validate({"messages": view.messages}, format="anthropic")
         assert [each for each in found if each.severity == "error"] == []
     assert view.messages == [TASK, asked[0], asked[1], history[4], GO_ON]
+
+
+def blocks(role, *found):
+    """A message of blocks."""
+    return {"role": role, "content": list(found)}
+
+
+def use(name):
+    """A call of Anthropic's."""
+    return {"type": "tool_use", "id": name, "name": "run", "input": {}}
+
+
+def answer(name):
+    """A result of Anthropic's."""
+    return {"type": "tool_result", "tool_use_id": name, "content": "done"}
+
+
+def text(words, **more):
+    """A text of Anthropic's."""
+    return {"type": "text", "text": words, **more}
+
+
+def marked(words="hello"):
+    """A text with a cache marker."""
+    return text(words, cache_control={"type": "ephemeral"})
+
+
+ANTHROPIC = {
+    "a call in a blank message of the user": [
+        TASK,
+        blocks("user", text(" "), use("a")),
+        blocks("assistant", use("b"), use("c")),
+        blocks("user", answer("b"), answer("c")),
+        GO_ON,
+    ],
+    "a call among the user's words, and a late result": [
+        blocks("user", text("task"), use("a")),
+        blocks("assistant", text("so"), use("b")),
+        GO_ON,
+        blocks("user", answer("b")),
+        blocks("user", answer("a")),
+    ],
+    "a result before its call": [TASK, blocks("user", answer("a")), blocks("assistant", use("a")), GO_ON],
+    "one id for two open calls": [
+        TASK,
+        blocks("assistant", use("a")),
+        blocks("assistant", use("a")),
+        GO_ON,
+        blocks("user", answer("a")),
+        blocks("user", answer("a")),
+        GO_ON,
+    ],
+    "a result that repair moves behind later calls": [
+        blocks("assistant", use("a")),
+        blocks("user", answer("b")),
+        blocks("user", answer("a")),
+        blocks("assistant", text("so")),
+        blocks("assistant", use("b")),
+        blocks("user", answer("b")),
+        GO_ON,
+    ],
+    "markers on results in a message of the assistant": [
+        blocks("user", marked()),
+        blocks("assistant", text("so")),
+        blocks("user", marked(), marked()),
+        blocks(
+            "assistant",
+            use("a"),
+            use("b"),
+            answer("a"),
+            {**answer("b"), "content": [marked("done")]},
+            use("c"),
+        ),
+        GO_ON,
+    ],
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["full", "written back", "loaded"])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("name", ANTHROPIC)
+async def test_each_step_of_calls_at_wrong_places_is_legal(name, stride, mode):
+    """Calls in messages of the user, results before their calls, ids that come twice: every view is legal."""
+    messages, pipeline = ANTHROPIC[name], Pipeline()
+    session = pipeline.session(format="anthropic")
+    given = []
+    for start in range(0, len(messages), stride):
+        given = [*given, *messages[start : start + stride]]
+        view = await session.prepare(given)
+        found = validate({"messages": view.messages}, format="anthropic")
+        assert [str(each) for each in found if each.severity == "error"] == []
+        if mode == "written back":
+            given = list(view.messages)
+        elif mode == "loaded":
+            session = Session.load(pipeline, json.loads(json.dumps(session.dump())))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ["a result before its call", "one id for two open calls"])
+async def test_a_result_reaches_its_call_in_whichever_step_it_comes(name):
+    """What a session sends at last is what it would send at once."""
+    messages = ANTHROPIC[name]
+    session = Pipeline().session(format="anthropic")
+    for stop in range(1, len(messages) + 1):
+        with suppress(InvalidInput):  # a result alone is nothing to send
+            view = await session.prepare(messages[:stop])
+    at_once = await Pipeline().prepare(messages, format="anthropic")
+    assert view.messages == at_once.messages
+
+
+@pytest.mark.anyio
+async def test_nothing_is_sent_when_only_reasoning_was_left_that_went(preparing):
+    """A view without a message is refused, also where the last of it is reasoning that has lost its prefix."""
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    with pytest.raises(InvalidInput, match="nothing is left to send"):
+        await preparing(Pipeline(), "anthropic", "claude-opus-5-5")([blocks("assistant", text(" "), thought)])
+
+
+def gemini_round(number, signature=None):
+    """A call and its response."""
+    call = {"functionCall": {"name": "run", "args": {"n": number}}}
+    signed = call if signature is None else {**call, "thoughtSignature": signature}
+    response = {"functionResponse": {"name": "run", "response": {"n": number}}}
+    return [{"role": "model", "parts": [signed, call]}, {"role": "user", "parts": [response, response]}]
+
+
+def said(role, words):
+    """A content that says something."""
+    return {"role": role, "parts": [{"text": words}]}
+
+
+UNSIGNED = [
+    said("user", "task"),
+    *gemini_round(1),
+    *gemini_round(2, "c2lnbmVk"),
+    said("model", "so"),
+    said("user", "go on"),
+    *gemini_round(3),
+    *gemini_round(4),
+    said("user", "and"),
+]
+
+
+def missing(view):
+    """The rules that a view breaks on Gemini 3."""
+    request = {"contents": view.messages, "model": "gemini-3.1-pro-preview"}
+    return [str(each) for each in validate(request, format="gemini") if each.severity == "error"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["full", "written back", "loaded"])
+async def test_calls_of_the_current_turn_bear_a_signature_on_gemini_3(mode):
+    """Unsigned calls get the word that stands for none, signed ones stay; in every mode, and after going back."""
+    pipeline = Pipeline()
+    session = pipeline.session(format="gemini", model="gemini-3.1-pro-preview")
+    passed, given = [], []
+    for each in UNSIGNED:
+        given = [*given, each]
+        passed.append(given)
+        view = await session.prepare(given)
+        assert missing(view) == []
+        if mode == "written back":
+            given = list(view.messages)
+        elif mode == "loaded":
+            session = Session.load(pipeline, json.loads(json.dumps(session.dump())))
+    for given in reversed(passed):
+        assert missing(await session.prepare(given)) == []
+
+
+@pytest.mark.anyio
+async def test_calls_of_closed_turns_and_of_earlier_models_stay_unsigned(preparing):
+    """Nobody asks for signatures there: the contents are the caller's own objects."""
+    closed = [*UNSIGNED[:2], said("model", "so"), said("user", "go on")]
+    for messages, model in ((closed, "gemini-3.1-pro-preview"), (UNSIGNED[:4], "gemini-2.5-pro")):
+        view = await preparing(Pipeline(), "gemini", model)(messages)
+        assert [here is there for here, there in zip(view.messages, messages, strict=False)][:2] == [True, True]
+
+
+@pytest.mark.anyio
+async def test_a_closed_turn_that_is_open_again_gets_its_signatures():
+    """All came at once; then the caller goes back into the middle of what was a closed turn."""
+    session = Pipeline().session(format="gemini", model="gemini-3.1-pro-preview")
+    await session.prepare(UNSIGNED)
+    assert missing(await session.prepare(UNSIGNED[:3])) == []

@@ -5,7 +5,7 @@ Source: https://ai.google.dev/api/generate-content.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -21,13 +21,14 @@ from agentctx.wire.gemini.place import Arranged, arrange, pair
 from agentctx.wire.gemini.read import read_content, read_system
 from agentctx.wire.gemini.recognise import recognise
 from agentctx.wire.gemini.rules import violations
+from agentctx.wire.gemini.signatures import with_signatures
 from agentctx.wire.gemini.write import write_content
 from agentctx.wire.native import fields, fields_or_none, mapping_or_none
 
 
 @frozen
 class Gemini:
-    """The generateContent format (``protocols.WireFormat``, ``protocols.ReadsPlaces``).
+    """The generateContent format (``protocols.WireFormat``, ``ReadsPlaces``, ``ArrangesForModel``).
 
     Args:
         name: The format's name.
@@ -76,6 +77,17 @@ class Gemini:
             after: The message before them; None at the start of the conversation.
         """
         return arrange(messages, after)
+
+    def arrange_for(
+        self,
+        messages: Sequence[Message],
+        profile: ModelProfile | None,
+        note: Callable[[Message, str], None],
+        _after: Message | None = None,
+        /,
+    ) -> Sequence[Message]:
+        """The messages with the thought signatures that the model asks for; the same object when it takes them."""
+        return with_signatures(messages, profile, note)
 
     def read_system(self, native: object, /) -> Message | None:
         """The system instruction (a string, a content, a list of parts) as a value; None when there is none.

@@ -136,7 +136,7 @@ def lay_out(data: Mapping[str, Any], profile: ModelProfile | None) -> Request:
     contents = tuple(_content(each, index) for index, each in as_contents(given))
     named = data.get("model")
     name = profile.family if profile is not None else named if isinstance(named, str) else ""
-    return Request(data, contents, _generation(name.lower()))
+    return Request(data, contents, generation_of(name.lower()))
 
 
 def refused(
@@ -154,7 +154,8 @@ def refused(
     return Violation(f"gem.{rule}", severity, index, "contents" if at is None else at.path, message)
 
 
-def _generation(name: str) -> int | None:
+def generation_of(name: str) -> int | None:
+    """The generation (2, 3, …) of a Gemini model, by its name in lower case; None when the name does not tell."""
     if _NEWEST.search(name):
         return 3
     found = _GENERATION.search(name)
