@@ -77,7 +77,7 @@ def _call(kind: Any, conversations: Conversations) -> Callable[..., Any]:  # noq
 
 
 def _refuse(operation: str, params: Mapping[str, Any]) -> None:
-    """Refuse what asks a chat model in a body of the model's own; embeddings and pictures go through.
+    """Refuse what asks a language model in a body of the model's own; embeddings and pictures go through.
 
     Raises:
         ConfigError: If it is such a call; says what to call instead.
@@ -90,11 +90,23 @@ def _refuse(operation: str, params: Mapping[str, Any]) -> None:
             asked = json.loads(asked)
         except (ValueError, RecursionError):
             asked = None
-    if isinstance(asked, Mapping) and "messages" in asked:
+    name = str(params.get("modelId")).lower()
+    if (
+        isinstance(asked, Mapping)
+        and any(field in asked for field in _SAYS)
+        and not any(map(name.__contains__, _DRAWS))
+    ):
         msg = (
             f"{operation} of a wrapped client is a model call that cannot be prepared: call converse or converse_stream"
         )
         raise ConfigError(msg)
+
+
+_SAYS = ("messages", "prompt", "message", "chat_history", "textGenerationConfig")
+"""Fields that the bodies of language models have: of Claude, Llama, Mistral, Command, Jamba, Titan and imported ones."""
+
+_DRAWS = ("stability.", "luma.", "image", "canvas", "reel", "embed", "rerank", "twelvelabs.")
+"""What is in the names of models that take a ``prompt`` and make no text, or take text and make none."""
 
 
 async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - botocore's own

@@ -11,13 +11,22 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
+from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from attrs import frozen
 
 from agentctx.errors import SourceError
+from agentctx.sources.left_behind import stop_when_left_behind
 from agentctx.sources.read_file import opened, read_below
+
+MOST_FOLDERS = 20_000
+"""So many folders of a repository are looked into for what git would wait for."""
+
+_READ = frozenset({".git", ".gitattributes", ".gitignore", ".gitmodules", ".mailmap"})
+"""What git reads in the folders of a working tree, unasked."""
 
 _SMALL = 64 * 1024
 _LARGE = 2**30
@@ -108,11 +117,51 @@ def _checked(tree: Path | None, own: Path) -> GitFolder:
     for place in (own / "HEAD", own / "index", common / "objects", common / "refs", common / "packed-refs"):
         if place.is_symlink():
             raise SourceError("git", f"{place.name} is a link")
-    below = (common / "objects" / "info" / name for name in ("alternates", "commit-graph"))
-    for place in (*below, *(() if tree is None else (tree / ".gitignore", tree / ".gitattributes"))):
-        if place.exists() and not place.is_file() and not place.is_dir():
-            raise SourceError("git", f"{place.name} is no file but a pipe or a device: git would wait for it")
     return GitFolder(tree, own, common)
+
+
+def refuse_pipes(found: GitFolder) -> None:
+    """Look for pipes and devices where git reads files: it would wait for them, for ever.
+
+    Folders are looked into level by level; of a very large tree those deepest down are not.
+
+    Raises:
+        SourceError: If there is one; names it.
+    """
+    places = (each for each in (found.tree, found.own, found.common) if each is not None)
+    for place in dict.fromkeys(places):
+        folders, looked = deque([(place, place != found.tree)]), 0
+        while folders and looked < MOST_FOLDERS:
+            folder, is_git = folders.popleft()
+            looked += 1
+            if (odd := _pipe_in(folder, folders, is_git=is_git)) is not None:
+                named = Path(odd).relative_to(place)
+                raise SourceError("git", f"{named} is no file but a pipe or a device: git would wait for it")
+
+
+def _pipe_in(folder: Path, folders: deque[tuple[Path, bool]], *, is_git: bool) -> str | None:
+    """A pipe or device that git would read in this folder; the folders in it are put behind the others."""
+    stop_when_left_behind()
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append((Path(entry.path), is_git or entry.name == ".git"))
+                elif (is_git or entry.name in _READ) and not entry.is_file() and _waits(entry.path):
+                    return entry.path
+    except OSError:  # git cannot look into it, either
+        return None
+    return None
+
+
+def _waits(path: str) -> bool:
+    try:
+        kind = Path(path).stat().st_mode
+        if Path(path).samefile(os.devnull):
+            return False
+    except OSError:
+        return False
+    return stat.S_ISFIFO(kind) or stat.S_ISCHR(kind) or stat.S_ISBLK(kind)
 
 
 def _text(folder: Path, name: str) -> str:

@@ -15,7 +15,7 @@ from anyio import CancelScope, to_thread
 from anyio.abc import ByteReceiveStream, Process
 
 from agentctx.errors import SourceError
-from agentctx.sources.git_folder import copy_config, copy_repository, git_folder, settings_in
+from agentctx.sources.git_folder import copy_config, copy_repository, git_folder, refuse_pipes, settings_in
 
 LONGEST = 256 * 1024
 """How much of an answer is looked at, in bytes."""
@@ -62,6 +62,7 @@ async def disarmed(root: Path) -> AsyncIterator[Mapping[str, str]]:
     found = await to_thread.run_sync(git_folder, root)
     if found is None:
         raise SourceError("git", "not a git repository (or any of the parent directories)")
+    await to_thread.run_sync(refuse_pipes, found, abandon_on_cancel=True)
     place = Path(await to_thread.run_sync(tempfile.mkdtemp, None, "agentctx-git-"))
     try:
         given = place / "config.given"
@@ -84,7 +85,7 @@ async def run_git(root: Path, *arguments: str, variables: Mapping[str, str] | No
         arguments: The command and its options.
         variables: Environment variables, beside those that are no git's; those of ``disarmed`` for a command that
             looks at a repository.
-        check: Whether failure is an error; else it is the empty text.
+        check: Whether failure is an error; else it is what was printed before.
 
     Raises:
         SourceError: If git is not installed, or failed.
@@ -101,7 +102,7 @@ async def run_git(root: Path, *arguments: str, variables: Mapping[str, str] | No
     if failed and check:
         lines = complaint.decode("utf-8", "replace").strip().splitlines()
         raise SourceError("git", lines[0] if lines else f"ended with exit code {process.returncode}")
-    return "" if failed else whole_lines(said)
+    return whole_lines(said)
 
 
 def whole_lines(said: bytes) -> str:

@@ -5,7 +5,7 @@ import json
 import boto3
 import pytest
 from botocore.config import Config
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, EndpointConnectionError
 from client_histories import converse as history
 
 import agentctx
@@ -125,6 +125,38 @@ def test_converses_overflow_before_sending_is_the_clients_own(client):
             call(modelId=MODEL, messages=history(1))
         assert raised.value.operation_name == name
         assert isinstance(raised.value, agentctx.ContextOverflow)
+
+
+PROMPTS = {
+    "meta.llama3-3-70b-instruct-v1:0": {"prompt": "Go on.", "max_gen_len": 9},
+    "mistral.mistral-7b-instruct-v0:2": {"prompt": "Go on."},
+    "anthropic.claude-v2": {"prompt": "Human: Go on.", "max_tokens_to_sample": 9},
+    "cohere.command-r-v1:0": {"message": "Go on.", "chat_history": []},
+    "amazon.titan-text-express-v1": {"inputText": "Go on.", "textGenerationConfig": {}},
+    "arn:aws:bedrock:us-east-1:123456789012:imported-model/abc": {"prompt": "Go on."},
+}
+MAKES_NO_TEXT = {
+    "stability.sd3-5-large-v1:0": {"prompt": "A house."},
+    "amazon.nova-canvas-v1:0": {"taskType": "TEXT_IMAGE", "textToImageParams": {"text": "A house."}},
+    "amazon.titan-embed-text-v2:0": {"inputText": "A house."},
+    "cohere.embed-english-v3": {"texts": ["A house."], "input_type": "search_query"},
+}
+
+
+@pytest.mark.parametrize("name", PROMPTS)
+def test_prompts_of_language_models_are_refused(client, name):
+    """A body with a bare prompt asks a language model as one with messages does."""
+    wrapped = wrap(client("http://127.0.0.1:9"), pipeline())
+    with pytest.raises(agentctx.ConfigError, match="call converse"):
+        wrapped.invoke_model(modelId=name, body=json.dumps(PROMPTS[name]))
+
+
+@pytest.mark.parametrize("name", MAKES_NO_TEXT)
+def test_what_makes_no_text_goes_through(client, name):
+    """Pictures and embeddings are nothing to prepare: the call reaches the network."""
+    wrapped = wrap(client("http://127.0.0.1:9"), pipeline())
+    with pytest.raises(EndpointConnectionError):
+        wrapped.invoke_model(modelId=name, body=json.dumps(MAKES_NO_TEXT[name]))
 
 
 def test_model_calls_with_a_body_of_the_models_own_are_refused(client):

@@ -206,6 +206,30 @@ async def test_a_stream_of_litellms_messages_is_billed(serve):
     assert session.billed_tokens is not None
 
 
+@pytest.mark.parametrize("refuses", ["status", "stream"])
+@pytest.mark.parametrize("kind", ["module", "function", "router"])
+@pytest.mark.anyio
+async def test_a_stream_of_anthropics_own_messages_restarts_before_its_first_content(serve, kind, refuses):
+    """The same where LiteLLM hands on what Anthropic itself streams: cut, sent again once when refused, and billed."""
+    pytest.importorskip("fastapi", reason="LiteLLM streams Anthropic's own messages with its extra proxy only")
+    desk, url = serve(messages, window=WINDOW, refuses=refuses, answer=lambda _: Said("one two three"))
+    how = asked("anthropic_messages", url)
+    session = pipeline().session(model="claude-sonnet-5-5")
+    if kind == "router":
+        how = [{"model_name": "main", "litellm_params": how}]
+        ask = wrap(litellm.Router(model_list=how, num_retries=0), session.plan, session=session).aanthropic_messages
+        how = {"model": "main", "max_tokens": 50}
+    else:
+        given = litellm if kind == "module" else litellm.anthropic_messages
+        ask = wrap(given, session.plan, session=session)
+        ask = ask.anthropic_messages if kind == "module" else ask
+    stream = await ask(messages=claude(20), stream=True, **how)
+    whole = b"".join([piece if isinstance(piece, bytes) else piece.encode() async for piece in stream])
+    assert all(word in whole for word in (b"one", b"two", b"three"))
+    assert [len(body["messages"]) < 40 for body in desk.requests] == [False, True]
+    assert session.billed_tokens is not None
+
+
 @pytest.mark.parametrize("kind", ["aresponses", "responses", "aanthropic_messages", "anthropic_messages"])
 @pytest.mark.anyio
 async def test_a_routers_other_apis_are_prepared(serve, kind):

@@ -460,11 +460,29 @@ def test_nothing_is_written(tmp_path):
     assert state(folder) == before
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("name", [".gitignore", ".gitattributes", ".git/objects/info/alternates"])
-async def test_a_pipe_that_git_would_wait_for_is_named_at_once(tmp_path, name):
-    """What git would read and never come to the end of is refused before git runs."""
-    await anyio.run_process(["git", "init", "-q", str(tmp_path)])
-    os.mkfifo(tmp_path / name)
-    with anyio.fail_after(5), pytest.raises(SourceError, match=f"{name.rpartition('/')[2]} is no file"):
-        await GitSource(tmp_path, diff=True)("")
+READ_BY_GIT = [".gitignore", ".gitattributes", ".mailmap", "sub/.gitignore", "sub/.gitattributes", "new/.gitignore"]
+READ_IN_ITS_FOLDER = ["objects/info/alternates", "objects/pack/multi-pack-index", "refs/heads/trunk", "info/exclude"]
+READ_IN_ANOTHER = ["nested/.git/HEAD", "nested/.git/config", "new/deep/.git/packed-refs"]
+
+
+@pytest.mark.parametrize("name", [*READ_BY_GIT, *(f".git/{name}" for name in READ_IN_ITS_FOLDER), *READ_IN_ANOTHER])
+def test_a_pipe_that_git_would_wait_for_is_named_at_once(tmp_path, name):
+    """What git would read and never come to the end of is refused before git runs, wherever it lies."""
+    folder = repository(tmp_path / "repository")
+    change(folder)
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with pytest.raises(SourceError, match=f"{name} is no file"):
+        told(folder)
+
+
+def test_pipes_that_git_does_not_read_are_nothing(tmp_path):
+    """A pipe of somebody's program, one in place of a file, and links to what is always empty, hold nobody."""
+    folder = repository(tmp_path / "repository")
+    change(folder)
+    (folder / "sub/b.txt").unlink()
+    for name in ("a.pipe", "sub/b.txt"):
+        os.mkfifo(folder / name)
+    (folder / ".gitignore").symlink_to(os.devnull)
+    assert "-hello\n+hullo" in told(folder)["changes"]
