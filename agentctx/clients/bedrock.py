@@ -94,7 +94,7 @@ def _refuse(operation: str, params: Mapping[str, Any]) -> None:
     if (
         isinstance(asked, Mapping)
         and any(field in asked for field in _SAYS)
-        and not any(map(name.__contains__, _DRAWS))
+        and not any(each in name for each in _MAKES_NO_TEXT)
     ):
         msg = (
             f"{operation} of a wrapped client is a model call that cannot be prepared: call converse or converse_stream"
@@ -103,9 +103,9 @@ def _refuse(operation: str, params: Mapping[str, Any]) -> None:
 
 
 _SAYS = ("messages", "prompt", "message", "chat_history", "textGenerationConfig")
-"""Fields that the bodies of language models have: of Claude, Llama, Mistral, Command, Jamba, Titan and imported ones."""
+"""Fields of the bodies of language models: Claude, Llama, Mistral, Command, Jamba, Titan, and imported ones."""
 
-_DRAWS = ("stability.", "luma.", "image", "canvas", "reel", "embed", "rerank", "twelvelabs.")
+_MAKES_NO_TEXT = ("stability.", "luma.", "image", "canvas", "reel", "embed", "rerank", "twelvelabs.")
 """What is in the names of models that take a ``prompt`` and make no text, or take text and make none."""
 
 
