@@ -17,7 +17,7 @@ from agentctx.core.marker import CacheMarker, Ttl, is_marker_tool
 from agentctx.core.message import Context, Message, Tool
 from agentctx.core.parts import Opaque, Part, ToolCall
 from agentctx.core.profile import ModelProfile
-from agentctx.core.protection import ProtectRule, always
+from agentctx.core.protection import ProtectRule, always, places_of
 from agentctx.core.reasoning import ThinkingPolicy, leading_thought
 from agentctx.core.violation import Violation
 
@@ -582,7 +582,7 @@ class Call:
             return frozenset()
         messages = self.whole(context).messages
         hidden = len(messages) - len(context.messages)
-        places = (index - hidden for rule in self.protect for index in rule(messages))
+        places = (index - hidden for rule in self.protect for index in places_of(rule, messages))
         return frozenset(place for place in places if place >= 0)
 
     def whole(self, context: Context) -> Context:

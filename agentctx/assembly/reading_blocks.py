@@ -14,6 +14,7 @@ from agentctx.strategies.repair_history import repair
 from agentctx.tiers.block import Block, names_of
 from agentctx.tokens.default import default_counter
 from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.remembering import remembering
 from agentctx.wire.registry import FORMATS, detect, format_named
 
 USUAL = "openai-chat"
@@ -31,7 +32,11 @@ def reader_for(
     """
     wire = format_named(format_name) if format_name is not None else _found(blocks, tools, model)
     profile = known_profile(model)
-    return Reader(wire, MessageMeter(counter or default_counter(model), profile, wire.name), profile)
+    return Reader(
+        wire,
+        MessageMeter(default_counter(model) if counter is None else remembering(counter), profile, wire.name),
+        profile,
+    )
 
 
 def _found(blocks: Sequence[Block], tools: object, model: str | None) -> WireFormat:

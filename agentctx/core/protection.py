@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
+from typing import SupportsIndex
 
 from agentctx.core.marker import is_marker
 from agentctx.core.message import SYSTEM_ROLES, Message
 from agentctx.core.pace import paced
 from agentctx.core.parts import Part, Text, ToolCall, ToolResult
+from agentctx.errors import ConfigError
 
 ProtectRule = Callable[[Sequence[Message]], Iterable[int]]
 """Given the messages, the indexes of those that must survive byte for byte."""
@@ -97,6 +100,20 @@ def pending(messages: Sequence[Message]) -> list[int]:
                 if part.interim:
                     open_at[part.call_id] = index
     return list(open_at.values())
+
+
+def places_of(rule: ProtectRule, messages: Sequence[Message]) -> list[int]:
+    """The indexes that a caller's rule gives.
+
+    Raises:
+        ConfigError: If it gives something else.
+    """
+    found: object = rule(messages)
+    places = list(found) if isinstance(found, Iterable) and not isinstance(found, str) else None
+    if places is None or not all(isinstance(place, SupportsIndex) for place in places):
+        msg = f"protect: the rule {rule!r} gave {found!r}; expected indexes of messages"
+        raise ConfigError(msg)
+    return [operator.index(place) for place in places]
 
 
 def always(messages: Sequence[Message], start: int = 0) -> frozenset[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from copy import deepcopy
-from math import isfinite
 from threading import Lock
 from time import time
 from typing import Any, Self
@@ -13,13 +12,14 @@ from typing import Any, Self
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.budget import Budget
+from agentctx.core.clock import time_of
 from agentctx.core.event import SilentTruncationSuspected
 from agentctx.core.forecast import Forecast
 from agentctx.core.report import Report
 from agentctx.economics.conditions import expected_forecast
 from agentctx.economics.overflow import Overflow, classify_error
 from agentctx.economics.truncation import Suspicion
-from agentctx.errors import ConfigError, ContextOverflow
+from agentctx.errors import ContextOverflow
 from agentctx.listeners import as_listeners, logger, tell, tell_plain
 from agentctx.plan import Plan
 from agentctx.protocols import Listener, Listeners
@@ -265,11 +265,7 @@ class Session:
         Raises:
             ConfigError: If the clock does not tell them.
         """
-        now: object = self.clock()
-        if isinstance(now, bool) or not isinstance(now, (int, float)) or not isfinite(now):
-            msg = f"session: the clock {self.clock!r} gave {now!r}; expected seconds since 1970"
-            raise ConfigError(msg)
-        return now
+        return time_of(self.clock, "session")
 
     async def _smaller(self, overflow: Overflow) -> list[tuple[View, int]]:
         """The last step once more, smaller, in a list; an empty one when there is nothing smaller."""

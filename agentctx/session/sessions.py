@@ -16,7 +16,8 @@ import anyio.from_thread
 import anyio.lowlevel
 from attrs import define, field, frozen
 
-from agentctx.errors import ConfigError
+from agentctx.core.clock import time_of
+from agentctx.errors import AgentctxError, ConfigError, StoreError
 from agentctx.listeners import SECONDS, is_async, logger, told
 from agentctx.plan import Plan
 from agentctx.session.current import start_outside, within
@@ -130,7 +131,7 @@ class Sessions(Mapping[Hashable, Session]):
     def __setitem__(self, name: Hashable, session: Session) -> None:
         """Hold a session under a name, for example one that was loaded."""
         with self._guard:
-            self._held[name] = _Held(session, self.clock())
+            self._held[name] = _Held(session, self._now())
 
     def __iter__(self) -> Iterator[Hashable]:
         """The names of those in memory, the one that is unused for longest first."""
@@ -152,6 +153,7 @@ class Sessions(Mapping[Hashable, Session]):
         Raises:
             InvalidInput: If the state that was loaded is damaged; names the place.
             UnknownModel: If the budget is the model's and the model table does not know it.
+            StoreError: If ``load`` raises.
         """
         async with self.using(name, model) as session:
             with session:
@@ -172,7 +174,7 @@ class Sessions(Mapping[Hashable, Session]):
         finally:
             with self._guard:
                 held.users -= 1
-                held.used = self.clock()
+                held.used = self._now()
 
     async def close(self, name: Hashable) -> None:
         """Evict a session now; a name that is not in memory is passed over.
@@ -199,22 +201,31 @@ class Sessions(Mapping[Hashable, Session]):
                 held = self._in_memory(name)  # another call may have brought it back
                 if held is None:
                     with within(work):
-                        state = None if self.load is None else await told(self.load, name)
+                        state = None if self.load is None else await self._loaded(self.load, name)
                     session = (
                         Session(self.pipeline, model, format_name, str(name))
                         if state is None
                         else Session.load(self.pipeline, state)
                     )
                     with self._guard:
-                        held = self._held[name] = _Held(session, self.clock(), users=1)
+                        held = self._held[name] = _Held(session, self._now(), users=1)
         return held
+
+    async def _loaded(self, load: Load, name: Hashable) -> Any:  # noqa: ANN401 - checked by Session.load
+        try:
+            return await told(load, name)
+        except AgentctxError:
+            raise
+        except Exception as error:
+            msg = f"load of Sessions could not bring {name!r}: {type(error).__name__}: {error}"
+            raise StoreError(msg) from error
 
     def _in_memory(self, name: Hashable) -> _Held | None:
         with self._guard:
             held = self._held.get(name)
             if held is not None:
                 self._held.move_to_end(name)
-                held.used, held.users, held.uses = self.clock(), held.users + 1, held.uses + 1
+                held.used, held.users, held.uses = self._now(), held.users + 1, held.uses + 1
             return held
 
     def _moved(self, name: Hashable) -> Flight:
@@ -271,7 +282,7 @@ class Sessions(Mapping[Hashable, Session]):
 
     def _surplus(self) -> Iterator[tuple[Hashable, Why]]:
         """The sessions to evict: those that are idle, and of the others those unused for longest."""
-        now, over = self.clock(), len(self._held) - self.capacity
+        now, over = self._now(), len(self._held) - self.capacity
         if now < self._paused or (over <= 0 and self.idle is None):
             return
         for name, held in self._held.items():
@@ -297,6 +308,9 @@ class Sessions(Mapping[Hashable, Session]):
             elif known and not taken_over:
                 self._held.move_to_end(name, last=False)
 
+    def _now(self) -> float:
+        return time_of(self.clock, "Sessions")
+
     def _put_back(self, name: Hashable, held: _Held) -> None:
         with self._guard:
             if self._held.setdefault(name, held) is held:
@@ -317,7 +331,7 @@ class Sessions(Mapping[Hashable, Session]):
         except Exception:  # noqa: BLE001 - a listener's own
             logger.exception("on_evict raised for session %r; it is held on", event.name)
             return False
-        self._paused = self.clock() + PAUSE
+        self._paused = self._now() + PAUSE
         logger.warning(
             "on_evict took more than %g seconds for session %r; it is held on, and nothing is evicted for %g seconds",
             SECONDS,

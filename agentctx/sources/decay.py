@@ -8,10 +8,11 @@ from threading import Lock
 
 from attrs import define, evolve, field, frozen
 
+from agentctx.core.clock import time_of
 from agentctx.errors import BigItem, ConfigError, ContextOverflow, SourceError
 from agentctx.protocols import TokenCounter
 from agentctx.sources.relevance import blended, overlap
-from agentctx.tokens.default import default_counter
+from agentctx.tokens.remembering import counter_of_texts
 
 HALF_LIFE = 30 * 60.0
 """Half an hour, in seconds."""
@@ -96,7 +97,7 @@ class Decay:
         boost: How much weight a use gives back.
         clock: Tells the time. Without it, seconds that stand still while the machine sleeps, where the system has
             such a clock. A clock that counts the turns of the conversation makes nothing fade over lunch.
-        counter: Counts tokens; without it, tiktoken's ``o200k_base``.
+        counter: Counts tokens; a plain function of a text counts, too. Without it, tiktoken's ``o200k_base``.
 
     Raises:
         ConfigError: If a number makes no sense.
@@ -106,7 +107,7 @@ class Decay:
     min_weight: float = field(default=0.1, validator=_from_0_to_1, kw_only=True)
     boost: float = field(default=0.2, validator=_from_0_to_1, kw_only=True)
     clock: Callable[[], float] = field(default=time.monotonic, kw_only=True)
-    counter: TokenCounter = field(factory=default_counter, kw_only=True)
+    counter: TokenCounter = field(default=None, converter=counter_of_texts, kw_only=True)
     _entries: dict[str, Entry] = field(factory=dict, init=False, repr=False)
     _added: int = field(default=0, init=False)
     _lock: Lock = field(factory=Lock, init=False, repr=False)
@@ -116,19 +117,19 @@ class Decay:
         tokens = self.counter.count(_written(content))
         with self._lock:
             self._added += 1
-            now, name = self.clock(), f"ctx_{self._added}"
+            now, name = self._time(), f"ctx_{self._added}"
             self._entries[name] = Entry(name, content, category, tokens, 1.0, 0, pinned, now, now)
         return name
 
     def get(self, name: str) -> Entry | None:
         """The entry as it is now, or None; asking is not using."""
         entry = self._entries.get(name)
-        return None if entry is None else self._now(entry, self.clock())
+        return None if entry is None else self._now(entry, self._time())
 
     def access(self, name: str) -> Entry | None:
         """Use an entry: it gets weight back, and its time begins anew. The entry, or None when there is none."""
         with self._lock:
-            entry, now = self._entries.get(name), self.clock()
+            entry, now = self._entries.get(name), self._time()
             if entry is None:
                 return None
             weight = min(1.0, self._true_weight(entry, now) + self.boost)
@@ -165,7 +166,7 @@ class Decay:
     def prune(self, below: float) -> int:
         """Take out the entries, but for the pinned, whose true weight is below ``below``; how many went."""
         with self._lock:
-            now = self.clock()
+            now = self._time()
             gone = [
                 each.id for each in self._entries.values() if not each.pinned and self._true_weight(each, now) < below
             ]
@@ -180,7 +181,7 @@ class Decay:
             query: The task, in words; when there is one, an entry counts half by its weight, half by how many of
                 the task's words it has.
         """
-        now = self.clock()
+        now = self._time()
         found = [self._now(entry, now) for entry in tuple(self._entries.values())]
         shares = overlap(query, [entry.content for entry in found])
         worth = {
@@ -264,8 +265,11 @@ class Decay:
             entry = self._entries.get(name)
             if entry is None:
                 raise SourceError(name, "there is no such entry")
-            now = self.clock()
+            now = self._time()
             self._entries[name] = evolve(entry, pinned=pinned, weight=1.0, accessed=now)
+
+    def _time(self) -> float:
+        return time_of(self.clock, "Decay")
 
     def _true_weight(self, entry: Entry, now: float) -> float:
         """The weight since the last use, without the floor. A clock that went back makes nothing heavier."""

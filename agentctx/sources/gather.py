@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import anyio
@@ -17,7 +17,7 @@ from agentctx.sources.cut_lines import fits
 from agentctx.sources.gathered import Gathered, SourceReport
 from agentctx.sources.prioritise import choose, render, shortened, written
 from agentctx.sources.relevance import blended, overlap, words_of
-from agentctx.tokens.default import default_counter
+from agentctx.tokens.remembering import counter_of_texts
 
 
 async def gather(
@@ -26,7 +26,7 @@ async def gather(
     *,
     max_tokens: int | None = None,
     deadline: float | None = 5.0,
-    counter: TokenCounter | None = None,
+    counter: TokenCounter | Callable[[str], int] | None = None,
     on: tuple[type[Exception], ...] = (Exception,),
 ) -> Gathered:
     """Ask all providers at the same time, and choose from what they found.
@@ -44,7 +44,7 @@ async def gather(
         on: The errors of a provider that cost only itself.
 
     Raises:
-        ConfigError: If a number makes no sense.
+        ConfigError: If a number or the counter makes no sense.
     """
     if (deadline is not None and not deadline > 0) or (max_tokens is not None and max_tokens < 0):
         msg = f"gather: expected a positive deadline and no negative number of tokens, got {deadline}, {max_tokens}"
@@ -54,7 +54,7 @@ async def gather(
     async with anyio.create_task_group() as tasks:
         for answer in answers:
             tasks.start_soon(answer.ask, query, deadline, on, threads)
-    weigh = partial(_weigh, answers, query, max_tokens, counter or default_counter())
+    weigh = partial(_weigh, answers, query, max_tokens, counter_of_texts(counter))
     return await to_thread.run_sync(weigh)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from attrs import define, field
 
@@ -10,7 +10,7 @@ from agentctx.core.item import ContextItem
 from agentctx.protocols import TokenCounter
 from agentctx.sources.cut_lines import cut_lines, fits
 from agentctx.sources.fence import section
-from agentctx.tokens.default import default_counter
+from agentctx.tokens.remembering import counter_of_texts
 
 HEADING = "## Relevant context\n\n"
 """What stands above the items."""
@@ -22,7 +22,7 @@ _ATTEMPTS = 4
 
 
 def prioritise(
-    items: Sequence[ContextItem], max_tokens: int, *, counter: TokenCounter | None = None
+    items: Sequence[ContextItem], max_tokens: int, *, counter: TokenCounter | Callable[[str], int] | None = None
 ) -> tuple[ContextItem, ...]:
     """Choose items, the most relevant first; never more than ``max_tokens`` as they are written by ``render``.
 
@@ -35,7 +35,7 @@ def prioritise(
         max_tokens: The room, in tokens; headings and fences are counted.
         counter: Counts tokens; without it, tiktoken's ``o200k_base``.
     """
-    return tuple(choose(items, max_tokens, counter or default_counter()).values())
+    return tuple(choose(items, max_tokens, counter_of_texts(counter)).values())
 
 
 def choose(items: Sequence[ContextItem], max_tokens: int, counter: TokenCounter) -> Mapping[int, ContextItem]:

@@ -19,7 +19,7 @@ from agentctx.sources.read_only_file import FilesChanged, PatternRule, ReadOnlyF
 from agentctx.sources.secrets import Redactor, redact_secrets
 from agentctx.sources.shelf import Shelf
 from agentctx.sources.walk import SKIPPED, walk
-from agentctx.tokens.default import default_counter
+from agentctx.tokens.remembering import counter_of_texts
 
 HEADING = "## Read-only files (do not modify these)\n\n"
 """What stands above the files."""
@@ -42,7 +42,7 @@ class ReadOnlyFiles:
     Args:
         budget: The most tokens of the block that ``render`` writes, headings and fences included.
         root: The folder that paths and patterns are relative to.
-        counter: Counts tokens; without it, tiktoken's ``o200k_base``.
+        counter: Counts tokens; a plain function of a text counts, too. Without it, tiktoken's ``o200k_base``.
         redact: Takes secrets out of what is shown; None leaves them in.
 
     Raises:
@@ -51,7 +51,7 @@ class ReadOnlyFiles:
 
     budget: int = field(validator=amount(1))
     root: Path = field(default=Path(), converter=_real, kw_only=True)
-    counter: TokenCounter = field(factory=default_counter, kw_only=True)
+    counter: TokenCounter = field(default=None, converter=counter_of_texts, kw_only=True)
     redact: Redactor | None = field(default=redact_secrets, kw_only=True)
     _shelf: Shelf = field(init=False, repr=False)
     _rules: dict[str, PatternRule] = field(factory=dict, init=False, repr=False)

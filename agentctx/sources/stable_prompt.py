@@ -19,7 +19,7 @@ from agentctx.sources.ask import answer_of
 from agentctx.sources.built_prompt import BuiltPrompt, with_cache_points
 from agentctx.sources.prompt_section import PromptSection
 from agentctx.sources.secrets import redact_secrets
-from agentctx.tokens.default import default_counter
+from agentctx.tokens.remembering import counter_of_texts
 
 VERSION = 1
 """Of the dump."""
@@ -70,7 +70,7 @@ class StablePrompt:
         sections: The sections, in their order.
         deadline: How long a section may take to load, in seconds; None waits for ever.
         min_cache: The shortest prefix that the provider keeps, in tokens (``ModelProfile.min_cache``).
-        counter: Counts tokens; without it, tiktoken's ``o200k_base``.
+        counter: Counts tokens; a plain function of a text counts, too. Without it, tiktoken's ``o200k_base``.
         on: The errors of loading that cost only that section's news.
 
     Raises:
@@ -80,7 +80,7 @@ class StablePrompt:
     sections: tuple[PromptSection, ...] = field(converter=_sections)
     deadline: float | None = field(default=5.0, kw_only=True)
     min_cache: int = field(default=1_024, kw_only=True)
-    counter: TokenCounter = field(factory=default_counter, kw_only=True)
+    counter: TokenCounter = field(default=None, converter=counter_of_texts, kw_only=True)
     on: tuple[type[Exception], ...] = field(default=(Exception,), kw_only=True)
     problems: dict[str, str] = field(factory=dict, init=False)
     _texts: list[str] = field(factory=list, init=False, repr=False)

@@ -11,7 +11,7 @@ from attrs import define, field
 from agentctx.core.message import Message
 from agentctx.core.parts import Text
 from agentctx.errors import ConfigError, StageError
-from agentctx.tiers.answering import answered
+from agentctx.tiers.answering import Noting, answered
 from agentctx.tiers.block import Block
 from agentctx.tiers.tier import Tier
 from agentctx.tiers.truncate_oldest import TruncateOldest
@@ -102,7 +102,8 @@ class Facts:
         if not unread:
             return False
         messages = list(unread.values())
-        found = _as_texts(await answered("FactExtractor", self.extractor(messages)))
+        with Noting("while the extractor of facts was running"):
+            found = _as_texts(await answered("FactExtractor", self.extractor(messages)))
         known = set(self.known)
         new = [fact for fact in dict.fromkeys(map(str.strip, found)) if fact and fact not in known]
         self.known.extend(new)

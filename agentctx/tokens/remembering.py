@@ -7,7 +7,8 @@ from attrs import field, frozen
 from agentctx.protocols import TextCutter, TokenCounter, as_cutter
 from agentctx.tokens.cache import TextCache
 from agentctx.tokens.calibrated import CalibratedCounter
-from agentctx.tokens.counting import Asking, whole_tokens
+from agentctx.tokens.counting import Asking, as_counter, whole_tokens
+from agentctx.tokens.default import default_counter
 from agentctx.tokens.exact import TiktokenCounter
 from agentctx.tokens.fixed import FixedCounter
 from agentctx.tokens.heuristic import HeuristicCounter
@@ -70,7 +71,21 @@ class RememberingCutter(RememberingCounter):
 
 def remembering(counter: TokenCounter) -> TokenCounter:
     """The counter as one that counts each text once; itself when it does so already or counts whole messages."""
-    if isinstance(counter, (*_REMEMBER_THEMSELVES, RememberingCounter)) or hasattr(counter, "count_message"):
+    return counter if hasattr(counter, "count_message") else _remembering(counter)
+
+
+def counter_of_texts(given: object) -> TokenCounter:
+    """The counter for what counts texts alone: a caller's counter or function, that of ``o200k_base`` for None.
+
+    Raises:
+        ConfigError: If it is no counter.
+    """
+    counter = as_counter(given)
+    return default_counter() if counter is None else _remembering(counter)
+
+
+def _remembering(counter: TokenCounter) -> TokenCounter:
+    if isinstance(counter, (*_REMEMBER_THEMSELVES, RememberingCounter)):
         return counter
     cutter = as_cutter(counter)
     return RememberingCounter(counter) if cutter is None else RememberingCutter(counter, cutter=cutter)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Sized
 from math import sqrt
 from operator import mul
-from typing import Protocol
+from typing import Any, Protocol, SupportsFloat
 
 from attrs import frozen
 
@@ -49,7 +49,7 @@ class Embedded:
         Raises:
             ConfigError: If ``embed`` does not return a vector for each text.
         """
-        vectors = await self.embed([task, *texts])
+        vectors = _listed(await self.embed([task, *texts]), "Embedded: embed")
         if len(vectors) != len(texts) + 1:
             msg = f"Embedded: embed returned {len(vectors)} vectors for {len(texts) + 1} texts"
             raise ConfigError(msg)
@@ -57,10 +57,26 @@ class Embedded:
         return [_cosine(wanted, vector) for vector in vectors[1:]]
 
 
+def _listed(found: object, who: str) -> Sequence[Any]:
+    if isinstance(found, str) or not isinstance(found, Sized) or not isinstance(found, Iterable):
+        msg = f"{who} returned {type(found).__name__}; expected a list, one for each text"
+        raise ConfigError(msg)
+    return list(found)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, SupportsFloat)
+
+
 def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    one, other = _listed(one, "Embedded: embed, as a vector,"), _listed(other, "Embedded: embed, as a vector,")
     if len(one) != len(other):
         msg = f"Embedded: embed returned vectors of {len(one)} and of {len(other)} numbers"
         raise ConfigError(msg)
+    for vector in (one, other):
+        if not all(map(_is_number, vector)):
+            msg = "Embedded: embed returned a vector of something else than numbers"
+            raise ConfigError(msg)
     lengths = sqrt(_dot(one, one) * _dot(other, other))
     return _dot(one, other) / lengths if lengths else 0.0
 
@@ -75,6 +91,10 @@ def shares(numbers: Sequence[float], texts: int) -> list[float]:
     Raises:
         ConfigError: If there is not one finite number for each of so many texts.
     """
+    numbers = _listed(numbers, "relevance")
+    if not all(map(_is_number, numbers)):
+        msg = "relevance: what it gave for a text is no number"
+        raise ConfigError(msg)
     if len(numbers) != texts:
         msg = f"relevance: {len(numbers)} numbers for {texts} texts; expected one for each"
         raise ConfigError(msg)
