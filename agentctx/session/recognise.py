@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import evolve
 
-from agentctx.core.message import Context, Message
+from agentctx.core.message import Message
 from agentctx.core.pace import paced
 from agentctx.core.protection import unread
 from agentctx.core.units import units
@@ -109,7 +109,7 @@ async def _holds_until(record: Record, natives: Sequence[Any], length: int, arou
 def _first_needed(record: Record, natives: Sequence[Any], length: int, around: Surroundings) -> int:
     messages = around.source.messages(natives)
     call = around.plan.call(around.source, around.budget, None, len(messages), messages.__getitem__)
-    needed = call.protected(Context(tuple(messages), around.system, around.tools)).union(unread(messages))
+    needed = call.protected(around.context(messages)).union(unread(messages))
     groups = units(messages)
     needed |= {index for unit in groups[-1:] if unit.is_round for index in range(unit.start, unit.stop)}
     late = {index for index in needed if index < length < record.decided[index]}

@@ -6,6 +6,8 @@ import json
 from copy import deepcopy
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentctx import (
     Budget,
@@ -276,3 +278,90 @@ async def test_a_state_after_a_shorter_history_that_cannot_be_sent():
     with pytest.raises(ContextOverflow):
         await session.prepare([{"role": "user", "content": "long " * 500}])
     assert Session.load(plan, json.loads(json.dumps(session.dump()))).dump() == session.dump()
+
+
+SHAPE = st.sampled_from(["small", "large", "same", "wish", "words"])
+
+
+def turns_of(shapes, first):
+    """Turns of these shapes: a round with a small, a large or always the same result, a wish, words of the model."""
+    for number, shape in enumerate(shapes, first):
+        if shape in {"small", "large"}:
+            yield from rounds(1, {"small": 2, "large": 60}[shape], number)
+        elif shape == "same":
+            yield from (assistant(call(f"c{number}", "read")), result(f"c{number}", "same\n" * 60))
+        else:
+            yield user(f"wish {number}") if shape == "wish" else assistant(f"words {number} " * 60)
+
+
+def counting(natives):
+    """The indexes of the first task, the user's latest message, and the round at the end."""
+    said = [place for place, native in enumerate(natives) if native["role"] != "tool"]
+    last = range(said[-1], len(natives)) if "tool_calls" in natives[said[-1]] else ()
+    return {0, max(place for place in said if natives[place]["role"] == "user"), *last}
+
+
+def whole(view, natives):
+    """The indexes of the messages that are in the view as they were given."""
+    sent = set(map(id, view.messages))
+    return {index for index, native in enumerate(natives) if id(native) in sent}
+
+
+def untrue(view, natives):
+    """The indexes of the results that the view says to stand further down, where they do not."""
+    told = {native["tool_call_id"] for native in view.messages if "stands further down" in str(native)}
+    said = [native["content"] for native in natives]
+    pointing = (index for index, native in enumerate(natives) if native.get("tool_call_id") in told)
+    return {index for index in pointing if said[index] not in said[index + 1 :]}
+
+
+def name_of(native):
+    """What a message is known by, also when its result was cleared."""
+    return native.get("tool_call_id") or str(native.get("tool_calls", native["content"]))
+
+
+@given(st.lists(SHAPE, max_size=14), st.integers(1, 30), st.integers(1, 20), st.lists(SHAPE, max_size=3))
+def test_what_counts_is_there_again_and_no_more(both_loops, shapes, step, back, after):
+    """What counts where the caller goes back to is there, and true; what stands before the first that was not stays."""
+    messages = transcript("openai-chat", user("the task"), *turns_of(shapes, 0))
+    kept = messages[: max(1, len(messages) - back)]
+    natives = [*kept, *transcript("openai-chat", *turns_of(after, 50))]
+
+    plan = Pipeline(CollapseRepeats(), ClearToolResults(2), FitContextWindow(), budget=Budget(1_500, target=500))
+
+    async def main():
+        session = await walked(plan.session(format="openai-chat"), messages, step)
+        before, now = await session.prepare(messages), await session.prepare(natives)
+        assert counting(natives) <= whole(now, natives)
+        assert not untrue(now, natives)
+        lost = counting(natives) - whole(before, messages) | untrue(before, natives)
+        begin = min(lost.intersection(range(len(kept))), default=len(kept))
+        begin -= "tool_calls" in kept[begin - 1]  # a round is there as a whole
+        stays = len({name_of(native) for native in messages[:begin]}.intersection(map(name_of, before.messages)))
+        if not any(change.stage != "RepairHistory" for change in now.report.changes):
+            assert now.messages[:stays] == before.messages[:stays]
+
+    both_loops(main)
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_an_open_round_that_was_rebuilt_is_the_callers(format_name):
+    """What waits for a result is the caller's object of the step in which the result comes."""
+    turns = [user("the task"), assistant(call("c1", "read"), call("c2", "read")), result("c1", "a"), result("c2", "b")]
+    messages = transcript(format_name, *turns)
+    session = Pipeline().session(format=format_name)
+    await session.prepare(messages[:-1])
+    again = deepcopy(messages)
+    view = await session.prepare(again)
+    assert all(ours is theirs for ours, theirs in zip(view.messages, again, strict=True))
+
+
+async def test_the_end_of_a_view_that_was_written_back_is_edited():
+    """What goes on from a part of the view goes on from the view: what was left out before is not missed."""
+    messages = history_of("openai-chat")
+    session = pipeline().session(format="openai-chat")
+    sent = (await session.prepare(messages)).messages
+    view = await session.prepare([*sent[:-1], {**sent[-1], "content": "another line"}])
+    assert view.report.messages_before == len(sent)
+    assert view.report.first_changed == len(sent) - 1
+    assert not view.report.in_force
