@@ -537,6 +537,7 @@ class Call:
         thinking: What to do where an edit would part reasoning from the prefix that it is bound to.
         notes: Where stages leave their reasons; read by the pipeline.
         before: Gives the messages that stand before the context where a stage is shown only what is new.
+        known: A request whose size is known, with its tokens; None when there is none.
     """
 
     meter: Meter
@@ -552,6 +553,7 @@ class Call:
     thinking: ThinkingPolicy = "postpone"
     notes: Notes = field(factory=Notes, eq=False, repr=False)
     before: Callable[[], tuple[Message, ...]] | None = field(default=None, eq=False, repr=False)
+    known: tuple[Context, int] | None = field(default=None, eq=False, repr=False)
 
     @property
     def counter(self) -> TokenCounter:
@@ -564,6 +566,8 @@ class Call:
 
     def size(self, context: Context) -> int:
         """Tokens of a whole request."""
+        if self.known is not None and self.known[0] is context:
+            return self.known[1]
         return self.meter.size(context)
 
     def protected(self, context: Context) -> frozenset[int]:

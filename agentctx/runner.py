@@ -142,6 +142,8 @@ async def keep_originals(trail: Trail) -> None:
 async def _run_inner(holding: HoldsStages, name: str, trail: Trail, call: Call) -> None:
     """Run the stages that a stage holds, each as a stage of its own; take it all back when that says so."""
     before, standing = trail.context, trail.copy()
+    if not trail.offset:  # then what the whole weighs need not be summed up again to be told by a condition
+        call = evolve(call, known=(before, trail.tokens))
 
     async def run_one(stage: ContextStrategy, context: Context, told: Call) -> Context:
         if context is not trail.context:

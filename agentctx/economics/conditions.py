@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
+from collections.abc import Iterator, Sequence
 
 from agentctx.condition import Condition
 from agentctx.core.forecast import Forecast
-from agentctx.core.message import Context
+from agentctx.core.message import Context, Message
 from agentctx.core.profile import ModelProfile
-from agentctx.core.protection import first_task, system_messages
+from agentctx.core.protection import says_something, system_messages
 from agentctx.economics.payback import Cut, Request, compared, forecast
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call
@@ -83,9 +83,17 @@ def made_forecast(before: Context, after: Context, call: Call) -> Forecast | Non
     if smaller >= size:
         return None
     intact = before.tools == after.tools and before.system == after.system
-    same = takewhile(lambda pair: pair[0] == pair[1], zip(before.messages, after.messages, strict=False))
-    known = call.meter.fixed(after) + sum(call.count(message) for message, _ in same) if intact else 0
+    same = _shared(before.messages, after.messages) if intact else ()
+    known = call.meter.fixed(after) + sum(map(call.count, same)) if intact else 0
     return compared(_model(call), Request(size, size), Request(smaller, known), call.warmth)
+
+
+def _shared(before: Sequence[Message], after: Sequence[Message]) -> Iterator[Message]:
+    """The messages at the start that are the same in both."""
+    for old, new in zip(before, after, strict=False):
+        if old is not new and old != new:
+            return
+        yield new
 
 
 def _too_large(context: Context, call: Call) -> bool:
@@ -101,6 +109,15 @@ def _model(call: Call) -> ModelProfile:
 
 def _head(context: Context, call: Call) -> int:
     """Tokens of what no stage may cut and every request begins with."""
-    fixed = {*system_messages(context.messages), *first_task(context.messages)}
-    leading = next((place for place in range(len(context.messages)) if place not in fixed), len(context.messages))
-    return call.meter.fixed(context) + sum(call.count(message) for message in context.messages[:leading])
+    return call.meter.fixed(context) + sum(map(call.count, _leading(context.messages)))
+
+
+def _leading(messages: Sequence[Message]) -> Iterator[Message]:
+    """The messages before the first that is neither a system message nor the first task."""
+    begun = False
+    for message in messages:
+        if not system_messages((message,)):
+            if begun or not says_something(message):
+                return
+            begun = True
+        yield message

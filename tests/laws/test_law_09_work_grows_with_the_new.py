@@ -1,5 +1,7 @@
 """Law 9: work per step grows with what is new, not with the length of the history."""
 
+import sys
+import threading
 from collections import Counter
 from copy import deepcopy
 from typing import ClassVar
@@ -7,7 +9,20 @@ from typing import ClassVar
 import pytest
 from hypothesis import given
 
-from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs
+from agentctx import (
+    Budget,
+    ClearToolResults,
+    FitContextWindow,
+    Pipeline,
+    PlaceCacheMarkers,
+    TrimRounds,
+    TruncateToolOutputs,
+    cache_cold,
+    first_of,
+    over,
+    pays_back,
+    when,
+)
 from agentctx.protocols import Scope
 from agentctx.testing import CountingCounter, assistant, call, history, result, system, tool, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
@@ -39,6 +54,59 @@ def pipelines(counter):
         "clear": Pipeline(ClearToolResults(keep_last=3), FitContextWindow(), budget=budget, counter=counter),
         "truncate": Pipeline(TruncateToolOutputs(max_chars=80), FitContextWindow(), budget=budget, counter=counter),
     }
+
+
+ROOM = Budget(900_000, trigger=0.9, target=3_600)
+CONDITIONS = {
+    "pays_back": pays_back(within=1),
+    "pays_back or over": pays_back(within=1) | over(0.9),
+    "pays_back and cold": pays_back(within=20) & cache_cold(),
+    "cold or over": cache_cold() | over(0.9),
+}
+"""Conditions that are asked at every step, and do not hold while the cache is warm."""
+ASKING = {
+    "when": lambda condition: Pipeline(when(condition, ClearToolResults(4)), budget=ROOM),
+    "nested": lambda condition: Pipeline(Pipeline(when(condition, TrimRounds(4))), FitContextWindow(), budget=ROOM),
+    "first_of": lambda condition: Pipeline(first_of(when(condition, TrimRounds(4))), PlaceCacheMarkers(), budget=ROOM),
+}
+
+
+async def calls_in_steps(pipeline, lengths):
+    """How many calls of Python functions a step of one round makes, in all threads, at these numbers of rounds."""
+    messages = transcript("anthropic", user("task " * 300))
+    rounds = [a_round("anthropic", number) for number in range(max(lengths) + 1)]
+    session, calls, made = pipeline.session(model="claude-sonnet-4-5", format="anthropic"), [], []
+
+    def see(_frame, event, _argument):
+        if event == "call":
+            calls.append(1)
+
+    for number, each in enumerate(rounds):
+        messages = [*messages, *each]
+        if not any(length - 8 <= number <= length for length in lengths):
+            continue
+        before = sys.getprofile()
+        threading.setprofile(see)
+        sys.setprofile(see)
+        try:
+            await session.prepare(messages)
+        finally:
+            sys.setprofile(before)
+            threading.setprofile(None)
+        made += [len(calls)] * (number in lengths)
+        calls.clear()
+    return made
+
+
+@pytest.mark.no_cover
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("way", ASKING)
+async def test_a_condition_that_is_asked_at_every_step_looks_at_what_is_new(condition, way):
+    """What the whole request weighs is known; nothing is added up anew, however the stages are composed."""
+    short, long = await calls_in_steps(ASKING[way](CONDITIONS[condition]), (40, 160))
+    assert long < 1.3 * short
 
 
 @given(histories(), budgets(), stages())
