@@ -10,6 +10,7 @@ from attrs import field, frozen
 from agentctx.core.message import Context, Message
 from agentctx.core.pace import paced
 from agentctx.core.parts import Part, Text, ToolCall, ToolResult
+from agentctx.core.protection import unread
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
 from agentctx.protocols import Call, Scope
@@ -84,11 +85,9 @@ class ClearToolResults:
                 elif isinstance(part, ToolResult):
                     found.append((index, part, part.name or names.get(part.call_id, "")))
         old = found[: max(0, len(found) - self.keep_last)]
-        unread = _unread_from(messages)
+        staying = frozen_places.union(unread(messages))
         return {
-            id(part): (index, part)
-            for index, part, name in old
-            if index < unread and index not in frozen_places and name not in self.exclude
+            id(part): (index, part) for index, part, name in old if index not in staying and name not in self.exclude
         }
 
     def _cleared(self, result: ToolResult, clear: dict[int, tuple[int, ToolResult]]) -> ToolResult:
@@ -97,9 +96,3 @@ class ClearToolResults:
             return result
         content: tuple[Part, ...] = (Text(self.placeholder),)
         return with_content(result, content)
-
-
-def _unread_from(messages: Sequence[Message]) -> int:
-    """The index from which on the model has not read anything: the end of its last turn."""
-    turns = (index for index in range(len(messages) - 1, -1, -1) if messages[index].role == "assistant")
-    return next(turns, -1) + 1

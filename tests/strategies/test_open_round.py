@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from agentctx import Context, HeuristicCounter, Message, Text, ToolCall, ToolResult
 from agentctx.protocols import Call
+from agentctx.strategies.room import lay_out
 from agentctx.strategies.shrink_open_round import shrink_open_round
 from agentctx.tokens.meter import MessageMeter
 
@@ -41,3 +42,21 @@ def test_what_fits_exactly_stays():
     context = in_a_round(700)
     assert context is shrink_open_round(context, CALL.size(context), CALL)[0]
     assert context is not shrink_open_round(context, CALL.size(context) - 1, CALL)[0]
+
+
+def spoken_behind(length):
+    """A round whose result nobody has read, with two messages of the user behind it."""
+    context = in_a_round(length)
+    return context.with_messages((*context.messages, *(Message("user", (Text(text),)) for text in ("wait", "go on"))))
+
+
+def test_what_was_said_behind_an_unread_result_is_no_part_of_it():
+    """The round stays, and the latest words; the others may go."""
+    assert lay_out(spoken_behind(9), CALL, unread=True).staying == {0, 1, 2, 4}
+
+
+def test_a_result_that_nobody_has_read_stays_when_it_is_cut():
+    """What is laid out after the cut keeps the round as well."""
+    shrunk, room = shrink_open_round(spoken_behind(3_000), 1_000, CALL)
+    assert CALL.size(shrunk) == room.size < 1_000
+    assert room.staying == {0, 1, 2, 4}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from itertools import chain
 
 import pytest
 
@@ -13,10 +15,14 @@ from agentctx import (
     ContextOverflow,
     FitContextWindow,
     FixedCounter,
+    Message,
     Outcome,
     Pipeline,
     Protect,
     StageError,
+    Text,
+    ToolCall,
+    ToolResult,
     TrimRounds,
     TruncateToolOutputs,
     first_of,
@@ -106,6 +112,13 @@ async def test_fit_drops_the_oldest_rounds_first():
     assert all("oldest first" in change.reason for change in view.report.changes)
 
 
+@pytest.mark.parametrize("limit", [60, 61, 79, 80])
+async def test_fit_drops_no_round_more_than_it_must(limit):
+    """What is left is at most the limit, also exactly; one round more would be over it."""
+    view = await Pipeline(FitContextWindow(max_tokens=limit), counter=FixedCounter(10)).prepare(agent(6))
+    assert view.report.tokens_after == limit // 20 * 20
+
+
 async def test_fit_without_any_budget_says_what_to_pass():
     """A stage that needs a budget and finds none is a clear error."""
     with pytest.raises(ConfigError, match="budget"):
@@ -147,7 +160,14 @@ async def test_the_guarantee_cuts_arguments_last():
     arguments = json.loads(view.messages[1]["tool_calls"][0]["function"]["arguments"])
     assert arguments["path"] == "a.py"
     assert "omitted" in arguments["content"]
-    assert view.report.tokens_after <= 500
+    assert 450 < view.report.tokens_after <= 500
+
+
+async def test_the_guarantee_says_why_it_cuts():
+    """What it cuts of the open round is in the report, with the reason and how far."""
+    view = await Pipeline(budget=Budget(1_000)).prepare(agent(1, c0="line of text\n" * 900))
+    (reason,) = [change.reason for change in view.report.changes]
+    assert re.fullmatch(r"what must stay is larger than the window: results cut to [\d,]+ tokens", reason)
 
 
 async def test_overflow_names_the_biggest_items():
@@ -157,6 +177,16 @@ async def test_overflow_names_the_biggest_items():
         await Pipeline(budget=Budget(500)).prepare(messages)
     assert raised.value.limit == 500
     assert raised.value.biggest[0].tokens > 800
+
+
+async def test_overflow_names_what_a_stage_made():
+    """A message that stands nowhere in what was passed is named as what it is."""
+
+    async def lengthen(context, call):
+        return context.with_messages((*context.messages, Message("user", (Text("more " * 900),))))
+
+    with pytest.raises(ContextOverflow, match="a message that a stage made"):
+        await Pipeline(lengthen, budget=Budget(500)).prepare(agent(1))
 
 
 @pytest.mark.parametrize("keep", ["head", "tail", "both"])
@@ -193,6 +223,16 @@ async def test_protected_tools_are_not_touched():
     assert not view.report.acted
 
 
+def test_protected_tools_are_told_by_their_own_calls():
+    """A result belongs to the call of its round, also where another tool's round has the same id."""
+    turns = [
+        (Message("assistant", (ToolCall("c", name, "{}"),)), Message("tool", (ToolResult("c", (Text("a"),)),)))
+        for name in ("read", "write", "read")
+    ]
+    messages = [Message("user", (Text("task"),)), *chain.from_iterable(turns)]
+    assert list(Protect.tools("read")(messages)) == [1, 2, 5, 6]
+
+
 async def test_pins_survive_whatever_a_stage_drops_before():
     """A pinned message is recognised after other stages have moved it."""
     messages = agent(5)
@@ -215,6 +255,23 @@ async def test_when_and_first_of():
     assert not (await late.prepare(agent(3))).report.acted
     early = Pipeline(when(over(1) & ~over(10_000), first_of(TrimRounds(9), TrimRounds(2), TrimRounds(1))))
     assert ["system", "user", "assistant", "c1", "assistant", "c2"] == shown(await early.prepare(agent(3)))
+
+
+@pytest.mark.parametrize(("amount", "acts"), [(100, False), (99, True)])
+async def test_over_is_more_than(amount, acts):
+    """A request of exactly so many tokens is not over them."""
+    pipeline = Pipeline(when(over(amount), TrimRounds(1)), counter=FixedCounter(10))
+    assert (await pipeline.prepare(agent(4))).report.acted == acts
+
+
+@pytest.mark.parametrize("stage", [when(over(1), TrimRounds(1)), first_of(TrimRounds(9), TrimRounds(1))])
+async def test_what_holds_stages_can_be_called_by_itself(stage):
+    """A stage of a user's own may call it, like any other stage."""
+
+    async def mine(context, call):
+        return await stage(context, call)
+
+    assert ["system", "user", "assistant", "c2"] == shown(await Pipeline(mine).prepare(agent(3)))
 
 
 async def test_a_pipeline_is_a_stage():
@@ -263,6 +320,7 @@ async def test_a_stage_that_breaks_a_promise_is_named(name, keep):
         lambda: TruncateToolOutputs(0),
         lambda: TruncateToolOutputs(5, keep="middle"),
         lambda: ClearToolResults(-1),
+        lambda: ClearToolResults(keep_last=True),
         lambda: ClearToolResults(1, placeholder="  "),
         lambda: FitContextWindow(Budget(10), max_tokens=5),
         lambda: FitContextWindow(reserve_tokens=5),
