@@ -57,6 +57,7 @@ def unaccounted(given: Given, before: Context, view: View, meter: Meter) -> Iter
     added = {change.index: change for change in lines if change.outcome is Outcome.ADDED}
     yield from _objects(given.messages, view, named, added, sum(change.outcome is Outcome.ADDED for change in lines))
     yield from _added(given.messages, view, added, meter)
+    yield from _named(before, named, meter)
     yield from _counts(len(given.messages), view, named, len(added))
     yield from _tokens(before, view, lines, meter)
 
@@ -117,6 +118,14 @@ def _added(given: Sequence[Any], view: View, added: Mapping[int, Change], meter:
         message = view.context.messages[place]
         if (change.role, change.tokens_after) != (message.role, meter.message(message)):
             yield f"what was added is a message of the {message.role} of {meter.message(message)} tokens: {change}"
+
+
+def _named(before: Context, named: Mapping[int, Sequence[Change]], meter: Meter) -> Iterator[str]:
+    """What is said first of a message tells its role and its size as they came."""
+    for index, changes in named.items():
+        message, first = before.messages[index], changes[0]
+        if (first.role, first.tokens_before) != (message.role, meter.message(message)):
+            yield f"messages[{index}] is the {message.role}'s, of {meter.message(message)} tokens: {first}"
 
 
 def _counts(given: int, view: View, named: Mapping[int, Sequence[Change]], added: int) -> Iterator[str]:

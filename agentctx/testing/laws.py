@@ -305,15 +305,20 @@ async def work_grows_with_the_new(trial: Trial) -> None:
     last = await trial.step(session, list(trial.messages))
     counter.texts.clear()
     again = await trial.step(session, list(trial.messages))
-    if last.view is None or again.view is None or again.view.report.acted:
+    if last.view is None or again.view is None or _did_something(again.view):
         return
     _hold(9, not counter.texts, f"{again}: nothing is new, and {counter.characters} characters were counted")
     (new,) = WRITERS[trial.source.wire.name].messages((Turn("user", (Say("and then?"),)),))
     more = await trial.step(session, [*trial.messages, new])
-    if more.view is None or more.view.report.acted:
+    if more.view is None or _did_something(more.view):
         return
     room = 4 * len(text_of(new))
     _hold(9, counter.characters <= room, f"{more}: one short message is new, {counter.characters} were counted")
+
+
+def _did_something(view: View) -> bool:
+    """Whether a stage did anything at a step; cache markers on system prompt and tools are set anew at each."""
+    return any(stage.changes or stage.notes for stage in view.report.stages)
 
 
 async def failures_cost_nothing(trial: Trial) -> None:

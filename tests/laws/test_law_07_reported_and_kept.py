@@ -5,11 +5,14 @@ import json
 import pytest
 from attrs import evolve
 from hypothesis import given
+from hypothesis import strategies as st
 
 from agentctx import (
     Budget,
     ClearToolResults,
+    ContextOverflow,
     FitContextWindow,
+    InvalidInput,
     MemoryStore,
     Outcome,
     Pipeline,
@@ -22,8 +25,11 @@ from agentctx import (
     count,
     validate,
 )
+from agentctx.core.message import Context
+from agentctx.reading import reader
 from agentctx.runner import LEGAL_FIRST, UNSAID
 from agentctx.testing import Recorder, assistant, call, result, thinking, transcript, user
+from agentctx.testing.accounts import Given, unaccounted
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import reported_and_kept
 from agentctx.testing.trial import Trial
@@ -55,6 +61,53 @@ def test_what_is_left_out_of_legal_histories_is_named(both_loops, history, budge
 def test_what_repair_leaves_out_is_named(both_loops, history, budget, stage):
     """What repair drops, moves or mends is in the report, and its original is in the store."""
     both_loops(reported_and_kept, Trial.of(stage, history, budget))
+
+
+MODELS = {
+    "openai-chat": ("gpt-5.6", "mistral/mistral-large-latest", "deepseek/deepseek-reasoner"),
+    "openai-responses": ("gpt-5.4", "gpt-4o", "gpt-5.6"),
+    "anthropic": ("claude-opus-5-5", "claude-sonnet-4-5", "claude-opus-5-1"),
+    "gemini": ("gemini-2.5-pro", "gemini-3-pro-preview"),
+    "bedrock": ("us.anthropic.claude-opus-5-5", "mistral.mistral-large-2402-v1:0", "amazon.nova-pro-v1:0"),
+}
+STAGES = st.sampled_from((*ACTING.values(), PlaceCacheMarkers("1h"), Pipeline(TrimRounds(1), PlaceCacheMarkers())))
+
+
+@given(
+    history=st.one_of(histories(), broken_histories()),
+    stage=STAGES,
+    window=st.integers(100, 900),
+    picks=st.lists(st.integers(0, 9)),
+    rolling=st.booleans(),
+)
+def test_whatever_model_is_called_the_report_adds_up(both_loops, *, history, stage, window, picks, rolling):
+    """Each step calls a model of its own, with the history or with the last view; each report accounts for all."""
+    trial = Trial.of(Pipeline(stage, budget=Budget(window, target=0.5)), history)
+
+    async def walk():
+        session, known, given = trial.strategy.session(format=history.format), 0, []
+        for call_, pick in zip(trial.calls(), (*picks, *range(99)), strict=False):
+            model = MODELS[history.format][pick % len(MODELS[history.format])]
+            given, known = [*given, *call_[known:]], len(call_)
+            views = [await prepared(trial.strategy.prepare, given, format=history.format, model=model)]
+            views.append(await prepared(session.prepare, given, model=model))
+            for view in filter(None, views):
+                hold_to_account(given, model, view)
+            given = views[1].messages if rolling and views[1] else given
+
+    async def prepared(prepare, given, **options):
+        try:
+            return await prepare(given, history.system, history.tools, **options)
+        except (ContextOverflow, InvalidInput):
+            return None
+
+    def hold_to_account(given, model, view):
+        source = reader(given, system=history.system, tools=history.tools, format=history.format, model=model)
+        before = Context(tuple(source.messages(given)), *source.fixed_part(history.system, history.tools))
+        passed = Given(given, history.system, history.tools)
+        assert [] == list(unaccounted(passed, before, view, source.meter))
+
+    both_loops(walk)
 
 
 @pytest.mark.anyio
