@@ -24,6 +24,7 @@ from agentctx.clients.conversations import Conversations
 from agentctx.clients.exchange import Answer, Send, Ways, answer, begun, blocked, waiting
 from agentctx.clients.not_sent import NotSent, body_of
 from agentctx.clients.portal import drive
+from agentctx.clients.shape import api_path
 from agentctx.clients.shape_anthropic import Messages
 from agentctx.clients.streams import hold, hold_async
 from agentctx.clients.turn import Turn
@@ -114,7 +115,7 @@ class Preparing(Middleware):
 
 def _body_of(request: APIRequest) -> Mapping[str, Any] | None:
     """The body of a model call; None for every other request."""
-    if request.method.lower() != "post" or request.url.partition("?")[0] != _PATH:
+    if request.method.lower() != "post" or api_path(request.url, (_PATH,)) != _PATH:
         return None
     return request.json if isinstance(request.json, Mapping) else None
 

@@ -18,7 +18,7 @@ from agentctx.clients.conversations import Conversations
 from agentctx.clients.exchange import Answer, Refused, Ways, blocked, exchange, waiting
 from agentctx.clients.not_sent import NotSent, body_of
 from agentctx.clients.portal import drive
-from agentctx.clients.shape import Shape, get
+from agentctx.clients.shape import Shape, api_path, get
 from agentctx.clients.shape_openai_chat import ChatCompletions
 from agentctx.clients.shape_openai_responses import Responses
 from agentctx.clients.streams import hold, hold_async
@@ -94,7 +94,7 @@ def _shape_of(options: Any) -> Shape | None:  # noqa: ANN401 - the SDK's own
     """
     if options.method.lower() != "post" or not isinstance(options.json_data, Mapping):
         return None
-    path = "/" + options.url.partition("?")[0].strip("/")
+    path = api_path(options.url, (*_SHAPES, *_REFUSED))
     if path in _REFUSED:
         msg = f"POST {path} of a wrapped client is a model call that cannot be prepared: {_REFUSED[path]}"
         raise ConfigError(msg)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from attrs import frozen
@@ -116,3 +116,16 @@ def name_of_model(body: Body, key: str = "model") -> str | None:
     """The model that the request names."""
     name = body.get(key)
     return name if isinstance(name, str) else None
+
+
+def api_path(url: str, known: Iterable[str]) -> str:
+    """The path of a request in the API; of a whole address, as one may write it by hand, the known one it ends with.
+
+    Args:
+        url: Where the SDK was told to send it.
+        known: The paths that matter.
+    """
+    path = "/" + url.partition("?")[0].strip("/")
+    if "://" not in url:
+        return path
+    return max((each for each in known if path.endswith(each)), key=len, default=path)
