@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from agentctx.core.message import Message, Tool
 from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.tokens.media import may_be_text
+from agentctx.tokens.office import may_be_office
 from agentctx.tokens.serialise import characters, serialise
 
 INLINE_CHARACTERS = 64 * 1024
@@ -36,6 +37,8 @@ def _characters(part: Part) -> int:
             return len(part.arguments)
         case Opaque():
             return characters(part.data)
+        case Media() if may_be_office(part):
+            return INLINE_CHARACTERS + 1  # there may be much in a small archive
         case Media():
             return len(part.data or "") if may_be_text(part) else 0
 

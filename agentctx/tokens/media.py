@@ -1,7 +1,8 @@
 """What images, sounds, films and documents cost. Their base64 is never counted as text; what a text document says is.
 
 Images follow the providers' published formulas: OpenAI's guide to images (tiles, patches), Anthropic's page on vision
-(28-pixel patches, 2026-08), Google's page on tokens (258 a tile). The rest are estimates, each said where it is made.
+(28-pixel patches, 2026-08), Google's page on tokens (258 a tile). An office document costs its text. The rest are
+estimates, each said where it is made.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from urllib.parse import unquote_to_bytes
 from agentctx.core.parts import Media
 from agentctx.core.profile import ImageRule
 from agentctx.tokens.image_size import Size, image_size
+from agentctx.tokens.office import may_be_office, office_text
 
 UNKNOWN_SIZE: Size = (1024, 1024)
 """Pixels of an image that is carried by reference, or whose size cannot be told; the size of OpenAI's examples."""
@@ -62,7 +64,7 @@ def media_tokens(part: Media, rule: ImageRule, count: Callable[[str], int]) -> i
         case "video":
             return ceil(VIDEO_TOKENS * _seconds(part, _VIDEO_BYTES))
         case _:
-            text = document_text(part)
+            text = office_text(_bytes_of(part) or b"") if may_be_office(part) else document_text(part)
             return _pages(part) * page_tokens(rule) if text is None else max(1, count(text))
 
 
