@@ -143,6 +143,30 @@ def test_anthropic_reading_keeps_an_entry():
     assert bill(ANTHROPIC, head, head, head, at=at) == Usage(cached=2000)
 
 
+def test_anthropic_an_entry_that_lapsed_is_forgotten():
+    """What is written again after its hour lives as long as it is asked for now."""
+    long, short = [Block(0, 2000, "long")], [Block(0, 2000, "short")]
+
+    assert bill(ANTHROPIC, long, short, short, at=(0, 3_601, 3_902)).cached == 0
+    assert bill(ANTHROPIC, long, short, short, at=(0, 3_599, 3_902)).cached == 2000
+
+
+@pytest.mark.parametrize(("rules", "lives"), [(ANTHROPIC, 300), (OPENAI_TURNS, 1_800)])
+def test_an_entry_behind_which_something_was_written_lives_on(rules, lives):
+    """Reading gives an entry its time again, also when the request has written another after it."""
+    head, more = Block(0, 2000, "short", turn_end=True), Block(1, 300, "short", turn_end=True)
+    times = (0, lives - 1, 2 * lives - 2)
+
+    assert bill(rules, [head], [evolve(head, mark=None), more], [head], at=times).cached == 2000
+
+
+def test_gpt_5_6_writes_no_turn_below_the_minimum():
+    """A prefix that is too short is plain input, however often it is sent."""
+    short = blocks(400, 400)
+
+    assert bill(OPENAI_TURNS, short, short) == Usage(fresh=800)
+
+
 def test_anthropic_takes_four_marks():
     """Of more than four marks the last four count."""
     prompt = blocks(2000, 10, 10, 10, 10, marks=range(5))

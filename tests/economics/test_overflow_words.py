@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentctx.economics.overflow import classify_error
+from agentctx.economics.overflow_signs import plain
 
 VECTORS = Path(__file__).parents[2] / "../shared/vectors/overflow_errors.json"
 FEW = {
@@ -35,6 +36,20 @@ def test_overflow_is_recognised(case):
 def test_other_errors_are_not_overflows(message):
     """Rate limits, quotas, limits of the answer, of names and of images, timeouts and the rest are no overflow."""
     assert classify_error(message) is None
+
+
+@pytest.mark.parametrize("apostrophe", ["'", "\u2019", "\u2018", r"\u2019", r"\u0027", r"\\u0027"])
+@pytest.mark.parametrize("space", [" ", "\n", r"\n", "\t  "])
+def test_words_are_read_through_their_escapes(apostrophe, space):
+    """Quotes and line ends of any kind, escaped once or twice, change nothing."""
+    assert plain(f"It{apostrophe}s{space}TOO long") == "it's too long"
+
+
+@pytest.mark.parametrize("limit", [8_000, 9_999_999])
+def test_a_text_whose_size_is_not_told(limit):
+    """That a text has too many characters is known without how many there are."""
+    overflow = classify_error(f"string too long. Expected a string with maximum length {limit}")
+    assert (overflow.kind, overflow.limit, overflow.requested, overflow.excess) == ("characters", limit, None, None)
 
 
 def body(message):
@@ -79,3 +94,35 @@ def test_recorded_other_errors(vector):
     """No recorded error of another kind is taken for an overflow."""
     assert classify_error(vector["message"]) is None
     assert classify_error({"error": {"message": vector["message"], "code": vector["status"]}}) is None
+
+
+TOO_LONG = "prompt is too long: 9 tokens > 8 maximum"
+
+
+class Limited(RuntimeError):
+    """An SDK's error that tells by its code what it is."""
+
+    code = "rate_limit_exceeded"
+
+
+def test_what_json_in_a_text_says_beside_its_words_counts():
+    """Numbers and statuses in a body that came as text are read like those of a body."""
+    numbers = {"message": "the request exceeds the available context size", "n_prompt_tokens": 9_000, "n_ctx": 8_192}
+    overflow = classify_error(json.dumps({"error": numbers}))
+    assert (overflow.limit, overflow.requested, overflow.excess) == (8_192, 9_000, 808)
+    assert classify_error(json.dumps({"error": {"message": TOO_LONG, "status": 401}})) is None
+
+
+def test_only_what_the_provider_says_counts():
+    """Neither what it quotes of the request nor a number that is no status tells of an overflow."""
+    assert classify_error({"error": {"message": "bad", "input": TOO_LONG}}) is None
+    assert classify_error({"error": {"message": "bad", "param": 413}}) is None
+    assert classify_error({"error": {"message": "bad", "status": 413}}).kind == "bytes"
+
+
+def test_the_outermost_error_that_says_something_decides():
+    """A rate limit, told by words or by a code, is one, whatever it was raised from; what says nothing is not asked."""
+    assert classify_error(RuntimeError(ValueError(TOO_LONG))).limit == 8
+    for outer in (RuntimeError("rate limit reached"), Limited("slow down"), RuntimeError("that went wrong")):
+        outer.__cause__ = ValueError(TOO_LONG)
+        assert (classify_error(outer) is None) == ("wrong" not in str(outer))

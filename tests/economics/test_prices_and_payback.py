@@ -11,7 +11,7 @@ from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Message
 from agentctx.core.parts import Text
 from agentctx.core.profile import ModelProfile, Prices
-from agentctx.economics.conditions import cache_cold, expected_forecast, pays_back
+from agentctx.economics.conditions import cache_cold, expected_forecast, made_forecast, pays_back
 from agentctx.economics.payback import Cut, Request, call_cost, compared, forecast
 from agentctx.economics.prices import Usage, cost, storage_cost
 from agentctx.economics.truncation import suspect_truncation
@@ -36,6 +36,11 @@ def test_each_kind_of_token_has_its_price():
     assert cost(Usage(output=1_000_000), CLAUDE) == 50
 
 
+def test_usage_adds_up():
+    """Each kind of token by itself."""
+    assert Usage(1, 2, 3, 4, 5) + Usage(10, 20, 30, 40, 50) == Usage(11, 22, 33, 44, 55)
+
+
 def test_a_long_request_costs_more_as_a_whole():
     """Over 272,000 input tokens GPT-5.4 bills all input twice, cached or not, and the output half more."""
     model = profile("gpt-5.4")
@@ -51,13 +56,16 @@ def test_unlisted_prices_follow_those_of_the_input():
     tiered = ModelProfile("tiered", prices=Prices(2, 0.2, output=4), long_from=10, long_prices=Prices(4, output=6))
 
     assert cost(Usage(0, 1_000_000), bare) == 2
+    assert cost(Usage(0, 0, 1_000_000), bare) == 2
+    assert cost(Usage(0, 0, 0, 1_000_000), bare) == 4
     assert cost(Usage(0, 1_000_000), tiered) == pytest.approx(0.4)
 
 
 def test_a_model_without_prices_is_an_error():
     """Nothing is guessed: the message says what to do."""
-    with pytest.raises(ConfigError, match="register_model"):
-        cost(Usage(1), ModelProfile("unknown"))
+    for prices in (Prices(), Prices(2), Prices(output=4)):
+        with pytest.raises(ConfigError, match="register_model"):
+            cost(Usage(1), ModelProfile("unknown", prices=prices))
 
 
 def test_call_cost_writes_where_writing_costs():
@@ -176,6 +184,18 @@ def test_pays_back_approves_of_what_was_made():
     assert not pays_back(20).approves(here, here, now)
 
 
+@pytest.mark.parametrize("warmth", [0.0, 0.5, 1.0])
+def test_what_was_made_is_known_up_to_the_first_change(warmth):
+    """The cache holds all of the request before, and of the new one what both begin with, if it is warm."""
+    here, now = context(9), call(4, warmth=warmth)
+    shorter = here.with_messages((*here.messages[:3], *here.messages[6:]))
+    other = Context(shorter.messages, Message("system", (Text("rules"),)))
+
+    assert made_forecast(here, shorter, now) == compared(CLAUDE, Request(10, 10), Request(7, 3), warmth)
+    assert made_forecast(here, other, now) == compared(CLAUDE, Request(10, 10), Request(8, 0), warmth)
+    assert made_forecast(shorter, here, now) is None
+
+
 def test_what_does_not_fit_is_cut_whether_it_pays_or_not():
     """Over the limit something has to go, so the question is not what it costs."""
     here, now = context(3_000), call(2_900)
@@ -241,7 +261,19 @@ def test_conditions_join_as_they_are_read(large, cold, pays):
         ({"billed": 30_000, "sent": 20_000}, False),
         ({"billed": 0, "sent": 20_000}, False),
         ({"billed": 100, "sent": 300}, False),
+        ({"billed": 599, "sent": 1_000}, True),
+        ({"billed": 600, "sent": 1_000}, False),
+        ({"billed": 400, "sent": 1_000, "calibrated": False}, False),
+        ({"billed": 399, "sent": 1_000, "calibrated": False}, True),
+        ({"billed": 4_096, "sent": 20_000, "uncertain": 14_000}, False),
+        ({"billed": 4_096, "sent": 20_000, "fresh": 4_000}, False),
+        ({"billed": 4_096, "sent": 20_000, "fresh": 9_000}, True),
+        ({"billed": 600, "sent": 20_000, "fresh": 1_000}, False),
+        ({"billed": 599, "sent": 20_000, "fresh": 1_000}, True),
+        ({"billed": 6_100, "sent": 20_000, "fresh": 3_000}, False),
+        ({"billed": 6_101, "sent": 20_000, "fresh": 3_000}, True),
         ({"billed": 140_000, "sent": 150_000, "window": 131_072}, True),
+        ({"billed": 140_000, "sent": 100_000, "window": 131_072}, False),
         ({"billed": 131_000, "sent": 132_000, "window": 131_072, "output": 0, "stopped_by_length": True}, True),
         ({"billed": 131_000, "sent": 132_000, "window": 131_072, "output": 9, "stopped_by_length": True}, False),
     ],
@@ -251,3 +283,6 @@ def test_truncation_is_suspected(numbers, suspected):
     found = suspect_truncation(**numbers)
 
     assert (found is not None) == suspected
+    if found is not None:
+        assert (found.billed, found.sent) == (numbers["billed"], numbers["sent"])
+        assert f"{found.billed:,}" in found.why

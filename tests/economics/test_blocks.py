@@ -1,0 +1,77 @@
+"""Requests are cut into the blocks that a cache sees, with their sizes, their marks and the ends of turns."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from agentctx import Pipeline
+from agentctx.economics.blocks import BlockReader
+from agentctx.reading import reader
+from agentctx.wire.cache_markers import ANTHROPIC
+
+CLAUDE = "claude-sonnet-4-5"
+
+
+def text(words, ttl=None):
+    """A block of text, with a marker when it has a time to live."""
+    marker = {} if ttl is None else {"cache_control": {"type": "ephemeral", "ttl": ttl}}
+    return {"type": "text", "text": words, **marker}
+
+
+TOOLS = [{"name": "read", "input_schema": {"type": "object"}}]
+MESSAGES = [
+    {"role": "user", "content": [text("one " * 50, "1h"), text("two " * 90, "5m")]},
+    {"role": "assistant", "content": [text("three")]},
+    {"role": "user", "content": [text("four"), text("five " * 20), text("six")]},
+]
+OURS = reader(MESSAGES, format="anthropic", model=CLAUDE).meter
+
+
+def context(messages, system="1h", tools=TOOLS):
+    """What is sent of a conversation."""
+    asked = anyio.run(lambda: Pipeline().prepare(messages, [text("rules", system)], tools, "anthropic", CLAUDE))
+    return asked.context
+
+
+def blocks(*contexts, **options):
+    """The blocks of the last of several requests of one conversation."""
+    cuts = BlockReader(OURS, **options)
+    return [cuts.read(each) for each in contexts][-1].blocks
+
+
+def test_every_part_is_a_block_and_every_token_is_in_one():
+    """Tools and system prompt are the first; what a message costs by itself is with its first part."""
+    sent = context(MESSAGES)
+    found = blocks(sent)
+    assert [block.turn_end for block in found] == [False, False, True, False, False, False, True]
+    assert found[0].tokens == OURS.fixed(sent)
+    sizes = [block.tokens for block in found[1:]]
+    assert [sum(sizes[:2]), sizes[2], sum(sizes[3:])] == [OURS.message(message) for message in sent.messages]
+    assert sizes[1] == OURS.parts(sent.messages[0].parts[1:])
+
+
+@pytest.mark.parametrize(
+    ("system", "marks"),
+    [("1h", ["long", "long", "short"]), ("5m", ["short"] * 3), (None, [None, "long", "short"])],
+)
+def test_the_markers_of_the_request_are_its_marks(system, marks):
+    """With the format's markers those count that are sent, with their time to live, and no others."""
+    found = blocks(context(MESSAGES, system), own=ANTHROPIC)
+    assert [block.mark for block in found] == [*marks, None, None, None, None]
+
+
+def test_a_careful_client_marks_what_requests_share():
+    """The ends of the system prompt, of what is shared with the request before, of what that shared, and of all."""
+    first, second, third = (context(MESSAGES[:length]) for length in (1, 2, 3))
+    for sent, places in (((first,), [0, 2]), ((first, second), [0, 2, 3]), ((first, second, third), [0, 2, 3, 6])):
+        assert [place for place, block in enumerate(blocks(*sent)) if block.mark] == places
+    assert not any(block.mark for block in blocks(first, mark=None))
+
+
+def test_blocks_are_the_same_when_they_say_the_same():
+    """Another system prompt, other tools, another role or another part are other blocks; a marker changes none."""
+    keys = [block.key for block in blocks(context(MESSAGES))]
+    assert keys == [block.key for block in blocks(context(MESSAGES, None))]
+    assert keys[0] != blocks(context(MESSAGES, tools=[{**TOOLS[0], "name": "write"}]))[0].key
+    assert len(set(keys)) == len(keys)
