@@ -11,6 +11,7 @@ from agentctx import (
     ContextOverflow,
     FitContextWindow,
     FixedCounter,
+    InvalidInput,
     Pipeline,
     PlaceCacheMarkers,
     Session,
@@ -191,6 +192,37 @@ def test_a_session_refuses_what_does_not_fit_at_once_either(what, steps, mode):
     """What was decided for another model, or before the end was what it is, is no reason to refuse."""
     past, stage, window = what
     anyio.run(refuses_truly, past, stage, Budget(window, trigger=0.8, target=0.5), steps, mode)
+
+
+async def needs_nothing_more(past, stages, budget, model, mode):
+    """Each view is what the guarantee alone makes of it: the same objects, nothing done."""
+    pipeline, around = Pipeline(*stages, budget=budget), (past.system, past.tools)
+    session = pipeline.session(model=model, format=past.format)
+    for stop in range(1, len(past.messages) + 1) if mode != "stateless" else [len(past.messages)]:
+        try:
+            if mode == "stateless":
+                view = await pipeline.prepare(past.messages, *around, past.format, model)
+            else:
+                view = await session.prepare(past.messages[:stop], *around)
+        except (ContextOverflow, InvalidInput):  # the latter where repair leaves nothing
+            continue
+        again = await Pipeline(budget=budget).prepare(view.messages, view.system, view.tools, past.format, model)
+        assert not again.report.stages
+        assert all(now is sent for now, sent in zip(again.messages, view.messages, strict=True))
+
+
+@given(
+    st.one_of(histories(), broken_histories()),
+    st.lists(stages(), max_size=2),
+    st.integers(60, 1_500).map(lambda window: Budget(window, trigger=0.8, target=0.5)),
+    st.integers(0, 3),
+    st.sampled_from(["stateless", "session"]),
+)
+def test_nothing_changes_after_the_guarantee(past, stages, budget, pick, mode):
+    """What was prepared, prepared once more without any stage, comes back as it is, whatever markers it got."""
+    models = SWITCHED[past.format]
+    model = models[pick % len(models)]
+    anyio.run(needs_nothing_more, past, [*stages, PlaceCacheMarkers()], budget, model, mode)
 
 
 @pytest.mark.anyio
