@@ -155,6 +155,9 @@ class Pipeline(Plan):
         await run_stage(LiftCacheMarkers(), trail, call, trusted=True)
         await run_stage(RepairHistory(), trail, call, trusted=True)
         something_left(trail)
+        turns = (place for place in range(len(said) - 1, -1, -1) if said[place].role == "assistant")
+        last = next(turns, -1)
+        call = evolve(call, late=lambda: trail.after(last))
         for stage in self.at_once:
             await run_stage(stage, trail, call)
         await guarantee(trail, call, budget, given)

@@ -17,7 +17,7 @@ from agentctx.core.marker import CacheMarker, Ttl, is_marker_tool
 from agentctx.core.message import Context, Message, Tool
 from agentctx.core.parts import Opaque, Part, ToolCall
 from agentctx.core.profile import ModelProfile
-from agentctx.core.protection import ProtectRule, always, places_of
+from agentctx.core.protection import ProtectRule, always, places_of, unread
 from agentctx.core.reasoning import ThinkingPolicy, leading_thought
 from agentctx.core.violation import Violation
 
@@ -538,6 +538,7 @@ class Call:
         notes: Where stages leave their reasons; read by the pipeline.
         before: Gives the messages that stand before the context where a stage is shown only what is new.
         known: A request whose size is known, with its tokens; None when there is none.
+        late: Gives the identities of the messages that came after the model's last one, wherever they stand now.
     """
 
     meter: Meter
@@ -554,6 +555,7 @@ class Call:
     notes: Notes = field(factory=Notes, eq=False, repr=False)
     before: Callable[[], tuple[Message, ...]] | None = field(default=None, eq=False, repr=False)
     known: tuple[Context, int] | None = field(default=None, eq=False, repr=False)
+    late: Callable[[], frozenset[int]] | None = field(default=None, eq=False, repr=False)
 
     @property
     def counter(self) -> TokenCounter:
@@ -588,6 +590,16 @@ class Call:
         hidden = len(messages) - len(context.messages)
         places = (index - hidden for rule in self.protect for index in places_of(rule, messages))
         return frozenset(place for place in places if place >= 0)
+
+    def unread(self, context: Context) -> list[int]:
+        """Indexes of the messages with results that the model has not read, latest first.
+
+        They stand after its last message, or where repair has put them: behind a call before it.
+        """
+        found, late = unread(context.messages), frozenset() if self.late is None else self.late()
+        places = enumerate(context.messages)
+        moved = [index for index, message in places if message.identity in late and message.results] if late else []
+        return sorted({*found, *moved}, reverse=True)
 
     def whole(self, context: Context) -> Context:
         """The whole request, of which a stage may be shown only what is new."""

@@ -78,6 +78,11 @@ class Trail:
             dict(self.originals),
         )
 
+    def after(self, last: int) -> frozenset[int]:
+        """The identities of the messages that were passed in after the one at index ``last``, wherever they stand."""
+        known = zip(self.context.messages, self.origins, strict=True)
+        return frozenset([message.identity for message, origin in known if origin is not None and origin > last])
+
     def restore(self, standing: Trail) -> None:
         """Go back to a copy that was made before."""
         for each in fields(Trail):

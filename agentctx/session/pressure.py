@@ -119,7 +119,7 @@ async def _run_now(step: Step, stages: Sequence[ContextStrategy], limit: int | N
         widen(step)
     elif not step.trail.reports:
         return
-    call = step.call(limit)
+    call = evolve(step.call(limit), late=step.late)
     if foreign:
         await run_stage(LiftCacheMarkers(), step.trail, call, trusted=True)
     for stage in stages:

@@ -10,6 +10,7 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.compare import match
+from agentctx.core.ledger import ROLES
 from agentctx.core.message import Context, Message, Tool
 from agentctx.core.pairing import unfinished_from
 from agentctx.core.units import units
@@ -95,6 +96,12 @@ class Step:
         if limit is None and not around.plan.pinned:
             return around.call(self.warmth)
         return around.plan.call(around.source, around.budget, limit, len(self.natives), self.message_at, self.warmth)
+
+    def late(self) -> frozenset[int]:
+        """The identities of the messages that came after the model's last one, wherever they stand now."""
+        told = zip(self.raw, self.raw_origin, strict=True)
+        last = max((origin for message, origin in told if message.role == "assistant"), default=-1)
+        return self.trail.after(max(last, self.record.roles.rfind(ROLES.index("assistant"))))
 
     @property
     def warmth(self) -> float:

@@ -10,7 +10,6 @@ from attrs import field, frozen
 from agentctx.core.message import Context, Message
 from agentctx.core.pace import paced
 from agentctx.core.parts import Part, Text, ToolCall, ToolResult
-from agentctx.core.protection import unread
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
 from agentctx.protocols import Call, Scope
@@ -62,7 +61,7 @@ class ClearToolResults:
         return await offload(lambda: self._masked(context, call), len(context.messages))
 
     def _masked(self, context: Context, call: Call) -> Context:
-        clear = self._old(context.messages, call.frozen(context))
+        clear = self._old(context.messages, call.frozen(context).union(call.unread(context)))
         if not clear:
             return context
         messages = list(context.messages)
@@ -74,7 +73,7 @@ class ClearToolResults:
             return context
         return context.with_messages(tuple(messages))
 
-    def _old(self, messages: Sequence[Message], frozen_places: frozenset[int]) -> dict[int, tuple[int, ToolResult]]:
+    def _old(self, messages: Sequence[Message], staying: frozenset[int]) -> dict[int, tuple[int, ToolResult]]:
         """The results to clear, by identity, with the index of their message."""
         found: list[tuple[int, ToolResult, str]] = []
         names: dict[str, str] = {}
@@ -85,7 +84,6 @@ class ClearToolResults:
                 elif isinstance(part, ToolResult):
                     found.append((index, part, part.name or names.get(part.call_id, "")))
         old = found[: max(0, len(found) - self.keep_last)]
-        staying = frozen_places.union(unread(messages))
         return {
             id(part): (index, part) for index, part, name in old if index not in staying and name not in self.exclude
         }

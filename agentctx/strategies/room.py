@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from attrs import frozen
 
-from agentctx.core.message import Context, Message
+from agentctx.core.message import Context
 from agentctx.core.pace import paced
-from agentctx.core.protection import unread as results_unread
 from agentctx.core.units import Unit, segments, units
 from agentctx.protocols import Call
 from agentctx.strategies.drop_units import droppable
@@ -37,21 +37,23 @@ class Room:
     unread: tuple[Unit, ...] = ()
 
 
-def lay_out(context: Context, call: Call, size: int | None = None, *, unread: bool = False) -> Room:
+def lay_out(context: Context, call: Call, size: int | None = None, *, unread: int = 0) -> Room:
     """Lay out a request: everything protected stays, and the round that the model is in.
 
     Args:
         context: The request.
         call: What the stage is told.
         size: Tokens of the request, when they are known.
-        unread: Whether the results stay as well that the model has not read yet, whoever spoke behind them.
+        unread: How many units stay as well for results that the model has not read yet, the latest first, whoever spoke
+            behind them.
     """
     messages = context.messages
     groups = units(messages)
     loose = {unit.start for unit in droppable(groups, call.protected(context))}
     if groups and groups[-1].is_round:
         loose.discard(groups[-1].start)
-    waiting = tuple(unit for unit in _unread(groups, messages) if unit.start in loose) if unread else ()
+    unheard = _unread(groups, call.unread(context)) if unread else ()
+    waiting = tuple(islice((unit for unit in unheard if unit.start in loose), unread))
     loose -= {unit.start for unit in waiting}
     bundles = tuple(
         kept
@@ -67,9 +69,8 @@ def lay_out(context: Context, call: Call, size: int | None = None, *, unread: bo
     return Room(groups, bundles, sizes, staying, size, size - sum(sizes), waiting)
 
 
-def _unread(groups: Sequence[Unit], messages: Sequence[Message]) -> Iterator[Unit]:
-    """The units with results that stand after the model's last message."""
-    waiting = results_unread(messages)
+def _unread(groups: Sequence[Unit], waiting: Sequence[int]) -> Iterator[Unit]:
+    """The units with results that the model has not read, which stand in ``waiting``, latest first."""
     for unit in reversed(groups):
         if not waiting or unit.stop <= waiting[-1]:
             return

@@ -48,4 +48,4 @@ class TrimRounds:
         first_kept = bundles[rounds[-self.max_rounds]][0].start
         old = [unit for unit in groups if unit.start < first_kept]
         why = f"older than the last {self.max_rounds} rounds"
-        return without(context, droppable(old, call.protected(context)), call, why)
+        return without(context, droppable(old, call.protected(context).union(call.unread(context))), call, why)
