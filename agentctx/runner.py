@@ -341,7 +341,7 @@ def _told(telling: _Telling) -> _Told:
     return _Told(changes, messages, grown, added, [*trail.origins[: found.start], *later])
 
 
-LEGAL_FIRST = "it is protected, but the provider would refuse the request"
+LEGAL_FIRST = "it is protected, but a request that the provider takes goes first"
 """What is said besides of a message that the caller protects."""
 
 UNSAID = "the stage gives no reason"

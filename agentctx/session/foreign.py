@@ -13,6 +13,8 @@ from agentctx.reading import known_profile
 from agentctx.wire.translate.parts import FOREIGN_REASONING
 from agentctx.wire.translate.reasoning import shares_reasoning, without_reasoning
 
+FOREIGN_ID = f"its id is tied to reasoning, and {FOREIGN_REASONING}"
+
 
 def understands(model: str | None, other: str | None) -> bool:
     """Whether a model takes the reasoning of another; of a model that is not named, nothing is known against it."""
@@ -41,7 +43,8 @@ class DropForeignReasoning:
             old = origin is not None and origin < self.until
             bare = without_reasoning(message, call.format) if old else message
             if bare is not message:
-                call.note(message, FOREIGN_REASONING)
+                by_id_only = bare is not None and bare.given is not None
+                call.note(message, FOREIGN_ID if by_id_only else FOREIGN_REASONING)
             if bare is not None:
                 kept.append(bare)
         same = len(kept) == len(context.messages) and all(map(_is, kept, context.messages))

@@ -18,8 +18,9 @@ class Protect:
 
     Without any rule the system prompt, the first task and the latest user message survive.
 
-    What the provider would refuse goes all the same, and the report says so: reasoning that is bound to a prefix which
-    a cut has changed, or that another model signed; an id that another item has. All else of the message stays.
+    A request that the provider takes goes first: reasoning that is bound to a prefix which a cut has changed, or that
+    is another model's, goes all the same, as does what is mended at the entry; all else of the message stays. The
+    report says so.
     """
 
     @staticmethod

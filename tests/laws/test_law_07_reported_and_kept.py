@@ -28,6 +28,7 @@ from agentctx import (
 from agentctx.core.message import Context
 from agentctx.reading import reader
 from agentctx.runner import LEGAL_FIRST, UNSAID
+from agentctx.session.foreign import FOREIGN_ID, FOREIGN_REASONING
 from agentctx.testing import Recorder, assistant, call, result, thinking, transcript, user
 from agentctx.testing.accounts import Given, unaccounted
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
@@ -246,7 +247,7 @@ async def test_an_item_that_goes_on_without_its_id_is_the_same_item(name, loaded
     for _ in range(2):
         thought, item = (change for change in view.report.in_force if change.index in (1, 2))
         assert (thought.outcome, item.outcome) == (Outcome.DROPPED, Outcome.EDITED)
-        assert thought.reason == item.reason == "reasoning stays with the model that made it"
+        assert (thought.reason, item.reason) == (FOREIGN_REASONING, FOREIGN_ID)
         assert view.messages[1] == {key: value for key, value in messages[2].items() if key != "id"}
         assert json.loads(await pipeline.store.get(item.handle)) == messages[2]
         assert view.report.tokens_after == count(view.messages, model="gpt-4o", format="openai-responses")
