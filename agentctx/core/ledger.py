@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 
 from attrs import define, evolve, field, frozen
 
@@ -135,9 +135,9 @@ class Book:
         chains: dict[int, list[Change]] = defaultdict(list)
         for change in self.lines():
             chains[change.index].append(change)
-        anew = (_resized(each, before[index], after.get(index, 0)) for index, each in chains.items())
-        book = Book.of(chain.from_iterable(anew), self.spans, self.handles)
-        self.changes, self.marks = book.changes, book.marks
+        anew = {index: _resized(each, before[index], after.get(index, 0)) for index, each in chains.items()}
+        self.changes = [next(anew[change.index]) for change in self.changes]
+        self.marks = {index: next(anew[index]) for index in self.marks}
 
     def before(self, index: int) -> Book:
         """The book as far as it tells of messages before ``index``."""

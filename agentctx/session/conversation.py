@@ -259,6 +259,7 @@ class Conversation:
             return Record(foreign=len(natives) if base == spoken.partition("/")[0] else 0)
         if len(record) and not understands(around.model, self.model):
             return Record(foreign=len(natives))
+        others = self._counted_by is not None or around.model != self.model  # and not only a load
         counted_anew = self._counted_by is not meter
         if counted_anew:
             await meter.settle(record.view)
@@ -268,7 +269,7 @@ class Conversation:
             return record
         link(record, natives, around.source.wire)
         record = await recognised(record, natives, around)
-        if counted_anew and len(record):
+        if counted_anew and others and len(record):
             await offload(lambda: recount(record, natives, around), len(record))
         return record
 
