@@ -27,13 +27,13 @@ def prompt_tokens(usage: Any) -> int | None:  # noqa: ANN401 - a dict or any SDK
     """The tokens of the whole prompt, cached parts included, from any provider's ``usage``; None when it is not told.
 
     OpenAI and Gemini report the whole prompt; Anthropic and Bedrock report its parts, which are added up. It is not
-    told where there is no usage at all, where the field is empty or 0, and where only the answer was counted, as
-    Ollama does when the prompt was cached.
+    told where there is no usage at all or an empty one, where the field is empty or 0, and where only the answer was
+    counted, as Ollama does when the prompt was cached.
 
     Raises:
         InvalidInput: If it is no usage, or has a number that no prompt can have.
     """
-    if usage is None:
+    if usage is None or (isinstance(usage, Mapping) and not usage):
         return None
     total = _total(usage)
     if total is None and not _leaves_it_out(usage):

@@ -31,6 +31,12 @@ def test_the_prompt_is_counted_whole(usage, tokens, made):
     assert tokens == prompt_tokens(made(usage))
 
 
+def test_an_empty_usage_tells_nothing():
+    """As some servers send it in place of one."""
+    assert prompt_tokens({}) is None
+    assert prompt_tokens(None) is None
+
+
 @pytest.mark.parametrize("number", [-1, True, 1.5, "12", MOST + 1])
 @pytest.mark.parametrize("name", ["input_tokens", "inputTokens", "prompt_tokens", "anything"])
 @pytest.mark.parametrize("made", [dict, lambda usage: SimpleNamespace(**usage)], ids=["dict", "object"])
