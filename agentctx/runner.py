@@ -225,6 +225,7 @@ def _with_own(before: Context, after: Context, found: Matched, call: Call) -> Co
         position: before.messages[origin]
         for origin, position in found.remade
         if not _marks_differ(before.messages[origin], after.messages[position], call)
+        and id(before.messages[origin]) not in call.notes.reasons  # it is written anew, for what is beside its parts
     }
     if not own:
         return after
@@ -381,7 +382,10 @@ class _Telling:
             if origin in moved:
                 yield self._moved(origin, moved[origin], index), old
             if origin in remade:
-                yield from self._remarked(index, old, self.after.messages[remade[origin]])
+                now = self.after.messages[remade[origin]]
+                if origin not in moved and now is not old and not _marks_differ(old, now, self.call):
+                    yield self._changed(origin, index, now), old
+                yield from self._remarked(index, old, now)
             elif origin not in moved:
                 new = self.after.messages[edited[origin]] if origin in edited else None
                 yield self._changed(origin, index, new), old

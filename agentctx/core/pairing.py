@@ -117,13 +117,13 @@ def unfinished_from(messages: Sequence[Message]) -> int:
         said = unit.of(messages)
         if not unit.is_round and said[-1].results and only_results(said[-1]):
             continue  # it has no call: what is before it is the end
-        if not _leads_on(said[-1]) and not (unit.is_round and (waits(said) or open_at_end(said))):
+        if not leads_on(said[-1]) and not (unit.is_round and (waits(said) or open_at_end(said))):
             break
         place = unit.start
     return place
 
 
-def _leads_on(message: Message) -> bool:
+def leads_on(message: Message) -> bool:
     """Whether what follows decides whether a message may stand here: it says nothing by itself."""
     if message.role == "assistant":
         return bool(message.parts) and all(isinstance(part, Thinking) for part in message.parts)

@@ -15,7 +15,7 @@ from agentctx.core.message import Message, Tool
 from agentctx.core.report import Report
 from agentctx.errors import ContextOverflow, InvalidInput
 from agentctx.offload import offload
-from agentctx.plan import Plan
+from agentctx.plan import Plan, something_left
 from agentctx.protocols import Meter
 from agentctx.reading import found_format, naming_what_is_too_deep, reader
 from agentctx.runner import keep_originals
@@ -153,6 +153,8 @@ class Conversation:
         arrived = step.standing()
         try:
             await press(step)
+            if not step.start:
+                something_left(step.trail)
         except ContextOverflow:
             anew = None if given.loaded else await self._decided_anew(step, idle)
             if anew is None:

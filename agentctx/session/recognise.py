@@ -11,6 +11,7 @@ from attrs import evolve
 
 from agentctx.core.message import Message
 from agentctx.core.pace import paced
+from agentctx.core.pairing import leads_on
 from agentctx.core.protection import unread
 from agentctx.core.units import units
 from agentctx.errors import InvalidInput
@@ -59,7 +60,7 @@ async def _changed(record: Record, natives: Sequence[Any], around: Surroundings)
 
 def _as_the_model_takes_it(record: Record, given: int, around: Surroundings) -> Record:
     """The record up to the first message that cannot stand there any more, now that what came after it went."""
-    place = _wrong_now(record, given, around)
+    place = _wrong_now(record, given, around) if len(record) else None
     if place is None:
         return record
     known = next((origin for origin in reversed(record.origins[: place + 1]) if origin is not None), 0)
@@ -70,6 +71,8 @@ def _as_the_model_takes_it(record: Record, given: int, around: Surroundings) -> 
 def _wrong_now(record: Record, given: int, around: Surroundings) -> int | None:
     """The place of the first message of the view that the model takes no more there, or not at the end; None: all."""
     wire, view = around.source.wire, record.view
+    if all(origin is None for origin in record.origins):  # whatever is left of the history was left out: decide anew
+        return 0
     arranging = arranges_for_model(wire)
     if arranging is not None:
         arranged = arranging.arrange_for(view, around.source.profile, lambda _message, _why: None)
@@ -101,15 +104,18 @@ async def _holds_until(record: Record, natives: Sequence[Any], length: int, arou
     up to the first message that is protected, unread or in the open round now, and is not there as it came in, or of
     which something is said that is not true any more.
     """
+    pinned = min((index for index in _pinned_since(record, natives, around) if index < length), default=length)
     if max(record.decided[:length], default=0) <= length:
-        return length
-    return await offload(lambda: _first_needed(record, natives, length, around), len(natives))
+        return pinned
+    needed = await offload(lambda: _first_needed(record, natives, length, around), len(natives))
+    return min(pinned, needed)
 
 
 def _first_needed(record: Record, natives: Sequence[Any], length: int, around: Surroundings) -> int:
     messages = around.source.messages(natives)
     call = around.plan.call(around.source, around.budget, None, len(messages), messages.__getitem__)
-    needed = call.protected(around.context(messages)).union(unread(messages))
+    heard = messages[: _heard(messages)]
+    needed = call.protected(around.context(messages)).union(unread(heard))
     groups = units(messages)
     needed |= {index for unit in groups[-1:] if unit.is_round for index in range(unit.start, unit.stop)}
     late = {index for index in needed if index < length < record.decided[index]}
@@ -117,6 +123,14 @@ def _first_needed(record: Record, natives: Sequence[Any], length: int, around: S
     if not lost:
         return length
     return next(unit.start for unit in groups if unit.stop > min(lost))
+
+
+def _heard(messages: Sequence[Message]) -> int:
+    """How many messages there are without reasoning at the end that nothing follows: the model has not answered yet."""
+    stop = len(messages)
+    while stop and leads_on(messages[stop - 1]):
+        stop -= 1
+    return stop
 
 
 def _untrue(record: Record, messages: Sequence[Message], length: int, around: Surroundings) -> set[int]:

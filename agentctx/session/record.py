@@ -276,7 +276,10 @@ def _cut(record: Record, length: int) -> tuple[int, int]:
     asked = waiting_from(kept, origins, 0, cut)
     if asked < cut:
         cut, earliest = asked, min(earliest, origins[asked] or 0)
-    return (cut, length) if earliest == length else _cut(record, earliest)
+    if earliest < length:
+        return _cut(record, earliest)
+    said = any(origin is not None or _stands_for_others(record, at) for at, origin in enumerate(record.origins[:cut]))
+    return (cut if said else 0), length  # what repair put before others is nothing without them
 
 
 def _stands_for_others(record: Record, place: int) -> bool:

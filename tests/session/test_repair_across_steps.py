@@ -268,3 +268,15 @@ async def test_a_closed_turn_that_is_open_again_gets_its_signatures():
     session = Pipeline().session(format="gemini", model="gemini-3.1-pro-preview")
     await session.prepare(UNSIGNED)
     assert missing(await session.prepare(UNSIGNED[:3])) == []
+
+
+@pytest.mark.anyio
+async def test_what_is_at_fault_beside_the_parts_is_written_anew(preparing):
+    """A chat message with an empty list of calls, or without content: mended, and named in the report."""
+    asked = {"id": "a", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+    faulty = [{"role": "assistant", "content": "so", "tool_calls": []}, {"role": "assistant", "content": None}]
+    history = [TASK, faulty[0], GO_ON, {"role": "assistant", "tool_calls": [asked]}]
+    view = await preparing(Pipeline(), "openai-chat", "gpt-4.1")([*history, faulty[1], GO_ON])
+    found = validate({"messages": view.messages}, format="openai-chat", model="gpt-4.1")
+    assert [str(each) for each in found if each.severity == "error"] == []
+    assert {1, 4} <= {change.index for change in view.report.changes}
