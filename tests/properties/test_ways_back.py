@@ -1,6 +1,6 @@
 """Callers go back to where they were, edit, drop the tail, and go on: what counts now is there, in every format.
 
-Ten thousand conversations a property, about nine steps each, in half an hour::
+Ten thousand conversations a property, each of several steps, on both event loops; it takes about an hour::
 
     HYPOTHESIS_PROFILE=nightly python -m pytest -p no:cacheprovider tests/properties/test_ways_back.py
 """

@@ -7,8 +7,9 @@ import json
 import anyio
 import pytest
 
-from agentctx import Budget, FitContextWindow, FixedCounter, Pipeline, Session, TruncateToolOutputs
+from agentctx import Budget, FitContextWindow, FixedCounter, Pipeline, Session, TruncateToolOutputs, validate
 from agentctx.testing.builders import assistant, call, result, system, transcript, user
+from agentctx.testing.histories import FORMATS
 
 pytestmark = pytest.mark.anyio
 
@@ -207,3 +208,31 @@ async def test_a_loaded_session_whose_tools_no_json_holds_leaves_it_to_the_calle
     loaded = Session.load(plan, json.loads(json.dumps(session.dump())))
     assert await loaded.recover(too_long(size, size // 2)) is None
     assert (await loaded.prepare(messages, None, odd)).messages == messages
+
+
+@pytest.mark.parametrize("mode", ["full", "written back"])
+@pytest.mark.parametrize("way", ["on", "back", "loaded", "back and loaded"])
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_recovery_whatever_way_the_caller_went(format_name, way, mode):
+    """After going on or back, after a load, with views written back: a smaller view, legal, of what is now."""
+    turns = [user("task")]
+    for number in range(30):
+        turns += [assistant(call(f"c{number}", "read")), result(f"c{number}", f"word{number} " * 300)]
+    messages, plan = transcript(format_name, *turns, assistant("so"), user("a wish")), pipeline()
+    session, passed, given, at = plan.session(format=format_name), [], [], 0
+    for stop in (1, len(messages) // 2, len(messages)):
+        given, at = [*given, *messages[at:stop]], stop
+        passed.append(given)
+        view = await session.prepare(given)
+        given = list(view.messages) if mode == "written back" else given
+    if way.startswith("back"):
+        view = await session.prepare(passed[1])
+    if way.endswith("loaded"):
+        session = Session.load(plan, json.loads(json.dumps(session.dump())))
+    size = view.report.tokens_after
+    smaller = await session.recover(too_long(size, size // 2))
+    assert smaller.report.tokens_after <= size // 2
+    assert len(smaller.report.fates) == view.report.messages_before
+    key = {"gemini": "contents", "openai-responses": "input"}.get(format_name, "messages")
+    found = validate({key: smaller.messages}, format=format_name)
+    assert [str(each) for each in found if each.severity == "error"] == []
