@@ -2,7 +2,17 @@
 
 import pytest
 
-from agentctx import Budget, ClearToolResults, ConfigError, FixedCounter, Pipeline, Session, TrimRounds, validate
+from agentctx import (
+    Budget,
+    ClearToolResults,
+    ConfigError,
+    FixedCounter,
+    Pipeline,
+    PlaceCacheMarkers,
+    Session,
+    TrimRounds,
+    validate,
+)
 from agentctx.testing import assistant, call, result, thinking, transcript, user
 
 BOUND, UNBOUND = "claude-opus-5-5", "claude-opus-4-8"
@@ -61,6 +71,16 @@ async def test_an_edit_waits_for_the_end_of_the_round():
         next(view for view in views if notes(view))
     )
     assert len(signatures(views[-1].messages)) == 9
+
+
+@pytest.mark.anyio
+async def test_what_runs_at_every_step_runs_while_an_edit_waits():
+    """Cache markers are at the end of each view above the trigger."""
+    session = Pipeline(TrimRounds(2), PlaceCacheMarkers(), budget=ROOM).session(model=BOUND, format="anthropic")
+    views = await walk(session, [step(number) for number in range(9)], {"type": "enabled", "budget_tokens": 1_024})
+    waiting = [view for view in views if view.report.tokens_after > ROOM.trigger_tokens]
+    assert len(waiting) > 2
+    assert all("cache_control" in str(view.messages[-1]) for view in waiting)
 
 
 @pytest.mark.anyio
