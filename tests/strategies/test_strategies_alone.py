@@ -163,6 +163,29 @@ async def test_the_guarantee_cuts_arguments_last():
     assert 450 < view.report.tokens_after <= 500
 
 
+async def test_the_guarantee_cuts_strings_wherever_they_stand():
+    """Strings in lists and in objects are cut; numbers, keys and what else the message says stay."""
+    edits = [{"line": 7, "new": "x = 1\n" * 2_000}, "y = 2\n" * 2_000, None]
+    wrote = call("w", "write", {"path": "a.py", "edits": edits})
+    messages = transcript("openai-chat", user("task"), assistant("I write", wrote), result("w", "written"))
+    view = await Pipeline(budget=Budget(500)).prepare(messages)
+    arguments = json.loads(view.messages[1]["tool_calls"][0]["function"]["arguments"])
+    (first, second, third) = arguments["edits"]
+    assert (arguments["path"], first["line"], third, view.messages[1]["content"]) == ("a.py", 7, None, "I write")
+    assert "omitted" in first["new"]
+    assert "omitted" in second
+    assert view.report.tokens_after <= 500
+
+
+async def test_the_guarantee_cuts_no_signed_call():
+    """A call that carries a signature goes back as it came, so what is too large is an overflow."""
+    wrote = {"functionCall": {"name": "write", "args": {"content": "x = 1\n" * 4_000}}, "thoughtSignature": "c2ln"}
+    messages = transcript("gemini", user("task"), assistant(call("w", "write")), result("w", "written"))
+    messages[1]["parts"] = [wrote]
+    with pytest.raises(ContextOverflow):
+        await Pipeline(budget=Budget(500)).prepare(messages, format="gemini")
+
+
 async def test_the_guarantee_says_why_it_cuts():
     """What it cuts of the open round is in the report, with the reason and how far."""
     view = await Pipeline(budget=Budget(1_000)).prepare(agent(1, c0="line of text\n" * 900))

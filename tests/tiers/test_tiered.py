@@ -120,6 +120,15 @@ async def test_what_is_left_over_is_given_back():
 
 
 @pytest.mark.anyio
+async def test_what_goes_is_told_with_its_reason():
+    """The report says of each message why it went."""
+    view = await prepared(Tiered(), agent(8), 80)
+    assert {change.reason for change in view.report.changes} == {
+        "over the room of its tier, in 80 tokens: oldest first"
+    }
+
+
+@pytest.mark.anyio
 async def test_protected_rounds_stay():
     """What the caller protects stays, whatever its tier."""
     stage = Tiered(tier_of=ByTools({"search": Tier.SCRATCHPAD}))
