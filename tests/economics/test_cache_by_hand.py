@@ -110,6 +110,15 @@ def test_gpt_5_6_tries_the_latest_eighty_places(later, read):
     assert simulator.send(Prompt.of(sent), 1).cached == read
 
 
+def test_gpt_5_6_counts_no_answers_among_the_places():
+    """Only ends of turns and marks are tried, and the last end of a turn is written also before a mark."""
+    simulator = CacheSimulator(OPENAI_TURNS)
+    simulator.send(Prompt.of([said(0, 2_000), Block("marked", 100, "short")]), 0)
+
+    later = [block for number in range(1, 80) for block in (answer(number, 10), said(number, 10))]
+    assert simulator.send(Prompt.of([said(0, 2_000), *later]), 1).cached == 2_000
+
+
 def test_gpt_5_6_lives_half_an_hour_after_its_last_use():
     """Used every 29 minutes an entry stays; after 31 it is gone."""
     prompt = Prompt.of([said(0, 2_000)])

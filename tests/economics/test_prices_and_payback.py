@@ -187,12 +187,13 @@ def test_pays_back_approves_of_what_was_made():
 @pytest.mark.parametrize("warmth", [0.0, 0.5, 1.0])
 def test_what_was_made_is_known_up_to_the_first_change(warmth):
     """The cache holds all of the request before, and of the new one what both begin with, if it is warm."""
-    here, now = context(9), call(4, warmth=warmth)
-    shorter = here.with_messages((*here.messages[:3], *here.messages[6:]))
+    here, now = context(3_000), call(4, warmth=warmth)
+    shorter = here.with_messages((*here.messages[:2_000], *here.messages[2_500:]))
     other = Context(shorter.messages, Message("system", (Text("rules"),)))
+    whole = Request(3_001, 3_001)
 
-    assert made_forecast(here, shorter, now) == compared(CLAUDE, Request(10, 10), Request(7, 3), warmth)
-    assert made_forecast(here, other, now) == compared(CLAUDE, Request(10, 10), Request(8, 0), warmth)
+    assert made_forecast(here, shorter, now) == compared(CLAUDE, whole, Request(2_501, 2_000), warmth)
+    assert made_forecast(here, other, now) == compared(CLAUDE, whole, Request(2_502, 0), warmth)
     assert made_forecast(shorter, here, now) is None
 
 
