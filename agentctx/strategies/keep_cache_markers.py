@@ -94,14 +94,18 @@ def _lost(
 ) -> Iterator[tuple[CacheMarker, int, int]]:
     """Each marker whose block is gone, with the message and the part from which to look backwards.
 
-    Up to ``start`` all messages are the same objects.
+    Up to ``start`` all messages are the same objects. A block that was put into a message of its own took its marker
+    along.
     """
     known = {start + place: found for place, found in marked(before[start:], markers).items()}
     if not known:
         return
-    origins = enumerate(match(before[start:], after[start:]).origins, start)
-    stays = {start + origin: place for place, origin in origins if origin is not None}
-    for index, found in known.items():
+    origins = match(before[start:], after[start:]).origins
+    stays = {start + origin: place for place, origin in enumerate(origins, start) if origin is not None}
+    made = [message for message, origin in zip(after[start:], origins, strict=True) if origin is None]
+    moved = {id(marker.owner) for message in made for marker in markers.of(message)}
+    for index, carried in known.items():
+        found = [marker for marker in carried if id(marker.owner) not in moved]
         place = stays.get(index)
         if place is None:
             earlier = max((stays[origin] for origin in stays if origin < index), default=start - 1)

@@ -188,11 +188,10 @@ def _on_their_sides(messages: Sequence[Message], call: Call) -> Sequence[Message
         return messages
     out: list[Message] = []
     for message in messages:
-        if not _astray(message):
+        if not (what := _astray(message)):
             out.append(message)
             continue
-        acts = message.role == "assistant"
-        why = f"a tool {'result' if acts else 'call'} cannot stand in a message of the {message.role}"
+        why = f"a tool {what} cannot stand in a message of the {message.role}"
         call.note(message, why)
         for part in _parted(message):
             call.note(part, why)
@@ -200,16 +199,17 @@ def _on_their_sides(messages: Sequence[Message], call: Call) -> Sequence[Message
     return out
 
 
-def _astray(message: Message) -> bool:
-    """Whether there is a result in a message of the assistant, or a call in one of anybody else."""
-    if message.role == "assistant":
-        return any(isinstance(part, ToolResult) for part in message.parts)
-    heard = message.role in _ANSWERING
-    return any(isinstance(part, ToolCall) or (isinstance(part, ToolResult) and not heard) for part in message.parts)
+def _astray(message: Message) -> str:
+    """What stands in the message and belongs to another side: a ``"result"``, a ``"call"``, or ``""`` for nothing."""
+    astray = _ASTRAY.get(message.role, (ToolCall, ToolResult))
+    part = next((part for part in message.parts if isinstance(part, astray)), None)
+    if part is None:
+        return ""
+    return "result" if isinstance(part, ToolResult) else "call"
 
 
-_ANSWERING = frozenset({"user", "tool"})
-"""The roles whose messages may hold results."""
+_ASTRAY: Mapping[str, tuple[type[Part], ...]] = {"assistant": (ToolResult,), "user": (ToolCall,), "tool": (ToolCall,)}
+"""What cannot stand in the messages of a role; in those of the others neither calls nor results can."""
 
 
 def _parted(message: Message) -> list[Message]:
@@ -221,7 +221,7 @@ def _parted(message: Message) -> list[Message]:
         if isinstance(part, ToolCall):
             role = "assistant"
         elif isinstance(part, ToolResult):
-            role = message.role if message.role in _ANSWERING else "user"
+            role = message.role if message.role in {"user", "tool"} else "user"
         elif not is_marker(part):  # which goes with what it marks
             role = message.role
         return role

@@ -232,6 +232,23 @@ async def test_cache_points_of_bedrock_move_too():
     assert marked(view.messages) == [0]
 
 
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", ["anthropic", "bedrock"])
+async def test_a_marker_goes_with_its_block_to_another_message(preparing, format_name):
+    """A marked result among the assistant's blocks stands on the user's side with its marker, and there is no other."""
+    if format_name == "anthropic":
+        asked = {"type": "tool_use", "id": "t", "name": "read", "input": {}}
+        told = [{"type": "tool_result", "tool_use_id": "t", "content": "line", "cache_control": SHORT}]
+    else:
+        asked = {"toolUse": {"toolUseId": "t", "name": "read", "input": {}}}
+        told = [{"toolResult": {"toolUseId": "t", "content": [{"text": "line"}]}}, {"cachePoint": {"type": "default"}}]
+    task = says(format_name, "user", "Find the fault.")
+    prepare = preparing(Pipeline(), format_name, MODELS[format_name])
+    view = await prepare([task, {"role": "assistant", "content": [asked, *told]}])
+    assert view.messages == [task, {"role": "assistant", "content": [asked]}, {"role": "user", "content": told}]
+    assert not [note for stage in view.report.stages for note in stage.notes]
+
+
 @given(histories(), st.integers(60, 2_000), st.sampled_from(["5m", "1h"]), st.sampled_from(["5m", "1h", None]))
 def test_markers_are_legal_on_every_history(both_loops, history, window, ttl, head):
     """Placed before or after a compaction, there are at most four, in order, and only where they may stand."""

@@ -36,6 +36,12 @@ def read(messages, format_name):
     return tuple(reader(messages, format=format_name).messages(messages))
 
 
+async def said_of(messages):
+    """What the report says of each message of Anthropic's format that was changed, by its index."""
+    report = (await Pipeline().prepare(messages, format="anthropic")).report
+    return {(change.index, change.reason) for change in report.changes if change.outcome != "added"}
+
+
 async def repaired(messages, format_name="anthropic", model=None):
     """What is sent instead of messages; it is legal, and the report names what was done."""
     view = await Pipeline().prepare(messages, format=format_name, model=model)
@@ -71,6 +77,14 @@ async def test_a_call_in_a_message_of_the_user_is_the_assistants():
     """A call between the user's words is said by the model, and has its result."""
     sent = await repaired([said("user", text("task"), use("c1")), said("user", answer("c1"))])
     assert sent == [said("user", text("task")), said("assistant", use("c1")), said("user", answer("c1"))]
+
+
+@pytest.mark.anyio
+async def test_a_result_in_a_system_message_is_the_users():
+    """Neither calls nor results stand in what the system says; the report names which of them it was."""
+    messages = [TASK, said("assistant", use("c1")), said("system", answer("c1")), GO_ON]
+    assert await repaired(messages) == [*messages[:2], said("user", answer("c1")), GO_ON]
+    assert await said_of(messages) == {(2, "a tool result cannot stand in a message of the system")}
 
 
 @pytest.mark.anyio
@@ -127,6 +141,37 @@ async def test_the_users_words_end_a_servers_call():
         [TASK, said("assistant", text("wait"), asked), GO_ON, said("assistant", found, text("ok")), GO_ON]
     )
     assert sent == [TASK, said("assistant", text("wait")), GO_ON, said("assistant", text("ok")), GO_ON]
+
+
+SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+HITS = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+
+
+@pytest.mark.anyio
+async def test_a_servers_call_that_is_made_again_was_not_answered():
+    """Of two with one id the result belongs to the later one; the other is half, and the report says so."""
+    messages = [TASK, said("assistant", SEARCH, text("again"), SEARCH, HITS, text("ok")), GO_ON]
+    assert await repaired(messages) == [TASK, said("assistant", text("again"), SEARCH, HITS, text("ok")), GO_ON]
+    assert await said_of(messages) == {(1, "half of a call that the provider's server runs")}
+
+
+@pytest.mark.anyio
+async def test_a_servers_call_waits_no_longer_than_its_turn():
+    """At the end of the conversation its result may still come, beside results of other calls; not a turn later."""
+    waiting = [TASK, said("assistant", SEARCH, use("c1")), said("user", answer("c1"))]
+    assert await repaired(waiting) == waiting
+    sent = await repaired([*waiting, said("assistant", use("c2")), said("user", answer("c2"))])
+    assert sent[1] == said("assistant", use("c1"))
+
+
+@pytest.mark.anyio
+async def test_a_number_for_a_repeated_id_is_reported():
+    """The call and its result are edited, and both say why."""
+    why = "a repeated call id got a number"
+    assert await said_of([TASK, *[said("assistant", use("c1")), said("user", answer("c1"))] * 2]) == {
+        (3, why),
+        (4, why),
+    }
 
 
 @pytest.mark.anyio
