@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from agentctx.core.message import Message
@@ -30,7 +31,7 @@ def asked_at(record: Record, natives: Sequence[Any], fresh: Sequence[Message], w
     late, waiting = _open(record.tail, fresh)
     found = _early(record, natives, waiting, wire) if waiting else []
     if late:
-        found += _in_view(record, late)
+        found += _in_view(record, natives, late, wire)
         gone = late - {call.id for message in record.view[: record.settled] for call in message.calls}
         if gone and len(record.view) < len(record):
             found += _among_dropped(record, natives, gone, wire)
@@ -79,17 +80,34 @@ def _read(natives: Sequence[Any], index: int, wire: WireFormat) -> Iterator[Mess
         yield wire.read_message(natives[index], index)
 
 
-def _in_view(record: Record, late: set[str]) -> list[int]:
+def _in_view(record: Record, natives: Sequence[Any], late: set[str], wire: WireFormat) -> list[int]:
     """The indexes of calls in the final view that have no answer, or one that only holds its place."""
-    asked: dict[str, int | None] = {}
-    for message, origin in zip(record.view[: record.settled], record.origins, strict=False):
-        for call in message.calls:
-            if call.id in late:
-                asked[call.id] = origin
+    asked: dict[str, deque[int]] = defaultdict(deque)
+    found: list[int] = []
+    for place, message in enumerate(record.view[: record.settled]):
+        origin = record.origins[place]
+        if origin is not None:
+            for name in _late_calls(record, place, natives, late, wire):
+                asked[name].append(origin)
         for result in message.results:
-            if origin is not None and not stands_in(result):
-                asked.pop(result.call_id, None)
-    return [origin for origin in asked.values() if origin is not None]
+            if asked.get(result.call_id):
+                answered = asked[result.call_id].popleft()
+                found += [answered] if origin is None or stands_in(result) else []
+    return [*found, *chain.from_iterable(asked.values())]
+
+
+def _late_calls(record: Record, place: int, natives: Sequence[Any], late: set[str], wire: WireFormat) -> Iterator[str]:
+    """The ids of the calls at this place of the view that late results may be meant for.
+
+    Repair may have given a call another id, so that no two have the same: results come with the one of the caller.
+    """
+    calls, origin = record.view[place].calls, record.origins[place]
+    if not calls or origin is None:
+        return iter(())
+    given = (
+        set() if record.as_given(place) else {each.id for read in _read(natives, origin, wire) for each in read.calls}
+    )
+    return (call.id for call in calls if call.id in late or not late.isdisjoint(given))
 
 
 def _among_dropped(record: Record, natives: Sequence[Any], gone: set[str], wire: WireFormat) -> list[int]:

@@ -6,6 +6,8 @@ from contextlib import suppress
 import pytest
 
 from agentctx import InvalidInput, Pipeline, Session, validate
+from agentctx.testing.builders import assistant, call, result, transcript, user
+from agentctx.testing.histories import FORMATS
 
 TASK = {"role": "user", "content": "task"}
 GO_ON = {"role": "user", "content": "go on"}
@@ -192,6 +194,43 @@ async def test_a_result_reaches_its_call_in_whichever_step_it_comes(name):
             view = await session.prepare(messages[:stop])
     at_once = await Pipeline().prepare(messages, format="anthropic")
     assert view.messages == at_once.messages
+
+
+RENAMED = {
+    "another call had the id": [
+        *(assistant(call("x", "run")), result("x", "first")),
+        *(assistant(call("x", "run")), user("wait")),
+        *(assistant(call("x", "run"), call("x", "run")), result("x", "1"), result("x", "2"), result("x", "3")),
+    ],
+    "another call had the id, and no other follows": [
+        *(assistant(call("x", "run")), result("x", "first")),
+        *(assistant(call("x", "run")), user("wait"), result("x", "late")),
+    ],
+    "the provider takes no such id": [
+        assistant(call("functions.run:0", "run")),
+        user("wait"),
+        result("functions.run:0", "late"),
+    ],
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("way", ["full", "loaded", "back"])
+@pytest.mark.parametrize("name", RENAMED)
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_a_late_result_reaches_a_call_that_repair_gave_another_id(format_name, name, way):
+    """Results bear the caller's id: what a session sends with one that comes late is what it would send at once."""
+    messages, plan = transcript(format_name, user("task"), *RENAMED[name]), Pipeline()
+    session = plan.session(format=format_name)
+    for stop in range(1, len(messages)):
+        view = await session.prepare(messages[:stop])
+    if way == "loaded":
+        session = Session.load(plan, json.loads(json.dumps(session.dump())))
+    elif way == "back":
+        await session.prepare(messages[:2])
+        await session.prepare(messages[:-1])
+    view = await session.prepare(messages)
+    assert view.messages == (await plan.prepare(messages, format=format_name)).messages
 
 
 @pytest.mark.anyio
