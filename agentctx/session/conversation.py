@@ -199,24 +199,26 @@ class Conversation:
     def _surroundings(self, given: Given, model: str | None, format_name: str | None) -> Surroundings:
         """Model, reader, system prompt and tools; those of the step before when nothing changed."""
         around, model = self.around, self.model if model is None else model
-        told, assumed = self._told_by(given.messages), self.assumed
-        spoken = told or self.wire_name or ""
-        same = model == self.model and format_name in (None, spoken, spoken.partition("/")[0])
-        same = same and spoken == (self.wire_name or spoken)
+        shown_format, is_assumed = self._format_shown_by(given.messages), self.assumed
+        if around is not None and shown_format is not None and shown_format == self.wire_name:
+            around = evolve(around, source=evolve(around.source, certain=True))
+        wire_name = shown_format or self.wire_name or ""
+        same = model == self.model and format_name in (None, wire_name, wire_name.partition("/")[0])
+        same = same and wire_name == (self.wire_name or wire_name)
         if around is not None and same and self.fixed == [given.system, given.tools]:
             budget = self.allowance.in_force
             return around if around.budget is budget else around.with_budget(budget)
         if format_name is None or (self.format or "").partition("/")[0] == format_name:
             format_name = self.format  # which may name a dialect of it
-        named = format_name or spoken.partition("/")[0] or None
+        reader_format = format_name or wire_name.partition("/")[0] or None
         if around is not None and same:
             source = around.source
         else:
-            counter = self.plan.counting
+            messages, counter = given.messages, self.plan.counting
             source = reader(
-                given.messages, system=given.system, tools=given.tools, format=named, model=model, counter=counter
+                messages, system=given.system, tools=given.tools, format=reader_format, model=model, counter=counter
             )
-            if assumed and told is None and format_name is None:
+            if is_assumed and shown_format is None and format_name is None:
                 source = evolve(source, certain=False)
         allowance = self.allowance if model == self.model else self.allowances.of(model)
         fixed = source.fixed_part(given.system, given.tools)
@@ -229,7 +231,7 @@ class Conversation:
             return False
         return self.around is None or not self.around.source.certain
 
-    def _told_by(self, natives: Sequence[Any]) -> str | None:
+    def _format_shown_by(self, natives: Sequence[Any]) -> str | None:
         """The format that new messages show, where those before them would read alike in another one; else None."""
         new = self._beyond_known(natives) if self.assumed else ()
         if not new:
@@ -238,11 +240,7 @@ class Conversation:
             found = found_format(new, model=self.model)
         except InvalidInput:
             return None  # what is wrong with them is said when they are read
-        if not found.certain:
-            return None
-        if self.around is not None and found.wire.name == self.wire_name:
-            self.around = evolve(self.around, source=evolve(self.around.source, certain=True))
-        return found.wire.name
+        return found.wire.name if found.certain else None
 
     def _beyond_known(self, natives: Sequence[Any]) -> Sequence[Any]:
         """What stands behind the known history, or behind the last view; all where neither seems to stand there."""

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from agentctx import Budget, FitContextWindow, Pipeline, Session, count
+from agentctx import Budget, FitContextWindow, InvalidInput, Pipeline, Session, count
 from agentctx.testing import assistant, call, history, result
+from agentctx.testing.flaky import FlakyError
 
 pytestmark = pytest.mark.anyio
 
@@ -43,3 +44,56 @@ async def test_later_messages_tell_the_format(format_name, mode):
     assert [each.name for each in calls] == ["look"]
     more = await session.prepare([*messages, {"role": "user", "content": "and then?"}])
     assert more.messages[:-1] == messages
+
+
+PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+ODD = {
+    "openai-chat": {"role": "user", "content": [PICTURE]},
+    "openai-responses": {"role": "user", "content": [PICTURE]},
+    "anthropic": {"role": "tool", "tool_call_id": "call_1", "content": "there"},
+}
+
+
+@pytest.mark.parametrize("mode", ["full", "rolling", "loaded"])
+@pytest.mark.parametrize("format_name", sorted(ODD))
+async def test_a_format_that_was_shown_is_not_in_question_again(format_name, mode):
+    """Once later messages have told the format, what comes is taken as where the format was named from the start."""
+    session, messages = PIPELINE.session(), worked(format_name)
+    view = await session.prepare(PLAIN)
+    view = await session.prepare([*(view.messages if mode == "rolling" else PLAIN), *messages[len(PLAIN) :]])
+    if mode == "loaded":
+        session = Session.load(PIPELINE, json.loads(json.dumps(session.dump())))
+    named = PIPELINE.session(format=format_name)
+    await named.prepare(messages)
+    more = [*(view.messages if mode == "rolling" else messages), ODD[format_name]]
+    assert await outcome(session, more) == await outcome(named, [*messages, ODD[format_name]])
+
+
+async def outcome(session, messages):
+    """What is sent, or why it is refused."""
+    try:
+        return (await session.prepare(messages)).messages
+    except InvalidInput as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("format_name", sorted(ODD))
+async def test_a_step_that_fails_tells_no_format(format_name):
+    """A step that fails leaves open which format the messages are in, also when its messages would have told it."""
+    session = Pipeline(failing_at(len(PLAIN) + 1), budget=Budget(4_000)).session()
+    await session.prepare(PLAIN)
+    before = session.dump()
+    with pytest.raises(FlakyError):
+        await session.prepare(worked(format_name))
+    assert session.dump() == before
+
+
+def failing_at(length):
+    """A stage that fails on so many messages and more."""
+
+    async def fails(context, call):
+        if len(context.messages) >= length:
+            raise FlakyError
+        return context
+
+    return fails
