@@ -42,11 +42,11 @@ class Cut:
         return (0, room) if self.keep == "tail" else (room - room // 2, room // 2)
 
     def join(self, text: str, head: str, tail: str) -> str:
-        """Head, marker and tail of ``text``; the marker of an earlier cut stays whole, or its number is added."""
+        """Head, marker and tail of ``text``; the marker of an earlier cut stays whole, or is one with it."""
         start, stop = len(head), max(len(head), len(text) - len(tail))
         omitted = 0
         for mark in self._marks(text):
-            if mark.start() < stop and mark.end() > start:
+            if mark.start() <= stop and mark.end() >= start:
                 start, stop = min(start, mark.start()), max(stop, mark.end())
                 omitted += _omitted(mark) - len(mark.group())
         return text[:start] + self.mark(stop - start + omitted) + text[stop:]

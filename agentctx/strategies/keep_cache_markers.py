@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain, dropwhile
+from operator import is_not
 
 from attrs import define, evolve, field, frozen
 
@@ -189,7 +190,7 @@ def relieved_head(context: Context, wire: WireFormat, profile: ModelProfile | No
     if system is not None and (bare := without_refused(system, markers, profile)) is not system:
         system = bare if bare.parts else None
     kept = tuple(_relieved_tool(tool, markers, profile) for tool in tools)
-    if any(one is not other for one, other in zip(kept, tools, strict=True)):
+    if any(map(is_not, kept, tools)):
         tools = tuple(tool for tool in kept if tool is not None)
     return evolve(context, system=system, tools=tools)
 

@@ -196,5 +196,4 @@ class _Work:
     def _lift(self, place: int) -> None:
         for at in sorted({marker.place for marker in self.known.pop(place)}, reverse=True):
             self.made[place] = self.markers.lift(self.made.get(place, self.messages[place]), at)
-        if place in self.made:
-            self.made[place] = as_read(self.made[place], self.markers)
+        self.made[place] = as_read(self.made[place], self.markers)

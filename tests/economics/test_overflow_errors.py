@@ -5,6 +5,7 @@ from time import perf_counter
 
 import pytest
 
+from agentctx.clients.not_sent import NotSent
 from agentctx.economics.overflow import Overflow, classify_error
 from agentctx.errors import ContextOverflow
 
@@ -228,6 +229,19 @@ def test_overflow_wins_over_a_server_status():
 def test_our_own_overflow_is_none_of_a_provider():
     """What was never sent cannot be mended by sending less: ``ContextOverflow`` says that nothing can be left out."""
     assert classify_error(ContextOverflow(9, 8)) is None
+
+
+class Refused(NotSent):
+    """As a wrapped client raises it."""
+
+    def tell(self, message):
+        Exception.__init__(self, message)
+
+
+def test_the_overflow_of_a_wrapped_client_is_one():
+    """It stands for the provider's own error, and tells the limit, the tokens, and how many are too many."""
+    error = Refused(9, 5)
+    assert classify_error(error) == Overflow("window", 5, 9, 4, message=str(error))
 
 
 @pytest.mark.parametrize("nothing", [None, {}, [], "", b"", 0, object(), ValueError(), KeyboardInterrupt()])

@@ -43,6 +43,10 @@ def rounds(count, words=300):
     return messages
 
 
+SAYS = {"role": "assistant", "content": "so"}
+UPLOAD = {"type": "container_upload", "file_id": "f"}
+
+
 def marks(value, path=()):
     """Where markers stand, and what they say."""
     if isinstance(value, dict):
@@ -76,6 +80,31 @@ async def test_markers_stand_behind_the_head_and_where_requests_end():
     assert view.messages[6]["content"][0] == {**messages[6]["content"][0], "cache_control": SHORT}
     assert all(view.messages[place] is messages[place] for place in (0, 1, 2, 3, 5))
     assert [(change.index, change.outcome) for change in view.report.changes] == [(4, "marked"), (6, "marked")]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("messages", "ends"),
+    [
+        ([{"role": "user", "content": "word " * 5_000}, SAYS, {"role": "user", "content": "on"}], [0, 2]),
+        ([*rounds(2), SAYS, SAYS], [2, 4]),
+        ([*rounds(2), SAYS, {"role": "user", "content": [{"type": "text", "text": "on"}, UPLOAD]}], [4, 6]),
+    ],
+    ids=["the first message", "two answers in a row", "a block that takes none"],
+)
+async def test_requests_end_before_each_answer(messages, ends):
+    """What stands before an answer was the end of a request, and an answer never is; blocks that take none go by."""
+    view = await prepare(messages, PlaceCacheMarkers(), system="Mend.")
+    assert marked(view.messages) == ends
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("model", "least"), [("claude-sonnet-4-5", 1_024), ("claude-haiku-4-5", 4_096)])
+async def test_each_model_has_its_own_least(model, least):
+    """A request is marked from the number of tokens on that its model keeps."""
+    for words in (300, 600, 1_200):
+        view = await prepare(rounds(1, words), PlaceCacheMarkers(), model=model)
+        assert bool(marked(view.messages)) == (view.report.tokens_before >= least)
 
 
 @pytest.mark.anyio
@@ -120,7 +149,9 @@ async def test_bedrock_gets_blocks_of_its_own():
         model=MODELS["bedrock"],
         format_name="bedrock",
         system=[{"text": "Mend."}],
+        tools=(tools := [{"toolSpec": {"name": "f", "inputSchema": {"json": {"type": "object"}}}}]),
     )
+    assert view.tools is tools
     assert [message["content"][-1] for message in view.messages[::2]] == [
         {"cachePoint": {"type": "default", "ttl": "1h"}}
     ] * 2
@@ -152,6 +183,16 @@ async def test_lifetimes_stand_in_order(stage):
 
 
 @pytest.mark.anyio
+async def test_an_hour_of_the_caller_stays_one():
+    """What is marked before a marker of an hour lives as long, though five minutes were asked for."""
+    messages = rounds(3)
+    messages[6]["content"][0]["cache_control"] = LONG
+    view = await prepare(messages, PlaceCacheMarkers(), system="Mend.")
+    assert list(marks(view.messages)) == [((4, "content", 0), LONG), ((6, "content", 0), LONG)]
+    assert [mark for _, mark in marks(view.system)] == [LONG]
+
+
+@pytest.mark.anyio
 async def test_protected_messages_stay_as_they_are():
     """What the caller protects carries no marker that the caller has not set."""
     messages = rounds(3)
@@ -175,6 +216,7 @@ async def test_a_session_keeps_its_markers(back):
         view = await session.prepare(history, system="Mend.")
         found = marked(view.messages)
         assert found[-2:] == [2 * step - 2, 2 * step]
+        assert back or all(view.messages[at] is history[at] for at in range(len(history)) if at not in found)
         assert len(found) <= 3
         assert view.report.rebilled_tokens == 0
         if last is not None:
@@ -384,10 +426,10 @@ async def test_more_markers_on_the_head_than_there_may_be_are_refused(new):
     pipeline = Pipeline()
     ask = pipeline.session(format="anthropic").prepare if new else pipeline.prepare
     more = {} if new else {"format": "anthropic"}
-    with pytest.raises(InvalidInput, match="5 cache markers on tools and system prompt"):
+    with pytest.raises(InvalidInput, match="tools: 5 cache markers on tools and system prompt"):
         await ask(rounds(1), tools=tools, **more)
     late = [{"type": "text", "text": "Mend.", "cache_control": LONG}]
-    with pytest.raises(InvalidInput, match="an hour stands behind one of five minutes"):
+    with pytest.raises(InvalidInput, match="system: a cache marker of an hour stands behind one of five"):
         await ask(rounds(1), tools=tools[:1], system=late, **more)
     view = await ask(rounds(1), tools=tools[:4], **more)
     assert not view.report.acted
@@ -499,6 +541,17 @@ def test_a_model_is_sent_the_markers_that_it_takes_and_no_others(both_loops, swi
             own = [*own, says(format_name, "assistant", "hm"), says(format_name, "user", "go")]
 
     both_loops(main)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("model", "taken"), TAKEN["openai-chat"].items())
+async def test_of_two_markers_on_a_block_the_one_that_is_taken_stays(preparing, model, taken):
+    """A block that is marked for two providers goes to each with its own marker, and the report says why."""
+    both = {"cache_control": SHORT, "prompt_cache_breakpoint": {"mode": "explicit"}}
+    messages = [{"role": "user", "content": [{"type": "text", "text": "x", **both}]}]
+    view = await preparing(Pipeline(), "openai-chat", model)(messages)
+    assert kinds(view.messages) == taken
+    assert [each.reason for each in view.report.changes] == ["a cache marker that the model does not take is taken off"]
 
 
 @pytest.mark.anyio

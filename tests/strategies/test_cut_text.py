@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,3 +49,38 @@ def test_a_marker_without_words_is_not_looked_for():
     """Numbers in a text are no markers; a marker may be empty."""
     assert cut_to_chars("1,234 5,678 9", 8, Cut("head", "{omitted}")) == "1,234 7"
     assert cut_to_chars("0123456789", 4, Cut("head", "")) == "0123"
+
+
+def test_a_marker_within_what_stays_is_left_alone():
+    """An earlier marker has nothing to do with a cut elsewhere; one that the cut meets is one with it."""
+    early = "\n[… 7 characters omitted …]\n"
+    text = early + "x" * 500
+    assert cut_to_chars(text, 200, Cut("head")).startswith(early + "x")
+    behind = "x" * 100 + early + "y" * 500
+    cut = cut_to_chars(behind, 100 + len(early) + len(Cut("head").longest_mark(behind)), Cut("head"))
+    assert cut == "x" * 100 + Cut().mark(507)
+    before = "y" * 500 + early + "x" * 100
+    cut = cut_to_chars(before, 100 + len(early) + len(Cut("tail").longest_mark(before)), Cut("tail"))
+    assert cut == Cut().mark(507) + "x" * 100
+
+
+class Bytes:
+    """A counter that can only count: a token for each byte."""
+
+    name = "bytes"
+
+    def count(self, text):
+        return len(text.encode())
+
+
+@pytest.mark.parametrize("size", [1, 2, 37, 99])
+def test_with_a_counter_that_only_counts_the_longest_ends_stay(size):
+    """The head or the tail has as many tokens as there may be, to the last one."""
+    text = WHOLE[:100]
+    assert cut_to_tokens(text, size, Bytes(), Cut("head", "")) == text[:size]
+    assert cut_to_tokens(text, size, Bytes(), Cut("tail", "")) == text[-size:]
+
+
+def test_no_marker_that_is_longer_than_what_it_stands_for():
+    """Where text around a marker would have no fewer characters than the whole, the head alone stays."""
+    assert cut_to_tokens("€" * 20, 50, Bytes(), Cut()) == "€" * 16

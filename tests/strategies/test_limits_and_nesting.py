@@ -9,12 +9,14 @@ import pytest
 from agentctx import (
     Budget,
     ClearToolResults,
+    Condition,
     ContextOverflow,
     FitContextWindow,
     FixedCounter,
     MemoryStore,
     Pipeline,
     Protect,
+    first_of,
     over,
     when,
 )
@@ -61,6 +63,29 @@ async def test_the_oldest_images_go_first(preparing):
     assert ["image_url", "text", "text", "image_url", "image_url"] == kinds
 
 
+async def test_images_within_results_are_counted_one_by_one(preparing):
+    """Of several images in one message or result the first go, and what is said beside them stays."""
+    shot = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
+    text = {"type": "text", "text": "seen"}
+    calls = [{"type": "tool_use", "id": each, "name": "look", "input": {}} for each in "ab"]
+    told = {"type": "tool_result", "tool_use_id": "b", "content": "none"}
+    messages = [
+        {"role": "user", "content": "task"},
+        {"role": "assistant", "content": "yes"},
+        {"role": "user", "content": [shot, text, shot]},
+        {"role": "assistant", "content": calls},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": [shot, text, shot]}, told]},
+        {"role": "assistant", "content": "well"},
+        {"role": "user", "content": "go on"},
+    ]
+    budget = Budget(100_000)
+    limited = Budget(100_000, media=type(budget.media)(images=1))
+    view = await preparing(Pipeline(budget=limited), "anthropic")(messages)
+    gone = {"type": "text", "text": "[an image was left out]"}
+    assert view.messages[2]["content"] == [gone, text, gone]
+    assert view.messages[4]["content"] == [{**messages[4]["content"][0], "content": [gone, text, shot]}, told]
+
+
 @pytest.mark.parametrize(
     "pipeline",
     [Pipeline(when(over(0.5), FitContextWindow())), Pipeline(Pipeline(FitContextWindow()))],
@@ -89,6 +114,47 @@ async def test_a_condition_decides_when_and_the_target_how_far():
         agent(7)
     )
     assert view.report.tokens_after <= 60
+
+
+@pytest.mark.parametrize(("tokens", "runs"), [(149, True), (150, False)])
+async def test_over_is_more_than(tokens, runs):
+    """A context of just so many tokens is not over them."""
+    view = await Pipeline(when(over(tokens), ClearToolResults(0)), counter=FixedCounter(10)).prepare(agent(7))
+    assert view.report.tokens_before == 150
+    assert bool(view.report.changes) == runs
+
+
+async def test_what_is_asked_at_every_step_comes_down_to_the_target(preparing):
+    """Stages under such a condition aim at the target, also within a pipeline with the budget of the one around it."""
+    budget = Budget(200, target=60)
+    always = Condition(lambda _context, _call: True, "always", every_step=True)
+    for inner in (FitContextWindow(), Pipeline(FitContextWindow(), budget=budget)):
+        pipeline = Pipeline(when(always, inner), budget=budget, counter=FixedCounter(10))
+        assert (await preparing(pipeline, "openai-chat")(agent(7))).report.tokens_after <= 60
+
+
+@pytest.mark.parametrize("around", [lambda stage: stage, first_of, lambda stage: when(over(1), stage)])
+def test_a_pipeline_with_the_budget_around_it_has_none_of_its_own(around):
+    """It looks at every step only whether a budget of its own is passed, wherever it stands."""
+    budget = Budget(200, target=60)
+    stage = around(Pipeline(FitContextWindow(), budget=budget))
+    assert not Pipeline(stage, budget=budget).at_every_step
+    assert Pipeline(stage, budget=Budget(300)).at_every_step
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [when(over(1), ClearToolResults(0)), first_of(ClearToolResults(0)), Pipeline(ClearToolResults(0))],
+    ids=["when", "first_of", "pipeline"],
+)
+async def test_a_stage_of_ones_own_may_call_those_that_hold_others(stage):
+    """A stage that holds others does the same when it is called as a function."""
+
+    async def calling(context, call):
+        return await stage(context, call)
+
+    made = await Pipeline(calling).prepare(agent(3))
+    assert made.messages == (await Pipeline(stage).prepare(agent(3))).messages != agent(3)
 
 
 async def test_an_overflow_costs_the_next_step_nothing():
