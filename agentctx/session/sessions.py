@@ -132,6 +132,7 @@ class Sessions(Mapping[Hashable, Session]):
         """Hold a session under a name, for example one that was loaded."""
         with self._guard:
             self._held[name] = _Held(session, self._now())
+            self._held.move_to_end(name)
 
     def __iter__(self) -> Iterator[Hashable]:
         """The names of those in memory, the one that is unused for longest first."""
@@ -172,9 +173,7 @@ class Sessions(Mapping[Hashable, Session]):
             await self._evict()
             yield held.session
         finally:
-            with self._guard:
-                held.users -= 1
-                held.used = self._now()
+            self._left(name, held)
 
     async def close(self, name: Hashable) -> None:
         """Evict a session now; a name that is not in memory is passed over.
@@ -227,6 +226,13 @@ class Sessions(Mapping[Hashable, Session]):
                 self._held.move_to_end(name)
                 held.used, held.users, held.uses = self._now(), held.users + 1, held.uses + 1
             return held
+
+    def _left(self, name: Hashable, held: _Held) -> None:
+        with self._guard:
+            held.users -= 1
+            held.used = self._now()
+            if self._held.get(name) is held:
+                self._held.move_to_end(name)
 
     def _moved(self, name: Hashable) -> Flight:
         """Lets one at a time load or evict what has this name; those of other names go on."""
@@ -288,7 +294,7 @@ class Sessions(Mapping[Hashable, Session]):
         for name, held in self._held.items():
             idle = self.idle is not None and now - held.used > self.idle
             if not (idle or over > 0):
-                break
+                break  # those behind it were in use later
             if not held.users and not held.told:
                 yield name, "idle" if idle else "capacity"
                 over -= 1
@@ -302,11 +308,8 @@ class Sessions(Mapping[Hashable, Session]):
             uses = held.uses
         taken_over = await self._taken_over(SessionEvicted(name, held.session, why), held)
         with self._guard:
-            known = self._held.get(name) is held
-            if known and taken_over and held.uses == uses:
+            if self._held.get(name) is held and taken_over and held.uses == uses:
                 del self._held[name]
-            elif known and not taken_over:
-                self._held.move_to_end(name, last=False)
 
     def _now(self) -> float:
         return time_of(self.clock, "Sessions")
@@ -314,7 +317,8 @@ class Sessions(Mapping[Hashable, Session]):
     def _put_back(self, name: Hashable, held: _Held) -> None:
         with self._guard:
             if self._held.setdefault(name, held) is held:
-                self._held.move_to_end(name, last=False)
+                for later in [other for other, each in self._held.items() if each.used > held.used]:
+                    self._held.move_to_end(later)
 
     async def _taken_over(self, event: SessionEvicted, held: _Held) -> bool:
         """Whether whoever listens has taken the session over."""

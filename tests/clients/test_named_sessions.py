@@ -15,6 +15,8 @@ from anthropic import AsyncAnthropic
 from both_kinds import now
 from client_histories import chat
 from google import genai
+from hypothesis import given
+from hypothesis import strategies as st
 from openai import AsyncOpenAI, OpenAI
 
 import agentctx
@@ -104,6 +106,51 @@ async def test_idle_sessions_are_put_away():
             assert set(sessions) == {"held", "new"}
             assert sessions["held"] is held
     assert shelf.told == [("left", "idle")]
+
+
+@pytest.mark.parametrize("options", [{"capacity": 2}, {"idle": 10}])
+@pytest.mark.anyio
+async def test_what_was_in_use_last_stays(options):
+    """A session counts as unused from when its use ended: one that was opened first, and left last, is not evicted."""
+    shelf, clock = Shelf(), [0.0]
+    sessions = shelf.sessions(**options, clock=lambda: clock[0])
+    async with sessions.open("long"):
+        async with sessions.open("short"):
+            pass
+        clock[0] = 100
+    clock[0] = 101
+    async with sessions.open("new"):
+        assert set(sessions) == {"long", "new"}
+    assert [name for name, _ in shelf.told] == ["short"]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["enter", "leave", "set", "close"]), st.sampled_from("abc")), max_size=20))
+def test_names_stand_in_the_order_of_their_last_use(events):
+    """Whatever is opened, left, put in, or fails to be put away: the name that is unused for longest comes first."""
+
+    async def go():
+        clock, used, inside = [0], {}, []
+        sessions = Shelf(fails="the shelf is full").sessions(clock=lambda: clock[0])
+        for clock[0], (event, name) in enumerate(events):
+            if event == "enter":
+                inside.append((name, sessions.using(name)))
+                await inside[-1][1].__aenter__()
+            elif event == "set":
+                sessions[name] = PLAN.session()
+                inside = [each for each in inside if each[0] != name]
+            elif event == "close":
+                await sessions.close(name)
+            elif name in dict(inside):
+                mine = next(each for each in inside if each[0] == name)
+                inside.remove(mine)
+                await mine[1].__aexit__(None, None, None)
+            else:
+                continue
+            if event != "close":
+                used[name] = clock[0]
+            assert list(sessions) == sorted(used, key=used.get)
+
+    anyio.run(go)
 
 
 @pytest.mark.anyio
