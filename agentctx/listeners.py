@@ -121,7 +121,7 @@ class _PlainCall:
     thread: Thread = field(init=False)
 
     def start(self) -> None:
-        """Begin, with the caller's context variables."""
+        """Begin, with the caller's context variables and as part of its step, which waits for it."""
         self.thread = Thread(target=copy_context().run, args=(self._run,), name="agentctx listener", daemon=True)
         self.thread.start()
 

@@ -52,7 +52,7 @@ def blocking(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwa
             return partial(_raise, error)
         return lambda: result
 
-    portal = _idle.pop() if _idle else _started()
+    portal = _idle_one() or _started()
     with speaking(), blocking_the_loop():
         future = portal.start_task_soon(run)
         try:
@@ -63,6 +63,13 @@ def blocking(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwa
             else:
                 _apart(partial(_end, portal, future))
     return outcome()
+
+
+def _idle_one() -> BlockingPortal | None:
+    """The way into the event loop that was used last, if none of other threads' calls has it."""
+    with suppress(IndexError):
+        return _idle.pop()
+    return None
 
 
 def _raise(error: BaseException) -> NoReturn:
@@ -107,5 +114,8 @@ def _end(portal: BlockingPortal, future: Future[Any]) -> None:
 
 
 def _apart(work: Callable[[], object]) -> None:
-    """Do ``work`` in a thread that belongs to no conversation."""
+    """Do ``work`` in a thread that belongs to no conversation: its loop serves calls of others, too, each with its own.
+
+    The context is empty, not a copy of the caller's, which would be held as long as the loop is kept.
+    """
     Context().run(Thread(target=work, name="agentctx-blocking", daemon=True).start)

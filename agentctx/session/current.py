@@ -221,7 +221,10 @@ def inherit() -> None:
 
 
 def start_outside(work: Callable[[], object], name: str) -> None:
-    """Do ``work`` in a thread with the caller's context variables, but in no block and part of no step."""
+    """Do ``work`` in a thread with the caller's context variables, but in no block and part of no step.
+
+    A user's hook runs in it, which may look at its own variables; the step that it was started in may end before it.
+    """
     context = copy_context()
     context.run(_ENTERED.set, ())
     context.copy().run(threading.Thread(target=context.run, args=(work,), name=name, daemon=True).start)

@@ -342,6 +342,19 @@ async def test_the_bridge_for_callers_that_are_not_async():
         agentctx.blocking(session.prepare, "no list")
 
 
+class TakenMeanwhile(list):
+    """A list that is not empty when it is looked at, and empty when something is taken: another thread was first."""
+
+    def __bool__(self):
+        return True
+
+
+def test_threads_that_want_the_same_idle_loop_get_one_each(monkeypatch):
+    """A call whose event loop another thread took in the moment between starts one of its own."""
+    monkeypatch.setattr("agentctx.clients.portal._idle", TakenMeanwhile())
+    assert agentctx.blocking(anyio.sleep, 0) is None
+
+
 class Leaves:
     """A part of a pipeline that ends the program, or tries to."""
 
