@@ -92,7 +92,7 @@ def _threads() -> anyio.CapacityLimiter:
 
 
 def is_async(hook: Callable[..., Any]) -> bool:
-    """Whether calling it does not run it yet."""
+    """Whether it is an async function, or an object whose call is one: calling it only makes what is to be awaited."""
     return inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(type(hook).__call__)
 
 

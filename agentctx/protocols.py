@@ -573,7 +573,11 @@ class Call:
         return self.meter.size(context)
 
     def protected(self, context: Context) -> frozenset[int]:
-        """Indexes of the messages that must not be dropped: the rules that always hold, and the caller's."""
+        """Indexes of the messages that must not be dropped.
+
+        They are ``always`` (the library's own rules), ``frozen`` (the caller's), and the leading thought of the open
+        tool round, where the model must not be without it.
+        """
         return always(context.messages) | self._leading(context) | self.frozen(context)
 
     def _leading(self, context: Context) -> frozenset[int]:

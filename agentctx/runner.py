@@ -96,7 +96,8 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
         stage: The stage.
         trail: Where the step stands; brought up to date.
         call: What the stage is told.
-        trusted: Do not check the stage: for the repair, which takes broken pairs and protected messages apart.
+        trusted: Do not check the stage: for the engine's own, which may change what is protected where the provider
+            would refuse it; of what the caller protects the report says so.
 
     Returns:
         Its report, or None when it changed nothing and had nothing to say, or when it holds stages.
@@ -180,6 +181,7 @@ def _compared(
 
     Raises:
         StageError: If it changed the system prompt, broke a pair, or lost what is protected; names the caller's index.
+            ``testing.laws`` tells by its words ("pair", "signed") which law was broken.
     """
     found = match(before.messages, after.messages, shared)
     if after is not before and origins is not None:

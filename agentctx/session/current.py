@@ -135,7 +135,12 @@ def _entered() -> _Entered:
 
 
 def _of_generator(entered: _Entered, innermost: Block | None) -> Block | None:
-    """The block of the innermost generator that the running code is run by, unless another one is further in."""
+    """The block of the innermost generator that the running code is run by, unless another one is further in.
+
+    A generator's body runs in the context of whoever asks it for the next value, so the context variable does not tell
+    its block; the stack does. Going outwards, the first generator's frame that holds a block wins, unless the frame of
+    an ordinary block comes first.
+    """
     plain = {each.frame for each in entered if isinstance(each, Block)} - _generators.keys()
     frame, found = currentframe(), None
     while frame is not None:
@@ -171,7 +176,10 @@ def preparing(plan: Plan, session: Session | None = None) -> AbstractContextMana
 
 @contextmanager
 def speaking() -> Iterator[None]:
-    """What is started inside, also by other libraries, is in the block of the generator that runs this."""
+    """What is started inside, also by other libraries, is in the block of the generator that runs this.
+
+    For what runs elsewhere while this waits: there the stack does not lead to the generator, and the context has to.
+    """
     before = _ENTERED.get()
     _ENTERED.set(_entered())
     try:

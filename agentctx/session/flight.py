@@ -67,7 +67,8 @@ class Flight:
     """Lets one task in at a time, in the order in which they came: ``async with flight as work:``.
 
     Unlike a lock of an event loop, it holds between tasks of different loops. It takes no time when nobody is in. What
-    waits for others inside has to be ``within(work)``.
+    waits for others inside has to be ``within(work)``. It is not re-entrant: who comes again from inside would wait for
+    itself, and is told so.
     """
 
     _holder: Work | None = field(init=False, default=None)
@@ -111,7 +112,11 @@ class Flight:
         self._next()
 
     def _never_free_for(self, around: list[Work]) -> bool:
-        """Whether those that must leave before wait for any of these: for their flights, or for a loop they block."""
+        """Whether waiting would close a cycle.
+
+        It does when somebody ahead waits, directly or through others, for work that we are part of, or needs a loop
+        that we block.
+        """
         ahead = [self._holder, *(each.work for each in self._waiting)]
         blocked = [each.loop for each in around if each in _blocking]
         if any(each is not None and each.loop in blocked for each in ahead):

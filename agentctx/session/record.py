@@ -204,10 +204,10 @@ def call_ids(messages: Iterable[Message]) -> set[str]:
 
 
 def rewound(record: Record, length: int, weights: Weights, *, standing: int, given: int, binds: bool) -> Record:
-    """The record as it was when only the first ``length`` messages of the history were known.
+    """Forget every decision about messages from ``length`` on, as though they had not arrived.
 
-    What was decided about them stays decided, but for an unfinished last round and for what is not true any more: it
-    is not known any more, and is read again.
+    What was decided about those before stays decided, but for an unfinished last round and for what is not true any
+    more: of that nothing is known any more, and it is read again.
 
     Args:
         record: The record; it is not changed.
@@ -258,7 +258,7 @@ def _cut(record: Record, length: int) -> tuple[int, int]:
     """Where to cut the view, and the history, so that what stays is whole and nothing of it stands behind the cut.
 
     A message that a stage made stands for what was left out. When some of that is no part of the history any more, it
-    goes, and all that was left out is read again.
+    goes, and all that was left out is read again: only then, with ``gone`` not empty, the cut is at such a message.
     """
     gone = [span for span in record.book.spans if span.stage != REPAIR]
     outdated = any(span.stop > length for span in gone)

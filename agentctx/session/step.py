@@ -21,7 +21,7 @@ from agentctx.runner import Trail, run_stage
 from agentctx.session.cost import warmth_after
 from agentctx.session.foreign import DropForeignReasoning
 from agentctx.session.late import asked_at
-from agentctx.session.record import Record, rewound
+from agentctx.session.record import REPAIR, Record, rewound
 from agentctx.session.snapshot import snapshots
 from agentctx.session.surroundings import Surroundings
 from agentctx.session.weights import Weights
@@ -225,7 +225,14 @@ def _unfinished_in(bare: Sequence[Message], clean: Sequence[Message]) -> int:
 
 
 async def _mend(step: Step) -> None:
-    """Make what is new legal."""
+    """Make what is new legal, and find where it is unfinished.
+
+    Cache markers that the model refuses are lifted, and reasoning of another model goes; then the history is repaired,
+    as one stage, so that ``open_from`` is found in what was mended but not yet paired.
+
+    Raises:
+        InvalidInput: If the step works on the whole view, and nothing is left to send.
+    """
     around, call = step.around, step.call()
     wire = around.source.wire
 
@@ -250,7 +257,7 @@ async def _mend(step: Step) -> None:
         async def repaired(context: Context, _call: Call) -> Context:
             return context.with_messages(tuple(legal))
 
-        repaired.__name__ = "RepairHistory"
+        repaired.__name__ = REPAIR
         await run_stage(repaired, step.trail, call, trusted=True)
     if step.start == 0:
         something_left(step.trail)

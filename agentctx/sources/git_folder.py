@@ -81,7 +81,7 @@ def git_folder(folder: Path) -> GitFolder | None:
 
 
 def _is_none(place: Path) -> bool:
-    """Whether it is a folder that only happens to be called ``.git``."""
+    """Whether what is called ``.git`` is no repository: a folder without a ``HEAD``, which git passes over as well."""
     return place.is_dir() and not place.is_symlink() and not os.path.lexists(place / "HEAD")
 
 
@@ -277,7 +277,10 @@ def _copy_some(given: Path, made: Path, names: Iterable[str]) -> None:
 
 
 def _copied(folder: Path, name: str, to: Path) -> bool:
-    """Copy a file, with its time: git looks by the index's whether a file may have changed unseen. Whether it is."""
+    """Copy a file, if there is one, and say whether there is.
+
+    Its time is copied as well: by that of its index git tells which files may have changed unseen.
+    """
     try:
         with opened(folder, name) as file:
             found = os.fstat(file.fileno())

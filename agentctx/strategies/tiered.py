@@ -87,7 +87,7 @@ class Tiered:
         if len({rule.tier for rule in self.rules}) < len(self.rules):
             msg = "Tiered: one rule for each tier"
             raise ConfigError(msg)
-        allocate([0] * len(self.rules), self.rules, 0)
+        allocate([0] * len(self.rules), self.rules, 0)  # for its errors: of rules that no sizes could satisfy
         tier_of: object = self.tier_of
         if not callable(tier_of) or isinstance(tier_of, type):
             msg = f"Tiered: tier_of: expected a function of messages, for example ByTools(...), got {tier_of!r}"

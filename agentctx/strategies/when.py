@@ -93,7 +93,7 @@ class When:
 
 @frozen
 class FirstOf:
-    """Stages of which the first that changes something is the last that runs, of those that run at the same time."""
+    """Runs its stages in order and stops at the first that changes something; each phase by itself."""
 
     stages: tuple[ContextStrategy, ...] = field()
 

@@ -50,7 +50,11 @@ TITLES = {
     10: "a part that fails costs nothing that was there before",
     11: "composing stages changes neither when they run nor what they are called",
 }
-"""What each law says."""
+"""What each law says that holds for any strategy.
+
+The twelfth (no cut takes more than its target asks, nor the user's words while a tool's could go) is not checked here:
+what a strategy may take is its own matter, for tests of its own.
+"""
 
 Law = Callable[[Trial], Awaitable[None]]
 
@@ -98,7 +102,7 @@ async def check_laws(
 
 
 def _law_of(error: StageError) -> int:
-    """The law that a stage broke when the pipeline refused its output."""
+    """The law that a stage broke when the pipeline refused its output: found by the words of the runner's errors."""
     return next((law for law, word in ((1, "pair"), (8, "signed")) if word in error.what), 6)
 
 
@@ -140,7 +144,10 @@ def _hold_own_objects(step: Step, view: View) -> None:
 
 
 async def what_fits_stays(trial: Trial) -> None:
-    """Law 3: nothing is in a view but the caller's own messages and what the report names; a view is not cut again."""
+    """Law 3: what no report names as changed is there as it came, and nothing else; a view that fits is not cut again.
+
+    So whatever a strategy takes from what fits, it has to own up to in the report.
+    """
     for step in await trial.all_steps():
         if step.view is None:
             continue

@@ -55,8 +55,10 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/_\r\n-]++={0,2}\s*")
 _MIXED = (re.compile("[A-Z]"), re.compile("[a-z]"), re.compile("[0-9]"))
 _DATA_URL = re.compile(r"data:([^;,]*)(?:;[^;,]*)*;base64,")
 _RECOGNISABLE = 32
+"""From so many characters on, base64 that begins as the usual files do is taken for a file."""
+
 _UNMISTAKABLE = 1024
-"""Characters of base64 that are taken for a file: by how they begin, and by nothing else."""
+"""From so many characters on, base64 is taken for a file however it begins: nothing else is so long."""
 
 _ENCRYPTED_CHARACTERS = 4
 """Of base64 for a token: three bytes; estimate."""

@@ -90,7 +90,8 @@ class ModelName:
     Args:
         hosts: Who serves it, as far as the name says, the outermost first; none for a maker's own name.
         plain: What it is called there, in lower case, without host, region, vendor and version of a deployment.
-        given: The same as it was written, with all of that but the host.
+        given: The same with all of that but the host, in lower case and without a stated window; of a fine-tuned model
+            (``ft:…``) that which it was made from.
         window: The window that the name itself states, in tokens; None when it states none.
     """
 
