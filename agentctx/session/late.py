@@ -61,7 +61,7 @@ def _early(record: Record, natives: Sequence[Any], waiting: set[str], wire: Wire
     return [
         index
         for index in _repaired(record)
-        for message in _read(natives, index, wire)
+        for message in legible(natives, index, wire)
         if any(result.call_id in waiting for result in message.results)
     ]
 
@@ -74,7 +74,7 @@ def _repaired(record: Record) -> Iterator[int]:
     yield from (change.index for change in record.book.changes if change.stage == REPAIR)
 
 
-def _read(natives: Sequence[Any], index: int, wire: WireFormat) -> Iterator[Message]:
+def legible(natives: Sequence[Any], index: int, wire: WireFormat) -> Iterator[Message]:
     """The message at ``index`` of the history; none where it was edited in place when nobody looked at it any more."""
     with suppress(InvalidInput):
         yield wire.read_message(natives[index], index)
@@ -105,7 +105,7 @@ def _late_calls(record: Record, place: int, natives: Sequence[Any], late: set[st
     if not calls or origin is None:
         return iter(())
     given = (
-        set() if record.as_given(place) else {each.id for read in _read(natives, origin, wire) for each in read.calls}
+        set() if record.as_given(place) else {each.id for read in legible(natives, origin, wire) for each in read.calls}
     )
     return (call.id for call in calls if call.id in late or not late.isdisjoint(given))
 
@@ -114,7 +114,7 @@ def _among_dropped(record: Record, natives: Sequence[Any], gone: set[str], wire:
     """The indexes of calls that were left out of the view unanswered."""
     asked: dict[str, int] = {}
     for index in range(len(record)):
-        for message in _read(natives, index, wire):
+        for message in legible(natives, index, wire):
             for call in message.calls:
                 if call.id in gone:
                     asked[call.id] = index

@@ -9,6 +9,7 @@ from typing import Any
 
 from attrs import evolve
 
+from agentctx.core.ledger import ROLES
 from agentctx.core.message import Message
 from agentctx.core.pace import paced
 from agentctx.core.pairing import leads_on
@@ -17,6 +18,7 @@ from agentctx.core.units import units
 from agentctx.errors import InvalidInput
 from agentctx.offload import offload
 from agentctx.protocols import arranges_for_model, names_items
+from agentctx.session.late import legible
 from agentctx.session.record import Record, alike, rebased, rewound
 from agentctx.session.snapshot import begins_with, shared_length
 from agentctx.session.surroundings import Surroundings
@@ -33,7 +35,7 @@ async def recognised(record: Record, natives: Sequence[Any], around: Surrounding
     """
     if not begins_with(natives, record.seen):
         record = await _changed(record, natives, around)
-    elif lost := _pinned_since(record, natives, around):
+    elif lost := _pinned_since(record, natives, around) | _unread_since(record, natives, len(record), around):
         weights, known = around.weigh(record.view), len(record)
         record = rewound(record, min(lost), weights, standing=known, given=len(natives), binds=around.binds)
     _refresh(record, natives)
@@ -45,6 +47,27 @@ def _pinned_since(record: Record, natives: Sequence[Any], around: Surroundings) 
     pinned = {index for rule in around.plan.pinned if isinstance(rule, Pins) for index in rule.of(len(natives))}
     cut = {index for index in pinned if index < len(record) and record.decided[index]}
     return cut and cut - record.whole()
+
+
+def _unread_since(record: Record, natives: Sequence[Any], length: int, around: Surroundings) -> set[int]:
+    """The indexes of results that were cut, and that the model has not read although more follows now.
+
+    They were cut because nothing else could be: not what the user had said last, who has said more since.
+
+    Args:
+        record: What is known of the conversation.
+        natives: The history as the caller passes it now.
+        length: How many messages of the history still stand.
+        around: What is known beside the messages.
+    """
+    last = record.roles.rfind(ROLES.index("assistant"), 0, length)
+    cut = [index for index in range(last + 1, length) if 0 < record.decided[index] < len(natives)]
+    wire = around.source.wire
+    new = (message for index in range(length, len(natives)) for message in legible(natives, index, wire))
+    if not cut or any(message.role == "assistant" for message in new):
+        return set()
+    told = {index for index in cut for message in legible(natives, index, wire) if message.results}
+    return told - record.whole()
 
 
 async def _changed(record: Record, natives: Sequence[Any], around: Surroundings) -> Record:
@@ -104,11 +127,12 @@ async def _holds_until(record: Record, natives: Sequence[Any], length: int, arou
     up to the first message that is protected, unread or in the open round now, and is not there as it came in, or of
     which something is said that is not true any more.
     """
-    pinned = min((index for index in _pinned_since(record, natives, around) if index < length), default=length)
+    since = _pinned_since(record, natives, around) | _unread_since(record, natives, length, around)
+    moved = min((index for index in since if index < length), default=length)
     if max(record.decided[:length], default=0) <= length:
-        return pinned
+        return moved
     needed = await offload(lambda: _first_needed(record, natives, length, around), len(natives))
-    return min(pinned, needed)
+    return min(moved, needed)
 
 
 def _first_needed(record: Record, natives: Sequence[Any], length: int, around: Surroundings) -> int:

@@ -33,6 +33,7 @@ from agentctx import (
 from agentctx.core.message import Context
 from agentctx.core.parts import Text
 from agentctx.core.protection import always, unread, words
+from agentctx.core.units import units
 from agentctx.reading import reader
 from agentctx.strategies.pair_results import stands_in
 from agentctx.strategies.protect import bind
@@ -144,8 +145,7 @@ class Walk:
         self.passed.append((messages, self.at))
         self.current = messages
         if step.view is not None:
-            fresh = await self.trial.step(self.begin(), messages)
-            await check(self.trial, step, fresh, known)
+            await check(self.trial, step, self.begin, known)
             check_accounts(self.trial, self.model, step)
             self.current = step.view.messages if self.caller.rolling else messages
 
@@ -156,13 +156,8 @@ class Walk:
         return next(differ, min(len(last), len(now)))
 
 
-async def check(trial, step, fresh, known):
-    """Everything that is protected or unread now is in a view, what nobody touched is the caller's, and it is legal.
-
-    How much of an unread result fits is what a new session says, which has nothing to remember: but for what arrives
-    in this very step (from ``known`` on) and is shortened in it, which the size of the rest decides. What stands in
-    for a lost result is none.
-    """
+async def check(trial, step, begin, known):
+    """Everything that is protected or unread now is in a view, what nobody touched is the caller's, and it is legal."""
     repaired = await trial.prepare(Pipeline(), step.given)
     if repaired.view is None:
         return
@@ -173,17 +168,38 @@ async def check(trial, step, fresh, known):
     for index in sorted(always(messages) | ruled):
         there = sent[text_of(unmarked(natives[index]))] or (index not in ruled and words(messages[index]) in said)
         assert there, f"messages[{index}] is protected, and is not there"
-    if fresh.view is not None:
-        wanted = results([messages[index] for index in unread(messages)]) & results(fresh.view.context.messages)
-        changes = step.view.report.changes
-        cut = {each.index for each in changes if each.outcome is Outcome.EDITED and each.index >= known}
-        wanted -= results(trial.read([step.given[index] for index in sorted(cut)]).messages)
-        assert not wanted - results(step.view.context.messages), "unread results are not there"
+    assert not await unseen(trial, step, messages, begin, known), "unread results are not there"
     assert not trial.errors(step.view.messages) or trial.errors(natives)
     remaining = iter(step.view.messages)
     for index, fate in enumerate(step.view.report.fates):
         own = fate is not Outcome.KEPT or any(step.given[index] is native for native in remaining)
         assert own, f"messages[{index}] was kept, and is not the caller's object of this step"
+
+
+async def unseen(trial, step, messages, begin, known):
+    """The unread results that are not in a view, and should be.
+
+    How much of them fits is what new sessions say, which have nothing to remember: one of everything, and one of what
+    was not left out before (stages that see less may do more: ``first_of`` goes on to the next). But for what arrives
+    in this very step (from ``known`` on) and is shortened in it, which the size of the rest decides. What stands in
+    for a lost result is none.
+    """
+    wanted, there = results([messages[index] for index in unread(messages)]), results(step.view.context.messages)
+    for natives in (step.given, left(trial, step)) if wanted - there else ():
+        fresh = await trial.step(begin(), natives)
+        wanted &= results(fresh.view.context.messages if fresh.view is not None else ())
+    cut = {each.index for each in step.view.report.changes if each.outcome is Outcome.EDITED and each.index >= known}
+    return wanted - results(trial.read([step.given[index] for index in sorted(cut)]).messages) - there
+
+
+def left(trial, step):
+    """What was passed in, without the units that were left out before this step, and need not be there."""
+    messages, now = trial.read(step.given).messages, {change.index for change in step.view.report.changes}
+    gone = {each.index for each in step.view.report.in_force if each.outcome is Outcome.DROPPED} - now
+    needed = always(messages) | set(unread(messages))
+    kept = [unit for unit in units(messages) if needed.intersection(range(unit.start, unit.stop))]
+    gone -= {index for unit in kept for index in range(unit.start, unit.stop)}
+    return [native for index, native in enumerate(step.given) if index not in gone]
 
 
 def check_accounts(trial, model, step):

@@ -366,6 +366,21 @@ async def test_a_dump_of_a_loaded_session_is_the_same_dump():
     assert loaded.dump() == session.dump()
 
 
+@pytest.mark.anyio
+async def test_what_another_model_counts_anew_keeps_its_order():
+    """Counted anew for another model, a loaded session says of each message what it would have said, in its order."""
+    plan, messages = pipeline(), rounds("gemini", 20)
+    session = plan.session(format="gemini")
+    await session.prepare(messages)
+    said = [(change.index, change.stage) for change in session._conversation.record.changes()]
+    loaded = hop(session, plan)
+    loaded.clock = session.clock = lambda: 5.0
+    for one in (session, loaded):
+        await one.prepare(messages, model="gemini-3-pro")
+        assert [(each.index, each.stage) for each in one._conversation.record.changes()] == said
+    assert loaded.dump() == session.dump()
+
+
 @pytest.mark.parametrize("amount", [-5, 2**40])
 @pytest.mark.anyio
 async def test_a_bill_that_no_prompt_can_have_spoils_no_state(amount):

@@ -77,6 +77,22 @@ async def test_unread_results_are_there_again(format_name, way):
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("way", ["at once", "another answer", "after a load"])
+async def test_a_result_that_gave_way_to_the_latest_wish_is_there_again_after_the_next(format_name, way):
+    """A result was cut beside a long wish. The user says something else before the model has read it: now it fits."""
+    turns = [user("the task"), user("wish " * 300), assistant(call("c0", "read")), result("c0", "line\n" * 200)]
+    messages = transcript(format_name, *turns)
+    plan = Pipeline(FitContextWindow(), budget=Budget(600))
+    session = plan.session(format=format_name)
+    assert (await session.prepare(messages)).messages[-1] != messages[-1]
+    if way == "another answer":
+        await session.prepare([*messages, *transcript(format_name, assistant("ok"), user("go on"))])
+    session = hop(session, plan) if way == "after a load" else session
+    view = await session.prepare([*messages, *transcript(format_name, user("stop"))])
+    assert view.messages[-3:-1] == messages[-2:]
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
 async def test_the_wish_that_is_the_latest_again_is_there(format_name):
     """The user's message that is the latest one at that point is sent, though it had gone when others followed."""
     more = history_of(format_name, assistant("ok"), user("another"), *rounds(20, first=40))
