@@ -235,15 +235,28 @@ def usual(windows: list[int]) -> int:
 def differing(
     hosts: Mapping[str, Mapping[str, dict[str, Any]]], models: Mapping[str, dict[str, Any]]
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """What a host says otherwise than the model's own row; all that a host says whose windows are its own."""
+    """What a host says otherwise than the model's own row, or beyond what the weights were trained for; all that a
+    host says whose windows are its own."""
     own = {}
     for name, row in models.items():
         own.setdefault(names.key(next(names.read(name)).plain), row)
     return {
         host: kept
         for host, rows in hosts.items()
-        if (kept := {key: row for key, row in rows.items() if host in families.OWN_WINDOWS or own.get(key) != row})
+        if (
+            kept := {
+                key: row
+                for key, row in rows.items()
+                if host in families.OWN_WINDOWS or own.get(key) != row or stretched(key, row)
+            }
+        )
     }
+
+
+def stretched(key: str, row: Mapping[str, Any]) -> bool:
+    """Whether a host serves open weights with more than they were trained for."""
+    trained = next((families.OPEN_WEIGHTS[each] for each in names.families(key) if each in families.OPEN_WEIGHTS), None)
+    return trained is not None and not key.endswith("-latest") and row["window"] * ALIKE > trained
 
 
 def lines_of(rows: Mapping[str, Any], indent: str) -> str:

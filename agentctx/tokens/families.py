@@ -132,10 +132,11 @@ OPEN_WEIGHTS: dict[str, int] = {
     **dict.fromkeys(("llama3",), 8_192),
     **dict.fromkeys(("llama3-1", "llama3-2", "llama3-3", "llama3-2-vision"), 128_000),
     **dict.fromkeys(("llama3-2-instruct", "hermes3", "nous-hermes3-llama3-1"), 128_000),
-    "llama4-scout": 10_485_760,
+    "llama4-scout": 131_072,  # its card stretches it to 10M; hardly anyone who serves it gives more than this
     "llama4-maverick": 1_048_576,
     "llama-guard3": 131_072,
     "codellama": 16_384,
+    "codellama70b": 4_096,
     **dict.fromkeys(("qwen2", "qwen2-5", "qwen2-5-coder", "qwen2-5-math-instruct", "codeqwen1-5"), 32_768),
     "qwen2-5-math": 4_096,
     **dict.fromkeys(("qwen2-vl", "qwen2-5-vl"), 32_768),
@@ -145,6 +146,7 @@ OPEN_WEIGHTS: dict[str, int] = {
     "gemma": 8_192,
     "codegemma": 8_192,
     "gemma3": 131_072,
+    **dict.fromkeys(("gemma3-1b", "gemma3-270m"), 32_768),
     "gemma3n": 32_768,
     **dict.fromkeys(("mistral", "mistral-instruct"), 32_768),
     "mixtral8x7b": 32_768,
@@ -154,6 +156,7 @@ OPEN_WEIGHTS: dict[str, int] = {
     "mistral-nemo-instruct2407": 128_000,
     "mistral-small": 32_768,
     **dict.fromkeys(("mistral-small3-1", "mistral-small3-2", "devstral", "devstral-small"), 131_072),
+    "devstral2": 262_144,
     **dict.fromkeys(("mistral-large-instruct2407", "mistral-large-instruct2411"), 131_072),
     "codestral": 32_768,
     "magistral": 40_960,
@@ -176,7 +179,10 @@ OPEN_WEIGHTS: dict[str, int] = {
     "command-r-plus": 131_072,
     "smollm2": 8_192,
     **dict.fromkeys(("granite3-1", "granite3-2", "granite3-3", "granite4"), 131_072),
+    "granite4-350m": 32_768,
     "falcon3": 32_768,
+    "falcon3-1b": 8_192,
+    **dict.fromkeys(("lfm", "lfm2", "lfm2-5"), 32_768),
     "olmo2": 4_096,
     "yi": 4_096,
     "starcoder2": 16_384,
@@ -187,7 +193,8 @@ OPEN_WEIGHTS: dict[str, int] = {
     "tinyllama": 2_048,
     "zephyr": 32_768,
 }
-"""Windows of families of open weights, by ``names.families``: as trained, without stretching. Source:
+"""Windows of families of open weights, by ``names.families``: as trained, without stretching; a size with a window
+of its own has a row of its own. Source:
 ``max_position_embeddings`` in the models' ``config.json``, or the card where it says less. Whoever serves them may
 give less: Ollama takes ``num_ctx``, vLLM ``--max-model-len``."""
 

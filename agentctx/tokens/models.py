@@ -251,21 +251,29 @@ def _row(name: names.ModelName) -> tuple[str, Row] | None:
 def _own_row(name: names.ModelName, keys: tuple[str, ...]) -> tuple[int, str, Row] | None:
     """Which of the keys is known whoever serves the model, and its plain name and row.
 
-    Of two windows that are told for one key the smaller one holds: the name does not say which it means.
+    Of two windows that are told for one key the smaller one holds: the name does not say which it means. What weights
+    were trained for, no name that does not say who serves them stretches.
     """
     models: Mapping[str, Row] = _table()["models"]
-    if name.given in models:
-        return 0, name.plain, models[name.given]
     trained = _first(families.OPEN_WEIGHTS, tuple(names.families(name.plain)))
+    most = None if trained is None or name.plain.endswith("-latest") else trained[1]  # that is a maker's own service
+    if name.given in models:
+        return 0, name.plain, _within(models[name.given], most if name.given == name.plain else None)
     for place, each in enumerate(keys):
         found = _index().get(each)
         row = {} if found is None else models[found]
         windows = [row.get("window"), _served(each, None if trained is None else trained[1])]
         if known := [window for window in windows if window is not None]:
-            return place, name.plain if found is None else _spelled(found), {**row, "window": min(known)}
+            plain = name.plain if found is None else _spelled(found)
+            return place, plain, _within({**row, "window": min(known)}, most)
     if (older := _first(families.OLDER, keys)) is not None:
         return older[0], name.plain, {"window": older[1][0], "output": older[1][1]}
     return None if trained is None else (len(keys), name.plain, {"window": trained[1]})
+
+
+def _within(row: Row, most: int | None) -> Row:
+    """The row, with no larger window than ``most``."""
+    return row if most is None or row["window"] * ALIKE <= most else {**row, "window": most}
 
 
 def _served(each: str, trained: int | None) -> int | None:

@@ -43,13 +43,14 @@ _HOSTS: dict[str, str] = {
         "perplexity": "pplx",
         "codestral": "text-completion-codestral",
         "qwen_ai_platform": "alibaba",
+        "cloudflare": "@cf @hf workers-ai workers_ai cloudflare-workers-ai",
     }.items()
     for alias in (host, *aliases.split())
 }
 
 _ARN = re.compile(r"arn:aws[\w-]*:(?:bedrock|sagemaker):[^/]*[:/](?P<kind>[a-z-]+)/(?P<rest>.+)")
 _ARN_OF_A_MODEL = frozenset({"foundation-model", "inference-profile"})
-_WINDOW = re.compile(r"(?:\[(\d+)([km])\]|:(\d+)([km]))$")
+_WINDOW = re.compile(r"(?:\[(\d+)([km])\]|:(\d+)(k)|:(\d)(m))$")  # but "gemma3:270m" has so many weights
 _REGION = re.compile(r"^(?:us|eu|apac|global|jp|au|ca|sa|us-gov)\.(?=[a-z0-9]+\.)")
 _VENDOR = re.compile(
     r"^(anthropic|amazon|meta|mistral|cohere|openai|qwen|deepseek|moonshotai|minimax|xai|google|zai|ai21|nvidia|writer)\."
@@ -135,7 +136,7 @@ def _stated(text: str) -> tuple[str, int | None]:
     found = _WINDOW.search(text)
     if found is None:
         return text, None
-    number, unit = found[1] or found[3], found[2] or found[4]
+    number, unit = filter(None, found.groups())
     return text[: found.start()], int(number) * (1_000 if unit == "k" else 1_000_000)
 
 

@@ -11,10 +11,13 @@ from agentctx.core.budget import Budget
 from agentctx.core.profile import ImageRule, ModelProfile, Prices
 from agentctx.errors import UnknownModel
 from agentctx.tokens import models
+from agentctx.tokens.families import OPEN_WEIGHTS
 from agentctx.tokens.models import encoding_for, profile, register_model
+from agentctx.tokens.names import families
 
 TABLE = files("agentctx.tokens") / "models.json"
 NAMES = json.loads((Path(__file__).parent / "model_names.json").read_text("utf-8"))
+OPEN = json.loads(TABLE.read_text())["open"]
 SPELLED = [(name, window) for names in NAMES.values() for name, window in names.items()]
 
 
@@ -95,6 +98,24 @@ def test_a_sibling_that_does_not_exist_is_unknown(name):
 def test_a_window_in_the_name_never_makes_it_larger(name, window):
     """A window that a name states is taken as far as the model has it."""
     assert window_of(f"{name}[{window}k]") == min(window * 1_000, window_of(name))
+
+
+def test_no_bare_name_of_open_weights_is_stretched():
+    """What a name without a host is given is no more than the weights were trained for, whatever anyone serves."""
+    trained = {key: next((OPEN_WEIGHTS[each] for each in families(key) if each in OPEN_WEIGHTS), None) for key in OPEN}
+    assert [key for key, most in trained.items() if most and (window_of(key) or 0) * 0.95 > most] == []
+
+
+@given(family=sampled_from(["gemma3", "smollm2", "granite4"]), weights=integers(10, 999))
+def test_a_number_of_weights_is_no_window(family, weights):
+    """The tag of a small model says how many million weights it has, and that never is a window."""
+    assert profile(f"{family}:{weights}m").window <= profile(family).window
+
+
+def test_cloudflare_s_own_spelling_is_cloudflare_s():
+    """Whatever stands behind Cloudflare's own sign is what Cloudflare serves, or unknown."""
+    for key in OPEN:
+        assert window_of(f"@cf/maker/{key}") == window_of(f"cloudflare/@cf/maker/{key}")
 
 
 def test_what_others_serve_is_not_larger_than_they_say():
