@@ -235,8 +235,7 @@ def usual(windows: list[int]) -> int:
 def differing(
     hosts: Mapping[str, Mapping[str, dict[str, Any]]], models: Mapping[str, dict[str, Any]]
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """What a host says otherwise than the model's own row, or beyond what the weights were trained for; all that a
-    host says whose windows are its own."""
+    """What a host says otherwise than the model's own row, or stretches; all of one whose windows are its own."""
     own = {}
     for name, row in models.items():
         own.setdefault(names.key(next(names.read(name)).plain), row)
