@@ -377,13 +377,13 @@ _arranged.__name__ = "ArrangeMessages"
 
 async def _keep_markers(trail: Trail, call: Call, budget: Budget | None, before: Context) -> None:
     """Move markers whose blocks went, where the request still fits with them: nothing is left out for a marker."""
-    standing = trail.copy()
+    known = trail.copy()
     await run_stage(KeepCacheMarkers(before.messages), trail, call, trusted=True)
-    if trail.context is standing.context or budget is None:
+    if trail.context is known.context or budget is None:
         return
     most = budget.request_bytes
     if trail.tokens > budget.limit or (most is not None and body_bytes(trail.context, call) > most):
-        trail.restore(standing)
+        trail.restore(known)
         note = "cache markers whose blocks went are left out: the request would not fit with them"
         trail.reports.append(StageReport("KeepCacheMarkers", (), trail.tokens, trail.tokens, 0.0, (note,)))
 

@@ -65,17 +65,12 @@ class Trail:
 
     def copy(self) -> Trail:
         """The same place, in containers of its own."""
-        return Trail(
-            self.context,
-            list(self.origins),
-            self.tokens,
-            list(self.reports),
-            self.unbound_from,
-            self.lost_open,
-            self.offset,
-            self.intact,
-            dict(self.made),
-            dict(self.originals),
+        return evolve(
+            self,
+            origins=list(self.origins),
+            reports=list(self.reports),
+            made=dict(self.made),
+            originals=dict(self.originals),
         )
 
     def after(self, last: int) -> frozenset[int]:
@@ -83,10 +78,10 @@ class Trail:
         known = zip(self.context.messages, self.origins, strict=True)
         return frozenset([message.identity for message, origin in known if origin is not None and origin > last])
 
-    def restore(self, standing: Trail) -> None:
-        """Go back to a copy that was made before."""
+    def restore(self, copy: Trail) -> None:
+        """Go back to a copy that was made before, at most once: what it holds is in use from then on."""
         for each in fields(Trail):
-            setattr(self, each.name, getattr(standing, each.name))
+            setattr(self, each.name, getattr(copy, each.name))
 
 
 async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted: bool = False) -> StageReport | None:
@@ -147,7 +142,7 @@ async def keep_originals(trail: Trail) -> None:
 
 async def _run_inner(holding: HoldsStages, name: str, trail: Trail, call: Call) -> None:
     """Run the stages that a stage holds, each as a stage of its own; take it all back when that says so."""
-    before, standing = trail.context, trail.copy()
+    before, known = trail.context, trail.copy()
     if not trail.offset:  # then what the whole weighs need not be summed up again to be told by a condition
         call = evolve(call, known=(before, trail.tokens))
 
@@ -160,7 +155,7 @@ async def _run_inner(holding: HoldsStages, name: str, trail: Trail, call: Call) 
     with Naming(name):
         after = await holding.run_inner(run_one, before, call)
     if after is before and trail.context is not before:
-        trail.restore(standing)
+        trail.restore(known)
     elif after is not trail.context:
         raise StageError(name, "returned another context than the last of its stages")
 

@@ -13,23 +13,23 @@ from agentctx.core.pace import paced
 from agentctx.core.report import StageReport
 from agentctx.core.units import iter_units
 from agentctx.offload import MUCH, offload
-from agentctx.session.record import call_ids, waiting_from
+from agentctx.session.record import Record, call_ids, first_unanswered_call
 from agentctx.session.snapshot import snapshot
 from agentctx.session.step import Step
 from agentctx.strategies.repair_history import names_of
 
 
-async def commit_aside(step: Step, *, apart: bool = False) -> None:
+async def commit_aside(step: Step, *, on_copy: bool = False) -> None:
     """``commit``; where it is about many messages, in a worker thread and on a copy of the record.
 
     Args:
         step: The step.
-        apart: Leave the record as it was in any case.
+        on_copy: Leave the record as it was in any case.
     """
     changes = sum(len(report.changes) for report in step.trail.reports)
     again = step.start == 0 or step.start < step.record.settled
     looked_at = len(step.seen) + changes + (len(step.trail.context.messages) if again else 0)
-    if looked_at >= MUCH or apart:
+    if looked_at >= MUCH or on_copy:
         step.record = step.record.copy()
     await offload(partial(_commit_and_let_go, step), looked_at)
 
@@ -50,11 +50,11 @@ def commit(step: Step) -> None:
     places = [known.get(id(message)) for message in messages]
     written = _written(step, messages, places)  # first: what cannot be written leaves the record as it was
     looks = _looks(messages, written, trail.origins, places)
-    record.remember(step.seen, step.raw[len(step.raw) - len(step.seen) :], step.arrived)
-    _write_down(step)
+    record.remember(step.seen, step.fresh, step.arrived)
+    _enter_in_book(step)
     replaced = record.view[step.start :]
     record.shown[step.start :] = [
-        look if look is not None else record.seen[origin or 0] if place is None else record.shown[place]
+        _look(record, look, origin, place)
         for look, origin, place in paced(zip(looks, trail.origins, places, strict=True))
     ]
     record.out[step.start :] = written
@@ -62,9 +62,16 @@ def commit(step: Step) -> None:
     record.note_made(trail.made, replaced, messages)
     record.origins[step.start :] = trail.origins
     record.forget_dropped(step.natives, _dropped(trail.reports))
-    _settle(step, replaced[: max(0, record.settled - step.start)])
+    _mark_final(step, replaced[: max(0, record.settled - step.start)])
     record.quiet_until, record.waiting = step.quiet_until, step.waiting
     record.unbound_from = trail.unbound_from
+
+
+def _look(record: Record, made: Any, origin: int | None, place: int | None) -> Any:  # noqa: ANN401 - any snapshot
+    """What a message of the view looks like: as it was ``made`` now, as it stood in the view, or as it came."""
+    if made is not None:
+        return made
+    return record.seen[origin or 0] if place is None else record.shown[place]
 
 
 def _looks(
@@ -88,17 +95,16 @@ def _written(step: Step, messages: Sequence[Message], places: Sequence[int | Non
     One that nobody has touched is the caller's object of this step, which may have been rebuilt since it was read.
     """
     out, write, natives = step.record.out, step.around.source.wire.write_message, step.natives
-    return [
-        out[place]
-        if place is not None
-        else natives[origin]
-        if origin is not None and message.untouched
-        else write(message)
-        for message, place, origin in paced(zip(messages, places, step.trail.origins, strict=True))
-    ]
+
+    def native(message: Message, place: int | None, origin: int | None) -> Any:  # noqa: ANN401 - any provider's
+        if place is not None:
+            return out[place]
+        return natives[origin] if origin is not None and message.untouched else write(message)
+
+    return [native(*each) for each in paced(zip(messages, places, step.trail.origins, strict=True))]
 
 
-def _write_down(step: Step) -> None:
+def _enter_in_book(step: Step) -> None:
     """What this step did, instead of what was done before to the round that was treated again."""
     record, reports = step.record, step.trail.reports
     if record.tail_origin and step.seen:
@@ -108,14 +114,15 @@ def _write_down(step: Step) -> None:
         record.note_decided(change for report in reports for change in report.changes)
 
 
-def _settle(step: Step, replaced: Sequence[Message]) -> None:
+def _mark_final(step: Step, replaced: Sequence[Message]) -> None:
     """Note which part of the view is final, and what it weighs without what was ``replaced`` of it."""
     record, around = step.record, step.around
     settled = len(record.view)
     record.tail, record.tail_origin = [], []
-    if step.open_from is not None and (stands_from := _stands_from(step, step.open_from)) is not None:
+    open_from = None if step.open_from is None else _open_end_without_dropped_calls(step, step.open_from)
+    if open_from is not None:
         start = min(step.start, record.settled)
-        settled, open_from = _unfinished(record.view, record.origins, start, stands_from)
+        settled, open_from = _where_view_is_open(record.view, record.origins, start, open_from)
         open_from = max(open_from, step.raw_origin[0])
         place = bisect_left(step.raw_origin, open_from)
         record.tail, record.tail_origin = step.raw[place:], step.raw_origin[place:]
@@ -138,7 +145,7 @@ def _settle(step: Step, replaced: Sequence[Message]) -> None:
     record.settled = settled
 
 
-def _stands_from(step: Step, open_from: int) -> int | None:
+def _open_end_without_dropped_calls(step: Step, open_from: int) -> int | None:
     """From which index on all calls of the unfinished end are in the view: what was left out once is not read again.
 
     None when there is no such end.
@@ -151,7 +158,9 @@ def _stands_from(step: Step, open_from: int) -> int | None:
     return next((step.raw_origin[unit.start] for unit in later if unit.start > gone[-1]), None)
 
 
-def _unfinished(view: Sequence[Message], origins: Sequence[int | None], start: int, index: int) -> tuple[int, int]:
+def _where_view_is_open(
+    view: Sequence[Message], origins: Sequence[int | None], start: int, index: int
+) -> tuple[int, int]:
     """Where the unfinished part of the view begins, and from which index of the history on it was read.
 
     It holds all that was read from ``index`` on, and nothing older: where repair has moved an older message behind a
@@ -167,12 +176,12 @@ def _unfinished(view: Sequence[Message], origins: Sequence[int | None], start: i
     place = start
     while place < len(origins) and not _is_from(origins[place], index):
         place += 1
-    asked = waiting_from(view, origins, start, place)
+    asked = first_unanswered_call(view, origins, start, place)
     oldest = min((origin for origin in origins[asked:] if origin is not None), default=index)
     if asked < place and origins[asked] is None:  # no message before it is known: all is read again
         oldest = 0
     if oldest < index:
-        return _unfinished(view, origins, start, oldest)
+        return _where_view_is_open(view, origins, start, oldest)
     return asked, index
 
 

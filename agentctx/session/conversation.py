@@ -27,7 +27,7 @@ from agentctx.session.foreign import understands
 from agentctx.session.linking import link
 from agentctx.session.outcome import Prefix, report_on, view_of_step
 from agentctx.session.plain import Digest
-from agentctx.session.pressure import press, press_once
+from agentctx.session.pressure import press, press_as_without_session
 from agentctx.session.recognise import recognised, recount, shared_start
 from agentctx.session.record import Record, undecided
 from agentctx.session.sent import Sent
@@ -77,7 +77,7 @@ class Conversation:
         steps: How many steps were prepared.
         last: What the caller passed at the last step, as far as it is known; None before the first.
         ledger: The changes in force.
-        before: All of this as it was before the last step, if that was asked for.
+        previous: All of this as it was before the last step, if that was asked for.
     """
 
     plan: Plan
@@ -95,7 +95,7 @@ class Conversation:
     steps: int = field(init=False, default=0)
     last: Given | None = field(init=False, default=None)
     ledger: Ledger = field(init=False, factory=Ledger)
-    before: Conversation | None = field(init=False, default=None)
+    previous: Conversation | None = field(init=False, default=None)
     _counted_by: Meter | None = field(init=False, default=None)
     _marked_for: str | None = field(init=False, default=None)
 
@@ -120,7 +120,7 @@ class Conversation:
         model: str | None = None,
         format_name: str | None = None,
         *,
-        apart: bool = False,
+        keep_before: bool = False,
     ) -> tuple[Report, View]:
         """Prepare the next model call.
 
@@ -129,7 +129,7 @@ class Conversation:
             now: Seconds since 1970.
             model: The model that is called from now on; None: the one before.
             format_name: The wire format from now on; None: the one before.
-            apart: Keep in ``before`` what was known before a step in which a stage did anything.
+            keep_before: Keep in ``previous`` what was known before a step in which a stage did anything.
 
         Raises:
             InvalidInput: If something cannot be read; names the message and the field.
@@ -138,24 +138,25 @@ class Conversation:
             UnknownModel: If the budget is the model's and the model table does not know it.
         """
         with naming_what_is_too_deep(given.messages, given.system, given.tools):
-            return await self._stepped(given, now, model, format_name, apart=apart)
+            return await self._stepped(given, now, model, format_name, keep_before=keep_before)
 
     async def _stepped(
-        self, given: Given, now: float, model: str | None, format_name: str | None, *, apart: bool
+        self, given: Given, now: float, model: str | None, format_name: str | None, *, keep_before: bool
     ) -> tuple[Report, View]:
-        started, natives, self.before = perf_counter(), given.messages, None
+        started, natives, self.previous = perf_counter(), given.messages, None
         around = self._surroundings(given, model, format_name)
         record = await self._going_on(given, around)
         again = record is self.record and 0 < len(natives) == len(record)
         idle = None if around.model != self.model else self.sent.idle(now)
         step = stand_still(around, record, natives, idle) if again else await take_in(around, record, natives, idle)
-        step.bound_to, step.marked_for = self._bound_to(around), self._marked_for
-        arrived = step.standing()
+        step.reasoning_made_with, step.marked_for = self._reasoning_made_with(around), self._marked_for
+        arrived = step.snapshot()
         try:
             await press(step)
             if not step.start:
                 something_left(step.trail)
         except ContextOverflow:
+            # what a load brings back of the history is digests, which cannot be read again
             anew = None if given.loaded else await self._decided_anew(step, idle)
             if anew is None:
                 step.restore(arrived)
@@ -163,11 +164,11 @@ class Conversation:
                 self._keep_arrivals(step, given)
                 raise
             step = anew
-        del arrived  # it holds all that arrived, which the commit takes apart
+        del arrived  # it holds all that arrived: the commit takes that apart in its thread, if nobody else holds it
         await keep_originals(step.trail)
-        before = copy(self) if apart and step.trail.reports else None
-        report = await self._commit(step, given, now, started, apart=before is not None)
-        self.before = before
+        previous = copy(self) if keep_before and step.trail.reports else None
+        report = await self._commit(step, given, now, started, on_copy=previous is not None)
+        self.previous = previous
         self.last = given
         return report, view_of_step(step, given.system, given.tools, report)
 
@@ -176,17 +177,18 @@ class Conversation:
 
         What was decided for another model, limit or end of the history may be what does not fit now.
         """
-        known = undecided(refused.record, binds=refused.around.binds)
+        known = undecided(refused.record, binds_reasoning=refused.around.binds)
+        # no idle time, as without a session: nothing of the cache is worth sparing
         step = await take_in(refused.around, known, refused.natives, None, whole=True)
-        step.bound_to = refused.bound_to
+        step.reasoning_made_with = refused.reasoning_made_with  # and no marked_for: this record has no view yet
         try:
-            await press_once(step)
+            await press_as_without_session(step)
         except ContextOverflow:
             return None
         step.idle = idle
         return step
 
-    def _bound_to(self, around: Surroundings) -> tuple[Message | None, tuple[Tool, ...]] | None:
+    def _reasoning_made_with(self, around: Surroundings) -> tuple[Message | None, tuple[Tool, ...]] | None:
         """System prompt and tools of the last request where they were others than now; else None."""
         last = self.around
         if last is None:
@@ -256,9 +258,9 @@ class Conversation:
         record, meter, spoken = self.record, around.source.meter, around.source.wire.name
         if len(record) and self.wire_name != spoken:
             base = (self.wire_name or "").partition("/")[0]
-            return Record(foreign=len(natives) if base == spoken.partition("/")[0] else 0)
+            return Record(foreign_count=len(natives) if base == spoken.partition("/")[0] else 0)
         if len(record) and not understands(around.model, self.model):
-            return Record(foreign=len(natives))
+            return Record(foreign_count=len(natives))
         others = self._counted_by is not None or around.model != self.model  # and not only a load
         counted_anew = self._counted_by is not meter
         if counted_anew:
@@ -293,7 +295,7 @@ class Conversation:
             self.allowances.keep(self.model, self.allowance)
         self.record = step.record
 
-    async def _commit(self, step: Step, given: Given, now: float, started: float, *, apart: bool) -> Report:
+    async def _commit(self, step: Step, given: Given, now: float, started: float, *, on_copy: bool) -> Report:
         """Remember the step and report on it. Nothing waits once anything changes: no step is ever half done."""
         old, sent = self.record, self.sent
         narrow(step)
@@ -302,7 +304,7 @@ class Conversation:
         before, grown = old.shown[start : sent.length], same and not old.tail
         same_fixed = self._same_fixed(step.around, given)
         fixed = self.fixed if same_fixed and not isinstance(self.fixed, Digest) else given.fixed()
-        await commit_aside(step, apart=apart)
+        await commit_aside(step, on_copy=on_copy)
         record, self.fixed = step.record, fixed
         shared = min(sent.intact, start + shared_start(before, record.shown[start:]))
         prefix = self._prefix(step, shared, same_fixed=same_fixed)

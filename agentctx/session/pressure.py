@@ -47,7 +47,7 @@ async def press(step: Step) -> None:
         await _compact(step, budget)
 
 
-async def press_once(step: Step) -> None:
+async def press_as_without_session(step: Step) -> None:
     """Run all stages on the whole history, as a call without a session does, and make sure that the request fits.
 
     Raises:
@@ -69,7 +69,7 @@ def _still_quiet(step: Step, budget: Budget | None) -> int:
 
 async def _compact(step: Step, budget: Budget) -> None:
     """Come down to the target; take it back when that freed next to nothing and the request fits anyway."""
-    arrived, size, plan = step.standing(), step.tokens, step.around.plan
+    arrived, size, plan = step.snapshot(), step.tokens, step.around.plan
     widen(step)
     await _run(step, plan.under_pressure, budget.target_tokens)
     if step.tokens > size * ENOUGH and size <= budget.limit:
@@ -81,45 +81,34 @@ async def _compact(step: Step, budget: Budget) -> None:
         step.trail.reports.append(_floor_report(step, budget))
 
 
-async def _run(step: Step, stages: Sequence[ContextStrategy], limit: int | None) -> None:
+async def _run(step: Step, stages: Sequence[ContextStrategy], aim: int | None) -> None:
     """Run stages and the guarantee; without the stages where the reasoning of the open round asks to wait for it."""
     budget = step.around.budget
     fits = budget is not None and step.tokens <= budget.limit  # without a limit it would wait for ever
-    arrived = step.standing() if stages and fits else None
-    await _run_now(step, stages, limit)
+    arrived = step.snapshot() if stages and fits else None
+    await _run_now(step, stages, aim)
     if arrived is None or not step.trail.lost_open:
         return
-    done = step.standing()
+    done = step.snapshot()
     step.restore(arrived)
     if waits(step):  # asked only now, since it may have to look far back
         _say_that_it_waits(step)
-        await _run_now(step, (), limit)
+        await _run_now(step, (), aim)
     else:
         step.restore(done)
 
 
-async def _run_now(step: Step, stages: Sequence[ContextStrategy], limit: int | None) -> None:
+async def _run_now(step: Step, stages: Sequence[ContextStrategy], aim: int | None) -> None:
     budget, record = step.around.budget, step.record
-    limited = budget is not None and (budget.request_bytes is not None or budget.media.images is not None)
-    loose = step.bound_to is not None or step.trail.unbound_from is not None or _leaves_reasoning(step)
     if stages:
-        told = step.call(limit)
-        stages = [stage for stage in stages if concerns(stage, told)]
-    over = budget is not None and step.tokens > budget.limit
-    looked_at = len(step.raw)
+        call = step.call(aim)
+        stages = [stage for stage in stages if concerns(stage, call)]
     foreign = await _carries_foreign_markers(step)
-    if (
-        stages
-        or limited
-        or loose
-        or over
-        or foreign
-        or await offload(lambda: _marks_too_much(step) or _stands_wrong(step), looked_at)
-    ):
+    if await _needs_whole_view(step, stages, foreign=foreign):
         widen(step)
     elif not step.trail.reports:
         return
-    call = evolve(step.call(limit), late=step.late)
+    call = evolve(step.call(aim), late=step.late)
     if foreign:
         await run_stage(LiftCacheMarkers(), step.trail, call, trusted=True)
     for stage in stages:
@@ -127,8 +116,22 @@ async def _run_now(step: Step, stages: Sequence[ContextStrategy], limit: int | N
     before = (*record.view[: record.settled], *step.raw) if step.start == 0 else tuple(step.raw)
     if step.start:
         call = evolve(call, before=lambda: tuple(record.view[: step.start]))
-    said, known = step.bound_to or (step.trail.context.system, step.around.tools)
-    await guarantee(step.trail, call, budget, Context(before, said, known))
+    system, tools = step.reasoning_made_with or (step.trail.context.system, step.around.tools)
+    await guarantee(step.trail, call, budget, Context(before, system, tools))
+
+
+async def _needs_whole_view(step: Step, stages: Sequence[ContextStrategy], *, foreign: bool) -> bool:
+    """Whether what is new cannot be treated by itself."""
+    if stages or foreign:  # what runs may change anything
+        return True
+    budget = step.around.budget
+    if budget is not None and (budget.request_bytes is not None or budget.media.images is not None):
+        return True  # these are limits of the whole request
+    if budget is not None and step.tokens > budget.limit:
+        return True
+    if step.reasoning_made_with is not None or step.trail.unbound_from is not None or _leaves_reasoning(step):
+        return True  # where reasoning lost its prefix is a place of the whole view
+    return await offload(lambda: _marks_too_much(step) or _stands_wrong(step), len(step.raw))
 
 
 async def _carries_foreign_markers(step: Step) -> bool:
@@ -176,7 +179,7 @@ def waits(step: Step) -> bool:
     """Whether an edit has to wait: the open tool round holds reasoning that it would part from its prefix."""
     call, record = step.around.bare_call, step.record
     bound = call.profile is not None and call.profile.bound_thinking
-    if call.thinking != "postpone" or not bound or step.bound_to is not None:
+    if call.thinking != "postpone" or not bound or step.reasoning_made_with is not None:
         return False
     for message in chain(reversed(step.trail.context.messages), reversed(record.view[: step.start])):
         if speaks(message):
@@ -195,7 +198,7 @@ def _say_that_it_waits(step: Step) -> None:
 
 
 def _floor_report(step: Step, budget: Budget) -> StageReport:
-    """Says once, with the arithmetic, why the session cannot get below its trigger."""
+    """Says once, with the arithmetic, why the session cannot get below its trigger; widens the step to see it."""
     widen(step)
     room = lay_out(step.trail.context, step.call())
     fixed = step.around.fixed

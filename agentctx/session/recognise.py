@@ -37,7 +37,9 @@ async def recognised(record: Record, natives: Sequence[Any], around: Surrounding
         record = await _changed(record, natives, around)
     elif lost := _pinned_since(record, natives, around) | _unread_since(record, natives, len(record), around):
         weights, known = around.weigh(record.view), len(record)
-        record = rewound(record, min(lost), weights, standing=known, given=len(natives), binds=around.binds)
+        record = rewound(
+            record, min(lost), weights, unchanged_until=known, history_length=len(natives), binds_reasoning=around.binds
+        )
     _refresh(record, natives)
     return record
 
@@ -77,7 +79,9 @@ async def _changed(record: Record, natives: Sequence[Any], around: Surroundings)
     if is_of_the_view(record, in_view, in_history):
         return _as_the_model_takes_it(rebased(record, natives, weights.first(in_view)), len(natives), around)
     length = await _holds_until(record, natives, in_history, around)
-    left = rewound(record, length, weights, standing=in_history, given=len(natives), binds=around.binds)
+    left = rewound(
+        record, length, weights, unchanged_until=in_history, history_length=len(natives), binds_reasoning=around.binds
+    )
     return _as_the_model_takes_it(left, len(natives), around)
 
 
@@ -88,7 +92,7 @@ def _as_the_model_takes_it(record: Record, given: int, around: Surroundings) -> 
         return record
     known = next((origin for origin in reversed(record.origins[: place + 1]) if origin is not None), 0)
     weights = around.weigh(record.view)
-    return rewound(record, known, weights, standing=given, given=given, binds=around.binds)
+    return rewound(record, known, weights, unchanged_until=given, history_length=given, binds_reasoning=around.binds)
 
 
 def _wrong_now(record: Record, given: int, around: Surroundings) -> int | None:

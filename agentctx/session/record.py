@@ -25,12 +25,14 @@ class Record:
     """The history as the caller passes it, and the view that was made of it.
 
     The view's messages from ``settled`` on are provisional: what they may be depends on what follows (a call waits for
-    its result, the model may go on), so they are read again together with what comes next.
+    its result, the model may go on), so they are read again together with what comes next. This open end begins with
+    the first message whose reading depends on what follows: in the history at a step's ``open_from``, in the view at
+    ``settled``; as it was read it is ``tail``.
 
     Args:
         seen: What each message of the history looked like; a dropped message is its native object itself.
         sizes: Tokens of each message of the history, as it was passed in.
-        weights: Bytes of each message of the history, as it was passed in.
+        byte_sizes: Bytes of each message of the history, as it was passed in.
         view: What was sent, as values.
         out: What was sent, in the caller's format.
         shown: What each message of ``out`` looked like, to recognise it when the caller writes it back; the very
@@ -48,14 +50,14 @@ class Record:
         items: The settled messages that have a name of their own which no other may have (``protocols.NamesItems``),
             by that name; None when it has to be looked up.
         given_tokens: Sum of ``sizes``.
-        given_bytes: Sum of ``weights``.
+        given_bytes: Sum of ``byte_sizes``.
         view_tokens: Tokens of the settled view.
         view_bytes: Bytes of the settled view.
         quiet_until: After a compaction that did not reach the trigger: act again above this size only, in tokens.
         unbound_from: The first place of the view whose reasoning is left to the provider to drop; None when there is
             none.
         waiting: Whether a compaction waits for the end of the open tool round.
-        foreign: How many messages at the start of the history were there before another model was called, which
+        foreign_count: How many messages at the start of the history were there before another model was called, which
             does not take their reasoning.
         digests: The digests of the first messages of the history, as far as they were asked for.
         linked: False after a load, until the caller's own history is in the place of the digests.
@@ -63,7 +65,7 @@ class Record:
 
     seen: list[Any] = field(factory=list)
     sizes: array[int] = field(factory=numbers)
-    weights: array[int] = field(factory=numbers)
+    byte_sizes: array[int] = field(factory=numbers)
     view: list[Message] = field(factory=list)
     out: list[Any] = field(factory=list)
     shown: list[Any] = field(factory=list)
@@ -84,7 +86,7 @@ class Record:
     quiet_until: int = 0
     unbound_from: int | None = None
     waiting: bool = False
-    foreign: int = 0
+    foreign_count: int = 0
     digests: bytearray = field(factory=bytearray)
     linked: bool = True
 
@@ -98,7 +100,7 @@ class Record:
             self,
             seen=list(self.seen),
             sizes=self.sizes[:],
-            weights=self.weights[:],
+            byte_sizes=self.byte_sizes[:],
             view=list(self.view),
             out=list(self.out),
             shown=list(self.shown),
@@ -160,7 +162,7 @@ class Record:
         self.seen.extend(seen)
         self.decided.extend(repeat(0, len(weights)))
         self.sizes.extend(weights.tokens)
-        self.weights.extend(weights.bytes)
+        self.byte_sizes.extend(weights.bytes)
         self.given_tokens += sum(weights.tokens)
         self.given_bytes += sum(weights.bytes)
 
@@ -203,55 +205,65 @@ def call_ids(messages: Iterable[Message]) -> set[str]:
     return {call.id for message in messages for call in message.calls}
 
 
-def rewound(record: Record, length: int, weights: Weights, *, standing: int, given: int, binds: bool) -> Record:
-    """Forget every decision about messages from ``length`` on, as though they had not arrived.
+def rewound(
+    record: Record,
+    decided_until: int,
+    weights: Weights,
+    *,
+    unchanged_until: int,
+    history_length: int,
+    binds_reasoning: bool,
+) -> Record:
+    """Forget every decision about messages from ``decided_until`` on, as though they had not arrived.
 
     What was decided about those before stays decided, but for an unfinished last round and for what is not true any
     more: of that nothing is known any more, and it is read again.
 
     Args:
         record: The record; it is not changed.
-        length: How many messages of the history keep what was decided about them.
+        decided_until: How many messages of the history keep what was decided about them.
         weights: What each message of the record's view weighs.
-        standing: How many messages of the history still stand.
-        given: How many messages the caller passes now: with these known, what stays decided is still true.
-        binds: Whether the model binds its reasoning to all that stands before it.
+        unchanged_until: How many messages of the history still stand.
+        history_length: How many messages the caller passes now: with these known, what stays decided is still true.
+        binds_reasoning: Whether the model binds its reasoning to all that stands before it.
     """
-    cut, length = _cut(record, length)
+    cut, decided_until = _cut(record, decided_until)
     new = Record(
-        seen=record.seen[:length],
-        sizes=record.sizes[:length],
-        weights=record.weights[:length],
+        seen=record.seen[:decided_until],
+        sizes=record.sizes[:decided_until],
+        byte_sizes=record.byte_sizes[:decided_until],
         view=record.view[:cut],
         out=record.out[:cut],
         shown=record.shown[:cut],
         origins=record.origins[:cut],
-        roles=record.roles[:length],
-        decided=numbers(min(known, given) for known in record.decided[:length]),
-        book=record.book.before(length),
+        roles=record.roles[:decided_until],
+        decided=numbers(min(known, history_length) for known in record.decided[:decided_until]),
+        book=record.book.before(decided_until),
         made={id(each): record.made[id(each)] for each in record.view[:cut] if id(each) in record.made},
-        given_tokens=sum(record.sizes[:length]),
-        given_bytes=sum(record.weights[:length]),
+        given_tokens=sum(record.sizes[:decided_until]),
+        given_bytes=sum(record.byte_sizes[:decided_until]),
         quiet_until=record.quiet_until,
-        unbound_from=_unbound(record, cut, length) if binds else None,
-        foreign=min(record.foreign, standing),
-        digests=record.digests[: length * DIGEST_BYTES],
+        unbound_from=_unbound(record, cut, decided_until) if binds_reasoning else None,
+        foreign_count=min(record.foreign_count, unchanged_until),
+        digests=record.digests[: decided_until * DIGEST_BYTES],
         linked=record.linked,
     )
-    _settle(new, weights.first(cut))
+    _all_is_final(new, weights.first(cut))
     return new
 
 
-def undecided(record: Record, *, binds: bool) -> Record:
+def undecided(record: Record, *, binds_reasoning: bool) -> Record:
     """The record with nothing known but what the history cannot tell: whose reasoning it holds, and what that lost.
 
     Args:
         record: The record; it is not changed.
-        binds: Whether the model binds its reasoning to all that stands before it.
+        binds_reasoning: Whether the model binds its reasoning to all that stands before it.
     """
     changed = (place for place, origin in enumerate(record.origins) if origin != place or not record.as_given(place))
     lost = next(changed, len(record.view))
-    return Record(foreign=record.foreign, unbound_from=lost if binds and lost < len(record) else None)
+    return Record(
+        foreign_count=record.foreign_count, unbound_from=lost if binds_reasoning and lost < len(record) else None
+    )
 
 
 def _cut(record: Record, length: int) -> tuple[int, int]:
@@ -273,7 +285,7 @@ def _cut(record: Record, length: int) -> tuple[int, int]:
     earliest = min(length, *behind, _whole_until(kept, origins, length))
     if cut < len(record.view) and record.origins[cut] is None:
         earliest = min(earliest, gone[0].start)
-    asked = waiting_from(kept, origins, 0, cut)
+    asked = first_unanswered_call(kept, origins, 0, cut)
     if asked < cut:
         cut, earliest = asked, min(earliest, origins[asked] or 0)
     if earliest < length:
@@ -288,7 +300,7 @@ def _stands_for_others(record: Record, place: int) -> bool:
     return made is not None and made[1].stage != REPAIR
 
 
-def waiting_from(view: Sequence[Message], origins: Sequence[int | None], start: int, stop: int) -> int:
+def first_unanswered_call(view: Sequence[Message], origins: Sequence[int | None], start: int, stop: int) -> int:
     """Where the first call of ``view[start:stop]`` was read that has no result there; ``stop`` when all have one.
 
     A call that a stage wrote anew, or that repair took out of a message, was read with the last message before it
@@ -335,7 +347,7 @@ def rebased(record: Record, natives: Sequence[Any], weights: Weights) -> Record:
     """The record after the caller has replaced its own history by the view (its first ``len(weights)`` messages)."""
     known = record.view[: len(weights)]
     whole = _whole_until(known, range(len(known)), len(known))
-    length = min(whole, waiting_from(known, range(len(known)), 0, len(known)))
+    length = min(whole, first_unanswered_call(known, range(len(known)), 0, len(known)))
     weights = weights.first(length)
     view = [
         # What a stage made or edited is the caller's now.
@@ -348,11 +360,11 @@ def rebased(record: Record, natives: Sequence[Any], weights: Weights) -> Record:
     new.unbound_from = _still_unbound(record, length)
     new.remember([snapshot(native) for native in natives[:length]], new.view, weights)
     new.shown = list(new.seen)
-    _settle(new, weights)
+    _all_is_final(new, weights)
     return new
 
 
-def _settle(record: Record, weights: Weights) -> None:
+def _all_is_final(record: Record, weights: Weights) -> None:
     """All of the view is final."""
     record.settled = len(record.view)
     record.ids = call_ids(record.view)

@@ -49,7 +49,7 @@ def dump_record(record: Record) -> dict[str, Any]:
     return {
         "seen": b64encode(record.digested()).decode("ascii"),
         "sizes": list(record.sizes),
-        "weights": list(record.weights),
+        "weights": list(record.byte_sizes),
         "roles": "".join(_LETTERS[role] for role in record.roles),
         "decided": [[known, sum(1 for _ in run)] for known, run in groupby(record.decided)],
         "out": out,
@@ -65,7 +65,7 @@ def dump_record(record: Record) -> dict[str, Any]:
         "quiet_until": record.quiet_until,
         "unbound_from": record.unbound_from,
         "waiting": record.waiting,
-        "foreign": record.foreign,
+        "foreign": record.foreign_count,
     }
 
 
@@ -115,7 +115,7 @@ def load_record(state: Any, wire: WireFormat) -> Record:  # noqa: ANN401 - check
     return Record(
         seen=seen,
         sizes=numbers(sizes),
-        weights=numbers(weights),
+        byte_sizes=numbers(weights),
         view=view,
         out=out,
         shown=[
@@ -136,7 +136,7 @@ def load_record(state: Any, wire: WireFormat) -> Record:  # noqa: ANN401 - check
         quiet_until=known.whole("quiet_until"),
         unbound_from=known.whole_or_none("unbound_from", most=len(out)),
         waiting=known.truth("waiting"),
-        foreign=known.whole("foreign", most=len(seen)),
+        foreign_count=known.whole("foreign", most=len(seen)),
         digests=bytearray(b"".join(digests)),
         linked=not seen,
     )

@@ -250,13 +250,13 @@ class Session:
         """The next step, and its number; to be told of when others may take theirs."""
         known, before = self._conversation, (self.view, self._retried)
         try:
-            _, view = await known.step(given, self._now(), model, format_name, apart=bool(self._listeners))
+            _, view = await known.step(given, self._now(), model, format_name, keep_before=bool(self._listeners))
         finally:
             if not self.steps:  # what failed before anything was begun leaves the session to whoever comes next
                 self._begun = None
         self.view, self._retried = view, False
-        if known.before is not None:
-            self._untold_steps[self.steps - 1] = _Standing(known.before, *before, None)
+        if known.previous is not None:
+            self._untold_steps[self.steps - 1] = _Standing(known.previous, *before, None)
         return view, self.steps - 1
 
     def _now(self) -> float:

@@ -30,7 +30,7 @@ from agentctx.strategies.repair_history import Earlier, cleaned, has_server_call
 
 
 @frozen
-class Standing:
+class StepSnapshot:
     """Where a step stands: what the stages did so far, and from which place of the record's view on.
 
     Args:
@@ -61,7 +61,8 @@ class Step:
         ids: The call ids that repair has seen in this step.
         quiet_until: See ``Record``.
         waiting: See ``Record``.
-        bound_to: System prompt and tools that the reasoning so far was made with; None when they are those of now.
+        reasoning_made_with: System prompt and tools that the reasoning so far was made with; None when they are those
+            of now.
         marked_for: The model whose cache markers the record's view carries; None when it is not known.
     """
 
@@ -79,23 +80,28 @@ class Step:
     ids: set[str] = field(factory=set)
     quiet_until: int = 0
     waiting: bool = False
-    bound_to: tuple[Message | None, tuple[Tool, ...]] | None = None
+    reasoning_made_with: tuple[Message | None, tuple[Tool, ...]] | None = None
     marked_for: str | None = None
 
-    def standing(self) -> Standing:
-        """Where the step stands now, to be restored."""
-        return Standing(self.trail.copy(), self.start)
+    @property
+    def fresh(self) -> list[Message]:
+        """The new messages as they were read."""
+        return self.raw[len(self.raw) - len(self.seen) :]
 
-    def restore(self, standing: Standing) -> None:
+    def snapshot(self) -> StepSnapshot:
+        """Where the step stands now, to be restored at most once."""
+        return StepSnapshot(self.trail.copy(), self.start)
+
+    def restore(self, snapshot: StepSnapshot) -> None:
         """Go back to where the step stood."""
-        self.trail, self.start = standing.trail, standing.start
+        self.trail, self.start = snapshot.trail, snapshot.start
 
-    def call(self, limit: int | None = None) -> Call:
+    def call(self, aim: int | None = None) -> Call:
         """What the stages are told, with the tokens to come down to."""
         around = self.around
-        if limit is None and not around.plan.pinned:
+        if aim is None and not around.plan.pinned:
             return around.call(self.warmth)
-        return around.plan.call(around.source, around.budget, limit, len(self.natives), self.message_at, self.warmth)
+        return around.plan.call(around.source, around.budget, aim, len(self.natives), self.message_at, self.warmth)
 
     def late(self) -> frozenset[int]:
         """The identities of the messages that came after the model's last one, wherever they stand now."""
@@ -140,7 +146,9 @@ async def take_in(
     fresh, seen, asked = await _read_new(around, record, natives)
     if asked is not None:
         weights, known = around.weigh(record.view), len(record)
-        record = rewound(record, asked, weights, standing=known, given=len(natives), binds=around.binds)
+        record = rewound(
+            record, asked, weights, unchanged_until=known, history_length=len(natives), binds_reasoning=around.binds
+        )
         fresh, seen, _ = await _read_new(around, record, natives)
     known = len(record)
     await meter.settle(fresh)
@@ -238,8 +246,10 @@ async def _mend(step: Step) -> None:
 
     if carries_refused(step.raw, wire, around.source.profile):
         await run_stage(LiftCacheMarkers(), step.trail, call, trusted=True)
-    if step.record.foreign > step.raw_origin[0]:
-        await run_stage(DropForeignReasoning(step.raw_origin, step.record.foreign), step.trail, call, trusted=True)
+    if step.record.foreign_count > step.raw_origin[0]:
+        await run_stage(
+            DropForeignReasoning(step.raw_origin, step.record.foreign_count), step.trail, call, trusted=True
+        )
     last = step.record.view[step.start - 1] if step.start else None
     bare = step.trail.context.messages
 

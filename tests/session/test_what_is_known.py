@@ -24,10 +24,10 @@ def add_up(record, natives, around):
     """Assert that what is known of a history and of the view that was made of it is what can be read from them."""
     meter, read = around.source.meter, around.source.messages(natives)
     assert list(record.sizes) == list(map(meter.message, read))
-    assert list(record.weights) == list(map(meter.weight, read))
+    assert list(record.byte_sizes) == list(map(meter.weight, read))
     assert [ROLES[role] for role in record.roles] == [message.role for message in read]
     assert [unmarked(seen) for seen in record.seen] == [unmarked(native) for native in natives]
-    assert (record.given_tokens, record.given_bytes) == (sum(record.sizes), sum(record.weights))
+    assert (record.given_tokens, record.given_bytes) == (sum(record.sizes), sum(record.byte_sizes))
     assert len(record.view) == len(record.out) == len(record.shown) == len(record.origins)
     assert len(record.decided) == len(natives) >= max(record.decided, default=0)
     final = record.view[: record.settled]
