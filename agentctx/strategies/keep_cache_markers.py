@@ -121,11 +121,16 @@ def _lost(
 
 
 def as_read(message: Message, markers: CacheMarkers) -> Message:
-    """The message as it was read, when without its markers it is no other: then its own payload goes out again."""
+    """The message as it was read, when with its markers it is no other: then its own payload goes out again."""
     if message.read_parts != message.parts or message.read_role != message.role:
         return message
-    bare = message.with_parts(message.read_parts)
-    return message if markers.of(bare) else bare
+    read = message.with_parts(message.read_parts)
+    return read if _standing(read, markers) == _standing(message, markers) else message
+
+
+def _standing(message: Message, markers: CacheMarkers) -> list[tuple[CacheMarker, object]]:
+    """The markers of a message with the blocks that carry them, to be compared."""
+    return [(marker, marker.owner) for marker in markers.of(message)]
 
 
 @frozen
@@ -228,7 +233,7 @@ class LimitCacheMarkers:
         for why, places, change in ((TOO_MANY, surplus, markers.lift), (TOO_LATE, late, markers.shorten)):
             for index, place in sorted(places, reverse=True):
                 call.note(context.messages[index], why)
-                messages[index] = change(messages[index], place)
+                messages[index] = as_read(change(messages[index], place), markers)
         return context.with_messages(tuple(messages))
 
 
@@ -318,7 +323,7 @@ class _Keeping:
                 if at in taken:
                     return taken[at] == marker.ttl
                 if (made := self.markers.put(message, at, marker.mark)) is not None:
-                    return self._put(index, made, marker)
+                    return self._put(index, as_read(made, self.markers), marker)
         return False
 
     def _put(self, index: int, made: Message, marker: CacheMarker) -> bool:

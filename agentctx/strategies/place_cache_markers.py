@@ -145,7 +145,7 @@ class _Work:
             if (made := self._marked(message, wish)) is None:
                 return
             if in_order(self.fixed, self.known, place, self.markers.of(made)[-1]):
-                self.made[place] = made
+                self.made[place] = as_read(made, self.markers)
                 self.known[place] = self.markers.of(made)
                 return
 

@@ -56,6 +56,7 @@ def unaccounted(given: Given, before: Context, view: View, meter: Meter) -> Iter
             named[change.index].append(change)
     added = {change.index: change for change in lines if change.outcome is Outcome.ADDED}
     yield from _objects(given.messages, view, named, added, sum(change.outcome is Outcome.ADDED for change in lines))
+    yield from _copies(given.messages, view, named)
     yield from _added(given.messages, view, added, meter)
     yield from _named(before, named, meter)
     yield from _counts(len(given.messages), view, named, len(added))
@@ -91,6 +92,16 @@ def _objects(
         yield f"{strangers} messages are new objects; {touched} are named as touched, {len(added)} as added"
     if max(own.values(), default=0) == 1:
         yield from _order(given, view, named)
+
+
+def _copies(given: Sequence[Any], view: View, named: Mapping[int, Sequence[Change]]) -> Iterator[str]:
+    """What only cache markers touched, and is sent as it came, is the caller's own object, and no copy of it."""
+    places = {id(native): index for index, native in enumerate(given)}
+    for native, message in zip(view.messages, view.context.messages, strict=True):
+        index = None if id(native) in places else places.get(message.identity)
+        marked = index is not None and all(change.outcome is Outcome.MARKED for change in named.get(index, ()))
+        if index is not None and marked and native == given[index]:
+            yield f"messages[{index}] is sent as it came, and as a copy"
 
 
 def _order(given: Sequence[Any], view: View, named: Mapping[int, Sequence[Change]]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentctx import (
@@ -19,7 +19,10 @@ from agentctx import (
     count,
     validate,
 )
+from agentctx.core.message import Context
+from agentctx.reading import reader
 from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
+from agentctx.testing.accounts import Given, unaccounted
 from agentctx.testing.histories import histories
 from agentctx.wire.cache_markers import unmarked
 
@@ -414,6 +417,41 @@ def test_markers_that_are_too_many_are_taken_off(both_loops, format_name, carrie
             (place, "marked") for place in fewer
         }
         assert json.dumps(messages) == before
+
+    both_loops(check)
+
+
+def filled(format_name, carried):
+    """Such a conversation, in which the user says much after the task."""
+    first, *others = marked_talk(format_name, carried)
+    for place, message in enumerate(others):
+        if message["role"] == "user":
+            message["content"][0]["text"] += " word" * (40 + place % 5 * 60)
+    return [first, *others]
+
+
+@given(
+    st.sampled_from(sorted(WRITTEN)),
+    st.lists(st.sampled_from([[], ["5m"]]), min_size=8, max_size=16),
+    st.sampled_from([700, 1500]),
+    st.lists(st.integers(1, 15), max_size=2),
+)
+@example("anthropic", [[], ["5m"], [], [], [], *[["5m"]] * 7], 1500, [1])
+@example("bedrock", [*[["5m"]] * 5, *[[]] * 9], 1500, [])
+def test_what_carries_its_own_markers_again_is_the_callers_own(both_loops, format_name, carried, window, back):
+    """Whatever markers came and went at cuts: a message that is sent as it came is no copy, and not in the report."""
+    model = "claude-sonnet-4-5" if format_name == "openai-chat" else MODELS[format_name]
+    messages = filled(format_name, carried)
+    source = reader(messages, format=format_name, model=model)
+
+    async def check():
+        pipeline = Pipeline(FitContextWindow(), budget=Budget(window, target=0.5))
+        session = pipeline.session(format=format_name, model=model)
+        for stop in (*range(1, len(messages) + 1, 2), *(2 * place - 1 for place in back), len(messages)):
+            history = messages[:stop]
+            view = await session.prepare(history)
+            before = Context(tuple(source.messages(history)))
+            assert [] == list(unaccounted(Given(history), before, view, source.meter))
 
     both_loops(check)
 

@@ -89,3 +89,14 @@ async def test_stages_that_do_not_follow_each_other_are_found():
     view, wrong = await prepared()
     first, *others = view.report.stages
     assert wrong(stages=(evolve(first, tokens_after=first.tokens_after + 1), *others))
+
+
+async def test_a_copy_of_what_was_passed_in_is_found():
+    """What is sent as it came is the caller's own object."""
+    messages = transcript("openai-chat", user("task"), assistant("yes"), user("go on"))
+    view = await Pipeline().prepare(messages, format="openai-chat")
+    source = reader(messages, format="openai-chat")
+    before = Context(tuple(source.messages(messages)))
+    copied = evolve(view, messages=[messages[0], {**messages[1]}, messages[2]])
+    wrong = list(unaccounted(Given(messages), before, copied, source.meter))
+    assert "messages[1] is sent as it came, and as a copy" in wrong
