@@ -138,7 +138,8 @@ class Detected:
 
     Args:
         wire: The format, in the dialect of the model that is called.
-        certain: False when other formats would read the messages alike, so that later ones may tell otherwise.
+        certain: False when the request fits other formats as well, also where the model's name suggests this one:
+            later messages may tell otherwise.
     """
 
     wire: WireFormat
@@ -172,12 +173,11 @@ def detected(request: Mapping[str, Any], model: str | None = None) -> Detected:
     fitting = [name for name, score in scores.items() if score == best]
     named = model if model is not None else request.get("model")
     named = named if isinstance(named, str) else None
-    if len(fitting) > 1 and named is not None:
-        fitting = _usual(named, fitting)
-    if len(fitting) > 1 and not _read_alike(request, fitting):
+    likely = fitting if len(fitting) == 1 or named is None else _usual(named, fitting)
+    if len(likely) > 1 and not _read_alike(request, likely):
         where = "messages"
-        raise AmbiguousFormat(where, f"they could be {_listed(fitting)}: pass format=")
-    return Detected(_as_called(FORMATS[fitting[0]], named), certain=len(fitting) == 1)
+        raise AmbiguousFormat(where, f"they could be {_listed(likely)}: pass format=")
+    return Detected(_as_called(FORMATS[likely[0]], named), certain=len(fitting) == 1)
 
 
 def _read_alike(request: Mapping[str, Any], names: Sequence[str]) -> bool:

@@ -2,15 +2,22 @@
 
 import json
 
+import anyio
 import pytest
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentctx import Budget, FitContextWindow, InvalidInput, Pipeline, Session, count
-from agentctx.testing import assistant, call, history, result
+from agentctx.testing import assistant, call, history, result, user
 from agentctx.testing.flaky import FlakyError
+from agentctx.testing.histories import FORMATS, plans
+from agentctx.testing.writers import write
 
 pytestmark = pytest.mark.anyio
 
 PIPELINE = Pipeline(FitContextWindow(), budget=Budget(4_000))
+ROOMY = Pipeline(FitContextWindow(), budget=Budget(1_000_000))
 PLAIN = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}, {"role": "user", "content": "go"}]
 
 
@@ -97,3 +104,41 @@ def failing_at(length):
         return context
 
     return fails
+
+
+MODELS = [
+    "gpt-5.4",
+    "o4-mini",
+    "claude-sonnet-4-5",
+    "anthropic/claude-sonnet-4.5",
+    "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+    "litellm_proxy/claude-sonnet-4-5",
+    "gemini-2.5-pro",
+    "mistral-large-latest",
+    "deepseek-chat",
+    "amazon.nova-pro-v1:0",
+    "my-finetune",
+    None,
+]
+
+
+@given(st.data(), st.sampled_from(sorted(FORMATS)), st.sampled_from(MODELS), st.sampled_from(["full", "rolling"]))
+def test_what_a_models_name_suggests_is_no_proof(data, format_name, model, mode):
+    """Whatever the model is called, a conversation that begins with plain words is refused at no step of its own."""
+    plan = data.draw(plans(format_name, max_rounds=4))
+    turns = (user("Task."), *(turn for turn in plan.turns if turn.role != "system"))
+    ends = [end for end in range(1, len(turns) + 1) if turns[end - 1].role in ("user", "results")]
+    loaded, with_tools = data.draw(st.sampled_from([None, *ends])), data.draw(st.booleans())
+
+    async def main():
+        session = ROOMY.session(model=model)
+        shown, known = [], 0
+        for end in ends:
+            written = write(evolve(plan, turns=turns[:end]), format_name)
+            shown = written.messages if mode == "full" else [*shown, *written.messages[known:]]
+            view = await session.prepare(shown, tools=written.tools if with_tools else None)
+            shown, known = view.messages, len(written.messages)
+            if end == loaded:
+                session = Session.load(ROOMY, json.loads(json.dumps(session.dump())))
+
+    anyio.run(main)
