@@ -13,7 +13,7 @@ from agentctx.strategies.pack import Pack
 from agentctx.strategies.packing.bm25 import Bm25
 from agentctx.strategies.packing.choose import choose
 from agentctx.strategies.packing.relevance import Embedded
-from agentctx.strategies.packing.scoring import Weights
+from agentctx.strategies.packing.scoring import Weights, recency_score
 from agentctx.testing import CountingCounter, assistant, call, result, transcript, user
 from agentctx.tokens.meter import MessageMeter
 
@@ -70,6 +70,34 @@ async def test_relevance_that_is_wrong_is_named(relevance):
         await packed(Pack("relevance", task="x", relevance=relevance), agent(9), 70)
 
 
+async def test_relevance_reads_calls_and_results():
+    """What is called, with what, and what came of it are the words of a round."""
+    read = []
+
+    async def relevance(_task, texts):
+        read.extend(texts)
+        return [0.0] * len(texts)
+
+    await packed(Pack("relevance", task="x", relevance=relevance, keep_last=0), agent(9), 70)
+    assert read[0].split("\n") == ['read {"n": 0}', "found 0"]
+
+
+async def test_the_report_says_why():
+    """What was left out, and what was cut short, each have their reason."""
+    messages = agent(20, {number: f"line {number} of a long output\n" * 40 for number in range(20)})
+    view = await Pipeline(Pack("compression"), budget=2_500).prepare(messages)
+    assert {(each.outcome, each.reason) for each in view.report.changes} == {
+        ("dropped", "worth less than what stays in 2,500 tokens (compression)"),
+        ("edited", "old tool result cut short, so that more units fit"),
+    }
+
+
+def test_of_two_units_the_older_is_old():
+    """Recency falls from 1 for the last unit to a twentieth for the first, however many there are."""
+    assert [recency_score(0, 1), recency_score(1, 2), recency_score(8, 9)] == [1, 1, 1]
+    assert recency_score(0, 2) == recency_score(0, 9) == pytest.approx(0.05, abs=0.001)
+
+
 async def test_compression_keeps_more():
     """Compression cuts old results short, so that more rounds stay than without; the newest stay whole."""
     messages = agent(40, {number: f"line {number} of a long output\n" * 100 for number in range(40)})
@@ -94,6 +122,7 @@ async def test_a_note_is_not_bought_with_a_unit():
         view = await Pipeline(Pack("recent", note=True), budget=tokens).prepare(messages)
         assert len(answered(view)) == 3
         assert sum(str(message["content"]).startswith("[Earlier: ") for message in view.messages) == notes
+        assert sum(each.reason == "says what was left out" for each in view.report.changes) == notes
 
 
 async def test_questions_go_before_their_answers():

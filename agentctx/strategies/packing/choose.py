@@ -136,7 +136,7 @@ def _best(shop: _Shop, core: Sequence[int], beyond: Sequence[int], room: int, ba
         taken = [(used + size, value + worth, bits | 1 << place) for used, value, bits in states if used + size <= room]
         following = core[place + 1 : place + 2] or beyond
         states = _hopeful(_undominated(states, taken), shop, following, room, bar)
-    return max(states, key=lambda state: (state[1], state[0]), default=(0, 0, 0))[2]
+    return states[-1][2] if states else 0  # the most room, and so the most worth
 
 
 def _undominated(states: Sequence[_State], more: Sequence[_State]) -> list[_State]:

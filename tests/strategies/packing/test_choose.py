@@ -1,6 +1,7 @@
 """The laws of choosing: never over the limit, never below greed, and the best there is where that can be known."""
 
 from itertools import accumulate, pairwise
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -124,6 +125,36 @@ def test_greed_alone_is_not_enough():
 def test_one_giant(count):
     """An item that greed has no room for, but is worth more than all else, is chosen."""
     assert choose([10] * count + [10**9], [1] * count + [5_000], 5_000) == (count,)
+
+
+@pytest.mark.parametrize("giant", [0, 50, 100])
+def test_a_giant_that_many_small_ones_keep_out(giant):
+    """Where greed begins with more small items than are decided exactly, one that is worth more than all wins."""
+    worths, sizes = [11] * 100, [1] * 100
+    worths.insert(giant, 50_000)
+    sizes.insert(giant, 5_000)
+    assert choose(worths, sizes, 5_000) == (giant,)
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_of_many_that_are_alike_any_order_of_greed_is_tried(seed):
+    """Where all are worth the same for their size, the result is never below greed from either end, or by size."""
+    draw = Random(seed)  # noqa: S311 - no secret
+    sizes = [draw.randint(200, 3_000) for _ in range(45)]
+    worths = [7 * size for size in sizes]
+    found = worth_of(choose(worths, sizes, sum(sizes) // 3), worths)
+    assert all(found >= greedy(worths, sizes, sum(sizes) // 3, tie) for tie in TIES)
+
+
+def test_nearly_always_the_best_of_more_than_are_decided_exactly():
+    """Of 60 items whose worth for their size is alike, the best choice is found in nine of ten cases."""
+    found = []
+    for seed in range(10):
+        draw = Random(seed)  # noqa: S311 - no secret
+        sizes = [draw.randint(1, 60) for _ in range(60)]
+        worths = [10 * size + draw.randint(0, 10) for size in sizes]
+        found.append(worth_of(choose(worths, sizes, sum(sizes) // 3), worths) == best(worths, sizes, sum(sizes) // 3))
+    assert sum(found) >= 9
 
 
 def chosen_of(count):
