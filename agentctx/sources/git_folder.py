@@ -29,6 +29,11 @@ _READ = frozenset({".git", ".gitattributes", ".gitignore", ".gitmodules", ".mail
 """What git reads in the folders of a working tree, unasked."""
 
 _SMALL = 64 * 1024
+_NO_FILE = "is no file but a pipe or a device: git would wait for it"
+
+_MOST_SYMBOLIC = 5
+"""So many branches that stand for another are followed, as git does."""
+
 _LARGE = 2**30
 """The most bytes of a file that is copied: an index of some million files."""
 
@@ -120,6 +125,42 @@ def _checked(tree: Path | None, own: Path) -> GitFolder:
     return GitFolder(tree, own, common)
 
 
+def refuse_foreign_objects(found: GitFolder) -> None:
+    """Look for what would let git read commits and files of another repository as if they were this one's.
+
+    Raises:
+        SourceError: If there are alternates, or a link, pipe or device where objects are; says what to do.
+    """
+    within = found.common if found.tree is None or not found.common.is_relative_to(found.tree) else found.tree
+    folders = deque([found.common / "objects"])
+    while folders:
+        if (odd := _no_file_in(folders.popleft(), folders)) is None:
+            continue
+        named = odd.relative_to(within)
+        if odd.is_symlink():
+            raise SourceError("git", f"{named} is a link: put what it leads to there instead, if that may be told")
+        raise SourceError("git", f"{named} {_NO_FILE}")
+    alternates = found.common / "objects/info/alternates"
+    if alternates.exists() and alternates.stat().st_size:
+        how = "run 'git repack -ad' and delete that file, if what is there may be told"
+        raise SourceError("git", f"{alternates.relative_to(within)} leads to other objects, as a link would: {how}")
+
+
+def _no_file_in(folder: Path, folders: deque[Path]) -> Path | None:
+    """What is neither file nor folder in a folder; the folders in it are put behind the others."""
+    stop_when_left_behind()
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(Path(entry.path))
+                elif not entry.is_file(follow_symlinks=False):
+                    return Path(entry.path)
+    except OSError:  # git cannot look into it, either
+        return None
+    return None
+
+
 def refuse_pipes(found: GitFolder) -> None:
     """Look for pipes and devices where git reads files: it would wait for them, for ever.
 
@@ -136,7 +177,7 @@ def refuse_pipes(found: GitFolder) -> None:
             looked += 1
             if (odd := _pipe_in(folder, folders, is_git=is_git)) is not None:
                 named = Path(odd).relative_to(place)
-                raise SourceError("git", f"{named} is no file but a pipe or a device: git would wait for it")
+                raise SourceError("git", f"{named} {_NO_FILE}")
 
 
 def _pipe_in(folder: Path, folders: deque[tuple[Path, bool]], *, is_git: bool) -> str | None:
@@ -165,17 +206,24 @@ def _waits(path: str) -> bool:
 
 
 def _text(folder: Path, name: str) -> str:
-    """A small file; empty when it is not there."""
-    return (read_below(folder, name, _SMALL) or b"").decode("utf-8", "surrogateescape")
+    """A small file; empty when it is not there.
+
+    Raises:
+        SourceError: If there is a NUL in it: no name of a file or branch has one.
+    """
+    text = (read_below(folder, name, _SMALL) or b"").decode("utf-8", "surrogateescape")
+    if "\0" in text:
+        raise SourceError("git", f"{name} is not text: there is a NUL in it")
+    return text
 
 
 def head_branch(folder: Path) -> str:
     """The branch of the repository that a folder is in, read from its files; empty outside of one and between."""
     try:
         found = git_folder(folder)
+        head = "" if found is None else _text(found.own, "HEAD").strip()
     except SourceError:
         return ""
-    head = "" if found is None else _text(found.own, "HEAD").strip()
     return head.removeprefix("ref: refs/heads/") if head.startswith("ref: refs/heads/") else ""
 
 
@@ -241,19 +289,28 @@ def _config(found: GitFolder, settings: Mapping[str, str]) -> str:
 
 
 def _copy_refs(found: GitFolder, own: Path, common: Path) -> None:
-    """The current branch and the commit that it is at; no other is asked for."""
+    """The current branch, those that it stands for, and the commit that it is at; no other is asked for."""
     for given, made in {found.own: own, found.common: common}.items():
         _copy_some(given, made, _names(given / "reftable", "*", "reftable/"))
     head = _text(found.own, "HEAD")
     if not head:
         raise SourceError("git", "not a git repository: HEAD is no file, or empty")
     (own / "HEAD").write_text(head, encoding="utf-8", errors="surrogateescape")
-    name = head.removeprefix("ref:").strip()
-    if head.startswith("ref:") and name.startswith("refs/") and ".." not in name:
-        commit = _text(found.common, name).strip() or _packed(found.common, name)
-        if commit:
-            (common / name).parent.mkdir(parents=True, exist_ok=True)
-            (common / name).write_text(f"{commit}\n", encoding="utf-8", errors="surrogateescape")
+    for _ in range(_MOST_SYMBOLIC):
+        name = head.removeprefix("ref:").strip()
+        if not head.startswith("ref:") or not name.startswith("refs/") or ".." in name:
+            return
+        head = _text(found.common, name).strip() or _packed(found.common, name)
+        if head:
+            _write_ref(common / name, head)
+
+
+def _write_ref(place: Path, told: str) -> None:
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(f"{told}\n", encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise SourceError("git", f"cannot copy the branch {place.name!r:.80}: {error.strerror}") from error
 
 
 def _packed(common: Path, name: str) -> str:

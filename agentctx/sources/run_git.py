@@ -15,7 +15,14 @@ from anyio import CancelScope, to_thread
 from anyio.abc import ByteReceiveStream, Process
 
 from agentctx.errors import SourceError
-from agentctx.sources.git_folder import copy_config, copy_repository, git_folder, refuse_pipes, settings_in
+from agentctx.sources.git_folder import (
+    copy_config,
+    copy_repository,
+    git_folder,
+    refuse_foreign_objects,
+    refuse_pipes,
+    settings_in,
+)
 
 LONGEST = 256 * 1024
 """How much of an answer is looked at, in bytes."""
@@ -62,7 +69,8 @@ async def disarmed(root: Path) -> AsyncIterator[Mapping[str, str]]:
     found = await to_thread.run_sync(git_folder, root)
     if found is None:
         raise SourceError("git", "not a git repository (or any of the parent directories)")
-    await to_thread.run_sync(refuse_pipes, found, abandon_on_cancel=True)
+    for refuse in (refuse_foreign_objects, refuse_pipes):
+        await to_thread.run_sync(refuse, found, abandon_on_cancel=True)
     place = Path(await to_thread.run_sync(tempfile.mkdtemp, None, "agentctx-git-"))
     try:
         given = place / "config.given"

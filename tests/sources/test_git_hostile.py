@@ -30,7 +30,7 @@ def git(folder, *arguments):
 
 def repository(folder, *options):
     """A repository with two files and a commit."""
-    (folder / "sub").mkdir(parents=True)
+    (folder / "sub").mkdir(parents=True, exist_ok=True)
     git(folder, "init", "-q", "--initial-branch=trunk", *options)
     (folder / "a.txt").write_text("hello\n", encoding="utf-8")
     (folder / "sub/b.txt").write_text("hello\n", encoding="utf-8")
@@ -153,13 +153,6 @@ def in_a_missing_object(folder, canary):
     (folder / ".git/objects" / blob[:2] / blob[2:]).unlink()
 
 
-def in_alternates(folder, canary):
-    """Objects from elsewhere, with a program that tells which references are there."""
-    arm(folder / ".git/config", canary)
-    other = repository(folder.parent / "other")
-    (folder / ".git/objects/info/alternates").write_text(f"{other}/.git/objects\n", encoding="utf-8")
-
-
 def in_an_index_with_a_monitor(folder, canary):
     """An index that was written with a monitor of files."""
     git(folder, "-c", "core.fsmonitor=true", "update-index", "--fsmonitor")
@@ -170,7 +163,7 @@ def in_an_index_with_a_monitor(folder, canary):
     "plant",
     [
         *(in_its_settings, in_included_settings, in_settings_of_its_worktree, in_its_hooks, in_a_submodule),
-        *(in_a_missing_object, in_alternates, in_an_index_with_a_monitor),
+        *(in_a_missing_object, in_an_index_with_a_monitor),
     ],
 )
 def test_nothing_of_a_repository_is_run(plant, tmp_path, canary):
@@ -275,7 +268,53 @@ def by_a_common_folder(folder, private):
     (folder / ".git/commondir").write_text(f"{private}/.git\n", encoding="utf-8")
 
 
-@pytest.mark.parametrize("lead", [by_a_file, by_a_link, by_links_within, by_a_common_folder])
+def by_alternates(folder, private):
+    """Objects that are read where a file says."""
+    repository(folder)
+    (folder / ".git/objects/info/alternates").write_text(f"{private}/.git/objects\n", encoding="utf-8")
+    (folder / ".git/refs/heads/trunk").write_text(git(private, "rev-parse", "HEAD"), encoding="utf-8")
+
+
+def by_alternates_within(folder, private):
+    """Objects that are read in a folder of the tree, which leads further."""
+    repository(folder)
+    (folder / "stuff/info").mkdir(parents=True)
+    (folder / "stuff/info/alternates").symlink_to(private / ".git/objects")
+    (folder / ".git/objects/info/alternates").write_text("../../stuff\n", encoding="utf-8")
+
+
+def by_linked_packs(folder, private):
+    """A folder of packed objects that is a link."""
+    repository(folder)
+    (folder / ".git/objects/pack").rmdir()
+    (folder / ".git/objects/pack").symlink_to(private / ".git/objects/pack")
+
+
+def by_a_linked_folder(folder, private):
+    """A folder of objects that is a link."""
+    repository(folder)
+    commit = git(private, "rev-parse", "HEAD")
+    shutil.rmtree(folder / ".git/objects" / commit[:2], ignore_errors=True)
+    (folder / ".git/objects" / commit[:2]).symlink_to(private / ".git/objects" / commit[:2])
+
+
+def by_a_linked_object(folder, private):
+    """An object that is a link."""
+    repository(folder)
+    commit = git(private, "rev-parse", "HEAD").strip()
+    place = folder / ".git/objects" / commit[:2] / commit[2:]
+    place.parent.mkdir(exist_ok=True)
+    place.unlink(missing_ok=True)
+    place.symlink_to(private / ".git/objects" / commit[:2] / commit[2:])
+
+
+@pytest.mark.parametrize(
+    "lead",
+    [
+        *(by_a_file, by_a_link, by_links_within, by_a_common_folder, by_alternates, by_alternates_within),
+        *(by_linked_packs, by_a_linked_folder, by_a_linked_object),
+    ],
+)
 def test_no_other_repository_is_told_of(lead, tmp_path):
     """Files that came from elsewhere do not choose a repository of this machine to be told of."""
     private = repository(tmp_path / "private")
@@ -293,6 +332,40 @@ def test_a_branch_leads_nowhere_else(tmp_path):
     (tmp_path / "elsewhere").write_text(commit, encoding="utf-8")
     (folder / ".git/HEAD").write_text("ref: refs/heads/../../../elsewhere\n", encoding="utf-8")
     assert "last commits" not in told(folder)
+
+
+def test_a_branch_may_stand_for_another(tmp_path):
+    """Commits of a branch that is another name of a branch are told, over several names; and a circle ends."""
+    folder = repository(tmp_path / "repository")
+    for name, other in (("old", "trunk"), ("older", "old"), ("oldest", "older")):
+        git(folder, "symbolic-ref", f"refs/heads/{name}", f"refs/heads/{other}")
+    git(folder, "symbolic-ref", "HEAD", "refs/heads/oldest")
+    found = told(folder)
+    assert "First" in found["last commits"]
+    assert "working tree" not in found
+    (folder / ".git/refs/heads/trunk").write_text("ref: refs/heads/oldest\n", encoding="utf-8")
+    assert "last commits" not in told(folder)
+
+
+@pytest.mark.parametrize("place", ["HEAD", "commondir", "config", "refs/heads/trunk"])
+def test_what_is_not_text_is_an_error(tmp_path, place):
+    """A NUL where git has names is an error of this library."""
+    folder = repository(tmp_path / "repository")
+    (folder / ".git" / place).write_bytes(b"ref: refs/heads/a\0b\n")
+    with pytest.raises(SourceError):
+        told(folder)
+    assert head_branch(folder) in ("", "trunk")
+
+
+@pytest.mark.parametrize("name", ["alternates", "aa/" + "a" * 38, f"pack/pack-{'a' * 40}.idx"])
+def test_a_pipe_among_objects_is_not_waited_for(tmp_path, name):
+    """A pipe where git has objects is named."""
+    folder = repository(tmp_path / "repository")
+    place = folder / ".git/objects" / ("info/alternates" if name == "alternates" else name)
+    place.parent.mkdir(exist_ok=True)
+    os.mkfifo(place)
+    with pytest.raises(SourceError, match=place.name):
+        told(folder)
 
 
 @pytest.mark.parametrize("name", ["HEAD", "index", "config"])
@@ -358,11 +431,6 @@ def shallow(folder):
     return folder.parent / "shallow"
 
 
-def shared(folder):
-    git(folder.parent, "clone", "-q", "--shared", str(folder), "shared")
-    return folder.parent / "shared"
-
-
 def elsewhere(folder):
     git(folder, "init", "-q", "--separate-git-dir", str(folder.parent / "kept"))
     git(folder, "config", "core.worktree", str(folder))
@@ -410,7 +478,7 @@ def partial(folder):
     "shape",
     [
         *(plain, sha256, split_index, small_index, untracked_cache, sparse, worktree, submodule, packed, shallow),
-        *(shared, elsewhere, unmodified_long_ago, other_line_ends, ignoring, in_conflict, partial),
+        *(elsewhere, unmodified_long_ago, other_line_ends, ignoring, in_conflict, partial),
     ],
 )
 def test_what_git_itself_says(shape, tmp_path):
