@@ -22,7 +22,7 @@ from agentctx.runner import keep_originals
 from agentctx.session.allowance import Allowance
 from agentctx.session.allowances import Allowances
 from agentctx.session.beginning import Beginning, beginning, opening_of
-from agentctx.session.commit import commit, commit_aside
+from agentctx.session.commit import commit_aside
 from agentctx.session.foreign import understands
 from agentctx.session.linking import link
 from agentctx.session.outcome import Prefix, report_on, view_of_step
@@ -150,7 +150,6 @@ class Conversation:
         idle = None if around.model != self.model else self.sent.idle(now)
         step = stand_still(around, record, natives, idle) if again else await take_in(around, record, natives, idle)
         step.reasoning_made_with, step.marked_for = self._reasoning_made_with(around), self._marked_for
-        arrived = step.snapshot()
         try:
             await press(step)
             if not step.start:
@@ -159,12 +158,8 @@ class Conversation:
             # what a load brings back of the history is digests, which cannot be read again
             anew = None if given.loaded else await self._decided_anew(step, idle)
             if anew is None:
-                step.restore(arrived)
-                await keep_originals(step.trail)
-                self._keep_arrivals(step, given)
                 raise
             step = anew
-        del arrived  # it holds all that arrived: the commit takes that apart in its thread, if nobody else holds it
         await keep_originals(step.trail)
         previous = copy(self) if keep_before and step.trail.reports else None
         report = await self._commit(step, given, now, started, on_copy=previous is not None)
@@ -274,17 +269,6 @@ class Conversation:
         if counted_anew and others and len(record):
             await offload(lambda: recount(record, natives, around), len(record))
         return record
-
-    def _keep_arrivals(self, step: Step, given: Given) -> None:
-        """Remember what arrived although it could not be sent, so that the next step need not look at it again."""
-        before = self.record.shown[: self.sent.length]
-        step.quiet_until, step.waiting = 0, False
-        fixed = given.fixed()
-        commit(step)
-        intact = min(self.sent.intact, shared_start(before, step.record.shown))
-        self.sent = evolve(self.sent, intact=intact)
-        self.fixed = fixed
-        self._adopt(step)
 
     def _adopt(self, step: Step) -> None:
         """Go on from this step."""

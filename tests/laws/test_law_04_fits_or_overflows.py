@@ -335,6 +335,40 @@ async def test_the_round_that_the_model_is_in_is_the_last_to_go(format_name, pre
     assert view.context.messages[-1].results[0].text == "answer 19"
 
 
+@given(histories(), stages(), st.integers(2, 12))
+def test_a_step_that_is_refused_leaves_the_session_as_it_was(both_loops, history, stage, over):
+    """Its state is the same, and so is what it sends next, as in a session that was not asked for it."""
+
+    async def main():
+        pipeline = Pipeline(stage, budget=Budget(4_000))
+        refused, spared = (pipeline.session(format=history.format) for _ in range(2))
+        made = {"system": history.system, "tools": history.tools}
+        known = history.messages[: len(history.messages) // 2]
+        try:
+            await refused.prepare(known, **made)
+        except AgentctxError:
+            return
+        await spared.prepare(known, **made)
+        before = refused.dump()
+        huge = transcript(history.format, user("word " * 4_000 * over))
+        try:
+            await refused.prepare([*history.messages, *huge], **made)
+        except AgentctxError:
+            assert refused.dump() == before
+            views = [await view_or_error(session, history.messages, made) for session in (refused, spared)]
+            assert views[0] == views[1]
+
+    both_loops(main)
+
+
+async def view_or_error(session, messages, made):
+    """What a session sends, or what it says."""
+    try:
+        return (await session.prepare(messages, **made)).messages
+    except AgentctxError as error:
+        return str(error)
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("format_name", FORMATS)
 async def test_a_session_goes_on_after_an_overflow(format_name):
