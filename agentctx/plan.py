@@ -126,6 +126,11 @@ class Plan:
         return in_phase(self.stages, Phase.ARRIVALS, self.governing)
 
     @cached_property
+    def named_on_arrival(self) -> frozenset[str]:
+        """The names of the stages that a session runs on new messages, with those in them."""
+        return frozenset(map(name_of, _all_stages(self.on_arrival)))
+
+    @cached_property
     def at_every_step(self) -> tuple[ContextStrategy, ...]:
         """The stages that a session runs on the whole view at every step, in order."""
         return in_phase(self.stages, Phase.EVERY_STEP, self.governing)

@@ -19,7 +19,7 @@ from agentctx.errors import InvalidInput
 from agentctx.offload import offload
 from agentctx.protocols import arranges_for_model, names_items
 from agentctx.session.late import legible
-from agentctx.session.record import Record, alike, rebased, rewound
+from agentctx.session.record import REPAIR, Record, alike, rebased, rewound
 from agentctx.session.snapshot import begins_with, shared_length
 from agentctx.session.surroundings import Surroundings
 from agentctx.strategies.protect import Pins
@@ -69,7 +69,15 @@ def _unread_since(record: Record, natives: Sequence[Any], length: int, around: S
     if not cut or any(message.role == "assistant" for message in new):
         return set()
     told = {index for index in cut for message in legible(natives, index, wire) if message.results}
-    return told - record.whole()
+    lost = told and told - record.whole()
+    return lost and lost & _cut_for_room(record, around)
+
+
+def _cut_for_room(record: Record, around: Surroundings) -> set[int]:
+    """The indexes of what was cut for others to have room; what is done to all that arrives comes out alike."""
+    again = around.plan.named_on_arrival | {REPAIR}
+    gone = (range(span.start, span.stop) for span in record.book.spans if span.stage not in again)
+    return {change.index for change in record.book.changes if change.stage not in again}.union(*gone)
 
 
 async def _changed(record: Record, natives: Sequence[Any], around: Surroundings) -> Record:
