@@ -295,3 +295,27 @@ def test_any_field_may_be_nested_too_deep():
                 Session.load(pipeline(), put(STATES[FORMATS[0]], path, deep))
             assert caught.value.where.startswith("state"), path
             assert len(str(caught.value)) < 500, path
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "where"),
+    [
+        (("changes", 0, "index"), 29, "changes[0].index"),
+        (("changes", 0, "outcome"), "x", "changes[0].outcome"),
+        (("spans", 0, "start"), 29, "spans[0].st"),
+        (("spans", 0, "stop"), 1, "spans[0].stop"),
+        (
+            ("spans",),
+            [{**STATES["anthropic"]["record"]["spans"][0], "stop": stop} for stop in (5, 6)],
+            "spans[1].start",
+        ),
+        (("handles",), {"29": "x"}, "handles.29"),
+        (("settled",), 15, "settled"),
+        (("settled",), 17, "settled"),
+    ],
+)
+def test_what_is_said_of_messages_that_are_not_there_is_refused(path, value, where):
+    """Indexes behind the end, spans that overlap, and a final part that ends elsewhere are named."""
+    with pytest.raises(InvalidInput) as refused:
+        Session.load(pipeline(), put(STATES["anthropic"], ("record", *path), value))
+    assert refused.value.where.startswith(f"state.record.{where}")
