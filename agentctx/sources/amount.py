@@ -1,4 +1,4 @@
-"""Options of sources that are whole numbers."""
+"""Options of sources that are numbers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from agentctx.errors import ConfigError
+
+_LONGEST = 1e9
+"""The most seconds that can be waited for: any event loop can count so far."""
 
 
 def amount(least: int, *, optional: bool = False) -> Callable[[object, Any, Any], None]:
@@ -28,3 +31,14 @@ def amount(least: int, *, optional: bool = False) -> Callable[[object, Any, Any]
             raise ConfigError(msg)
 
     return check
+
+
+def seconds(instance: object, attribute: Any, value: Any) -> None:  # noqa: ANN401 - checked here
+    """A validator of attrs for a time in seconds.
+
+    Raises:
+        ConfigError: If it is no positive number; names the class and the option.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _LONGEST:
+        msg = f"{type(instance).__name__}: {attribute.name}: expected a positive number of seconds, got {value!r:.80}"
+        raise ConfigError(msg)

@@ -11,7 +11,8 @@ from anyio import to_thread
 from attrs import field, frozen
 
 from agentctx.core.item import ContextItem
-from agentctx.sources.amount import amount
+from agentctx.errors import SourceError
+from agentctx.sources.amount import amount, seconds
 from agentctx.sources.diff_secrets import redact_diff
 from agentctx.sources.run_git import disarmed, run_git
 from agentctx.sources.secrets import Redactor, redact_secrets
@@ -40,6 +41,7 @@ class GitSource:
         diff: Whether what was changed since the last commit is told line by line.
         max_tokens: The most tokens of it all.
         redact: Takes secrets out; None leaves them in.
+        deadline: How long git may take, in seconds. What it has not told by then is said to be missing.
 
     Raises:
         ConfigError: If a number makes no sense.
@@ -53,12 +55,14 @@ class GitSource:
     diff: bool = field(default=False, kw_only=True)
     max_tokens: int | None = field(default=500, validator=amount(0, optional=True), kw_only=True)
     redact: Redactor | None = field(default=redact_secrets, kw_only=True)
+    deadline: float = field(default=20.0, validator=seconds, kw_only=True)
 
     async def __call__(self, query: str, /) -> Sequence[ContextItem]:
         """Working tree, branch and commits; those that are empty are left out.
 
         Raises:
-            SourceError: If git is not installed, this is no repository, or one that leads to another's files.
+            SourceError: If git is not installed, tells nothing within the deadline, this is no repository, or one that
+                leads to another's files.
         """
         del query
         questions = [
@@ -68,17 +72,22 @@ class GitSource:
         ]
         if self.diff:
             questions.append(("changes", 0.85, _DIFF))
-        answers = [""] * len(questions)
-        async with disarmed(self.root) as variables:
-            await run_git(self.root, "rev-parse", "--git-dir", variables=variables)
-            async with anyio.create_task_group() as tasks:
-                for place, (_, _, arguments) in enumerate(questions):
-                    tasks.start_soon(self._answer, answers, place, arguments, variables)
-        found = zip(questions, answers, strict=True)
+        answers: list[str | None] = [None] * len(questions)
+        with anyio.move_on_after(self.deadline) as waiting:
+            async with disarmed(self.root) as variables:
+                await run_git(self.root, "rev-parse", "--git-dir", variables=variables)
+                async with anyio.create_task_group() as tasks:
+                    for place, (_, _, arguments) in enumerate(questions):
+                        tasks.start_soon(self._answer, answers, place, arguments, variables)
+        late = f"did not tell it within {self.deadline:g} seconds"
+        if waiting.cancelled_caught and not any(answers):
+            raise SourceError("git", f"{late}; give GitSource a longer deadline, or less to look at")
+        told = [f"(git {late})" if each is None else each for each in answers]
+        found = zip(questions, told, strict=True)
         return [ContextItem(title, answer, worth) for (title, worth, _), answer in found if answer]
 
     async def _answer(
-        self, answers: list[str], place: int, arguments: tuple[str, ...], variables: Mapping[str, str]
+        self, answers: list[str | None], place: int, arguments: tuple[str, ...], variables: Mapping[str, str]
     ) -> None:
         """What git says; nothing where there is nothing yet: no commit, no branch."""
         said = (await run_git(self.root, *arguments, variables=variables, check=False)).rstrip("\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agentctx.errors import SourceError
+from agentctx.errors import ConfigError, SourceError
 from agentctx.sources.environment import Environment
 from agentctx.sources.git import GitSource
 from agentctx.sources.git_folder import head_branch
@@ -554,3 +554,25 @@ def test_pipes_that_git_does_not_read_are_nothing(tmp_path):
         os.mkfifo(folder / name)
     (folder / ".gitignore").symlink_to(os.devnull)
     assert "-hello\n+hullo" in told(folder)["changes"]
+
+
+def test_git_ends_at_the_deadline(tmp_path):
+    """A pattern that git needs for ever for costs what it decides, and the rest is told; git is ended."""
+    folder = repository(tmp_path / "repository")
+    (folder / ".gitignore").write_text("**/a/" * 12 + "b\n", encoding="utf-8")
+    deepest = folder.joinpath(*["a"] * 40)
+    deepest.mkdir(parents=True)
+    (deepest / "c").write_text("", encoding="utf-8")
+    found = {item.title: item.content for item in anyio.run(GitSource(folder, deadline=4.0), "")}
+    assert found["working tree"] == "(git did not tell it within 4 seconds)"
+    assert found["branch"] == "trunk"
+    assert "First" in found["last commits"]
+    with pytest.raises(SourceError, match=r"within 1e-06 seconds.*deadline"):
+        anyio.run(GitSource(folder, deadline=1e-6), "")
+
+
+@pytest.mark.parametrize("deadline", [0, -1.0, float("nan"), float("inf"), 10**400, True, "5", None])
+def test_a_deadline_is_seconds(deadline):
+    """What is no time to wait for is refused by name."""
+    with pytest.raises(ConfigError, match="GitSource: deadline"):
+        GitSource(deadline=deadline)
