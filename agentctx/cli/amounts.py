@@ -34,12 +34,12 @@ def parse_tokens(option: str, text: str) -> int:
 
 
 def parse_amount(option: str, text: str) -> Amount:
-    """A token count as in ``parse_tokens``, or a share of the window: ``0.8`` or ``80%``.
+    """A token count as in ``parse_tokens``, or a share: ``0.8`` or ``80%``.
 
     Raises:
         ConfigError: If it is neither.
     """
-    expected = "a share of the window such as 0.8 or 80%, or a number of tokens such as 24k"
+    expected = "a share such as 0.8 or 80%, or a number of tokens such as 24k"
     number, unit = _split(option, text, expected)
     share = number / 100 if unit == "%" else number
     if unit != "%" and (unit != "" or share > 1):

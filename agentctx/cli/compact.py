@@ -28,7 +28,9 @@ ReportFile = Annotated[
 ]
 Target = Annotated[
     str | None,
-    typer.Option(metavar="AMOUNT", show_default="all the room", help="Go down to this: 0.5 of the window, 16k tokens."),
+    typer.Option(
+        metavar="AMOUNT", show_default="all the room", help="Go down to this: 0.5 of all the room, 16k tokens."
+    ),
 ]
 
 _MOST_CHANGES = 5

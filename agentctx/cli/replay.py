@@ -31,7 +31,7 @@ Trigger = Annotated[
     typer.Option(
         metavar="AMOUNT",
         show_default="0.8, at most what the reserve leaves",
-        help="Act when the request is larger than this: 0.8 of the window, 24k tokens.",
+        help="Act when the request is larger than this: 0.8 of what the reserve leaves, 24k tokens.",
     ),
 ]
 Target = Annotated[
@@ -39,7 +39,7 @@ Target = Annotated[
     typer.Option(
         metavar="AMOUNT",
         show_default="0.5, or half of the trigger that is given",
-        help="When acting, go down to this: 0.5 of the window, 16k tokens.",
+        help="When acting, go down to this: 0.5 of what the reserve leaves, 16k tokens.",
     ),
 ]
 All = Annotated[bool, typer.Option("--all", help="Every recording in the file, not only the first.")]

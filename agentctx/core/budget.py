@@ -11,7 +11,7 @@ from agentctx.core.profile_table import profile_of
 from agentctx.errors import ConfigError, UnknownModel
 
 Amount = int | float
-"""A token count (``int``), or a share of the window (``float`` above 0 and up to 1)."""
+"""A token count (``int``), or a share (``float`` above 0 and up to 1): of the limit, a reserve of the window."""
 
 
 PERCENTAGES = 100
@@ -37,7 +37,8 @@ class MediaLimits:
 class Budget:
     """The room of one model call.
 
-    Amounts are token counts (``int``) or shares of the window (``float`` in ``(0, 1]``).
+    Amounts are token counts (``int``) or shares (``float`` in ``(0, 1]``): ``output_reserve`` of the window,
+    ``trigger`` and ``target`` of the limit, which is the window without the reserve.
 
     Args:
         window: The model's context window, in tokens.
@@ -117,7 +118,7 @@ class Budget:
     @cached_property
     def reserved(self) -> int:
         """Tokens kept free for the answer."""
-        return self.tokens(self.output_reserve, "output_reserve")
+        return _tokens(self.output_reserve, self.window, "output_reserve", "the window")
 
     @cached_property
     def limit(self) -> int:
@@ -135,20 +136,12 @@ class Budget:
         return max(1, self.trigger_tokens // 2) if self.target is None else self.tokens(self.target, "target")
 
     def tokens(self, amount: Amount, name: str = "amount") -> int:
-        """An amount in tokens: a count as it is, a share of the window rounded down.
+        """An amount in tokens: a count as it is, a share of the limit rounded down.
 
         Raises:
             ConfigError: If it is neither, or a share is not above 0 and up to 1.
         """
-        if isinstance(amount, bool) or not isinstance(amount, (int, float)):
-            msg = f"{name}: expected a number of tokens or a share of the window, got {shown(amount)}"
-            raise ConfigError(msg)
-        if isinstance(amount, float):
-            if not 0 < amount <= 1:
-                msg = f"{name}: a share of the window must be above 0 and up to 1, got {shown(amount)}"
-                raise ConfigError(msg)
-            return int(self.window * amount)
-        return amount
+        return _tokens(amount, self.limit, name, "the limit")
 
     def scaled(self, share: float) -> Budget:
         """The same budget with every token amount multiplied by ``share``, rounded down, at least 1.
@@ -174,11 +167,24 @@ class Budget:
         )
 
 
+def _tokens(amount: Amount, whole: int, name: str, called: str) -> int:
+    """An amount in tokens: a count as it is, a share of the whole rounded down."""
+    if isinstance(amount, bool) or not isinstance(amount, (int, float)):
+        msg = f"{name}: expected a number of tokens or a share of {called}, got {shown(amount)}"
+        raise ConfigError(msg)
+    if not isinstance(amount, float):
+        return amount
+    if not 0 < amount <= 1:
+        msg = f"{name}: a share of {called} must be above 0 and up to 1, got {shown(amount)}"
+        raise ConfigError(msg)
+    return int(whole * amount)
+
+
 def _refuse_percentage(name: str, amount: Amount | None, limit: int) -> None:
     """Refuse a number of tokens that can only be meant as a percentage: 80 of 128,000."""
     if type(amount) is int and 0 < amount <= PERCENTAGES and limit >= max(SMALLEST_LIMIT, amount * 100):
         msg = (
             f"{name}: {amount} tokens of {limit:,} look like a percentage: "
-            f"write {amount / 100:g} for {amount} % of the window, or a larger number of tokens"
+            f"write {amount / 100:g} for {amount} % of the limit, or a larger number of tokens"
         )
         raise ConfigError(msg)

@@ -17,7 +17,7 @@ from agentctx.strategies.running import in_phase, run_alone
 
 
 def over(amount: Amount) -> Condition:
-    """True when the context is larger than ``amount``: a token count, or a share of the budget's window.
+    """True when the context is larger than ``amount``: a token count, or a share of the budget's limit.
 
     Raises:
         ConfigError: If a share is not above 0 and up to 1; at run time, if a share is asked for without a budget.
@@ -31,7 +31,7 @@ def over(amount: Amount) -> Condition:
         if isinstance(amount, int):
             return call.size(context) > amount
         if call.budget is None:
-            msg = f"over({amount}): a share of the window needs a budget: pass Pipeline(..., budget=Budget(window=...))"
+            msg = f"over({amount}): a share of the limit needs a budget: pass Pipeline(..., budget=Budget(window=...))"
             raise ConfigError(msg)
         return call.size(context) > call.budget.tokens(amount, "over")
 

@@ -64,7 +64,7 @@ def test_what_is_no_token_count_names_the_option_and_the_text(text):
     [("0.8", 0.8), ("80%", 0.8), ("1", 1.0), ("100%", 1.0), ("24k", 24_000), ("2", 2), ("0.1%", 0.001)],
 )
 def test_an_amount_up_to_one_is_a_share(text, amount):
-    """Up to 1, or with a percent sign, an amount is a share of the window; above it is tokens."""
+    """Up to 1, or with a percent sign, an amount is a share; above it is tokens."""
     found = parse_amount("--trigger", text)
     assert (found, type(found)) == (amount, type(amount))
 

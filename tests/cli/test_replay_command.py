@@ -143,6 +143,13 @@ def test_options_change_what_is_done(run, jsonl, chat, record):
     assert early["peak_sent"] < late["peak_sent"]
 
 
+def test_a_share_is_of_what_the_reserve_leaves(run, jsonl, chat, record):
+    """A trigger and a target that are shares fit, whatever is reserved."""
+    options = ("--window", "16k", "--trigger", "80%", "--target", "50%", "--json")
+    budget = json.loads(run("replay", jsonl(record(chat(1), "one")), *options).stdout)["budget"]
+    assert (9_600, 6_000) == (budget["trigger"], budget["target"])
+
+
 def test_a_recording_that_cannot_be_read_does_not_hide_the_others(run, jsonl, chat, record):
     """With --all a bad recording is one line on stderr, the others are replayed, and the exit code is 2."""
     path = jsonl(record(chat(1), "a"), record(chat(1), "b", format="morse"), record(chat(1), "c"))

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from hypothesis import given
-from hypothesis.strategies import floats, integers
+from hypothesis.strategies import floats, integers, tuples
 
 from agentctx import Budget, ConfigError, UnknownModel
 from agentctx.core.budget import MediaLimits
@@ -18,10 +18,40 @@ def test_the_limit_leaves_the_reserve_free():
     assert Budget(128_000, 8_000).limit == 120_000
 
 
-def test_amounts_may_be_shares_of_the_window():
-    """A float is a share of the window, an int is a token count."""
+def test_amounts_may_be_shares():
+    """A float is a share: a reserve of the window, trigger and target of the limit; an int is a token count."""
     budget = Budget(100_000, 0.1, trigger=0.8, target=30_000)
-    assert (10_000, 80_000, 30_000) == (budget.reserved, budget.trigger_tokens, budget.target_tokens)
+    assert (10_000, 72_000, 30_000) == (budget.reserved, budget.trigger_tokens, budget.target_tokens)
+    assert Budget(100_000, 20_000, trigger=1.0, target=0.5).target_tokens == 40_000
+
+
+@given(
+    window=integers(200, 2_000_000),
+    reserve=floats(0, 0.9, exclude_min=True),
+    shares=tuples(floats(0.1, 1), floats(0.1, 1)).map(sorted),
+)
+def test_shares_of_the_limit_fit_every_budget(window, reserve, shares):
+    """Whatever is reserved, a trigger and a target up to it, given as shares, are amounts that can be kept."""
+    target, trigger = shares
+    budget = Budget(window, reserve, trigger=trigger, target=target)
+    assert 1 <= budget.target_tokens <= budget.trigger_tokens <= budget.limit
+
+
+def test_the_same_shares_do_for_every_model():
+    """A trigger and a target that are shares fit the budget of every model with a known window."""
+    for name in (
+        "claude-sonnet-4-5",
+        "claude-haiku-4-5",
+        "o3",
+        "o4-mini",
+        "grok-4",
+        "glm-4.6",
+        "gpt-4",
+        "gpt-4o",
+        "gpt-5",
+    ):
+        budget = Budget.for_model(name, trigger=0.8, target=0.5)
+        assert budget.trigger_tokens == int(budget.limit * 0.8)
 
 
 def test_without_trigger_a_session_acts_as_late_as_possible():
