@@ -14,10 +14,11 @@ from agentctx.core.message import SYSTEM_ROLES, Context, Message, Tool
 from agentctx.core.parts import Part
 from agentctx.core.report import Report, StageReport
 from agentctx.errors import InvalidInput
-from agentctx.protocols import Call, TokenCounter
+from agentctx.protocols import Call, TokenCounter, arranges_for_model
 from agentctx.reading import Reader, as_list, known_profile, naming_what_is_too_deep, reader
 from agentctx.strategies.repair_history import repair
 from agentctx.tokens.counting import as_counter
+from agentctx.wire.anthropic.models import traits
 from agentctx.wire.translate.beside import beside_tool
 from agentctx.wire.translate.ids import Respelling
 from agentctx.wire.translate.parts import FOREIGN_REASONING, Translator
@@ -28,6 +29,7 @@ from agentctx.wire.translate.tools import placeholder, translated
 from agentctx.wire.translate.turns import Turn, grouped
 
 _STAGE = "convert"
+SAID_BY_THE_USER = "no system message may stand in the middle here: it is said by the user"
 
 
 _Models = tuple[str | None, str | None]
@@ -102,7 +104,8 @@ def _converted(source: Reader, goal: Reader, passed: tuple[Sequence[Any], Any, A
     if source.wire.name.partition("/")[0] == goal.wire.name.partition("/")[0]:
         converted = _within(given, log, keep=_may_keep(model, from_model)), system, None if tools is None else [*tools]
     else:
-        converted = _across(given, log, target_of(goal.wire.name, model))
+        takes_system = traits(model, known_profile(model)).system_in_messages
+        converted = _across(given, log, target_of(goal.wire.name, model, takes_system=takes_system))
     after = Context(tuple(goal.messages(converted[0])), *goal.fixed_part(*converted[1:]))
     if not after.messages:
         where = "messages"
@@ -252,15 +255,29 @@ def _prompt(system: Message, translator: Translator, log: _Log) -> tuple[Part, .
 
 def _settled(turns: Sequence[Turn], target: Target, log: _Log) -> list[Message]:
     """The turns as messages that the format takes: grouped, and repaired where that broke a rule."""
+    if target.system_between == "user":
+        for turn in turns:
+            log.say(turn.origins if turn.role in SYSTEM_ROLES else (), SAID_BY_THE_USER)
     found = grouped(turns, target)
     for turn in found:
         log.say(turn.origins, *turn.why)
-    messages = [Message(turn.role, turn.parts) for turn in found]
-    legal = _legal(messages, [turn.origins for turn in found], log.goal, log)
+    messages, places = _arranged(found, target, log)
+    legal = _legal(messages, places, log.goal, log)
     if legal is messages:
         return messages
     again = grouped((Turn(each.role, each.parts) for each in legal), target)
     return [Message(turn.role, turn.parts) for turn in again]
+
+
+def _arranged(turns: Sequence[Turn], target: Target, log: _Log) -> tuple[list[Message], list[tuple[int, ...]]]:
+    """The turns as messages, with system messages where they may stand, and where each comes from."""
+    messages = [Message(turn.role, turn.parts) for turn in turns]
+    places = {id(message): turn.origins for message, turn in zip(messages, turns, strict=True)}
+    arranging = arranges_for_model(log.goal.wire) if target.system_between == "system" else None
+    if arranging is None:
+        return messages, [*places.values()]
+    made = [*arranging.arrange_for(messages, None, lambda message, why: log.say(places[id(message)], why))]
+    return made, [places.get(id(message), ()) for message in made]
 
 
 def _tools(tools: Sequence[Tool], messages: Sequence[Message], translator: Translator, log: _Log) -> list[Any] | None:

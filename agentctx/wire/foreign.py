@@ -78,6 +78,12 @@ def _typed_parts(fields: Fields) -> bool:
     return "role" in fields and bool(parts) and all(isinstance(part.get("type"), str) for part in parts)
 
 
+def _a2a(fields: Fields) -> bool:
+    parts = _items(fields.get("parts"))
+    named = "messageId" in fields or "message_id" in fields
+    return bool(parts) and (named or all(part.get("kind") in _A2A_KINDS for part in parts))
+
+
 def _telemetry(fields: Fields) -> bool:
     return _typed_parts(fields) and any("content" in part and "text" not in part for part in _items(fields["parts"]))
 
@@ -123,6 +129,7 @@ def _logged_by_litellm(fields: Fields) -> bool:
     return _has(fields, "messages", "response") and not _LITELLM_KEYS.isdisjoint(fields)
 
 
+_A2A_KINDS = ("text", "file", "data")
 _GOOSE_TYPES = ("toolRequest", "toolResponse", "frontendToolRequest")
 _OBSERVED = frozenset({"traceId", "observations", "observationId", "run_type"})
 _LITELLM_KEYS = frozenset({"call_type", "litellm_call_id", "response_cost", "model_parameters"})
@@ -136,6 +143,8 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign("the AI SDK (UIMessage)", _typed_parts, "its convertToModelMessages"),
     Foreign("the AI SDK (UIMessage)", lambda fields: _has(fields, "role", "toolInvocations")),
     Foreign("the AI SDK (ModelMessage)", _ai_sdk_model),
+    Foreign("A2A (messages)", _a2a),
+    Foreign("A2A (tasks)", lambda fields: fields.get("kind") == "task" or _has(fields, "contextId", "artifacts")),
     Foreign("LlamaIndex", lambda fields: any("block_type" in block for block in _items(fields.get("blocks")))),
     Foreign("Haystack", lambda fields: _has(fields, "role", "meta") or _has(fields, "_role", "_content")),
     Foreign("AutoGen", lambda fields: _has(fields, "source", "type", "content") and "role" not in fields),
@@ -197,6 +206,7 @@ _PACKAGES = {
     "agent_framework": "the Microsoft Agent Framework",
     "smolagents": "smolagents",
     "inspect_ai": "Inspect",
+    "a2a": "A2A (messages)",
 }
 
 

@@ -156,12 +156,12 @@ def json_object(arguments: str) -> dict[str, Any]:
     """The arguments of a call as the object that an API asks for.
 
     What is no object is wrapped: text that holds a JSON object (as some frameworks send it) becomes that object,
-    ``null`` the empty one, anything else ``{"input": …}``.
+    ``null`` and nothing at all the empty one, anything else ``{"input": …}``.
     """
     value = _json_or_text(arguments)
     if isinstance(value, str):
         value = _json_or_text(value)
-    if value is None:
+    if value is None or (isinstance(value, str) and not value.strip()):
         return {}
     return value if isinstance(value, dict) else {"input": value}
 

@@ -3,7 +3,10 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import lists, sampled_from
 
+from agentctx.checking import validate
 from agentctx.conversion import convert
 from agentctx.show.report import report_text
 from agentctx.wire.dialects import DIALECTS
@@ -34,6 +37,18 @@ CASES = {
         ({"role": "assistant", "content": "see", "images": [{"image_url": {"url": PNG}}]}, "images"),
         ({"role": "assistant", "content": "see", "annotations": [{"type": "url_citation"}]}, "annotations"),
         (said({"type": "file", "file": {"file_id": "f", "filename": "a.pdf"}}), "filename"),
+    ],
+    "openai-responses": [
+        (
+            {
+                "type": "message",
+                "role": "assistant",
+                "id": "msg_1",
+                "phase": "commentary",
+                "content": [{"type": "output_text", "text": "I look first.", "annotations": []}],
+            },
+            "phase",
+        )
     ],
     "anthropic": [
         (said({"type": "image", "source": PICTURE, "title": "A view"}), "title"),
@@ -197,3 +212,51 @@ def test_every_dialect_says_what_is_lost(dialect, format_name):
     (message, word), *_ = CASES.get(format_name, [({"role": "user", "content": [{"type": "hologram"}]}, "hologram")])
     done = convert([message, *HELLO[format_name]], f"openai-chat/{dialect}", format=format_name)
     assert any(word in reason for reason in reasons(done))
+
+
+THERE = [
+    ("anthropic", "claude-opus-5-5"),
+    ("anthropic", "claude-sonnet-4-5"),
+    ("anthropic", None),
+    ("gemini", "gemini-2.5-pro"),
+    ("bedrock", "us.anthropic.claude-opus-4-8"),
+    ("openai-responses", "gpt-5.4"),
+]
+
+
+@given(there=sampled_from(THERE), roles=lists(sampled_from(["user", "assistant", "system", "developer"]), max_size=6))
+def test_no_instruction_silently_becomes_the_user_s(there, roles):
+    """A system message in the middle stays one where the model takes it there, else the report names it; both legal."""
+    to, model = there
+    talk = [{"role": role, "content": f"word {at}."} for at, role in enumerate(["system", "user", *roles, "user"])]
+    done = convert(talk, to, format="openai-chat", model=model)
+    named = {change.index for change in done.report.changes}
+    as_user = [json.dumps(message) for message in done.messages if message["role"] == "user"]
+    for at, message in enumerate(talk):
+        if message["role"] in ("system", "developer") and any(f"word {at}." in each for each in as_user):
+            assert at in named
+    key = {"gemini": "contents", "openai-responses": "input"}.get(to, "messages")
+    rest = {"max_tokens": 9} if to == "anthropic" else {}
+    violations = validate({"model": model or "claude-opus-5-5", key: done.messages, **rest}, format=to)
+    assert [each for each in violations if each.severity == "error"] == []
+
+
+@pytest.mark.parametrize("kind", ["system", "developer"])
+def test_an_instruction_in_the_middle_stays_one(kind):
+    """Where the model takes system messages in the middle, one stays what it is, and nothing is said of it."""
+    talk = [{"role": "user", "content": "q"}, {"role": kind, "content": "rule"}, {"role": "assistant", "content": "a"}]
+    done = convert(
+        [*talk, {"role": "user", "content": "go"}], "anthropic", format="openai-chat", model="claude-opus-5-5"
+    )
+    assert [message["role"] for message in done.messages] == ["user", "system", "assistant", "user"]
+    assert not done.report.changes
+
+
+@pytest.mark.parametrize("to", ["anthropic", "gemini", "bedrock"])
+@pytest.mark.parametrize("given_as", ["", " ", "null", "{}", '""'])
+def test_no_arguments_are_an_empty_object(given_as, to):
+    """A call without arguments has none elsewhere either, however that was written."""
+    call = {"id": "c1", "type": "function", "function": {"name": "now", "arguments": given_as}}
+    talk = [{"role": "user", "content": "q"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    done = convert([*talk, {"role": "tool", "tool_call_id": "c1", "content": "12:00"}], to, format="openai-chat")
+    assert [each.arguments for each in format_named(to).read_message(done.messages[1], 1).calls] == ["{}"]

@@ -36,7 +36,6 @@ _TAKEN: Mapping[str, frozenset[str]] = {
             "data",
             "format",
             "status",
-            "phase",
         }
         | {"logprobs", "result"}
     ),

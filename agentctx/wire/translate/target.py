@@ -139,7 +139,12 @@ TARGETS: Mapping[str, Target] = {
         arguments_object=False,
     ),
     "anthropic": Target(
-        _IDS, user_first=True, in_user=_CLAUDE, in_results=_CLAUDE, by_url=frozenset({"image", "document"})
+        _IDS,
+        system_between="system",
+        user_first=True,
+        in_user=_CLAUDE,
+        in_results=_CLAUDE,
+        by_url=frozenset({"image", "document"}),
     ),
     "gemini": Target(
         _IDS,
@@ -162,12 +167,13 @@ TARGETS: Mapping[str, Target] = {
 """What each format can say."""
 
 
-def target_of(format_name: str, model: str | None = None) -> Target:
+def target_of(format_name: str, model: str | None = None, *, takes_system: bool = True) -> Target:
     """What a format can say to a model.
 
     Args:
         format_name: Name of the format, with its dialect if it has one.
         model: The model's name, if known.
+        takes_system: Whether the model takes system messages in the middle, where its format has them.
     """
     format_name, _, dialect = format_name.partition("/")
     target = TARGETS[format_name]
@@ -175,6 +181,8 @@ def target_of(format_name: str, model: str | None = None) -> Target:
         return _in_dialect(target, DIALECTS[dialect])
     if format_name == "bedrock" and model is not None and REFUSES_MIXED.search(model.lower()):
         return evolve(target, grouping="all results", user_after_results=False)
+    if format_name == "anthropic" and not takes_system:
+        return evolve(target, system_between="user")
     return target
 
 
