@@ -47,7 +47,8 @@ class Originals:
 
     def _content(self, old: Message) -> bytes:
         native = old.source if old.given is None else old.given
-        return original_bytes(self.wire.write_message(old) if native is None else native)
+        made = native is None or isinstance(native, Message)
+        return original_bytes(self.wire.write_message(old) if made else native)
 
 
 async def kept(

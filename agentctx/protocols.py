@@ -491,6 +491,7 @@ class Notes:
     reasons: dict[int, Reason] = field(factory=dict)
     remarks: list[str] = field(factory=list)
     _messages: list[Message] = field(factory=list)  # whose identities these are: none may be that of a later one
+    _said: list[Reason] = field(factory=list)  # of each of these
     _last: Reason = _NONE_GIVEN
 
     def note(self, message: Message, why: str, outcome: Outcome | None = None) -> None:
@@ -499,24 +500,34 @@ class Notes:
             self._last = Reason(why, outcome)
         self.reasons[id(message)] = self._last
         self._messages.append(message)
+        self._said.append(self._last)
 
     def why(self, message: Message) -> Reason:
         """The reason given for a message, or an empty one."""
         return self.reasons.get(id(message), _NONE_GIVEN)
 
+    def by_identity(self) -> dict[int, str]:
+        """All that was said of a message and of what was made of it on the way, by what it is known by."""
+        said: dict[int, dict[str, None]] = {}
+        for message, reason in zip(self._messages, self._said, strict=True):
+            said.setdefault(message.identity, {})[reason.why] = None
+        return {identity: "; ".join(reasons) for identity, reasons in said.items()}
+
     def copy(self) -> Notes:
         """What was said so far, to be restored."""
-        return Notes(dict(self.reasons), list(self.remarks), list(self._messages))
+        return Notes(dict(self.reasons), list(self.remarks), list(self._messages), list(self._said))
 
     def restore(self, known: Notes) -> None:
         """Forget everything said since the copy was made."""
-        self.reasons, self.remarks, self._messages = known.reasons, known.remarks, known._messages
+        self.reasons, self.remarks = known.reasons, known.remarks
+        self._messages, self._said = known._messages, known._said
 
     def clear(self) -> None:
         """Forget everything said."""
         self.reasons.clear()
         self.remarks.clear()
         self._messages.clear()
+        self._said.clear()
 
 
 @frozen

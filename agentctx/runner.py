@@ -408,11 +408,20 @@ class _Telling:
     def _passed_for(self, origin: int, position: int) -> str:
         """What was said of the messages on the way from where a message stood to where it stands."""
         reasons, messages = self.call.notes.reasons, self.before.messages
-        beside = map(self._origin_of, (position - 1, position + 1))
-        other = next((place for place in beside if place is not None), origin)
-        way = range(min(origin, other), max(origin, other) + 1) if reasons else ()
+        if not reasons:
+            return ""
+        beside = (
+            self._nearest(range(position - 1, -1, -1)),
+            self._nearest(range(position + 1, len(self.after.messages))),
+        )
+        ends = [origin, *(place for place in beside if place is not None)]
+        way = range(min(ends), max(ends) + 1)
         said = next((reasons[id(messages[at])].why for at in way if id(messages[at]) in reasons), "")
         return f"it makes way: {said}" if said else ""
+
+    def _nearest(self, positions: range) -> int | None:
+        """Where the first of these messages of now that was there stood before; None when there is none."""
+        return next((place for place in map(self._origin_of, positions) if place is not None), None)
 
     def _origin_of(self, position: int) -> int | None:
         """Where a message of now stood before; None for one that was not there, and where there is none."""
@@ -430,16 +439,20 @@ class _Telling:
         yield self._change(index, old, new, Outcome.KEPT if new.untouched else Outcome.MARKED, why), old
 
     def _added(self) -> Iterator[tuple[Change, Message]]:
-        """What was made, and what was made before and says something else now."""
+        """What was made, and what was made before and says something else now: by the stage that made it."""
         remade = {position: origin for origin, position in self.found.edited if self.trail.origins[origin] is None}
-        for position in sorted((*self.found.added, *remade)):
-            made = self.after.messages[position]
-            said = self._said_of(self.before.messages[remade[position]]) if position in remade else ""
-            why = self.call.notes.why(made).why or said or UNSAID
-            place = self.trail.offset + position
-            yield Change(place, made.role, Outcome.ADDED, self.name, why, 0, self.call.count(made)), made
+        places = sorted((*self.found.added, *remade))
+        said = self.call.notes.by_identity() if places else {}
+        for position in places:
+            made, place = self.after.messages[position], self.trail.offset + position
+            why = said.get(made.identity) or UNSAID
+            line = Change(place, made.role, Outcome.ADDED, self.name, why, 0, self.call.count(made))
+            yield self._by_its_maker(line, remade.get(position)), made
 
-    def _said_of(self, made: Message) -> str:
-        """Why a message was made that a later stage has changed."""
-        known = self.trail.made.get(id(made))
-        return "" if known is None else known[1].reason
+    def _by_its_maker(self, line: Change, origin: int | None) -> Change:
+        """The line of a message that is there; of one that another stage had made, that one's, with what is new."""
+        known = None if origin is None else self.trail.made.get(id(self.before.messages[origin]))
+        if known is None:
+            return line
+        first, now = known[1], f"{self.name}: {line.reason}"
+        return evolve(line, stage=first.stage, reason=first.reason if now in first.reason else f"{first.reason}; {now}")

@@ -30,7 +30,8 @@ class Message:
         source: The native payload it was read from, if any.
         read_role: The role as it was read from ``source``; None when it was not read from anything.
         read_parts: The parts as they were read from ``source``; None when it was not read from anything.
-        given: The caller's own payload, where ``source`` is another one that was made of it; else None.
+        given: The caller's own payload, where ``source`` is another one that was made of it; for a message without any
+            payload the one that it was made of; else None.
     """
 
     role: str
@@ -60,8 +61,12 @@ class Message:
     @property
     def identity(self) -> int:
         """What it is known by whatever it says: the caller's own payload, or itself when a stage made it."""
-        native = self.source if self.given is None else self.given
-        return id(self if native is None else native)
+        known_by = self._known_by
+        return id(self if known_by is None else known_by)
+
+    @property
+    def _known_by(self) -> Any:  # noqa: ANN401 - any native payload
+        return self.source if self.given is None else self.given
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -86,12 +91,13 @@ class Message:
             source=self.source,
             read_role=self.read_role,
             read_parts=self.read_parts,
-            given=self.given,
+            given=self if self._known_by is None else self.given,
         )
 
     def replaced(self, made: Message) -> Message:
         """The same message as another one says it, which was read from another payload or from none."""
-        return evolve(made, given=self.source if self.given is None else self.given)
+        known_by = self._known_by
+        return evolve(made, given=self if known_by is None else known_by)
 
     def remember_count(self, mark: object, tokens: int, size: int) -> None:
         """Remember what it was counted as; a cache, invisible to equality.

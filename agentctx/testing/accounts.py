@@ -12,10 +12,29 @@ from attrs import frozen
 from agentctx.core.compare import Change, HeadChange, Outcome
 from agentctx.core.message import Context
 from agentctx.protocols import Meter
+from agentctx.runner import UNSAID
 from agentctx.view import View
 
 _AS_IT_CAME = frozenset({Outcome.MOVED, Outcome.KEPT})
 """What became of messages that are the caller's own objects still."""
+
+_ONLY_EDIT = frozenset({"ClearToolResults", "TruncateToolOutputs"})
+"""Stages that add no message."""
+
+_SAY_WHY = _ONLY_EDIT | {
+    "ArrangeMessages",
+    "CollapseRepeats",
+    "FitContextWindow",
+    "KeepCacheMarkers",
+    "LiftCacheMarkers",
+    "LimitCacheMarkers",
+    "Pack",
+    "PlaceCacheMarkers",
+    "RepairHistory",
+    "Tiered",
+    "TrimRounds",
+}
+"""Stages that have a reason for whatever they do."""
 
 
 @frozen
@@ -49,6 +68,10 @@ def unaccounted(given: Given, before: Context, view: View, meter: Meter) -> Iter
     for each in said:
         if not each.stage or not each.reason:
             yield f"nobody, or no reason, is given for: {each}"
+        if each.stage in _SAY_WHY and UNSAID in each.reason:
+            yield f"{each.stage} gives no reason for: {each}"
+        if each.stage in _ONLY_EDIT and each.outcome is Outcome.ADDED:
+            yield f"{each.stage} is said to have added what another stage did: {each}"
     yield from _head(given, view)
     named: dict[int, list[Change]] = defaultdict(list)
     for change in lines:

@@ -111,6 +111,56 @@ def test_whatever_model_is_called_the_report_adds_up(both_loops, *, history, sta
     both_loops(walk)
 
 
+def interrupted(format_name):
+    """A call whose result is lost, and rounds after it."""
+    turns = [user("task"), assistant("a", call("c1", "run", {"a": 1})), user("go on")]
+    for place in range(2, 9):
+        turns += [
+            assistant("b", call(f"c{place}", "run", {"a": place})),
+            result(f"c{place}", f"{place} " + "word " * 120),
+        ]
+    return transcript(format_name, *turns)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", [*FORMATS, "openai-responses"])
+@pytest.mark.parametrize("way", ["at once", "session", "load"])
+@pytest.mark.parametrize(
+    "stage", [ClearToolResults(2, placeholder="[old]"), TruncateToolOutputs(max_tokens=4, marker="…")], ids=["C", "T"]
+)
+async def test_what_repair_put_in_stays_its_own(format_name, way, stage):
+    """A result that a later stage shortened was added by repair, for its reason; the other stage says why, too."""
+    messages = interrupted(format_name)
+    pipeline = Pipeline(stage, budget=Budget(1500, trigger=0.5, target=0.4))
+    session, view = pipeline.session(format=format_name), None
+    for stop in range(3, len(messages) + 1, 2) if way != "at once" else ():
+        view = await session.prepare(messages[:stop])
+        if way == "load":
+            session = Session.load(pipeline, json.loads(json.dumps(session.dump())))
+    view = view or await pipeline.prepare(messages, format=format_name)
+    (line,) = [change for change in view.report.in_force if change.outcome is Outcome.ADDED]
+    assert line.stage == "RepairHistory"
+    assert line.reason.startswith("no result is there of: ")
+    assert f"; {type(stage).__name__}: " in line.reason
+    assert UNSAID not in line.reason
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", ["anthropic", "gemini", "bedrock"])
+async def test_repair_says_why_it_parts_and_moves_messages(format_name):
+    """Results that one message answers two rounds with, some of them early: what is split off or makes way says why."""
+    task, early, late = user("task"), assistant(call("c1", "read")), assistant(call("c2", "read"))
+    told = transcript(format_name, task, early, result("c1", "one"), late, result("c2", "two"))
+    content = "parts" if format_name == "gemini" else "content"
+    both = {**told[2], content: [*told[4][content], *told[2][content]]}
+    (word,) = transcript(format_name, user("go on"))
+    messages = [told[0], both, told[1], {**word}, told[3], word]
+    session = Pipeline().session(format=format_name)
+    for stop in range(1, len(messages) + 1):
+        view = await session.prepare(messages[:stop])
+        assert not [change for change in view.report.in_force if UNSAID in change.reason]
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize(("name", "stage"), ACTING.items(), ids=ACTING.keys())

@@ -8,6 +8,7 @@ from agentctx.core.compare import Change
 from agentctx.core.ledger import Ledger
 from agentctx.core.message import Context
 from agentctx.reading import reader
+from agentctx.runner import UNSAID
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.accounts import Given, unaccounted
 
@@ -58,6 +59,14 @@ async def test_a_line_without_stage_reason_or_role_is_found(field):
     view, wrong = await prepared()
     first, *others = view.report.in_force
     assert wrong(lines=[evolve(first, **{field: ""}), *others])
+
+
+@pytest.mark.parametrize("said", [{"reason": UNSAID}, {"stage": "ClearToolResults"}])
+async def test_an_added_line_of_another_stage_or_without_its_reason_is_found(said):
+    """What repair has put in is named as that, with its reason."""
+    view, wrong = await prepared()
+    made = next(line for line in view.report.in_force if line.outcome is Outcome.ADDED)
+    assert wrong(lines=[evolve(each, **said) if each is made else each for each in view.report.in_force])
 
 
 @pytest.mark.parametrize("field", ["tokens_before", "tokens_after"])
