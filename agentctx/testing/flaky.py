@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import cast
 
 from attrs import define, field
@@ -10,7 +13,7 @@ from agentctx.core.budget import Budget
 from agentctx.core.event import Compaction
 from agentctx.core.message import Context
 from agentctx.errors import StoreError
-from agentctx.protocols import Call, ContextStrategy, HoldsStages, Phase, RunInner, Scope, Store, holds_stages
+from agentctx.protocols import Call, ContextStrategy, HoldsStages, Listener, Phase, RunInner, Scope, Store, holds_stages
 
 
 class FlakyError(Exception):
@@ -141,3 +144,18 @@ def failing_listener(_event: Compaction) -> None:
     """
     msg = "the listener failed"
     raise FlakyError(msg)
+
+
+@contextmanager
+def unlogged(listener: Listener) -> Iterator[None]:
+    """Keep out of the log what it would say of this listener, which fails on purpose; what it says of others stays."""
+
+    def of_others(record: logging.LogRecord) -> bool:
+        return not any(each is listener for each in record.args or ())
+
+    log = logging.getLogger("agentctx")
+    log.addFilter(of_others)
+    try:
+        yield
+    finally:
+        log.removeFilter(of_others)

@@ -1,5 +1,6 @@
 """Each law catches the one who breaks it."""
 
+import logging
 import random
 from copy import deepcopy
 
@@ -22,7 +23,7 @@ from agentctx import (
     over,
     when,
 )
-from agentctx.testing import assistant, call, check_laws, history, result, system, thinking, user
+from agentctx.testing import assistant, call, check_laws, failing_listener, history, result, system, thinking, user
 from agentctx.testing import laws as ten
 from agentctx.testing.trial import Step, Trial
 
@@ -163,6 +164,21 @@ async def test_a_user_s_own_stage_is_held_to_the_laws(format_name):
 
     held = busy(format_name)
     await check_laws(forget_oldest, held.messages, Budget(4_000), held.format, held.system, held.tools)
+
+
+@pytest.mark.anyio
+async def test_laws_that_hold_say_nothing_of_their_own(caplog):
+    """What fails on purpose is not in the log; what a strategy under test says there is."""
+    held = busy("openai-chat")
+    await check_laws(FitContextWindow(), held.messages, Budget(700), held.format, held.system, held.tools)
+    assert not caplog.records
+
+    async def talkative(context, _call):
+        logging.getLogger("agentctx").warning("a word of %s", failing_listener)
+        return context
+
+    await check_laws(talkative, held.messages, Budget(4_000), held.format, held.system, held.tools)
+    assert {record.args for record in caplog.records} == {(failing_listener,)}
 
 
 @pytest.mark.anyio
