@@ -29,5 +29,11 @@ class View:
     system: Any
     tools: Any
     report: Report
-    context: Context = field(repr=False)
+    context: Context
     options: Mapping[str, Any] = field(factory=dict)
+
+    def __repr__(self) -> str:
+        """One line, without what is said in the messages: how much there is of what."""
+        tools, report = len(self.context.tools), self.report
+        room = "" if report.limit is None else f" of {report.limit:,}"
+        return f"<View: {len(self.messages)} messages, {tools} tools, {report.tokens_after:,}{room} tokens>"

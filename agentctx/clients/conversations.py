@@ -59,6 +59,11 @@ class Conversations:
     _unfinished: OrderedDict[str, Turn] = field(init=False, factory=OrderedDict, repr=False)
     _said: set[str] = field(init=False, factory=set, repr=False)
 
+    def __repr__(self) -> str:
+        """One line: the session, or how many there are by key, and the last view."""
+        which = f"{len(self.sessions)} sessions by key" if self.session is None else repr(self.session)
+        return f"<Conversations: {which}, last view {self.view!r}>"
+
     @property
     def report(self) -> Report | None:
         """The report of the last view."""

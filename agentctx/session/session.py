@@ -15,6 +15,7 @@ from agentctx.core.budget import Budget
 from agentctx.core.clock import time_of
 from agentctx.core.event import SilentTruncationSuspected
 from agentctx.core.forecast import Forecast
+from agentctx.core.printable import shown
 from agentctx.core.report import Report
 from agentctx.economics.conditions import expected_forecast
 from agentctx.economics.overflow import Overflow, classify_error
@@ -102,6 +103,14 @@ class Session:
         """Find the budget."""
         allowances = Allowances(self.plan, self._model)
         self._conversation = Conversation(self.plan, self._model, self._format, allowances)
+
+    def __repr__(self) -> str:
+        """One line, without what is said in the messages: which conversation, and how much of it is known."""
+        known = self._conversation
+        named = (("id", self.id), ("model", known.model), ("format", known.wire_name or known.format))
+        words = [f"{what} {shown(name)}" for what, name in named if name is not None]
+        counts = f"{known.steps} steps, {len(known.record)} messages, {known.sent.tokens:,} tokens sent last"
+        return f"<Session: {', '.join([*words, counts])}>"
 
     @property
     def model(self) -> str | None:
