@@ -98,7 +98,7 @@ class Build:
 
     async def _messages(self, blocks: Sequence[Block], source: Reader) -> tuple[Message, ...]:
         meter = source.meter
-        with Noting(f"while {type(meter.counter).__name__} counted the messages of the blocks"):
+        with Noting("while the messages of the blocks were counted"):
             await meter.settle([message for block in blocks for message in block.messages])
         self.fixed = meter.fixed(Context((), None, self.tools))
         messages = await self._formatted(blocks, source)

@@ -126,7 +126,7 @@ class Floating:
 
 async def test_contexty_wrong_weights_of_text():
     """The same for a counter of text alone."""
-    with pytest.raises(ConfigError, match="Floating: a message was counted as"):
+    with pytest.raises(ConfigError, match=r"Floating: a text of 4 characters was counted as 2\.0"):
         await ContextBuilder(50, counter=Floating(), format="openai-chat").add(block("a", chat("u1"))).build()
 
 
