@@ -260,3 +260,45 @@ def test_no_arguments_are_an_empty_object(given_as, to):
     talk = [{"role": "user", "content": "q"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
     done = convert([*talk, {"role": "tool", "tool_call_id": "c1", "content": "12:00"}], to, format="openai-chat")
     assert [each.arguments for each in format_named(to).read_message(done.messages[1], 1).calls] == ["{}"]
+
+
+URL = "data:application/pdf;base64,JVBERi0xLjQ="
+FILES = {
+    "anthropic": [{"type": "document", "title": "report.pdf", "source": {**PDF, "data": "JVBERi0xLjQ="}}],
+    "gemini": [{"inlineData": {"mimeType": "application/pdf", "data": "JVBERi0xLjQ=", "displayName": "report.pdf"}}],
+    "bedrock": [{"document": {"format": "pdf", "name": "report", "source": {"bytes": b"%PDF-1.4"}}}],
+    "openai-chat": [{"type": "file", "file": {"file_data": URL, "filename": "report.pdf"}}],
+    "openai-responses": [{"type": "input_file", "file_data": URL, "filename": "report.pdf"}],
+}
+
+
+@pytest.mark.parametrize("to", ["openai-chat", "openai-responses"])
+@pytest.mark.parametrize("format_name", FILES)
+def test_a_document_keeps_its_name(format_name, to):
+    """OpenAI wants a name for a file that is carried inline: the document's own, and nothing is said to be lost."""
+    message = said(*FILES[format_name], key="parts" if format_name == "gemini" else "content")
+    if format_name == "openai-responses":
+        message["content"][0]["type"] = "input_text"
+    if to != format_name:
+        done = convert([message], to, format=format_name)
+        made = done.messages[0]["content"][1]
+        assert made.get("file", made)["filename"] == "report.pdf"
+        assert made.get("file", made)["file_data"] == URL
+        assert not reasons(done)
+
+
+@pytest.mark.parametrize("to", ["openai-chat", "openai-responses"])
+def test_a_document_without_a_name_gets_a_neutral_one(to):
+    """A PDF that has no name is called document.pdf."""
+    made = convert([said({"type": "document", "source": PDF})], to, format="anthropic").messages[0]["content"][1]
+    assert made.get("file", made)["filename"] == "document.pdf"
+
+
+def test_a_result_that_is_there_is_not_called_gone():
+    """What a function of Gemini's answered is taken along, whatever it is called there, and so not said to be lost."""
+    call = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}
+    answer = {"functionResponse": {"name": "f", "response": {"result": "VALUE"}, "willContinue": True}}
+    talk = [{"role": "user", "parts": [{"text": "q"}]}, call, {"role": "user", "parts": [answer]}]
+    done = convert(talk, "anthropic", format="gemini")
+    assert "VALUE" in json.dumps(done.messages)
+    assert not any("place for" in each and "result" in each for each in reasons(done))

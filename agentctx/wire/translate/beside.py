@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from agentctx.core.message import Message, Tool
-from agentctx.core.parts import Opaque, Part, Thinking, ToolResult
+from agentctx.core.parts import Opaque, Part, Text, Thinking, ToolResult
 from agentctx.wire.native import fields_or_none
+from agentctx.wire.translate.media import NAMES
 
 _MARKS = frozenset({"type", "cache_control", "prompt_cache_breakpoint", "cachePoint"})
 """Keys that say nothing, or are not taken along as ``convert`` says."""
@@ -76,17 +78,18 @@ _TOOL = frozenset(
 )
 
 
-def beside(message: Message, format_name: str) -> list[str]:
+def beside(message: Message, format_name: str, named: AbstractSet[int] = frozenset()) -> list[str]:
     """The keys of a native message that say something which is not taken along, each once.
 
     Args:
         message: A message as it was read.
         format_name: Name of the format that it was read from.
+        named: The ids of the parts whose names were taken along.
     """
     taken = _TAKEN[format_name.partition("/")[0]]
     answer = _ANSWER if isinstance((fields_or_none(message.source) or {}).get("usage"), (dict, Mapping)) else _MARKS
     found = [key for key in _keys(message.source, taken) if key not in answer and not _is_tool_name(key, message)]
-    found += [key for part in message.parts for key in _of_part(part, taken)]
+    found += [key for part in message.parts for key in _of_part(part, taken, named)]
     return list(dict.fromkeys(found))
 
 
@@ -102,13 +105,18 @@ def _is_tool_name(key: str, message: Message) -> bool:
     return key == "name" and bool(message.results)
 
 
-def _of_part(part: Part, taken: frozenset[str]) -> Iterator[str]:
+def _of_part(part: Part, taken: frozenset[str], named: AbstractSet[int]) -> Iterator[str]:
     if isinstance(part, (Opaque, Thinking)):  # these are said to go as a whole
         return
+    if id(part) in named:
+        taken |= frozenset(NAMES)
     yield from (key for key in _keys(part.source, taken) if not (key == "name" and isinstance(part, ToolResult)))
     if isinstance(part, ToolResult):
         for each in part.content:
-            yield from _of_part(each, taken)
+            if not (
+                isinstance(each, Text) and "text" not in (fields_or_none(each.source) or {})
+            ):  # else read as a whole
+                yield from _of_part(each, taken, named)
 
 
 def _keys(native: object, taken: frozenset[str], depth: int = 0) -> Iterator[str]:
@@ -126,7 +134,9 @@ _NAMED = frozenset({"function", "custom", "functionCall", "functionResponse", "t
 
 
 def _unknown(block: Mapping[str, Any], taken: frozenset[str]) -> Iterator[str]:
-    return (key for key, value in block.items() if _says(value) and key not in _MARKS and _camel(key) not in taken)
+    return (
+        key for key, value in block.items() if _says(value) and key not in _MARKS and not {key, _camel(key)} & taken
+    )
 
 
 def _says(value: object) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode
 from mimetypes import guess_type
+from typing import Any
 
 from attrs import evolve
 
 from agentctx.core.parts import Media, Text
 from agentctx.tokens.media import document_text
+from agentctx.wire.native import fields_or_none
 from agentctx.wire.translate.target import Media as Takes
 from agentctx.wire.translate.target import Target
 
@@ -39,6 +41,36 @@ def placed(part: Media, takes: Takes, target: Target) -> Media | None:
     if media_type not in allowed or data is None:
         return None
     return evolve(bare, media_type=part.media_type or media_type, data=data, url=None)
+
+
+def named(part: Media, was: Media, target: Target) -> Media:
+    """A document with the name that it had, where it has a place, or with a neutral one where it has to have one."""
+    if part.kind != "document" or target.names_files is None:
+        return part
+    name = name_of(was)
+    if target.names_files == "title":
+        return part if name is None else evolve(part, source={"type": "document", "title": name[:_LONGEST_TITLE]})
+    if part.data is None:
+        return part
+    name = name or "document"
+    told = {"filename": name if name.lower().endswith(".pdf") else f"{name}.pdf"}
+    block: dict[str, Any] = {"file": told} if target.names_files == "file" else told
+    return evolve(part, source={"type": target.names_files, **block})
+
+
+NAMES = ("filename", "title", "displayName", "display_name", "name")
+"""The keys under which the formats have the name of a document."""
+
+_LONGEST_TITLE = 500
+
+
+def name_of(part: Media) -> str | None:
+    """The name that a document has in its own format, if any."""
+    block = fields_or_none(part.source) or {}
+    inner = (fields_or_none(held) for held in block.values() if not isinstance(held, str))
+    holders = (block, *(each for each in inner if each is not None))
+    names = (holder.get(key) for holder in holders for key in NAMES)
+    return next((name for name in names if isinstance(name, str) and name.strip()), None)
 
 
 def _plain_base64(data: str) -> str | None:

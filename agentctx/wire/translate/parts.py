@@ -13,7 +13,7 @@ from agentctx.tokens.carried import carried
 from agentctx.wire.native import fields_or_none, json_object
 from agentctx.wire.translate.beside import beside
 from agentctx.wire.translate.ids import Respelling
-from agentctx.wire.translate.media import left_out, placed, spelled_out
+from agentctx.wire.translate.media import left_out, name_of, named, placed, spelled_out
 from agentctx.wire.translate.readable import is_marker, readable
 from agentctx.wire.translate.target import Media as Takes
 from agentctx.wire.translate.target import Target
@@ -32,11 +32,13 @@ class Spoken:
         parts: What it says.
         shown: Media that a tool returned and that only a user may show.
         why: What could not stay as it was.
+        named: The ids of the parts whose names were taken along.
     """
 
     parts: list[Part] = field(factory=list)
     shown: list[Part] = field(factory=list)
     why: list[str] = field(factory=list)
+    named: set[int] = field(factory=set)
 
 
 @define
@@ -72,7 +74,7 @@ class Translator:
         takes = self.target.in_user if message.role in {"user", "tool"} else {}
         for part in message.parts:
             spoken.parts.extend(self._part(part, takes, spoken))
-        if left := beside(message, self.source):
+        if left := beside(message, self.source, spoken.named):
             spoken.why.append(f"only its own format has a place for: {', '.join(left)}")
         return spoken
 
@@ -95,12 +97,18 @@ class Translator:
         if (found := placed(part, takes, self.target)) is not None:
             if part.detail not in {None, "auto", found.detail}:
                 spoken.why.append(f"the wish for resolution went: {part.detail}")
-            return found
+            return self._named(found, part, spoken)
         if (text := spelled_out(part)) is not None:
             spoken.why.append("a document of plain text became text")
             return Text(text)
         spoken.why.append(f"this {part.kind} cannot be sent here")
         return left_out(part)
+
+    def _named(self, found: Media, part: Media, spoken: Spoken) -> Media:
+        made = named(found, part, self.target)
+        if made is not found and name_of(part) is not None:
+            spoken.named.add(id(part))
+        return made
 
     def _call(self, part: ToolCall, spoken: Spoken) -> ToolCall:
         call_id, name = self.ids.of_call(part.id), self.names.of(part.name)
@@ -135,10 +143,11 @@ class Translator:
         if not isinstance(part, Media):
             yield from self._part(part, {}, spoken)
         elif (found := placed(part, self.target.in_results, self.target)) is not None:
-            yield found
+            yield self._named(found, part, spoken)
         elif (found := placed(part, self.target.in_user, self.target)) is not None:
             spoken.why.append(f"the user shows the {part.kind} that a tool returned")
-            spoken.shown += [Text(f"[{part.kind} returned by the tool call {call_id}]"), found]
+            shown = self._named(found, part, spoken)
+            spoken.shown += [Text(f"[{part.kind} returned by the tool call {call_id}]"), shown]
             yield Text(f"[{part.kind}: see the next user message]")
         else:
             yield self._media(part, {}, spoken)

@@ -80,6 +80,8 @@ class Target:
         says_failed: Whether a result says that its tool has failed.
         details: Whether media go with a wish for resolution.
         arguments_object: Whether the arguments of a call are an object.
+        names_files: Where documents have a name: ``"file"`` and ``"input_file"`` (which need one when they are carried
+            inline), or ``"title"``; None where none is given.
         unsigned_call: What stands for the signature of a call that another model made; None when none is needed.
     """
 
@@ -99,6 +101,7 @@ class Target:
     says_failed: bool = True
     details: bool = False
     arguments_object: bool = True
+    names_files: Literal["file", "input_file", "title"] | None = None
     unsigned_call: str | None = None
 
 
@@ -126,6 +129,7 @@ TARGETS: Mapping[str, Target] = {
         says_failed=False,
         details=True,
         arguments_object=False,
+        names_files="file",
     ),
     "openai-responses": Target(
         _IDS,
@@ -137,6 +141,7 @@ TARGETS: Mapping[str, Target] = {
         in_results={"image": PICTURES, "document": _PDF},
         by_url=frozenset({"image", "document"}),
         arguments_object=False,
+        names_files="input_file",
     ),
     "anthropic": Target(
         _IDS,
@@ -145,6 +150,7 @@ TARGETS: Mapping[str, Target] = {
         in_user=_CLAUDE,
         in_results=_CLAUDE,
         by_url=frozenset({"image", "document"}),
+        names_files="title",
     ),
     "gemini": Target(
         _IDS,
