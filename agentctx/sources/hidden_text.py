@@ -5,30 +5,40 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable
+from html.entities import html5
 
 from attrs import frozen
 
-_STARTS = r"(?:\x1b|\\x1[bB]|\\u001[bB]|\\033|\\e)"
+_STARTS = r"(?:\x1b|\\x1[bB]|\\u001[bB]|\\033|\\e|\^\[)"
 _COLOUR = (
     rf"{_STARTS}\[[0-?]{{0,32}}[ -/]{{0,4}}[@-~]|\x9b[0-?]{{0,32}}[ -/]{{0,4}}[@-~]|"
     r"\x1b\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)"
 )
 _NO_WIDTH = (
-    r"[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
+    r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f"  # controls (Cc) but those that are blanks
+    r"\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
+    r"\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"  # default ignorable
+    r"\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f]"  # Cf
 )
+"""What Unicode says is not shown: of every version so far, by its categories and its list of what may be ignored."""
+
+_OVERWRITTEN = "|".join(rf"[^\n\x08]{{{count}}}\x08{{{count}}}" for count in range(8, 0, -1))
+"""As many characters as there are backspaces behind them."""
+
 _ESCAPE = (
-    r"\\{1,4}u(?P<four>[0-9a-fA-F]{4})|\\{1,4}x(?P<two>[0-9a-fA-F]{2})|%(?:25)?(?P<percent>[0-7][0-9a-fA-F])|"
-    r"&#x(?P<hex>[0-9a-fA-F]{1,4});|&#(?P<number>[0-9]{1,4});|&(?P<entity>amp|lt|gt|quot|apos|nbsp);|"
+    r"(?:\\{1,4}|%)u(?P<four>[0-9a-fA-F]{4})|\\{1,4}x(?P<two>[0-9a-fA-F]{2})|%(?:25)?(?P<percent>[0-7][0-9a-fA-F])|"
+    r"\\{1,4}U00(?P<eight>(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})|\\{1,4}[ux]\{0{0,8}(?P<braces>[0-9a-fA-F]{1,5})\}|"
+    r"=(?P<quoted>[0-7][0-9A-F])|\\{1,4}(?P<octal>[01][0-7]{2})|"
+    r"&#[xX]0{0,8}(?P<hex>[0-9a-fA-F]{1,5});|&#0{0,8}(?P<number>[0-9]{1,5});|&(?P<entity>[A-Za-z]{2,10});|"
     r"\\{1,4}(?P<letter>[nrtbfv0])"
 )
 _HIDDEN = re.compile(f"(?P<nothing>{_COLOUR}|{_NO_WIDTH})|{_ESCAPE}")
+_HIDDEN_OR_OVERWRITTEN = re.compile(f"(?P<nothing>{_OVERWRITTEN}|{_COLOUR}|{_NO_WIDTH})|{_ESCAPE}")
 _BREAK = re.compile(
     r"[\"'`][ \t]{0,8}[+.&\\]?[ \t]{0,8}(?:\\?\r?\n)?[ \t+.&]{0,40}[\"'`](?=[\w+/=-])|"
-    r"(?<=[\w+/=-])(?:\\|-)?\r?\n[ \t>|#*+-]{0,40}(?=[\w+/=-])"
+    r"(?<=[\w+/=-])(?:\\|-|(?<!=)=)?\r?\n[ \t>|#*+-]{0,40}(?=[\w+/=-])"
 )
 """Between two parts of one text: quotes with a sign of joining or a line break, or a line break alone."""
-
-_ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'", "nbsp": " "}
 
 
 @frozen
@@ -65,9 +75,10 @@ def without_escapes(text: str, *, apart: bool) -> Seen | None:
         text: The text.
         apart: Whether what is seen as nothing, and every escape, parts the words around it; else it joins them.
     """
-    if _HIDDEN.search(text) is None:
+    hidden = _HIDDEN_OR_OVERWRITTEN if "\b" in text else _HIDDEN
+    if hidden.search(text) is None:
         return None
-    return _seen(text, _HIDDEN, lambda found: f" {_character(found)}" if apart else _character(found))
+    return _seen(text, hidden, lambda found: f" {_character(found)}" if apart else _character(found))
 
 
 def joined(text: str) -> Seen | None:
@@ -93,13 +104,18 @@ def _seen(text: str, pattern: re.Pattern[str], shown: Callable[[re.Match[str]], 
 
 
 def _character(found: re.Match[str]) -> str:
-    """What an escape stands for: one character, or nothing."""
+    """What an escape stands for: a character, or nothing."""
     if found["nothing"] is not None:
         return ""
     if found["entity"] is not None:
-        return _ENTITIES[found["entity"]]
+        return html5.get(f"{found['entity']};", found[0])
     if found["letter"] is not None:
         return "\n" if found["letter"] in "nr" else " "
     if found["number"] is not None:
         return chr(int(found["number"]))
-    return chr(int(found["four"] or found["two"] or found["percent"] or found["hex"], 16))
+    if found["octal"] is not None:
+        return chr(int(found["octal"], 8))
+    return chr(int(next(filter(None, found.group(*_IN_HEX))), 16))
+
+
+_IN_HEX = ("four", "two", "percent", "eight", "braces", "quoted", "hex")

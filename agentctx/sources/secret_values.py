@@ -115,8 +115,11 @@ _TOKENS = (
     r"ya29\.[\w-]{20,}",  # Google OAuth access token
     r"\d{8,10}:AA[\w-]{32,34}",  # Telegram bot
 )
+_FREE = r"(?:(?<![A-Za-z0-9_-])|(?<=-)(?<![A-Za-z0-9_-]-)|(?<=^--)|(?<=[A-Z]_))"
+"""Behind what is no part of the word: a blank or sign, a diff's one or two minus signs, a variable's name."""
+
 _TOKEN = re.compile(
-    rf"(?:{'|'.join(_UNMISTAKABLE)})(?![A-Za-z0-9])|(?<![A-Za-z0-9_-])(?:{'|'.join(_TOKENS)})(?![A-Za-z0-9])"
+    rf"(?:{'|'.join(_UNMISTAKABLE)})(?![A-Za-z0-9])|{_FREE}(?:{'|'.join(_TOKENS)})(?![A-Za-z0-9])", re.MULTILINE
 )
 _AZURE_KEY = re.compile(
     r"(?<![A-Za-z0-9+/])(?<!sha512[-:=])"

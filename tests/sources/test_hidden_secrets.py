@@ -2,6 +2,7 @@
 
 import importlib.util
 from pathlib import Path
+from unicodedata import category
 
 import pytest
 
@@ -83,6 +84,49 @@ def test_what_is_no_secret_stays(text, name):
 def test_a_name_is_recognised_as_it_is_read(text, expected):
     """A secret's name that is coloured, escaped or has something in it that has no width is one all the same."""
     assert redact_secrets(text) == expected
+
+
+KEYS = [LISTED.shapes()[name] for name in ("GitHub", "npm", "Hugging Face", "SendGrid", "JWT", "Mailgun")]
+BEFORE = (
+    *("^[[32m{}^[[0m", "t=3D{}", '"t\\U0000003d{}"', "t\\u{{3d}}{}", "t\\N{{EQUALS SIGN}}{}", "t\\075{}", "%u003d{}"),
+    *("-{}", "--{}", "+{}", " -{}", "KEY_{}", "t&equals;{}", "t&#0061;{}", "t&#X3D;{}", "t\\x{{3d}}{}"),
+)
+
+
+@pytest.mark.parametrize("form", BEFORE)
+def test_a_key_goes_whatever_stands_before_it(form):
+    """Colours as programs write them out, escapes of languages and of mail, and the signs of a diff hide no key."""
+    for key in KEYS:
+        told = redact_secrets(form.format(key))
+        assert key not in told
+        assert redact_secrets(told) == told
+
+
+UNSEEN = [
+    *(chr(code) for code in (0x00, 0x07, 0x1F, 0x7F, 0x90, 0xAD, 0x34F, 0x115F, 0x180B, 0x180E, 0x200D, 0x2062)),
+    *(chr(code) for code in (0x2068, 0x3164, 0xFE0F, 0xFEFF, 0xFFA0, 0xFFF0, 0xFFF9, 0x1D173, 0xE0041, 0xE0100)),
+    *("x\b", "xyz\b\b\b", "x\b\u200b"),
+]
+
+
+@pytest.mark.parametrize("unseen", UNSEEN, ids=ascii)
+def test_a_key_goes_whatever_is_not_seen_in_it(unseen):
+    """Controls, what Unicode lets be ignored, and what backspaces take away hide no key."""
+    for key in KEYS:
+        assert redact_secrets(f"a {key[:8]}{unseen}{key[8:]} b") == "a [redacted] b"
+
+
+def test_every_control_and_format_character_is_unseen():
+    """By Unicode's own categories, whichever of its versions Python knows; blanks are seen."""
+    blanks = "\t\n\x0b\x0c\r\x85"
+    unseen = [each for each in map(chr, range(0x110000)) if category(each) in ("Cc", "Cf") and each not in blanks]
+    assert without_escapes("".join(unseen), apart=False).text == ""
+
+
+@pytest.mark.parametrize("text", ["a -b --c", "a=b == c", "x-key-" + "0a" * 16, "1==\nnext", "&notanentityatall; &x;"])
+def test_what_looks_a_little_like_it_stays(text):
+    """Options, comparisons and names with hyphens are no keys."""
+    assert redact_secrets(text) == text
 
 
 def test_what_stands_around_a_hidden_key_stays():
