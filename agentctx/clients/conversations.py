@@ -6,6 +6,7 @@ import warnings
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from contextlib import asynccontextmanager
+from inspect import isawaitable, iscoroutine
 from typing import TYPE_CHECKING, Any
 
 from attrs import Factory, define, field
@@ -13,6 +14,7 @@ from attrs import Factory, define, field
 from agentctx.clients.limits import Limits
 from agentctx.clients.shape import Body, Request
 from agentctx.core.report import Report
+from agentctx.errors import AgentctxError, ConfigError
 from agentctx.listeners import logger
 from agentctx.pipeline import Pipeline
 from agentctx.session import Session
@@ -93,11 +95,12 @@ class Conversations:
 
         Raises:
             InvalidInput: If a message cannot be read; names it.
+            ConfigError: If the key raises, or answers what names nothing.
             UnknownModel: If the budget is that of the model, and the model table does not know it.
         """
         session, name = self.session or current(), None
         if session is None and self.key is not None:
-            name = self.key(body)
+            name = _named(self.key, body)
         if name is None:
             yield _of_request(session, request, format_name)
         else:
@@ -153,6 +156,35 @@ _GOES_ON = (
     "cut moves the prefix at every call and the provider's cache is lost; make the calls within `with "
     "pipeline.session():`, or pass session= or key= to wrap()"
 )
+
+
+def _named(key: Key, body: Body) -> Hashable:
+    """What the key calls the conversation of a request.
+
+    Raises:
+        ConfigError: If it raises, or answers what no session can be found by again.
+    """
+    try:
+        name: object = key(body)
+    except AgentctxError:
+        raise
+    except Exception as error:
+        msg = f"wrap: key {key!r} raised {type(error).__name__}: {error}"
+        raise ConfigError(msg) from error
+    if not _is_a_name(name):
+        msg = f"wrap: key {key!r} gave {name!r:.80}; expected what names a conversation (a str, say), or None"
+        raise ConfigError(msg)
+    return name
+
+
+def _is_a_name(name: object) -> bool:
+    """Whether it can be looked up: it has a hash, and is equal to itself, as nan is not."""
+    if iscoroutine(name):
+        name.close()  # else Python says that nobody awaited it
+    try:
+        return not isawaitable(name) and hash(name) is not None and bool(name == name)  # noqa: PLR0124
+    except Exception:  # noqa: BLE001 - whatever it raises, it names nothing
+        return False
 
 
 def _of_request(session: Session | None, request: Request, format_name: str) -> Session | None:

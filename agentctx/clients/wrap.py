@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from agentctx.clients.conversations import Conversations, Key
 from agentctx.errors import ConfigError
+from agentctx.listeners import is_async
 from agentctx.pipeline import Pipeline
 from agentctx.session import Session
 from agentctx.session.current import inherit
@@ -69,12 +70,13 @@ def wrap(
             of both are refused), a ``bedrock-runtime`` client of boto3 or aioboto3.
         pipeline: Prepares the requests.
         session: The one conversation that this client speaks in.
-        key: Names the conversation of a request, given its body; None means none.
+        key: Names the conversation of a request, given its body; None means none. A plain function.
         sessions: Holds the sessions of the keys, so many at once, loads them and is told of evictions; may be shared by
             several clients. Without it, 1,024 are held, and the first that is forgotten is said in the log.
 
     Raises:
-        ConfigError: If no file knows this client, or ``sessions`` has no use or another pipeline.
+        ConfigError: If no file knows this client, ``key`` is no plain function, or ``sessions`` has no use or another
+            pipeline.
     """
     name = _file_for(client)
     if name is None:
@@ -84,6 +86,9 @@ def wrap(
     inherit()
     if sessions is not None and (key is None or sessions.pipeline is not pipeline):
         msg = "wrap: sessions= needs key=, and the pipeline that the client is wrapped with"
+        raise ConfigError(msg)
+    if key is not None and (not callable(key) or is_async(key)):
+        msg = f"wrap: key= takes a plain function of a request's body, not {key!r}: nobody would await it"
         raise ConfigError(msg)
     known = Conversations(pipeline, session, key, sessions=Sessions(pipeline) if sessions is None else sessions)
     wrapped: T = import_module(name).wrap(client, known)

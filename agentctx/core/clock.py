@@ -25,7 +25,24 @@ def time_of(clock: Callable[[], float], whose: str) -> float:
     except Exception as error:
         msg = f"{whose}: the clock {clock!r} raised {type(error).__name__}: {error}"
         raise ConfigError(msg) from error
-    if isinstance(now, bool) or not isinstance(now, (int, float)) or not isfinite(now):
-        msg = f"{whose}: the clock {clock!r} gave {now!r}; expected seconds, as a finite number"
+    if isinstance(now, bool) or not isinstance(now, (int, float)) or not _is_finite(now):
+        msg = f"{whose}: the clock {clock!r} gave {_shown(now)}; expected seconds, as a finite number"
         raise ConfigError(msg)
     return now
+
+
+def _is_finite(number: float) -> bool:
+    try:
+        return isfinite(number)
+    except OverflowError:  # an integer larger than any float
+        return False
+
+
+def _shown(given: object) -> str:
+    """What it gave, shortened; Python refuses to write out a very large integer."""
+    if isinstance(given, int) and given.bit_length() > _MOST_BITS:
+        return f"an integer of {given.bit_length():,} bits"
+    return f"{given!r:.200}"
+
+
+_MOST_BITS = 1024

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from agentctx.errors import InvalidInput
+from agentctx.listeners import logger
 from agentctx.session.checked import MOST
 from agentctx.tokens.serialise import serialise
 
@@ -28,18 +30,38 @@ def prompt_tokens(usage: Any) -> int | None:  # noqa: ANN401 - a dict or any SDK
 
     OpenAI and Gemini report the whole prompt; Anthropic and Bedrock report its parts, which are added up. It is not
     told where there is no usage at all or an empty one, where the field is empty or 0, and where only the answer was
-    counted, as Ollama does when the prompt was cached.
+    counted, as Ollama does when the prompt was cached. One that raises when it is read tells nothing, either; that is
+    said in the log, once for each kind.
 
     Raises:
         InvalidInput: If it is no usage, or has a number that no prompt can have.
     """
-    if usage is None or (isinstance(usage, Mapping) and not usage):
+    if usage is None or not _is_readable(usage) or (isinstance(usage, Mapping) and not usage):
         return None
     total = _total(usage)
     if total is None and not _leaves_it_out(usage):
         shown = serialise(usage)[:200]
         raise InvalidInput("usage", f"no prompt token count in it; pass the response's usage, not {shown}")
     return total or None
+
+
+def _is_readable(usage: Any) -> bool:  # noqa: ANN401 - a dict or any SDK's usage object
+    """Whether everything that is looked at can be: the properties of an object are somebody's own code."""
+    try:
+        for name in (*_INCLUSIVE, *_BEDROCK, *_OUTPUT, *_ANTHROPIC_EXTRA, "input_tokens", "iterations"):
+            _value(usage, name)
+        tools = _value(usage, "server_tool_use")
+        for name in _SERVER_TOOLS:
+            _value(tools, name)
+    except Exception as error:  # noqa: BLE001 - the answer is paid for: it must not be lost over its bill
+        _say_unreadable(f"{type(usage).__module__}.{type(usage).__qualname__}", type(error).__name__)
+        return False
+    return True
+
+
+@cache
+def _say_unreadable(kind: str, error: str) -> None:
+    logger.warning("a usage teaches nothing: reading %s raised %s; pass the usage of the response itself", kind, error)
 
 
 def _total(usage: Any) -> int | None:  # noqa: ANN401 - a dict or any SDK's usage object

@@ -17,6 +17,42 @@ def test_what_is_no_client_is_named():
         agentctx.wrap({}, Pipeline())
 
 
+async def later(body):
+    """A key that would have to be awaited."""
+    return body["model"]
+
+
+class Later:
+    """An object whose call would have to be awaited."""
+
+    async def __call__(self, body):
+        """Name nothing yet."""
+        return body["model"]
+
+
+@pytest.mark.parametrize("key", [later, Later(), "user"], ids=["function", "object", "text"])
+def test_a_key_that_is_no_plain_function_is_refused(key):
+    """When the client is wrapped, by name: at a call nobody would await it."""
+    with (
+        OpenAI(api_key="none", base_url="http://127.0.0.1:9", max_retries=0) as client,
+        pytest.raises(ConfigError, match="key="),
+    ):
+        agentctx.wrap(client, Pipeline(), key=key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [lambda _: 1 / 0, lambda _: [1], lambda _: (1, []), lambda _: float("nan"), lambda body: later(body["model"])],
+)
+def test_a_key_that_names_nothing_is_named(key):
+    """One that raises, or answers what no session can be found by: one error of this library, and nothing is sent."""
+    with OpenAI(api_key="none", base_url="http://127.0.0.1:9", max_retries=0) as client:
+        wrapped = agentctx.wrap(client, Pipeline(), key=key)
+        with pytest.raises(ConfigError, match="wrap: key"):
+            wrapped.chat.completions.create(model="gpt-4o", messages=CHAT)
+        assert not wrapped.agentctx.sessions
+
+
 CHAT = [{"role": "user", "content": "hello"}]
 OPENAI = {
     "legacy": lambda c: c.completions.create(model="gpt-3.5-turbo-instruct", prompt="x"),

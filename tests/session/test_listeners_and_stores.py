@@ -244,7 +244,11 @@ async def test_a_plain_function_counts():
         await Pipeline(counter=lambda text: later(text + "")).prepare(rounds(1), format="openai-chat")
 
 
-@pytest.mark.parametrize("now", [float("nan"), float("inf"), None, "12"], ids=repr)
+@pytest.mark.parametrize(
+    "now",
+    [float("nan"), float("inf"), None, "12", 10**400, -(10**5000)],
+    ids=["nan", "inf", "None", "12", "large", "huge"],
+)
 async def test_a_clock_that_talks_nonsense_is_named(now):
     """When it says it, and the session is as it was."""
     session = Pipeline(TrimRounds(1)).session(format="openai-chat")

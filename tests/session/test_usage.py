@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from agentctx import InvalidInput
+from agentctx import InvalidInput, Pipeline
 from agentctx.session.checked import MOST
-from agentctx.session.usage import is_one_prompt, output_tokens, prompt_tokens
+from agentctx.session.usage import _say_unreadable, is_one_prompt, output_tokens, prompt_tokens
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,35 @@ def test_an_empty_usage_tells_nothing():
     """As some servers send it in place of one."""
     assert prompt_tokens({}) is None
     assert prompt_tokens(None) is None
+
+
+class Broken:
+    """A usage whose own code fails, at one of its fields."""
+
+    def __init__(self, field):
+        self.field = field
+
+    def __getattr__(self, name):
+        """Read a field."""
+        if name == self.field:
+            raise ZeroDivisionError
+        if name in ("prompt_tokens", "input_tokens", "server_tool_use"):
+            return self if name == "server_tool_use" else 12
+        raise AttributeError(name)
+
+
+@pytest.mark.parametrize("field", ["prompt_tokens", "cache_read_input_tokens", "iterations", "web_search_requests"])
+@pytest.mark.anyio
+async def test_a_usage_that_raises_teaches_nothing(field, caplog):
+    """The answer is paid for: no error of a usage object's own code comes out of ``record``; it is said once."""
+    session = Pipeline(budget=1_000).session()
+    await session.prepare([{"role": "user", "content": "hello"}])
+    before = session.billed_tokens, session.budget
+    _say_unreadable.cache_clear()
+    for _ in range(3):
+        session.record(Broken(field))
+    assert before == (session.billed_tokens, session.budget)
+    assert caplog.text.count("Broken raised ZeroDivisionError") == 1
 
 
 @pytest.mark.parametrize("number", [-1, True, 1.5, "12", MOST + 1])
