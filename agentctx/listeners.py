@@ -55,7 +55,7 @@ async def _tell_one(listener: Listener, event: Compaction, fatal: list[BaseExcep
     """Call one listener; what is no plain error of its own is put into ``fatal``."""
     try:
         with anyio.move_on_after(SECONDS) as scope:
-            await told(listener, event, _threads())
+            await call_hook(listener, event, _threads())
         if scope.cancelled_caught:
             logger.warning(_SLOW, listener, SECONDS)
     except Exception:  # the one kind of place where any error is expected: a listener's own
@@ -68,7 +68,7 @@ async def _tell_one(listener: Listener, event: Compaction, fatal: list[BaseExcep
         fatal.append(error)
 
 
-async def told(hook: Callable[[Any], Any], said: Any, limiter: anyio.CapacityLimiter | None = None) -> Any:  # noqa: ANN401
+async def call_hook(hook: Callable[[Any], Any], said: Any, limiter: anyio.CapacityLimiter | None = None) -> Any:  # noqa: ANN401
     """What a hook answers: an async one where it is awaited, a plain one in a worker thread, where it holds up nobody.
 
     Args:

@@ -299,8 +299,8 @@ def relief(given: Context, sent: Context, call: Call, size: int) -> tuple[StageR
     return (StageReport(name, (), size + more, size, 0.0, (), head),)
 
 
-def something_left(trail: Trail) -> None:
-    """Check that repair, and the rules of reasoning, left something to send.
+def refuse_empty(trail: Trail) -> None:
+    """Refuse a request of which repair, and the rules of reasoning, left nothing to send.
 
     Raises:
         InvalidInput: If it left nothing.
@@ -338,7 +338,7 @@ async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Con
         await _keep_markers(trail, call, budget, before)
     await run_stage(LimitCacheMarkers(), trail, call, trusted=True)  # the request only gets smaller by it
     if not trail.offset:
-        something_left(trail)
+        refuse_empty(trail)
 
 
 async def _fit(trail: Trail, call: Call, limit: int) -> None:

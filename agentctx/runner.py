@@ -116,7 +116,7 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
         await call.meter.settle(after.messages[shared:])
         _carry_made(before, after, shared, found, trail)
         pinned = call.frozen(before) if trusted else frozenset()
-        report = await _write_down(_Telling(name, before, after, found, call, trail, pinned), started)
+        report = await _write_down(_StageDiff(name, before, after, found, call, trail, pinned), started)
         trail.intact = min(trail.intact, shared)
     finally:
         call.notes.clear()
@@ -146,10 +146,10 @@ async def _run_inner(holding: HoldsStages, name: str, trail: Trail, call: Call) 
     if not trail.offset:  # then what the whole weighs need not be summed up again to be told by a condition
         call = evolve(call, known=(before, trail.tokens))
 
-    async def run_one(stage: ContextStrategy, context: Context, told: Call) -> Context:
+    async def run_one(stage: ContextStrategy, context: Context, inner: Call) -> Context:
         if context is not trail.context:
             raise StageError(name, "gave one of its stages another context than the one before had returned")
-        await run_stage(stage, trail, told)
+        await run_stage(stage, trail, inner)
         return trail.context
 
     with Naming(name):
@@ -235,19 +235,19 @@ def _marks_differ(one: Message, other: Message, call: Call) -> bool:
     return markers is not None and markers.of(one) != markers.of(other)
 
 
-async def _write_down(telling: _Telling, started: float) -> StageReport:
-    name, before, after, found = telling.name, telling.before, telling.after, telling.found
-    call, trail = telling.call, telling.trail
-    told = await offload(partial(_told, telling), len(before.messages) - found.start)
-    changes, grown = tuple(told.changes), told.grown
+async def _write_down(diff: _StageDiff, started: float) -> StageReport:
+    name, before, after, found = diff.name, diff.before, diff.after, diff.found
+    call, trail = diff.call, diff.trail
+    account = await offload(partial(_account_of, diff), len(before.messages) - found.start)
+    changes, grown = tuple(account.changes), account.grown
     if call.store is not None and call.wire is not None:
-        trail.originals[len(trail.reports)] = Originals(told.messages, call.store, call.wire)
+        trail.originals[len(trail.reports)] = Originals(account.messages, call.store, call.wire)
     if after.tools is not before.tools:
         grown += call.meter.fixed(after) - call.meter.fixed(before)
     head, seconds = tuple(head_changes(name, before, after, call)), perf_counter() - started
     report = StageReport(name, changes, trail.tokens, trail.tokens + grown, seconds, tuple(call.notes.remarks), head)
-    trail.made |= told.added
-    trail.origins = told.origins
+    trail.made |= account.added
+    trail.origins = account.origins
     trail.context, trail.tokens = after, trail.tokens + grown
     return report
 
@@ -308,7 +308,7 @@ def _grown_unseen(before: Context, found: Matched, call: Call, trail: Trail) -> 
 
 
 @frozen
-class _Told:
+class _StageAccount:
     """What a stage did.
 
     Args:
@@ -326,17 +326,17 @@ class _Told:
     origins: list[int | None]
 
 
-def _told(telling: _Telling) -> _Told:
-    before, found, call, trail = telling.before, telling.found, telling.call, telling.trail
-    pairs = list(telling.lines())
+def _account_of(diff: _StageDiff) -> _StageAccount:
+    before, found, call, trail = diff.before, diff.found, diff.call, diff.trail
+    pairs = list(diff.lines())
     grown = sum(change.tokens_after - change.tokens_before for change, _ in pairs)
     grown += _grown_unseen(before, found, call, trail)
     added = {id(made): (made, change) for change, made in pairs if change.outcome is Outcome.ADDED}
     changes, messages = [change for change, _ in pairs], [message for _, message in pairs]
     if found.first_changed is None:
-        return _Told(changes, messages, grown, added, trail.origins)
+        return _StageAccount(changes, messages, grown, added, trail.origins)
     later = [None if origin is None else trail.origins[origin] for origin in found.later]
-    return _Told(changes, messages, grown, added, [*trail.origins[: found.start], *later])
+    return _StageAccount(changes, messages, grown, added, [*trail.origins[: found.start], *later])
 
 
 LEGAL_FIRST = "it is protected, but a request that the provider takes goes first"
@@ -347,8 +347,8 @@ UNSAID = "the stage gives no reason"
 
 
 @frozen
-class _Telling:
-    """Telling what a stage did: each change, with the message that it did it to, or that it added.
+class _StageDiff:
+    """What a stage was given, beside what it returned: the changes can be told from that, each with its message.
 
     Args:
         name: The stage's name.

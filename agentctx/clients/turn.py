@@ -73,7 +73,7 @@ class Turn:
         else:  # the one that holds this conversation now
             session = self.session.holding(given.messages, given.system, self.shape.format, given.model)
         self.session = self.session and session
-        passed, model = Given(given.messages, given.system, given.tools), _told(session, given.model)
+        passed, model = Given(given.messages, given.system, given.tools), _model_to_pass(session, given.model)
         smaller = await session.recover_call(error, passed, sent, model, self.shape.format)
         if smaller is not None:
             self.view = self.client.view = smaller
@@ -167,7 +167,7 @@ async def _begun(client: Conversations, shape: Shape, body: Body, request: Reque
     async with client.of(body, request, shape.format) as session:
         if session is None:
             return await _stateless(client, shape, body, request)
-        given, model = (request.messages, request.system, request.tools), _told(session, request.model)
+        given, model = (request.messages, request.system, request.tools), _model_to_pass(session, request.model)
         view = await session.prepare(*given, model=model, format=shape.format)
         return Turn(client, client.pipeline, shape, body, request, session, view)
 
@@ -204,7 +204,7 @@ async def _alone(limits: Limits, shape: Shape, request: Request, *, down_to_targ
         return await narrowed.prepare(*given, format=shape.format, model=request.model)
 
 
-def _told(session: Session, model: str | None) -> str | None:
+def _model_to_pass(session: Session, model: str | None) -> str | None:
     """The model that a request names; None for a name that says nothing to a session which knows its model.
 
     A name that the model table does not know (a deployment's, a router's) does not replace the session's own.

@@ -11,7 +11,7 @@ from agentctx.errors import ConfigError
 from agentctx.listeners import is_async
 from agentctx.pipeline import Pipeline
 from agentctx.session import Session
-from agentctx.session.current import inherit
+from agentctx.session.current import patch_threads_once
 from agentctx.session.sessions import Sessions
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ def wrap(
         kind = client if isinstance(client, type) else type(client)
         msg = f"wrap: {kind.__module__}.{kind.__qualname__} is no client that can be wrapped; known are {_known()}"
         raise ConfigError(msg)
-    inherit()
+    patch_threads_once()
     if sessions is not None and (key is None or sessions.pipeline is not pipeline):
         msg = "wrap: sessions= needs key=, and the pipeline that the client is wrapped with"
         raise ConfigError(msg)

@@ -15,7 +15,7 @@ from agentctx.core.message import Message, Tool
 from agentctx.core.report import Report
 from agentctx.errors import ContextOverflow, InvalidInput
 from agentctx.offload import offload
-from agentctx.plan import Plan, something_left
+from agentctx.plan import Plan, refuse_empty
 from agentctx.protocols import Meter
 from agentctx.reading import found_format, naming_what_is_too_deep, reader
 from agentctx.runner import keep_originals
@@ -153,7 +153,7 @@ class Conversation:
         try:
             await press(step)
             if not step.start:
-                something_left(step.trail)
+                refuse_empty(step.trail)
         except ContextOverflow:
             # what a load brings back of the history is digests, which cannot be read again
             anew = None if given.loaded else await self._decided_anew(step, idle)

@@ -1,8 +1,9 @@
 """Which session speaks now, and which steps are under way around the running code.
 
 Both are told by one context variable. A task inherits it from the one that started it, and so does a thread, or a
-function handed to a pool: Python itself does not do that for threads, so ``inherit`` makes it so. A generator does not
-inherit it, whose steps may be run by several tasks and threads: what runs in a generator is told by its frame.
+function handed to a pool: Python itself does not do that for threads, so ``patch_threads_once`` makes it so. A
+generator does not inherit it, whose steps may be run by several tasks and threads: what runs in a generator is told by
+its frame.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from attrs import Factory, define, frozen
 
 if TYPE_CHECKING:
     from agentctx.plan import Plan
-    from agentctx.session.flight import Flight
+    from agentctx.session.flight import TurnLock
     from agentctx.session.session import Session
 
 
@@ -67,13 +68,23 @@ class Work:
     """
 
     loop: Any
-    waits: list[Flight] = Factory(list)
+    waits: list[TurnLock] = Factory(list)
     over: bool = False
 
 
 _Entered = tuple[Block | Preparing | Work, ...]
 _ENTERED: ContextVar[_Entered] = ContextVar("agentctx_entered", default=())
 """The blocks, steps and works around the running code, innermost last."""
+
+
+_ENTERS = frozenset({__file__, str(Path(__file__).with_name("session.py"))})
+"""The files of what enters a block for whoever wrote ``with session:``."""
+
+_MANAGERS = contextmanager.__code__.co_filename
+"""The file of contextlib."""
+
+_generators: dict[FrameType | None, list[Block]] = {}
+"""The blocks that generators hold open, by the generator's frame."""
 
 
 def current() -> Session | None:
@@ -84,7 +95,7 @@ def current() -> Session | None:
 
 def enter(session: Session) -> None:
     """Let ``session`` speak from here on."""
-    inherit()
+    patch_threads_once()
     block = Block(session, _here(), _entering())
     session.blocks.append(block)
     if block.frame is not None and _is_generator(block.frame):
@@ -141,22 +152,16 @@ def _of_generator(entered: _Entered, innermost: Block | None) -> Block | None:
     its block; the stack does. Going outwards, the first generator's frame that holds a block wins, unless the frame of
     an ordinary block comes first.
     """
-    plain = {each.frame for each in entered if isinstance(each, Block)} - _generators.keys()
+    frames_of_plain_blocks = {each.frame for each in entered if isinstance(each, Block)} - _generators.keys()
     frame, found = currentframe(), None
     while frame is not None:
-        if frame in plain and (found is None or (innermost is not None and frame is innermost.frame)):
+        if frame in frames_of_plain_blocks and (found is None or (innermost is not None and frame is innermost.frame)):
             return found
         if found is None and frame in _generators:
             found = _generators[frame][-1]
         frame = frame.f_back
-    returned = innermost is not None and innermost.frame in plain and innermost.owner == _here()
+    returned = innermost is not None and innermost.frame in frames_of_plain_blocks and innermost.owner == _here()
     return None if returned else found  # a function that has returned left its block open for whoever called it
-
-
-_ENTERS = frozenset({__file__, str(Path(__file__).with_name("session.py"))})
-_MANAGERS = contextmanager.__code__.co_filename
-_generators: dict[FrameType | None, list[Block]] = {}
-"""The blocks that generators hold open, by the generator's frame."""
 
 
 def forget_left() -> None:
@@ -217,7 +222,7 @@ def _here() -> object:
         return threading.current_thread()
 
 
-def inherit() -> None:
+def patch_threads_once() -> None:
     """From now on threads, and functions handed to a pool, are within the blocks and steps that they are started in.
 
     No more of the context is handed on than that. A pool's thread has no part in what happened to start it.

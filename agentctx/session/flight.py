@@ -63,8 +63,8 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 @define(eq=False)
-class Flight:
-    """Lets one task in at a time, in the order in which they came: ``async with flight as work:``.
+class TurnLock:
+    """Lets one task in at a time, in the order in which they came: ``async with lock as work:``.
 
     Unlike a lock of an event loop, it holds between tasks of different loops. It takes no time when nobody is in. What
     waits for others inside has to be ``within(work)``. It is not re-entrant: who comes again from inside would wait for
@@ -101,7 +101,7 @@ class Flight:
             await waiter.event.wait()
             its_turn = True
         finally:
-            if not self._gave_up(waiter, around) and not its_turn:
+            if not self._leave_queue(waiter, around) and not its_turn:
                 self._next()
         return work
 
@@ -128,11 +128,11 @@ class Flight:
                 return True
             if work is not None and id(work) not in seen:
                 seen.add(id(work))
-                ahead += [flight._holder for flight in work.waits]  # noqa: SLF001 - another of this class
+                ahead += [lock._holder for lock in work.waits]  # noqa: SLF001 - another of this class
                 ahead += [each for each in _blocking if each.loop is work.loop]
         return False
 
-    def _gave_up(self, waiter: _Waiter, around: list[Work]) -> bool:
+    def _leave_queue(self, waiter: _Waiter, around: list[Work]) -> bool:
         """Take a task out of the queue; False when it was its turn already."""
         with _guard:
             for each in around:

@@ -17,7 +17,7 @@ from agentctx.plan import guarantee
 from agentctx.protocols import ContextStrategy, arranges_for_model, cache_markers, head_markers
 from agentctx.runner import run_stage
 from agentctx.session.step import Step, widen
-from agentctx.strategies.keep_cache_markers import LiftCacheMarkers, allowed, carries_refused, marked
+from agentctx.strategies.keep_cache_markers import LiftCacheMarkers, allowed, carries_refused, find_marked
 from agentctx.strategies.room import lay_out
 from agentctx.strategies.running import concerns
 
@@ -147,10 +147,10 @@ def _marks_too_much(step: Step) -> bool:
     around, start = step.around, step.start
     markers = cache_markers(around.source.wire)
     arrived = step.raw if step.trail.reports else step.trail.context.messages  # what repair took may have to move
-    new = {} if markers is None else marked(arrived, markers)
+    new = {} if markers is None else find_marked(arrived, markers)
     if markers is None or not new:
         return False
-    earlier = marked(step.record.view[:start], markers)
+    earlier = find_marked(step.record.view[:start], markers)
     known = earlier | {start + place: found for place, found in new.items()}
     return not allowed(head_markers(around.context(()), markers), known, markers)
 

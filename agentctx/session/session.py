@@ -33,7 +33,7 @@ from agentctx.session.conversation import Conversation, Given
 from agentctx.session.cost import priced, warmth_after
 from agentctx.session.current import Block, enter, leave, preparing, within
 from agentctx.session.dumping import dump_conversation, load_conversation
-from agentctx.session.flight import Flight
+from agentctx.session.flight import TurnLock
 from agentctx.session.state import VERSION, opened
 from agentctx.session.usage import is_one_prompt, prompt_tokens
 from agentctx.strategies.options import as_budget
@@ -89,7 +89,7 @@ class Session:
     view: View | None = field(default=None, init=False, repr=False)
     blocks: list[Block] = field(factory=list, init=False, repr=False)
     _conversation: Conversation = field(init=False, repr=False)
-    _flight: Flight = field(init=False, factory=Flight, repr=False)
+    _turns: TurnLock = field(init=False, factory=TurnLock, repr=False)
     _retried: bool = field(init=False, default=False, repr=False)
     _untold: tuple[SilentTruncationSuspected, list[Listener]] | None = field(init=False, default=None, repr=False)
     _untold_steps: dict[int, _Standing] = field(init=False, factory=dict, repr=False)
@@ -251,7 +251,7 @@ class Session:
         Raises:
             Deadlock: If this is asked for within such a step, or within one of a session that such a step waits for.
         """
-        async with self._flight as work:
+        async with self._turns as work:
             with preparing(self.plan, self), within(work):
                 yield
 
@@ -365,7 +365,7 @@ class Session:
     def _take_back(self, made: Sequence[tuple[View, int]]) -> None:
         """Go back to where the session stood before these steps, unless another one was taken since, or is."""
         known = self._untold_steps.get(made[0][1])
-        if known is None or self.steps != made[-1][1] + 1 or self._flight.busy:
+        if known is None or self.steps != made[-1][1] + 1 or self._turns.busy:
             return
         self._conversation, self.view, self._retried = known.conversation, known.view, known.retried
         if not self.steps:
@@ -446,7 +446,7 @@ class Session:
                 session = self._another()
             if session is not self:
                 self._others = [*(each for each in self._others if each is not session), session][-MOST_OTHERS:]
-                if self.steps == 1 and session.steps and not self._flight.busy and not session._flight.busy:  # noqa: SLF001
+                if self.steps == 1 and session.steps and not self._turns.busy and not session._turns.busy:  # noqa: SLF001
                     self._exchange(session)
                     session = self
             session._begun = opening.beginning

@@ -18,10 +18,10 @@ from attrs import define, field, frozen
 
 from agentctx.core.clock import time_of
 from agentctx.errors import AgentctxError, ConfigError, StoreError
-from agentctx.listeners import SECONDS, is_async, logger, told
+from agentctx.listeners import SECONDS, call_hook, is_async, logger
 from agentctx.plan import Plan
 from agentctx.session.current import start_outside, within
-from agentctx.session.flight import Flight
+from agentctx.session.flight import TurnLock
 from agentctx.session.session import Session
 
 Why = Literal["capacity", "idle", "closed"]
@@ -67,14 +67,14 @@ class _Held:
         used: When it was used last, by the clock.
         users: How many use it now.
         uses: How often it was used.
-        told: Whether an ``on_evict`` is at work on it, also one that was given up.
+        hook_running: Whether an ``on_evict`` is at work on it, also one that was given up.
     """
 
     session: Session
     used: float
     users: int = 0
     uses: int = 0
-    told: bool = False
+    hook_running: bool = False
 
 
 def _at_least_one(_sessions: object, attribute: Any, value: Any) -> None:  # noqa: ANN401 - checked here
@@ -116,12 +116,15 @@ class Sessions(Mapping[Hashable, Session]):
     load: Load | None = field(default=None, kw_only=True, repr=False)
     on_evict: OnEvict | None = field(default=None, kw_only=True, repr=False)
     clock: Callable[[], float] = field(default=time.monotonic, kw_only=True, repr=False)
+    # In the order of their last use; who loads or evicts one of a name; held for moments, by whoever looks at them.
     _held: OrderedDict[Hashable, _Held] = field(init=False, factory=OrderedDict, repr=False)
-    _moving: WeakValueDictionary[Hashable, Flight] = field(init=False, factory=WeakValueDictionary, repr=False)
+    _locks: WeakValueDictionary[Hashable, TurnLock] = field(init=False, factory=WeakValueDictionary, repr=False)
     _guard: Lock = field(init=False, factory=Lock, repr=False)
+    # Whether it was said that sessions are forgotten; until when, by ``clock``, nothing is evicted after a hook that
+    # took too long; when, by ``time.monotonic``, the eviction under way began; whether the last one took over a moment.
     _warned: bool = field(init=False, default=False, repr=False)
     _paused: float = field(init=False, default=-math.inf, repr=False)
-    _evicting: float = field(init=False, default=-math.inf, repr=False)
+    _eviction_began: float = field(init=False, default=-math.inf, repr=False)
     _slow: bool = field(init=False, default=False, repr=False)
 
     def __getitem__(self, name: Hashable) -> Session:
@@ -168,35 +171,35 @@ class Sessions(Mapping[Hashable, Session]):
         format: str | None = None,  # noqa: A002 - the contract's name
     ) -> AsyncIterator[Session]:
         """As ``open``, for one step: it is not evicted meanwhile, and nobody speaks in it."""
-        held = await self._taken(name, model, format)
+        held = await self._acquire(name, model, format)
         try:
             await self._evict()
             yield held.session
         finally:
-            self._left(name, held)
+            self._release(name, held)
 
     async def close(self, name: Hashable) -> None:
         """Evict a session now; a name that is not in memory is passed over.
 
         Where ``on_evict`` raises or takes too long, the log says so, and the session is held on.
         """
-        async with self._moved(name) as work:
+        async with self._lock_of(name) as work:
             with self._guard:
                 held = self._held.pop(name, None)
             if held is None:
                 return
-            taken_over = False
+            handed_over = False
             try:
                 with within(work):
-                    taken_over = await self._taken_over(SessionEvicted(name, held.session, "closed"), held)
+                    handed_over = await self._handed_over(SessionEvicted(name, held.session, "closed"), held)
             finally:
-                if not taken_over:
+                if not handed_over:
                     self._put_back(name, held)
 
-    async def _taken(self, name: Hashable, model: str | None, format_name: str | None) -> _Held:
+    async def _acquire(self, name: Hashable, model: str | None, format_name: str | None) -> _Held:
         held = self._in_memory(name)
         if held is None:
-            async with self._moved(name) as work:
+            async with self._lock_of(name) as work:
                 held = self._in_memory(name)  # another call may have brought it back
                 if held is None:
                     with within(work):
@@ -212,7 +215,7 @@ class Sessions(Mapping[Hashable, Session]):
 
     async def _loaded(self, load: Load, name: Hashable) -> Any:  # noqa: ANN401 - checked by Session.load
         try:
-            return await told(load, name)
+            return await call_hook(load, name)
         except AgentctxError:
             raise
         except Exception as error:
@@ -227,31 +230,31 @@ class Sessions(Mapping[Hashable, Session]):
                 held.used, held.users, held.uses = self._now(), held.users + 1, held.uses + 1
             return held
 
-    def _left(self, name: Hashable, held: _Held) -> None:
+    def _release(self, name: Hashable, held: _Held) -> None:
         with self._guard:
             held.users -= 1
             held.used = self._now()
             if self._held.get(name) is held:
                 self._held.move_to_end(name)
 
-    def _moved(self, name: Hashable) -> Flight:
+    def _lock_of(self, name: Hashable) -> TurnLock:
         """Lets one at a time load or evict what has this name; those of other names go on."""
         with self._guard:
-            flight = self._moving.get(name)
-            if flight is None:
-                flight = self._moving[name] = Flight()
-            return flight
+            lock = self._locks.get(name)
+            if lock is None:
+                lock = self._locks[name] = TurnLock()
+            return lock
 
     async def _evict(self) -> None:
         """Evict what is too much, in a task of its own where somebody listens; that is waited for a moment only."""
         begun = time.monotonic()
         with self._guard:
-            if begun - self._evicting < PAUSE or next(self._surplus(), None) is None:
+            if begun - self._eviction_began < PAUSE or next(self._surplus(), None) is None:
                 return
-            self._evicting = begun
+            self._eviction_began = begun
         if self.on_evict is None:
             await self._evict_all()
-            self._evicting = -math.inf
+            self._eviction_began = -math.inf
             return
         started, done, token = anyio.Event(), anyio.Event(), anyio.lowlevel.current_token()
 
@@ -259,7 +262,7 @@ class Sessions(Mapping[Hashable, Session]):
             started.set()
             with suppress(anyio.get_cancelled_exc_class()):  # its loop ends: what is not done is held on
                 await self._evict_all()
-            self._slow, self._evicting = time.monotonic() - begun > MOMENT, -math.inf
+            self._slow, self._eviction_began = time.monotonic() - begun > MOMENT, -math.inf
             done.set()
 
         def wait() -> None:
@@ -280,9 +283,9 @@ class Sessions(Mapping[Hashable, Session]):
             if left is None:
                 return
             tried.add(left[0])
-            flight = self._moved(left[0])
-            if not flight.busy:  # else others move it
-                async with flight as work:
+            lock = self._lock_of(left[0])
+            if not lock.busy:  # else others move it
+                async with lock as work:
                     with within(work):
                         await self._let_go(*left)
 
@@ -295,7 +298,7 @@ class Sessions(Mapping[Hashable, Session]):
             idle = self.idle is not None and now - held.used > self.idle
             if not (idle or over > 0):
                 break  # those behind it were in use later
-            if not held.users and not held.told:
+            if not held.users and not held.hook_running:
                 yield name, "idle" if idle else "capacity"
                 over -= 1
 
@@ -306,9 +309,9 @@ class Sessions(Mapping[Hashable, Session]):
             if held is None or held.users:
                 return
             uses = held.uses
-        taken_over = await self._taken_over(SessionEvicted(name, held.session, why), held)
+        handed_over = await self._handed_over(SessionEvicted(name, held.session, why), held)
         with self._guard:
-            if self._held.get(name) is held and taken_over and held.uses == uses:
+            if self._held.get(name) is held and handed_over and held.uses == uses:
                 del self._held[name]
 
     def _now(self) -> float:
@@ -320,17 +323,17 @@ class Sessions(Mapping[Hashable, Session]):
                 for later in [other for other, each in self._held.items() if each.used > held.used]:
                     self._held.move_to_end(later)
 
-    async def _taken_over(self, event: SessionEvicted, held: _Held) -> bool:
+    async def _handed_over(self, event: SessionEvicted, held: _Held) -> bool:
         """Whether whoever listens has taken the session over."""
         if self.on_evict is None:
             self._warn(event)
             return True
-        if held.told:
+        if held.hook_running:
             logger.warning("on_evict is still at work on session %r; it is held on", event.name)
             return False
         try:
             with anyio.move_on_after(SECONDS):
-                await told(_noted(self.on_evict, held), event)
+                await call_hook(_noted(self.on_evict, held), event)
                 return True
         except Exception:  # noqa: BLE001 - a listener's own
             logger.exception("on_evict raised for session %r; it is held on", event.name)
@@ -361,10 +364,10 @@ def _noted(hook: OnEvict, held: _Held) -> OnEvict:
         return hook
 
     def noted(event: SessionEvicted) -> Awaitable[object] | object:
-        held.told = True
+        held.hook_running = True
         try:
             return hook(event)
         finally:
-            held.told = False
+            held.hook_running = False
 
     return noted

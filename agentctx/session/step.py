@@ -15,7 +15,7 @@ from agentctx.core.message import Context, Message, Tool
 from agentctx.core.pairing import unfinished_from
 from agentctx.core.units import units
 from agentctx.offload import offload
-from agentctx.plan import something_left
+from agentctx.plan import refuse_empty
 from agentctx.protocols import Call
 from agentctx.runner import Trail, run_stage
 from agentctx.session.cost import warmth_after
@@ -270,7 +270,7 @@ async def _mend(step: Step) -> None:
         repaired.__name__ = REPAIR
         await run_stage(repaired, step.trail, call, trusted=True)
     if step.start == 0:
-        something_left(step.trail)
+        refuse_empty(step.trail)
 
 
 async def _treat(step: Step) -> None:

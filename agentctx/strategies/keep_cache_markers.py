@@ -52,10 +52,10 @@ class KeepCacheMarkers:
         lost = [each for each in lost if not markers.refused(each[0].mark, call.profile)]
         if not lost:
             return context
-        earlier = () if call.before is None else marked(call.before(), markers).values()
+        earlier = () if call.before is None else find_marked(call.before(), markers).values()
         head = [*head_markers(context, markers), *chain.from_iterable(earlier)]
         keeping = _Keeping(markers, list(context.messages), head)
-        moved = sum(keeping.settle(*each) for each in lost)
+        moved = sum(keeping.find_block_for(*each) for each in lost)
         call.remark(
             f"cache markers whose blocks went: {moved} moved to the nearest earlier block that stays, "
             f"{len(lost) - moved} left out"
@@ -63,10 +63,11 @@ class KeepCacheMarkers:
         return context.with_messages(tuple(keeping.messages)) if moved else context
 
 
-def marked(messages: Sequence[Message], markers: CacheMarkers) -> Marked:
-    """The markers of messages, by place. A message that has none remembers it: there are many, and all are asked often.
+def find_marked(messages: Sequence[Message], markers: CacheMarkers) -> Marked:
+    """Find the markers of messages, by place, and note on each that has none that it has none.
 
-    What a message says does not change, and a caller who marks its native payload is read again.
+    For there are many such, and all are asked often. What a message says does not change, and a caller who marks its
+    native payload is read again.
     """
     found: Marked = {}
     for place in paced(_not_known_bare(messages, markers)):
@@ -98,7 +99,7 @@ def _lost(
     Up to ``start`` all messages are the same objects. A block that was put into a message of its own took its marker
     along.
     """
-    known = {start + place: found for place, found in marked(before[start:], markers).items()}
+    known = {start + place: found for place, found in find_marked(before[start:], markers).items()}
     if not known:
         return
     origins = match(before[start:], after[start:]).origins
@@ -146,7 +147,7 @@ class LiftCacheMarkers:
         if markers is None or call.profile is None:
             return context
         asked = _not_known_bare(context.messages, markers)
-        known = await offload(lambda: marked(context.messages, markers), len(asked))
+        known = await offload(lambda: find_marked(context.messages, markers), len(asked))
         relieved: dict[int, Message] = {}
         for place in known:
             message = context.messages[place]
@@ -169,7 +170,7 @@ def without_refused(message: Message, markers: CacheMarkers, profile: ModelProfi
     if not gone:
         return message
     bare = message
-    for place in sorted(gone, reverse=True):
+    for place in sorted(gone, reverse=True):  # taking a marker off may remove its part, so from the back
         bare = markers.lift(bare, place)
     for marker in found:  # one that the model takes may have stood on the same part
         if marker.place in gone and not markers.refused(marker.mark, profile):
@@ -182,7 +183,7 @@ def carries_refused(messages: Sequence[Message], wire: WireFormat, profile: Mode
     markers = cache_markers(wire)
     if markers is None or profile is None:
         return False
-    found = chain.from_iterable(marked(messages, markers).values())
+    found = chain.from_iterable(find_marked(messages, markers).values())
     return any(markers.refused(marker.mark, profile) for marker in found)
 
 
@@ -223,7 +224,7 @@ class LimitCacheMarkers:
         if markers is None:
             return context
         asked = _not_known_bare(context.messages, markers)
-        known = await offload(lambda: marked(context.messages, markers), len(asked))
+        known = await offload(lambda: find_marked(context.messages, markers), len(asked))
         head = head_markers(context, markers)
         if allowed(head, known, markers):
             return context
@@ -231,7 +232,7 @@ class LimitCacheMarkers:
         late = _late(head, known, surplus)
         messages = list(context.messages)
         for why, places, change in ((TOO_MANY, surplus, markers.lift), (TOO_LATE, late, markers.shorten)):
-            for index, place in sorted(places, reverse=True):
+            for index, place in sorted(places, reverse=True):  # as above
                 call.note(context.messages[index], why)
                 messages[index] = as_read(change(messages[index], place), markers)
         return context.with_messages(tuple(messages))
@@ -310,9 +311,9 @@ class _Keeping:
 
     def __attrs_post_init__(self) -> None:
         """Look where markers are."""
-        self.known = marked(self.messages, self.markers)
+        self.known = find_marked(self.messages, self.markers)
 
-    def settle(self, marker: CacheMarker, place: int, part: int) -> bool:
+    def find_block_for(self, marker: CacheMarker, place: int, part: int) -> bool:
         """Find a marker its new block; whether there was one (or one that says the same already)."""
         for index in range(place, -1, -1):
             message = self.messages[index]

@@ -18,7 +18,7 @@ from agentctx.core.message import SYSTEM_ROLES, Context, Message
 from agentctx.core.protection import first_task
 from agentctx.errors import ConfigError
 from agentctx.protocols import CacheMarkers, Call, Scope, cache_markers, head_markers
-from agentctx.strategies.keep_cache_markers import Marked, as_read, in_order, marked
+from agentctx.strategies.keep_cache_markers import Marked, as_read, find_marked, in_order
 
 _SMALLEST = 1_024
 """The shortest prefix that is kept where the model's own is not known, in tokens."""
@@ -121,7 +121,7 @@ class _Work:
     def __attrs_post_init__(self) -> None:
         """Look where markers are."""
         self.messages = self.context.messages
-        self.known = marked(self.messages, self.markers)
+        self.known = find_marked(self.messages, self.markers)
         self.fixed = head_markers(self.context, self.markers)
         self.frozen = self.call.frozen(self.context)
 

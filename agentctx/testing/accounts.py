@@ -95,7 +95,11 @@ def _head(given: Given, view: View) -> Iterator[str]:
 
 
 def _objects(
-    given: Sequence[Any], view: View, named: Mapping[int, Sequence[Change]], added: Mapping[int, Change], lines: int
+    given: Sequence[Any],
+    view: View,
+    named: Mapping[int, Sequence[Change]],
+    added: Mapping[int, Change],
+    added_lines: int,
 ) -> Iterator[str]:
     """Each object of the caller's that is there is not named as touched, and the other way round."""
     own = Counter(map(id, given))
@@ -107,8 +111,8 @@ def _objects(
                 f"messages[{index}] is there {there[id(native)]} times as it came, "
                 f"and {said[id(native)]} times by the report: {[*map(str, named.get(index, ()))]}"
             )
-    if lines != len(added):
-        yield f"{lines} messages are named as added, at {len(added)} places"
+    if added_lines != len(added):
+        yield f"{added_lines} messages are named as added, at {len(added)} places"
     strangers = len(view.messages) - sum(there.values())
     touched = sum(not _as_it_came(found) and not _gone(found) for found in named.values())
     if strangers != touched + len(added):
@@ -180,10 +184,10 @@ def _tokens(before: Context, view: View, lines: Sequence[Change], meter: Meter) 
     saved = sum(change.tokens_before - change.tokens_after for change in lines)
     if meter.size(before) + fixed - saved != meter.size(view.context):
         yield f"{meter.size(before)} tokens less {saved}, and {fixed} for tools, are not {meter.size(view.context)}"
-    ends = [report.tokens_after, *(stage.tokens_after for stage in report.stages)]
-    begins = [stage.tokens_before for stage in report.stages]
-    for stage, (end, begin) in zip(report.stages[1:], zip(ends[1:], begins[1:], strict=False), strict=False):
-        if end != begin:
-            yield f"{stage.stage} begins with {begin} tokens, and the stage before it ended with {end}"
-    if report.stages and ends[-1] != report.tokens_after:
-        yield f"the last stage ended with {ends[-1]} tokens, and {report.tokens_after} are sent"
+    for last, stage in pairwise(report.stages):
+        if last.tokens_after != stage.tokens_before:
+            said = f"begins with {stage.tokens_before} tokens, and the stage before it ended with {last.tokens_after}"
+            yield f"{stage.stage} {said}"
+    if report.stages and report.stages[-1].tokens_after != report.tokens_after:
+        end = report.stages[-1].tokens_after
+        yield f"the last stage ended with {end} tokens, and {report.tokens_after} are sent"

@@ -6,21 +6,21 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from agentctx.session.flight import Flight
+from agentctx.session.flight import TurnLock
 
 
 @pytest.mark.anyio
 async def test_tasks_go_in_the_order_in_which_they_came():
     """Tasks of one loop are let in one at a time, first come first served."""
-    flight, seen = Flight(), []
+    lock, seen = TurnLock(), []
 
     async def go(number):
-        async with flight:
+        async with lock:
             seen.append(number)
             await anyio.lowlevel.checkpoint()
             seen.append(number)
 
-    async with anyio.create_task_group() as tasks, flight:
+    async with anyio.create_task_group() as tasks, lock:
         for number in range(5):
             tasks.start_soon(go, number)
             await anyio.wait_all_tasks_blocked()
@@ -30,10 +30,10 @@ async def test_tasks_go_in_the_order_in_which_they_came():
 @pytest.mark.anyio
 async def test_a_cancelled_task_leaves_the_others_their_turn():
     """A task that is cancelled while it waits, or just as its turn comes, does not keep the next one out."""
-    flight, seen = Flight(), []
+    lock, seen = TurnLock(), []
 
     async def go(number):
-        async with flight:
+        async with lock:
             seen.append(number)
 
     async with anyio.create_task_group() as tasks:
@@ -43,26 +43,26 @@ async def test_a_cancelled_task_leaves_the_others_their_turn():
             with given_up:
                 await go("never")
 
-        await flight.__aenter__()
+        await lock.__aenter__()
         tasks.start_soon(wait_in_vain)
         await anyio.wait_all_tasks_blocked()
         tasks.start_soon(go, "next")
         await anyio.wait_all_tasks_blocked()
-        await flight.__aexit__(None, None, None)
+        await lock.__aexit__(None, None, None)
         given_up.cancel()
     assert seen in (["next"], ["never", "next"])
-    async with flight:
+    async with lock:
         seen.append("after")
     assert seen[-1] == "after"
 
 
 def test_loops_of_several_threads_exclude_each_other():
     """Tasks of asyncio and trio loops in several threads are never in at the same time."""
-    flight, inside, most = Flight(), [0], [0]
+    lock, inside, most = TurnLock(), [0], [0]
 
     async def go():
         for _ in range(50):
-            async with flight:
+            async with lock:
                 inside[0] += 1
                 most[0] = max(most[0], inside[0])
                 await anyio.sleep(0.0001)
@@ -79,18 +79,18 @@ def test_loops_of_several_threads_exclude_each_other():
 
 def test_a_loop_that_ended_does_not_keep_the_next_one_out():
     """The turn of a task whose loop has ended goes to the next task."""
-    flight = Flight()
+    lock = TurnLock()
 
     async def take():
-        await flight.__aenter__()
+        await lock.__aenter__()
 
     async def come_and_go():
         with anyio.move_on_after(0.05):
-            await flight.__aenter__()
+            await lock.__aenter__()
 
     async def leave_and_take():
-        await flight.__aexit__(None, None, None)
-        async with flight:
+        await lock.__aexit__(None, None, None)
+        async with lock:
             return "in"
 
     anyio.run(take)
