@@ -147,14 +147,15 @@ async def test_what_repair_put_in_stays_its_own(format_name, way, stage):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("format_name", ["anthropic", "gemini", "bedrock"])
-async def test_repair_says_why_it_parts_and_moves_messages(format_name):
+@pytest.mark.parametrize("one_turn", [False, True])
+async def test_repair_says_why_it_parts_and_moves_messages(format_name, one_turn):
     """Results that one message answers two rounds with, some of them early: what is split off or makes way says why."""
     task, early, late = user("task"), assistant(call("c1", "read")), assistant(call("c2", "read"))
     told = transcript(format_name, task, early, result("c1", "one"), late, result("c2", "two"))
     content = "parts" if format_name == "gemini" else "content"
     both = {**told[2], content: [*told[4][content], *told[2][content]]}
     (word,) = transcript(format_name, user("go on"))
-    messages = [told[0], both, told[1], {**word}, told[3], word]
+    messages = [told[0], both, told[1], *([] if one_turn else [{**word}]), told[3], word]
     session = Pipeline().session(format=format_name)
     for stop in range(1, len(messages) + 1):
         view = await session.prepare(messages[:stop])
