@@ -302,3 +302,9 @@ def test_a_result_that_is_there_is_not_called_gone():
     done = convert(talk, "anthropic", format="gemini")
     assert "VALUE" in json.dumps(done.messages)
     assert not any("place for" in each and "result" in each for each in reasons(done))
+
+
+def test_a_reason_does_not_deny_what_the_other_format_has():
+    """Context and citations of documents are not taken along; that Bedrock had no place for them is not said."""
+    done = convert([said({"type": "document", "source": PDF, "context": "old"})], "bedrock", format="anthropic")
+    assert reasons(done) == ["not taken along: context"]

@@ -75,7 +75,7 @@ class Translator:
         for part in message.parts:
             spoken.parts.extend(self._part(part, takes, spoken))
         if left := beside(message, self.source, spoken.named):
-            spoken.why.append(f"only its own format has a place for: {', '.join(left)}")
+            spoken.why += _left(left, self.target)
         return spoken
 
     def _part(self, part: Part, takes: Takes, spoken: Spoken) -> Iterator[Part]:
@@ -166,6 +166,15 @@ class Translator:
         if text is not None:
             yield Text(text)
         yield from (self._media(each, takes, spoken) for each in found.media)
+
+
+def _left(keys: Sequence[str], target: Target) -> Iterator[str]:
+    """Why keys were left: the provider has no place for them, or they are not taken along."""
+    alone, shared = ([key for key in keys if (key in target.also) is also] for also in (False, True))
+    if alone:
+        yield f"only its own format has a place for: {', '.join(alone)}"
+    if shared:
+        yield f"not taken along: {', '.join(shared)}"
 
 
 def in_one_text(parts: Sequence[Part]) -> list[Part]:

@@ -82,6 +82,7 @@ class Target:
         arguments_object: Whether the arguments of a call are an object.
         names_files: Where documents have a name: ``"file"`` and ``"input_file"`` (which need one when they are carried
             inline), or ``"title"``; None where none is given.
+        also: Keys of documents that other formats have as well, and that are not taken along.
         unsigned_call: What stands for the signature of a call that another model made; None when none is needed.
     """
 
@@ -102,9 +103,11 @@ class Target:
     details: bool = False
     arguments_object: bool = True
     names_files: Literal["file", "input_file", "title"] | None = None
+    also: frozenset[str] = frozenset()
     unsigned_call: str | None = None
 
 
+_ALSO = frozenset({"title", "name", "context", "citations"})
 _IDS = Spelling("a-zA-Z0-9_-", 64)
 _OPENAI: Media = {"image": PICTURES, "audio": _SOUNDS, "document": _PDF}
 _CLAUDE: Media = {"image": PICTURES, "document": _PDF}
@@ -151,6 +154,7 @@ TARGETS: Mapping[str, Target] = {
         in_results=_CLAUDE,
         by_url=frozenset({"image", "document"}),
         names_files="title",
+        also=_ALSO,
     ),
     "gemini": Target(
         _IDS,
@@ -168,6 +172,7 @@ TARGETS: Mapping[str, Target] = {
         in_user=_AMAZON,
         in_results={"image": PICTURES, "document": _PDF | _TEXTS},
         most={"image": 20, "document": 5},
+        also=_ALSO,
     ),
 }
 """What each format can say."""
