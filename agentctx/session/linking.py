@@ -31,7 +31,11 @@ def link(record: Record, natives: Sequence[Any], wire: WireFormat) -> None:
         return
     known, viewed = _shared(record.seen, natives), _shared(record.shown, natives)
     if known < len(record) and is_of_the_view(record, viewed, known):
-        record.shown[:viewed] = snapshots(natives[:viewed], 0)
+        for place, look in enumerate(snapshots(natives[:viewed], 0)):
+            origin = record.origins[place]
+            if origin is not None and record.as_given(place):  # it stays so when the step fails
+                record.seen[origin] = look
+            record.shown[place] = look
         return
     in_view = {origin for origin in record.origins if origin is not None}
     copies = snapshots(natives[:known], 0)

@@ -381,3 +381,16 @@ async def test_the_end_of_a_view_that_was_written_back_is_edited():
     assert view.report.messages_before == len(sent)
     assert view.report.first_changed == len(sent) - 1
     assert not view.report.in_force
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_what_stands_after_a_load_and_a_step_that_failed_is_the_callers(format_name):
+    """What goes out as it came in is the caller's own object, also when a step on an edited history was refused."""
+    plan = Pipeline(budget=Budget(60))
+    messages, long = (transcript(format_name, user("the task"), user(text)) for text in ("a wish", "a wish " * 200))
+    session = plan.session(format=format_name)
+    await session.prepare(messages)
+    session = hop(session, plan)
+    with pytest.raises(ContextOverflow):
+        await session.prepare([messages[0], long[-1]])
+    assert [*map(id, (await session.prepare(messages)).messages)] == [*map(id, messages)]
