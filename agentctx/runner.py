@@ -245,7 +245,8 @@ async def _write_down(diff: _StageDiff, started: float) -> StageReport:
     if after.tools is not before.tools:
         grown += call.meter.fixed(after) - call.meter.fixed(before)
     head, seconds = tuple(head_changes(name, before, after, call)), perf_counter() - started
-    report = StageReport(name, changes, trail.tokens, trail.tokens + grown, seconds, tuple(call.notes.remarks), head)
+    notes = (*call.notes.remarks, *(() if changes else _left_out_unnamed(found, trail)))
+    report = StageReport(name, changes, trail.tokens, trail.tokens + grown, seconds, notes, head)
     trail.made |= account.added
     trail.origins = account.origins
     trail.context, trail.tokens = after, trail.tokens + grown
@@ -305,6 +306,13 @@ def _grown_unseen(before: Context, found: Matched, call: Call, trail: Trail) -> 
     """Tokens that went with messages which an earlier stage had made: no change names them as they were."""
     gone = (*found.dropped, *(origin for origin, _ in found.edited))
     return -sum(call.count(before.messages[origin]) for origin in gone if trail.origins[origin] is None)
+
+
+def _left_out_unnamed(found: Matched, trail: Trail) -> Iterator[str]:
+    """A note of the messages that an earlier stage had made and that are gone: they have no line of their own."""
+    gone = sum(trail.origins[origin] is None for origin in found.dropped)
+    if gone:
+        yield f"left out {gone} {'message' if gone == 1 else 'messages'} that an earlier stage had made"
 
 
 @frozen

@@ -25,7 +25,8 @@ from agentctx import (
     count,
     validate,
 )
-from agentctx.core.message import Context
+from agentctx.core.message import Context, Message
+from agentctx.core.parts import Text
 from agentctx.reading import reader
 from agentctx.runner import LEGAL_FIRST, UNSAID
 from agentctx.session.foreign import FOREIGN_ID, FOREIGN_REASONING
@@ -252,6 +253,28 @@ async def test_a_moved_message_is_named(format_name):
     messages = transcript(format_name, *[user(f"number {number}") for number in range(6)])
     view = await Pipeline(reverse).prepare(messages, format=format_name)
     assert view.report.acted
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_a_stage_that_only_leaves_out_what_was_made_is_reported(format_name):
+    """A message that one stage made and the next left out is in no line; the sums of the stages hold all the same."""
+
+    async def make(context, _call):
+        task, *others = context.messages
+        return context.with_messages((task, Message("user", (Text("a note"),)), *others))
+
+    async def leave_out(context, _call):
+        task, _, *others = context.messages
+        return context.with_messages((task, *others))
+
+    pipeline, messages = Pipeline(make, leave_out), transcript(format_name, user("task"), assistant("ok"), user("more"))
+    views = [await pipeline.prepare(messages, format=format_name)]
+    views.append(await pipeline.session(format=format_name).prepare(messages))
+    for report in (view.report for view in views):
+        made, gone = report.stages
+        assert (gone.stage, gone.notes) == ("leave_out", ("left out 1 message that an earlier stage had made",))
+        assert made.tokens_after == gone.tokens_before > gone.tokens_after == report.tokens_after
 
 
 @pytest.mark.anyio
