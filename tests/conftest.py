@@ -4,6 +4,7 @@ import gc
 import os
 import sys
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 import anyio
@@ -20,7 +21,8 @@ settings.register_profile("ci", settings.get_profile("dev"), phases=(Phase.expli
 settings.register_profile(
     "nightly", max_examples=10_000, deadline=None, print_blob=True, suppress_health_check=SLOW_EXAMPLES
 )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci")
+settings.load_profile(PROFILE)
 
 
 @pytest.hookimpl(trylast=True)  # when Hypothesis has marked its own
@@ -62,10 +64,11 @@ def shared():
 
 @pytest.fixture(scope="session")
 def both_loops():
-    """Run an async function to its end on each event loop, one after the other; for properties."""
+    """Run an async function to its end on each event loop; for properties, whose examples take turns in CI."""
+    turns = cycle((("asyncio",), ("trio",))) if PROFILE == "ci" else cycle((("asyncio", "trio"),))
 
     def run(main, *args):
-        for backend in ("asyncio", "trio"):
+        for backend in next(turns):
             anyio.run(main, *args, backend=backend)
 
     return run
