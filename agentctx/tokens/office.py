@@ -1,7 +1,8 @@
 """The text of office documents: what providers read of a docx, xlsx or pptx.
 
-OpenAI says so of every document that is no PDF (its pictures are not read; of spreadsheets the first 1,000 rows of a
-sheet are), Amazon's Converse takes them as text, too. Only the XML in the archive is looked at, up to a limit.
+OpenAI publishes it: of documents that are no PDF the text is read and no picture, of spreadsheets up to the first 1,000
+rows of a sheet (https://developers.openai.com/api/docs/guides/file-inputs); for other providers it is counted alike.
+Only the XML in the archive is looked at, up to a limit.
 """
 
 from __future__ import annotations
