@@ -1,6 +1,7 @@
 """What every test can ask for: both event loops, the profiles of Hypothesis, no network, the shared recordings."""
 
 import gc
+import json
 import os
 import sys
 from functools import partial
@@ -11,6 +12,8 @@ import anyio
 import pytest
 import pytest_socket
 from hypothesis import HealthCheck, Phase, settings
+
+from agentctx import ContextOverflow, Session
 
 # A generated history is a large example: how long one takes says nothing about the code under test.
 SLOW_EXAMPLES = (HealthCheck.too_slow, HealthCheck.data_too_large)
@@ -72,6 +75,31 @@ def both_loops():
             anyio.run(main, *args, backend=backend)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def walk():
+    """Go through a conversation with a session, in one of the ways that callers go on: an iterator of steps.
+
+    In the mode ``"full"`` the caller keeps the history, ``"rolling"`` writes each view back, ``"load"`` loads the
+    session's state after each step. A step that overflows is left out.
+    """
+
+    async def steps(pipeline, messages, mode, stride=1, **of_session):
+        session, given = pipeline.session(**of_session), []
+        for start in range(0, len(messages), stride):
+            given = [*given, *messages[start : start + stride]]
+            try:
+                view = await session.prepare(given)
+            except ContextOverflow:
+                continue
+            yield given, view
+            if mode == "rolling":
+                given = list(view.messages)
+            elif mode == "load":
+                session = Session.load(pipeline, json.loads(json.dumps(session.dump())))
+
+    return steps
 
 
 @pytest.fixture(scope="session")

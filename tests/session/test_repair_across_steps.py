@@ -39,22 +39,14 @@ def errors(items, before):
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("mode", ["full", "written back", "loaded"])
+@pytest.mark.parametrize("mode", ["full", "rolling", "load"])
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("name", HISTORIES)
-async def test_each_step_is_legal(name, stride, mode):
+async def test_each_step_is_legal(walk, name, stride, mode):
     """Fed step by step, in each way to go on, every view is legal."""
-    items, pipeline = HISTORIES[name], Pipeline()
-    session = pipeline.session(format="openai-responses")
-    given = []
-    for start in range(0, len(items), stride):
-        given = [*given, *items[start : start + stride]]
-        view = await session.prepare(given)
-        assert errors(view.messages, given if mode == "written back" else items) == []
-        if mode == "written back":
-            given = list(view.messages)
-        elif mode == "loaded":
-            session = Session.load(pipeline, json.loads(json.dumps(session.dump())))
+    items = HISTORIES[name]
+    async for given, view in walk(Pipeline(), items, mode, stride, format="openai-responses"):
+        assert errors(view.messages, given if mode == "rolling" else items) == []
 
 
 @pytest.mark.anyio
@@ -164,23 +156,14 @@ ANTHROPIC = {
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("mode", ["full", "written back", "loaded"])
+@pytest.mark.parametrize("mode", ["full", "rolling", "load"])
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("name", ANTHROPIC)
-async def test_each_step_of_calls_at_wrong_places_is_legal(name, stride, mode):
+async def test_each_step_of_calls_at_wrong_places_is_legal(walk, name, stride, mode):
     """Calls in messages of the user, results before their calls, ids that come twice: every view is legal."""
-    messages, pipeline = ANTHROPIC[name], Pipeline()
-    session = pipeline.session(format="anthropic")
-    given = []
-    for start in range(0, len(messages), stride):
-        given = [*given, *messages[start : start + stride]]
-        view = await session.prepare(given)
+    async for _, view in walk(Pipeline(), ANTHROPIC[name], mode, stride, format="anthropic"):
         found = validate({"messages": view.messages}, format="anthropic")
         assert [str(each) for each in found if each.severity == "error"] == []
-        if mode == "written back":
-            given = list(view.messages)
-        elif mode == "loaded":
-            session = Session.load(pipeline, json.loads(json.dumps(session.dump())))
 
 
 @pytest.mark.anyio

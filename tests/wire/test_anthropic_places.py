@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx import Budget, ContextOverflow, FitContextWindow, Pipeline, Protect, Session, TrimRounds, count, validate
+from agentctx import Budget, ContextOverflow, FitContextWindow, Pipeline, Protect, TrimRounds, count, validate
 
 MODELS = ("claude-opus-5", "claude-sonnet-4-5", None)
 WORDS = st.integers(0, 40)
@@ -53,24 +53,14 @@ PIPELINES = (
 
 
 @given(talks(), st.sampled_from(MODELS), st.sampled_from(PIPELINES), st.sampled_from(["full", "rolling", "load"]))
-def test_system_messages_stand_where_they_are_taken(both_loops, messages, model, pipeline, mode):
+def test_system_messages_stand_where_they_are_taken(both_loops, walk, messages, model, pipeline, mode):
     """Whatever is cut around them: behind a user turn, before the assistant or last; else the user says their words."""
     before = json.dumps(messages)
 
     async def check():
-        session, history = pipeline.session(format="anthropic", model=model), []
-        for message in messages:
-            history = [*history, message]
-            try:
-                view = await session.prepare(history)
-            except ContextOverflow:
-                continue
+        async for _, view in walk(pipeline, messages, mode, format="anthropic", model=model):
             assert not illegal(view, model)
             assert count(view.messages, format="anthropic", model=model) == view.report.tokens_after
-            if mode == "rolling":
-                history = view.messages
-            elif mode == "load":
-                session = Session.load(pipeline, json.loads(json.dumps(session.dump())))
         try:
             view = await pipeline.prepare(messages, format="anthropic", model=model)
         except ContextOverflow:

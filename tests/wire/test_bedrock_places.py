@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx import Budget, ContextOverflow, FitContextWindow, Pipeline, Session, TrimRounds, count, validate
+from agentctx import Budget, ContextOverflow, FitContextWindow, Pipeline, TrimRounds, count, validate
 
 MODELS = (
     "amazon.nova-pro-v1:0",
@@ -48,24 +48,14 @@ def illegal(view, model):
 
 
 @given(talks(), st.sampled_from(MODELS), st.sampled_from(PIPELINES), st.sampled_from(["full", "rolling", "load"]))
-def test_messages_stand_as_the_model_takes_them(both_loops, messages, model, pipeline, mode):
+def test_messages_stand_as_the_model_takes_them(both_loops, walk, messages, model, pipeline, mode):
     """The user begins, and words stand beside no results, where the model wants it so; the request still fits."""
     before = json.dumps(messages)
 
     async def check():
-        session, history = pipeline.session(format="bedrock", model=model), []
-        for message in messages:
-            history = [*history, message]
-            try:
-                view = await session.prepare(history)
-            except ContextOverflow:
-                continue
+        async for _, view in walk(pipeline, messages, mode, format="bedrock", model=model):
             assert not illegal(view, model)
             assert count(view.messages, format="bedrock", model=model) == view.report.tokens_after
-            if mode == "rolling":
-                history = view.messages
-            elif mode == "load":
-                session = Session.load(pipeline, json.loads(json.dumps(session.dump())))
         try:
             view = await pipeline.prepare(messages, format="bedrock", model=model)
         except ContextOverflow:
