@@ -153,6 +153,48 @@ def test_names_stand_in_the_order_of_their_last_use(events):
     anyio.run(go)
 
 
+@given(
+    st.lists(st.tuples(st.sampled_from(["enter", "enter", "leave", "leave", "wait"]), st.integers(0, 4)), min_size=12, max_size=25),
+    st.integers(1, 3),
+    st.sampled_from([None, 1]),
+    st.booleans(),
+)
+def test_what_is_evicted_is_unused_for_longest_and_no_more(events, capacity, idle, kept):
+    """Evicted is what is idle, and of the others as many as are too many, those unused for longest; none in use."""
+
+    async def go():
+        clock, used, inside, shelf = [0], {}, [], Shelf()
+        limits = {"capacity": capacity, "idle": idle, "clock": lambda: clock[0]}
+        sessions = shelf.sessions(**limits) if kept else Sessions(PLAN, **limits)
+        for event, name in events:
+            if event == "wait":
+                clock[0] += 1
+            elif event == "enter":
+                inside.append((name, sessions.using(name)))
+                await inside[-1][1].__aenter__()
+                used[name] = clock[0]
+                free = [each for each in used if each not in dict(inside)]
+                gone = [each for each in free if each not in sessions]
+                late = [each for each in free if idle is not None and clock[0] - used[each] > idle]
+                more = max(len(used) - capacity, 0)
+                assert set(used) - set(free) <= set(sessions)
+                assert set(late) <= set(gone)
+                assert len(gone) == max(len(late), min(more, len(free)))
+                assert all(used[each] <= used[other] for each in gone for other in set(free) - set(gone))
+                if kept:
+                    why = {each: "idle" if each in late else "capacity" for each in gone}
+                    assert dict(shelf.told[len(shelf.told) - len(gone) :]) == why
+                used = {each: when for each, when in used.items() if each in sessions}
+            elif inside:
+                name, mine = inside.pop(name % len(inside))
+                await mine.__aexit__(None, None, None)
+                used[name] = clock[0]
+        while inside:
+            await inside.pop()[1].__aexit__(None, None, None)
+
+    anyio.run(go)
+
+
 @pytest.mark.anyio
 async def test_an_open_session_speaks_and_stays(client):
     """Within ``open`` wrapped clients speak in the session, and it is not evicted for want of room."""
