@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from itertools import chain
+from functools import cached_property, partial
+from itertools import accumulate, chain
 from time import perf_counter
 
 from attrs import define, evolve, field, fields, frozen
@@ -418,25 +418,25 @@ class _StageDiff:
         reasons, messages = self.call.notes.reasons, self.before.messages
         if not reasons:
             return ""
-        beside = (
-            self._nearest(range(position - 1, -1, -1)),
-            self._nearest(range(position + 1, len(self.after.messages))),
-        )
-        ends = [origin, *(place for place in beside if place is not None)]
-        way = range(min(ends), max(ends) + 1)
-        said = next((reasons[id(messages[at])].why for at in way if id(messages[at]) in reasons), "")
+        before, after = self._in_order
+        at = position - self.found.start
+        way = range(min(origin, before[at]), max(origin, after[at]) + 1)
+        said = next((reasons[id(messages[place])].why for place in way if id(messages[place]) in reasons), "")
         return f"it makes way: {said}" if said else ""
 
-    def _nearest(self, positions: range) -> int | None:
-        """Where the first of these messages of now that was there stood before; None when there is none."""
-        return next((place for place in map(self._origin_of, positions) if place is not None), None)
+    @cached_property
+    def _in_order(self) -> tuple[list[int], list[int]]:
+        """For each message of now, behind those at the start: where its nearest neighbours stood before.
 
-    def _origin_of(self, position: int) -> int | None:
-        """Where a message of now stood before; None for one that was not there, and where there is none."""
-        start, later = self.found.start, self.found.later
-        if position < start:
-            return position if position >= 0 else None
-        return later[position - start] if position - start < len(later) else None
+        Those that were moved themselves, and those that were not there, are no neighbours; where there is none on a
+        side, it is the first, or the last, message that there was.
+        """
+        moved, later = dict(self.found.moved), self.found.later
+        stood = [None if place in moved else place for place in later]
+        first, last = max(self.found.start - 1, 0), len(self.before.messages) - 1
+        before = list(accumulate(stood[:-1], lambda near, place: near if place is None else place, initial=first))
+        back = accumulate(reversed(stood[1:]), lambda near, place: near if place is None else place, initial=last)
+        return before, list(back)[::-1]
 
     def _remarked(self, index: int, old: Message, new: Message) -> Iterator[tuple[Change, Message]]:
         """A message that says the same with other cache markers; kept, when it is as it was passed in."""

@@ -364,14 +364,16 @@ async def test_what_repair_puts_in_says_why(format_name, preparing):
 
 
 @pytest.mark.anyio
-async def test_what_makes_way_says_for_what(preparing):
-    """A message that stood between a call and its results says why it stands behind them."""
-    asked = [user("task"), assistant(call("c1", "read"), call("c2", "read"))]
-    messages = transcript("openai-chat", *asked, user("wait"), result("c1", "r"), result("c2", "r"))
+@pytest.mark.parametrize("waits", [["wait"], ["wait", "wait"], ["wait", "no", "wait", "go on"]])
+async def test_what_makes_way_says_for_what(waits, preparing):
+    """Messages that stood between calls and their results say, each of them, why they stand behind them."""
+    asked = [user("task"), assistant(*(call(f"c{number}", "read") for number in range(5)))]
+    answered = [result(f"c{number}", "r") for number in range(5)]
+    messages = transcript("openai-chat", *asked, *map(user, waits), *answered)
     view = await preparing(Pipeline(budget=9_000), "openai-chat")(messages)
-    (change,) = view.report.in_force
-    assert (change.index, change.outcome) == (2, Outcome.MOVED)
-    assert change.reason == "it makes way: the tool result was moved to its call"
+    why = "it makes way: the tool result was moved to its call"
+    told = [(change.index, change.outcome, change.reason) for change in view.report.in_force]
+    assert told == [(2 + number, Outcome.MOVED, why) for number in range(len(waits))]
 
 
 @pytest.mark.anyio
