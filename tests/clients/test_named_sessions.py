@@ -153,44 +153,39 @@ def test_names_stand_in_the_order_of_their_last_use(events):
     anyio.run(go)
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from(["enter", "enter", "leave", "leave", "wait"]), st.integers(0, 4)), min_size=12, max_size=25),
-    st.integers(1, 3),
-    st.sampled_from([None, 1]),
-    st.booleans(),
-)
-def test_what_is_evicted_is_unused_for_longest_and_no_more(events, capacity, idle, kept):
+PICKED = st.tuples(st.sampled_from(["enter", "enter", "leave", "leave", "wait"]), st.integers(0, 4))
+
+
+@given(st.lists(PICKED, min_size=12, max_size=25), st.integers(1, 3), st.sampled_from([None, 1]))
+def test_what_is_evicted_is_unused_for_longest_and_no_more(events, capacity, idle):
     """Evicted is what is idle, and of the others as many as are too many, those unused for longest; none in use."""
 
     async def go():
         clock, used, inside, shelf = [0], {}, [], Shelf()
-        limits = {"capacity": capacity, "idle": idle, "clock": lambda: clock[0]}
-        sessions = shelf.sessions(**limits) if kept else Sessions(PLAN, **limits)
-        for event, name in events:
+        sessions = shelf.sessions(capacity=capacity, idle=idle, clock=lambda: clock[0])
+        for event, pick in events:
             if event == "wait":
                 clock[0] += 1
             elif event == "enter":
-                inside.append((name, sessions.using(name)))
+                inside.append((f"c{pick}", sessions.using(f"c{pick}")))
                 await inside[-1][1].__aenter__()
-                used[name] = clock[0]
-                free = [each for each in used if each not in dict(inside)]
-                gone = [each for each in free if each not in sessions]
-                late = [each for each in free if idle is not None and clock[0] - used[each] > idle]
-                more = max(len(used) - capacity, 0)
-                assert set(used) - set(free) <= set(sessions)
-                assert set(late) <= set(gone)
-                assert len(gone) == max(len(late), min(more, len(free)))
-                assert all(used[each] <= used[other] for each in gone for other in set(free) - set(gone))
-                if kept:
-                    why = {each: "idle" if each in late else "capacity" for each in gone}
-                    assert dict(shelf.told[len(shelf.told) - len(gone) :]) == why
-                used = {each: when for each, when in used.items() if each in sessions}
+                used[f"c{pick}"] = clock[0]
+                told, shelf.told = dict(shelf.told), []
+                unused = {name: clock[0] - since for name, since in used.items() if name not in dict(inside)}
+                assert told == expected(unused, len(used) - capacity, idle)
+                used = {name: since for name, since in used.items() if name in sessions}
+                assert len(sessions) == len(used)
             elif inside:
-                name, mine = inside.pop(name % len(inside))
+                name, mine = inside.pop(pick % len(inside))
                 await mine.__aexit__(None, None, None)
+                used.pop(name)  # and behind the others
                 used[name] = clock[0]
-        while inside:
-            await inside.pop()[1].__aexit__(None, None, None)
+
+    def expected(unused, too_many, idle):
+        """Why each that is evicted is; the one that is unused for longest comes first in ``unused``."""
+        late = {name: "idle" for name, seconds in unused.items() if idle is not None and seconds > idle}
+        rest = [name for name in unused if name not in late]
+        return late | dict.fromkeys(rest[: max(too_many - len(late), 0)], "capacity")
 
     anyio.run(go)
 

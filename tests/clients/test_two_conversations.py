@@ -11,6 +11,7 @@ from openai import AsyncOpenAI, OpenAI
 import agentctx
 from agentctx import Pipeline, Session
 from agentctx.clients import wrap
+from agentctx.testing import Recorder
 from agentctx.testing.servers import chat_completions, responses
 
 MODEL, SMALL = "gpt-4o", "gpt-4o-mini"
@@ -80,6 +81,21 @@ async def test_two_agents_in_one_block_send_what_each_would_send_alone(client, k
     assert sent[1::2] == (await alone(client, two))[0]
     assert session.steps == len(one)
     assert len(sent[-1]) < len(two[-1])
+
+
+@pytest.mark.anyio
+async def test_listeners_hear_both_conversations(client):
+    """What a conversation beside the session's own had cut is told to the session's listeners, by a name of its own."""
+    told = Recorder()
+    _, given = client()
+    session = pipeline().session(id="main", on_compact=told)
+    wrapped = wrap(given, session.plan)
+    with session:
+        for rounds in STEPS:
+            for name in ("Ann", "Bob"):
+                await ask(wrapped, agent(name, rounds))
+    assert [event.session for event in told.events][:2] == ["main", "main+"]
+    assert {event.session for event in told.events} == {"main", "main+"}
 
 
 @pytest.mark.parametrize("first", ["agent", "guardrail"])

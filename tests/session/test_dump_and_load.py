@@ -358,8 +358,10 @@ async def test_a_dump_of_a_loaded_session_is_the_same_dump():
     plan, messages = pipeline(), rounds("gemini", 20)
     session = plan.session(format="gemini")
     await session.prepare(messages[:-2])
+    session.record({"promptTokenCount": 700})
     loaded = hop(session, plan)
     assert loaded.dump() == session.dump()
+    assert loaded.billed_tokens == 700
     loaded.clock = session.clock = lambda: 5.0
     for one in (session, loaded):
         await one.prepare(messages)
