@@ -39,6 +39,7 @@ class Media:
         url: Where it is, when it is carried by reference (a URL, or a provider's file id).
         detail: The provider's wish for resolution (``"low"``, ``"high"``, …), when given.
         source: The native block it was read from, if any.
+        words: What is said beside it and read with it (a document's title, context, file name); empty when nothing is.
     """
 
     kind: str
@@ -47,6 +48,7 @@ class Media:
     url: str | None = None
     detail: str | None = None
     source: Any = _source()
+    words: str = field(default="", repr=False, kw_only=True)
 
 
 @frozen

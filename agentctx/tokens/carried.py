@@ -45,7 +45,10 @@ _KINDS = frozenset({"image", "audio", "video"})
 _CARRIERS = frozenset({"data", "bytes", "blob", "file_data", "b64_json", "base64"})
 """Keys under which content stands beside its type."""
 
-_READ = frozenset({"text", "stdout", "stderr", "output", "code", "query", "title"})
+_READ = frozenset(
+    {"text", "stdout", "stderr", "output", "code", "query", "title", "context", "name", "filename", "description"}
+    | {"displayName", "display_name", "caption"}
+)
 """Keys whose strings the model reads as they stand, whatever they look like."""
 
 _MADE = frozenset({"input", "arguments", "args"})
@@ -59,6 +62,12 @@ _RECOGNISABLE = 32
 
 _UNMISTAKABLE = 1024
 """From so many characters on, base64 is taken for a file however it begins: nothing else is so long."""
+
+_LINE = 48
+"""No line of base64 that is wrapped is shorter, but for the last one."""
+
+_SIGNATURES = frozenset({"signature", "thoughtSignature", "thought_signature"})
+"""Keys of signatures: providers check them, and no model reads them."""
 
 _ENCRYPTED_CHARACTERS = 4
 """Of base64 for a token: three bytes; estimate."""
@@ -196,6 +205,8 @@ def _media_type(fields: Mapping[Any, Any]) -> str | None:
 
 
 def _text(text: str, place: _Place, found: Carried) -> str:
+    if place.key in _SIGNATURES and _BASE64.fullmatch(text):
+        return ""
     if place.key.startswith("encrypted") and _BASE64.fullmatch(text):
         found.encrypted += -(-len(text) // _ENCRYPTED_CHARACTERS)
         return ""
@@ -216,7 +227,7 @@ def _is_file(text: str, place: _Place) -> bool:
         return True
     if len(text) >= _RECOGNISABLE and _by_magic(text) is not None:
         return True
-    unmistakable = len(text) >= _UNMISTAKABLE and "signature" not in place.key.lower()
+    unmistakable = len(text) >= _UNMISTAKABLE and not 0 <= text.find("\n") < _LINE
     return unmistakable and place.key != "content" and all(letters.search(text) for letters in _MIXED)
 
 

@@ -40,7 +40,7 @@ def _characters(part: Part) -> int:
         case Media() if may_be_office(part):
             return INLINE_CHARACTERS + 1  # there may be much in a small archive
         case Media():
-            return len(part.data or "") if may_be_text(part) else 0
+            return len(part.words) + (len(part.data or "") if may_be_text(part) else 0)
 
 
 def part_bytes(part: Part) -> int:
@@ -55,7 +55,7 @@ def part_bytes(part: Part) -> int:
         case Thinking():
             return _utf8(part.text) + len(part.signature or "") + len(part.encrypted or "")
         case Media():
-            return len(part.data or "") + len(part.url or "")
+            return len(part.data or "") + len(part.url or "") + _utf8(part.words)
         case Opaque():
             return _utf8(serialise(part.data))
 

@@ -176,7 +176,8 @@ class MessageMeter:
             case Thinking():
                 return _hidden(part.encrypted, self._shape.envelope) if part.encrypted else count(part.text)
             case Media():
-                return media_tokens(part, self._image, count)
+                words = count(part.words) if part.words else 0
+                return words + media_tokens(part, self._image, count)
             case Opaque():
                 return 0 if is_marker(part) else max(1, self._opaque(without_marker(part.data)))
 

@@ -72,6 +72,11 @@ def mapping_or_none(native: object) -> Mapping[str, Any] | None:
     return {**fixed, **dumped} if (fixed := _fixed(native)) else dumped
 
 
+def words_of(block: Mapping[str, Any], keys: Iterable[str]) -> str:
+    """What a block says under keys of words, each on a line of its own; what is no text says nothing."""
+    return "\n".join(text for key in keys if isinstance(text := block.get(key), str) and text)
+
+
 def fields(native: object, where: str = "message") -> Mapping[str, Any]:
     """Like ``as_mapping``, but one level only: what an SDK object holds stays the caller's own objects.
 

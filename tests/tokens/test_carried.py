@@ -143,3 +143,13 @@ def test_a_block_that_contains_itself_can_be_counted():
 def test_blank_lines_take_no_time(work):
     """Text that looks like base64 up to its end is looked at once."""
     assert work(lambda: carried({"data": "\n" * 200_000 + "é"})) < 200
+
+
+@pytest.mark.parametrize("key", ["signature", "thoughtSignature", "thought_signature"])
+def test_signatures_cost_nothing(key):
+    """What only the provider checks is no text, in a block that is not understood as in reasoning."""
+    signed = base64.b64encode(NOISE[:9_000]).decode()
+    block = {"type": "compaction", "content": "What was said before."}
+    assert METER.parts((Opaque("x", block | {key: signed}),)) - METER.parts((Opaque("x", block),)) < 10
+    told = block | {key: "These are words, which somebody wrote where a signature stands. " * 100}
+    assert METER.parts((Opaque("x", told),)) > 1_000

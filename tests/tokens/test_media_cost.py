@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentctx import count
 from agentctx.core.parts import Media
 from agentctx.core.profile import ImageRule
 from agentctx.tokens.default import default_counter
@@ -139,3 +140,116 @@ def test_pages_are_no_text(start, media_type):
     data = as_base64(start + WORDS * 20)
     assert document_text(Media("document", media_type, data)) is None
     assert media_tokens(Media("document", media_type, data), CLAUDE) < COUNT(WORDS * 20) / 2
+
+
+PDF = base64.b64encode(b"%PDF-1.4\n" + bytes(range(200))).decode()
+
+
+def _claude(source):
+    return lambda field, words: {"type": "document", "source": source, **({field: words} if field else {})}
+
+
+def _converse(source):
+    return lambda field, words: {
+        "document": {"format": "pdf", "name": "a", "source": source, **({field: words} if field else {})}
+    }
+
+
+def _file(kind, inner, **more):
+    return lambda field, words: {"type": kind, inner: {**more, **({field: words} if field else {})}}
+
+
+def _google(key, **more):
+    return lambda field, words: {key: {"mimeType": "application/pdf", **more, **({field: words} if field else {})}}
+
+
+BESIDE = [
+    *(
+        ("anthropic", field, _claude(source))
+        for field in ("title", "context")
+        for source in (
+            {"type": "text", "media_type": "text/plain", "data": "hi"},
+            {"type": "base64", "media_type": "application/pdf", "data": PDF},
+            {"type": "url", "url": "https://example.org/a.pdf"},
+            {"type": "file", "file_id": "file_1"},
+            {"type": "content", "content": [{"type": "text", "text": "hi"}]},
+        )
+    ),
+    *(
+        ("bedrock", field, _converse(source))
+        for field in ("name", "context")
+        for source in ({"text": "hi"}, {"bytes": b"%PDF-1.4"}, {"s3Location": {"uri": "s3://a/b"}})
+    ),
+    ("openai-chat", "filename", _file("file", "file", file_data=f"data:application/pdf;base64,{PDF}")),
+    ("openai-chat", "filename", _file("file", "file", file_data=PDF)),
+    ("openai-chat", "filename", _file("file", "file", file_id="file-1")),
+    *(
+        (
+            "openai-responses",
+            "filename",
+            lambda field, words, at=at: {"type": "input_file", **at, **({field: words} if field else {})},
+        )
+        for at in ({"file_data": f"data:application/pdf;base64,{PDF}"}, {"file_data": PDF}, {"file_id": "f"})
+    ),
+    ("gemini", "displayName", _google("inlineData", data=PDF)),
+    ("gemini", "display_name", _google("inlineData", data=PDF)),
+    ("gemini", "displayName", _google("fileData", fileUri="gs://a/b.pdf")),
+]
+"""The fields of words beside media: the format, the field, and a block with something in the field or without it."""
+
+
+def _said(name, block):
+    """Requests in which a block stands: in the user's message, and in a tool's answer."""
+    ask = [{"role": "user", "content": "q"}]
+    match name:
+        case "anthropic":
+            yield [{"role": "user", "content": [block]}]
+            yield from _answered_by_claude(ask, block)
+        case "bedrock":
+            told = {"toolResult": {"toolUseId": "c", "content": [block]}}
+            yield [{"role": "user", "content": [{"text": "q"}, block]}]
+            yield [
+                {"role": "user", "content": [{"text": "q"}]},
+                {"role": "assistant", "content": [{"toolUse": {"toolUseId": "c", "name": "f", "input": {}}}]},
+                {"role": "user", "content": [told]},
+            ]
+        case "openai-chat":
+            call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+            yield [{"role": "user", "content": [block]}]
+            yield [
+                *ask,
+                {"role": "assistant", "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "c", "content": [block]},
+            ]
+        case "openai-responses":
+            call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+            yield [{"role": "user", "content": [block]}]
+            yield [*ask, call, {"type": "function_call_output", "call_id": "c", "output": [block]}]
+        case _:
+            answer = {"functionResponse": {"name": "f", "response": {"output": "x"}, "parts": [block]}}
+            yield [{"role": "user", "parts": [block]}]
+            yield [
+                {"role": "user", "parts": [{"text": "q"}]},
+                {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]},
+                {"role": "user", "parts": [answer]},
+            ]
+
+
+def _answered_by_claude(ask, block):
+    call = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}}
+    answer = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [block]}
+    yield [*ask, {"role": "assistant", "content": [call]}, {"role": "user", "content": [answer]}]
+    fetch = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_fetch", "input": {}}
+    page = {"type": "web_fetch_result", "url": "https://example.org", "content": block}
+    fetched = {"type": "web_fetch_tool_result", "tool_use_id": "srvtoolu_1", "content": page}
+    yield [*ask, {"role": "assistant", "content": [fetch, fetched]}]
+
+
+@pytest.mark.parametrize(("name", "field", "block"), BESIDE)
+@pytest.mark.parametrize("words", ["lorem ipsum dolor " * 500, "Lorem1/Ipsum\n" * 500])
+def test_words_beside_media_are_counted(name, field, block, words):
+    """What stands beside a document in words costs what it costs as text, wherever the document stands."""
+    alone = COUNT(words)
+    for bare, said in zip(_said(name, block(None, "")), _said(name, block(field, words)), strict=True):
+        more = count(said, format=name) - count(bare, format=name)
+        assert alone * 0.9 <= more <= alone * 1.2 + 20

@@ -27,7 +27,7 @@ BLOCKS = [
     ({"type": "image", "source": {"type": "file", "file_id": "file_1"}}, Media("image", url="file_1")),
     (
         {"type": "document", "title": "t", "source": {**PNG, "media_type": "application/pdf"}},
-        Media("document", "application/pdf", "AA=="),
+        Media("document", "application/pdf", "AA==", words="t"),
     ),
     ({"type": "tool_use", "id": "t1", "name": "f", "input": {"é": 1}}, ToolCall("t1", "f", '{"é": 1}')),
     ({"type": "tool_use", "id": "t1", "name": "f", "input": "{}"}, ToolCall("t1", "f", '"{}"')),

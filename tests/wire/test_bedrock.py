@@ -65,7 +65,7 @@ def test_it_is_a_wire_format():
         ),
         (
             {"document": {"format": "pdf", "name": "d", "source": {"bytes": b"\xff"}}},
-            Media("document", "application/pdf", "/w=="),
+            Media("document", "application/pdf", "/w==", words="d"),
         ),
     ],
 )

@@ -12,9 +12,12 @@ from typing import Any
 from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
 from agentctx.tokens.carried import base64_of
-from agentctx.wire.native import as_mapping, json_object, mapping_or_none
+from agentctx.wire.native import as_mapping, json_object, mapping_or_none, words_of
 
 Block = Mapping[str, Any]
+
+_WORDS = ("title", "context")
+"""The keys of what is said beside a document."""
 
 
 def read_block(native: object) -> Part:
@@ -141,14 +144,14 @@ def _read_redacted(block: Block, native: object) -> Part:
 
 def _read_media(block: Block, native: object) -> Part:
     source = mapping_or_none(block.get("source")) or {}
-    kind, media_type = block["type"], _optional(source, "media_type")
+    kind, media_type, words = block["type"], _optional(source, "media_type"), words_of(block, _WORDS)
     match source.get("type"):
         case "base64" if (data := _inline(source.get("data"))) is not None:
-            return Media(kind, media_type, data, source=native)
+            return Media(kind, media_type, data, source=native, words=words)
         case "url" if isinstance(url := source.get("url"), str):
-            return Media(kind, media_type, url=url, source=native)
+            return Media(kind, media_type, url=url, source=native, words=words)
         case "file" if isinstance(file_id := source.get("file_id"), str):
-            return Media(kind, media_type, url=file_id, source=native)
+            return Media(kind, media_type, url=file_id, source=native, words=words)
     # A document given as plain text or as blocks is read as text by the model, so it is counted by its characters.
     return _opaque(block, native)
 
@@ -195,7 +198,8 @@ def _made(part: Text | Media | Thinking | ToolCall | ToolResult, old: Block) -> 
         case Thinking():
             return _made_thinking(part)
         case Media():
-            return {**_keys(old, part.kind), "source": _media_source(part)}
+            made = {"title": part.words} if part.words and not old else {}
+            return {**_keys(old, part.kind), **made, "source": _media_source(part)}
 
 
 def _keys(old: Block, kind: str) -> dict[str, Any]:

@@ -14,11 +14,14 @@ from typing import Any
 from agentctx.core.message import Message
 from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
-from agentctx.wire.native import fields, fields_or_none
+from agentctx.wire.native import fields, fields_or_none, words_of
 
 Block = Mapping[str, Any]
 
 ROLES = ("user", "assistant", "system")
+
+_WORDS = ("name", "context")
+"""The keys of what is said beside a document."""
 
 MIME = {
     "png": "image/png",
@@ -170,12 +173,12 @@ def _read_reasoning(kind: str, block: Block, native: object) -> Part:
 def _read_media(kind: str, block: Block, native: object) -> Part:
     media = fields(block[kind], f".{kind}")
     source = fields_or_none(media.get("source")) or {}
-    mime = MIME.get(str(media.get("format")))
+    mime, words = MIME.get(str(media.get("format"))), words_of(media, _WORDS)
     if (data := as_text(source.get("bytes"))) is not None:
-        return Media(kind, mime, data, source=native)
+        return Media(kind, mime, data, source=native, words=words)
     place = fields_or_none(source.get("s3Location")) or {}
     if isinstance(uri := place.get("uri"), str):
-        return Media(kind, mime, url=uri, source=native)
+        return Media(kind, mime, url=uri, source=native, words=words)
     # A document given as text or as blocks is read as text by the model, so it is counted by its characters.
     return Opaque(kind, block, source=native)
 

@@ -14,7 +14,7 @@ from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, T
 from agentctx.errors import InvalidInput
 from agentctx.wire.gemini.bare import bare_parts, read_bare, role_of
 from agentctx.wire.gemini.names import both, data_key, made_id, signature_of, string, text_of_bytes, value
-from agentctx.wire.native import fields, fields_or_none
+from agentctx.wire.native import fields, fields_or_none, words_of
 
 Block = Mapping[str, Any]
 Counts = dict[str, int]
@@ -23,6 +23,8 @@ Counts = dict[str, int]
 ROLES = {"user": "user", "model": "assistant", "function": "tool", None: "user"}
 """Our roles by those of the provider; a content without a role is the user's."""
 
+_LABELS = ("displayName", "display_name")
+"""The keys of the label of a file."""
 
 _RESOLUTIONS = {
     "MEDIA_RESOLUTION_LOW": "low",
@@ -193,7 +195,7 @@ def _read_inline(key: str, block: Block, native: object, _counts: Counts) -> Par
     data, mime = text_of_bytes(blob.get("data")), _mime(blob)
     if data is None:
         return Opaque("inlineData", block, source=native)
-    return Media(_kind(mime), mime, data, detail=_detail(block), source=native)
+    return Media(_kind(mime), mime, data, detail=_detail(block), source=native, words=words_of(blob, _LABELS))
 
 
 def _read_file(key: str, block: Block, native: object, _counts: Counts) -> Part:
@@ -201,7 +203,7 @@ def _read_file(key: str, block: Block, native: object, _counts: Counts) -> Part:
     uri, mime = value(file, "fileUri"), _mime(file)
     if not isinstance(uri, str):
         return Opaque("fileData", block, source=native)
-    return Media(_kind(mime), mime, url=uri, detail=_detail(block), source=native)
+    return Media(_kind(mime), mime, url=uri, detail=_detail(block), source=native, words=words_of(file, _LABELS))
 
 
 def _mime(file: Block) -> str | None:

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from mimetypes import guess_type
 from typing import Any, NoReturn
 
+from attrs import evolve
+
 from agentctx.core.message import Message, Tool
 from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
@@ -234,9 +236,10 @@ def _media(kind: str, data: Mapping[str, Any], block: Any) -> Media | None:  # n
     if kind == "input_audio" and isinstance(content := fields.get("data"), str):
         return Media("audio", f"audio/{fields.get('format', 'wav')}", content, source=block)
     if kind == "file" and isinstance(url := fields.get("file_data") or fields.get("file_id"), str):
+        words = _text_or_none(fields.get("filename")) or ""
         if url == fields.get("file_data") and not url.startswith(("data:", "https://", "http://")):
-            return Media("document", guess_type(str(fields.get("filename") or ""))[0], url, source=block)
-        return _located("document", url, None, block)
+            return Media("document", guess_type(words)[0], url, source=block, words=words)
+        return evolve(_located("document", url, None, block), words=words)
     return None
 
 

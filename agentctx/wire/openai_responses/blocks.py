@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from mimetypes import guess_type
 from typing import Any
 
+from attrs import evolve
+
 from agentctx.core.parts import Media, Opaque, Part, Text
 from agentctx.errors import InvalidInput
 from agentctx.wire.native import as_mapping, mapping_or_none
@@ -99,9 +101,10 @@ def _media(kind: str, data: Mapping[str, Any], block: Any) -> Media | None:  # n
 
 def _file(data: Mapping[str, Any], url: str, block: Any) -> Media:  # noqa: ANN401 - as read_block
     """A file; its content may stand there as a ``data:`` URL or as base64 alone."""
+    words = string(data, "filename") or ""
     if string(data, "file_data") and not url.startswith("data:"):
-        return Media("document", guess_type(string(data, "filename") or "")[0], url, source=block)
-    return located("document", url, string(data, "detail"), block)
+        return Media("document", guess_type(words)[0], url, source=block, words=words)
+    return evolve(located("document", url, string(data, "detail"), block), words=words)
 
 
 def write_content(parts: tuple[Part, ...], old: object, text_type: str) -> str | list[Any]:

@@ -49,13 +49,15 @@ def named(part: Media, was: Media, target: Target) -> Media:
         return part
     name = name_of(was)
     if target.names_files == "title":
-        return part if name is None else evolve(part, source={"type": "document", "title": name[:_LONGEST_TITLE]})
+        title = (name or "")[:_LONGEST_TITLE]
+        return evolve(part, source={"type": "document", "title": title}, words=title) if title else part
     if part.data is None:
         return part
     name = name or "document"
-    told = {"filename": name if name.lower().endswith(".pdf") else f"{name}.pdf"}
-    block: dict[str, Any] = {"file": told} if target.names_files == "file" else told
-    return evolve(part, source={"type": target.names_files, **block})
+    filename = name if name.lower().endswith(".pdf") else f"{name}.pdf"
+    told: dict[str, Any] = {"filename": filename}
+    block = {"file": told} if target.names_files == "file" else told
+    return evolve(part, source={"type": target.names_files, **block}, words=filename)
 
 
 NAMES = ("filename", "title", "displayName", "display_name", "name")
