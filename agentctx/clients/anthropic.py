@@ -22,7 +22,7 @@ from attrs import field, frozen
 from agentctx.clients.bodies import watch, watch_async
 from agentctx.clients.conversations import Conversations
 from agentctx.clients.exchange import Answer, Send, Ways, answer, begun, blocked, waiting
-from agentctx.clients.not_sent import NotSent, body_of
+from agentctx.clients.not_sent import NotSent
 from agentctx.clients.portal import drive
 from agentctx.clients.shape import api_path
 from agentctx.clients.shape_anthropic import Messages
@@ -202,8 +202,9 @@ class OverflowBeforeSending(NotSent, anthropic.BadRequestError):
     def tell(self, message: str) -> None:
         """Be built as the SDK builds its error."""
         request = httpx2.Request("POST", "https://request.was.not.sent")
-        response = httpx2.Response(400, request=request, json={"error": body_of(message)})
-        anthropic.BadRequestError.__init__(self, message, response=response, body=body_of(message))
+        said = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+        response = httpx2.Response(400, request=request, json=said)
+        anthropic.BadRequestError.__init__(self, message, response=response, body=said)
 
 
 _ASYNC = Ways(_ERRORS, _open_async, waiting, OverflowBeforeSending)

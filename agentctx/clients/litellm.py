@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from inspect import iscoroutinefunction, signature
+from inspect import iscoroutinefunction, signature, unwrap
+from itertools import chain
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, TypeVar
 
 import litellm
-from attrs import frozen
+from attrs import define, field, frozen
 from litellm import exceptions
 from litellm.router import Router
 
@@ -110,7 +111,7 @@ _WITHIN: Mapping[str, Mapping[str, str]] = {
     "interactions": dict.fromkeys(("create", "acreate"), REFUSED["create_interaction"]),
     "anthropic": dict.fromkeys(("create", "acreate"), "call anthropic_messages"),
 }
-"""The same for the modules within, by whose names they are called as well."""
+"""The same for modules within, where they are called as well."""
 _ERRORS = (
     exceptions.BadRequestError,  # context windows too: its ContextWindowExceededError
     exceptions.RateLimitError,
@@ -147,19 +148,51 @@ def wrap(client: T, conversations: Conversations) -> T:
 
 
 def _module(real: ModuleType, conversations: Conversations) -> ModuleType:
-    """The module with its model calls prepared or refused, those of the modules in it, too."""
+    """The module with its model calls prepared or refused, by whatever module within it they are reached as well."""
     own = {name: shape for name, shape in PREPARED.items() if hasattr(real, name)}
     calls = {name: _prepared(getattr(real, name), shape, conversations) for name, shape in own.items()}
     refused = {name: _refused(name, instead) for name, instead in REFUSED.items()}
-    within = {name: _within(getattr(real, name), names) for name, names in _WITHIN.items()}
-    return _Module(real, {**calls, **refused, **within})
+    stand_ins = _StandIns()
+    for name, call in {**refused, **calls}.items():
+        stand_ins.put(real, name, call)
+    for within, names in _WITHIN.items():
+        for name, instead in names.items():
+            module = getattr(real, within)
+            stand_ins.put(module, name, _refused(f"{module.__name__}.{name}", instead))
+    return _Module(real, stand_ins, {**calls, **refused})
 
 
-def _within(real: ModuleType, refused: Mapping[str, str]) -> ModuleType:
-    """A module of the module, whose model calls are refused, and those of ``messages`` in it."""
-    calls = {name: _refused(f"{real.__name__}.{name}", instead) for name, instead in refused.items()}
-    inner = getattr(real, "messages", None)
-    return _Module(real, calls if inner is None else {**calls, "messages": _Module(inner, calls)})
+@define
+class _StandIns:
+    """What stands in for a function, wherever it is reached: LiteLLM decorates some of them more than once."""
+
+    _known: dict[int, tuple[object, object]] = field(init=False, factory=dict)
+
+    def put(self, owner: object, name: str, stand_in: object) -> None:
+        """Let ``stand_in`` stand for what an object has under that name, if it has it."""
+        if (real := getattr(owner, name, None)) is not None:
+            self._known[_identity(real)] = (real, stand_in)
+
+    def of(self, value: Any) -> Any:  # noqa: ANN401 - whatever a module has
+        """What stands for a value: a module that leads to model calls is read by the same rules."""
+        if _is_module(value) and id(value) not in self._known and self._leads(value):
+            self._known[id(value)] = (value, _Module(value, self, {}))
+        known = self._known.get(_identity(value))
+        return value if known is None else known[1]
+
+    def _leads(self, module: ModuleType) -> bool:
+        """Whether a model call is reached by a module, or by one in it."""
+        inner = filter(_is_module, vars(module).values())
+        reached = chain(vars(module).values(), *(vars(each).values() for each in inner))
+        return any(_identity(each) in self._known for each in reached)
+
+
+def _is_module(value: object) -> bool:
+    return isinstance(value, ModuleType) and value.__name__.startswith(f"{litellm.__name__}.")
+
+
+def _identity(value: object) -> int:
+    return id(unwrap(value)) if isinstance(value, FunctionType) else id(value)
 
 
 def _refused(name: str, instead: str) -> Callable[..., Any]:
@@ -178,12 +211,12 @@ def _refusal(name: str, instead: str) -> ConfigError:
 class _Module(ModuleType):
     """A module in which some functions are replaced; everything else is read from, and set in, the real one."""
 
-    def __init__(self, real: ModuleType, functions: Mapping[str, object]) -> None:
+    def __init__(self, real: ModuleType, stand_ins: _StandIns, functions: Mapping[str, object]) -> None:
         super().__init__(real.__name__, real.__doc__)
-        vars(self).update(functions, _agentctx_of=real)
+        vars(self).update(functions, _agentctx_of=real, _agentctx_stand_ins=stand_ins)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the module has
-        return getattr(self._agentctx_of, name)
+        return self._agentctx_stand_ins.of(getattr(self._agentctx_of, name))
 
     def __setattr__(self, name: str, value: Any) -> None:  # noqa: ANN401 - whatever the module takes
         setattr(self._agentctx_of, name, value)

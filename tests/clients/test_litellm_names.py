@@ -104,6 +104,23 @@ def test_the_module_refuses_what_it_cannot_prepare():
         wrap(litellm.atext_completion, pipeline())
 
 
+def test_model_calls_are_seen_by_whatever_module_they_are_reached():
+    """No module within the module, or within those, leads to a model call past the one that is prepared or refused."""
+    wrapped = wrap(litellm, pipeline())
+    names = [name for name in (*PREPARED, *REFUSED) if inspect.isfunction(getattr(litellm, name, None))]
+    real = {inspect.unwrap(getattr(litellm, name)) for name in names}
+    reached = []
+    for first, inner in [*vars(litellm).items()]:
+        if inspect.ismodule(inner) and inner.__name__.startswith("litellm."):
+            for name, value in [*vars(inner).items()]:
+                if inspect.isfunction(value) and inspect.unwrap(value) in real:
+                    reached.append((first, name))
+                    assert getattr(getattr(wrapped, first), name) is not value
+    assert {("main", "completion"), ("main", "acompletion"), ("main", "text_completion")} <= set(reached)
+    with pytest.raises(agentctx.ConfigError, match="anthropic_messages"):
+        wrapped.anthropic_interface.messages.acreate(model="claude-haiku-4-5", messages=chat(2), max_tokens=9)
+
+
 def test_a_router_refuses_what_it_cannot_prepare():
     """A router refuses the same, and goes on with what is no model call."""
     router = litellm.Router(model_list=[])

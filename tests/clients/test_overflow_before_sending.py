@@ -76,3 +76,13 @@ def test_an_overflow_before_sending_is_the_sdks_own(api):
     assert (str(again), again.tokens, again.biggest) == (str(error), error.tokens, error.biggest)
     if api != "litellm":
         given.close()
+
+
+def test_anthropics_error_is_built_as_the_api_writes_it():
+    """What handlers read of it is there: the type, the message within the body, and the response."""
+    make, call, _ = CALLS["messages"]
+    with make() as given, pytest.raises(anthropic.BadRequestError) as raised:
+        call(wrap(given, agentctx.Pipeline(budget=agentctx.Budget(5))))
+    error = raised.value
+    said = {"type": "error", "error": {"type": "invalid_request_error", "message": str(error)}}
+    assert (error.type, error.body, error.response.json()) == ("invalid_request_error", said, said)
