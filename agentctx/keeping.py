@@ -15,6 +15,7 @@ from attrs import frozen
 from agentctx.core.compare import Change, Outcome
 from agentctx.core.message import Message
 from agentctx.core.pace import paced
+from agentctx.core.printable import shown
 from agentctx.errors import StoreError
 from agentctx.offload import offload
 from agentctx.protocols import Store, WireFormat
@@ -105,10 +106,16 @@ async def put(store: Store, content: bytes) -> str:
             msg = f"{name}: put is not async: it gave {type(answer).__name__}, which cannot be awaited"
             raise StoreError(msg)
         handle = await answer
-    if not isinstance(handle, str) or not handle:
-        msg = f"{name}: put gave {handle!r} as a handle; a handle is a text that is not empty"
+    if not isinstance(handle, str) or not handle or not _is_unicode(handle):
+        msg = (
+            f"{name}: put gave {shown(handle)} as a handle; a handle is a text that is not empty, and that UTF-8 holds"
+        )
         raise StoreError(msg)
     return handle
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 @frozen

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import sys
 
+from agentctx.core.printable import visible
+
 _NEEDED = frozenset({"click", "rich", "typer"})
 
 
@@ -17,7 +19,18 @@ def main() -> None:
             raise
         sys.stderr.write("error: the command line needs typer and rich: pip install 'agentctx[cli]'\n")
         sys.exit(2)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # what a terminal cannot show becomes a question mark
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # what a terminal cannot show becomes a question mark
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        encoding = sys.stderr.encoding
+        sys.stderr = _Visible(sys.stderr.detach(), encoding, errors="replace", line_buffering=True)
     app(prog_name="agentctx")
+
+
+class _Visible(io.TextIOWrapper):
+    """A stream for errors, which quote what was typed, also where others word them: nothing in them hides."""
+
+    def write(self, text: str, /) -> int:
+        """Write what can be seen of the text."""
+        super().write(visible(text))
+        return len(text)

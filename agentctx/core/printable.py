@@ -15,13 +15,21 @@ _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 
 
+def visible(text: str) -> str:
+    """The text with ``�`` for what turns its order around, hides in it or is a control character above U+007E.
+
+    The escapes by which a program itself colours what it writes stay.
+    """
+    return _UNPRINTABLE.sub("\ufffd", text)
+
+
 def printable(text: str) -> str:
     """The text without anything that a terminal would obey or an encoder refuse.
 
     Control characters become their pictures (``␛``); marks of direction, line separators, hidden characters and lone
     surrogates become ``�``; line breaks stay, tabs become spaces.
     """
-    return _UNPRINTABLE.sub("\ufffd", text.expandtabs(4).translate(_PICTURES))
+    return visible(text.expandtabs(4).translate(_PICTURES))
 
 
 def on_one_line(text: str, width: int) -> str:

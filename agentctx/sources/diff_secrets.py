@@ -12,6 +12,8 @@ _FILE = re.compile(r"(?m)^(?=diff --(?:git|cc|combined) )")
 _HUNK = re.compile(r"(?m)^@@")
 _NAME = re.compile(r'(?m)^(?:---|\+\+\+) "?[ab]/(?P<name>[^\t\n"]+)')
 _RENAMED = re.compile(r'(?m)^rename (?:from|to) "?(?P<name>[^\n"]+)')
+_KEY_LINE = re.compile(r"[ +-]{0,2}[ \t]{0,40}(?P<key>[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70}|[A-Za-z0-9+/]{76})\r?")
+"""A whole line of a private key, as wide as programs write them."""
 
 
 def redact_diff(text: str, redact: Redactor) -> str:
@@ -40,8 +42,8 @@ def _of_hunk(text: str, names: tuple[str, ...], redact: Redactor) -> str:
     numbers, end, body = text.partition("\n")
     places, at, line = numbers.partition("@@")
     if at and line.strip():
-        numbers = f"{places}@@ {_by_names(line.strip(), names, redact)}"
-    return numbers + end + "\n".join(_runs(body, names, redact))
+        numbers = f"{places}@@ {_within_keys([_by_names(line.strip(), names, redact)], redact)[0]}"
+    return numbers + end + "\n".join(_within_keys(list(_runs(body, names, redact)), redact))
 
 
 def _runs(body: str, names: tuple[str, ...], redact: Redactor) -> Iterator[str]:
@@ -52,6 +54,29 @@ def _runs(body: str, names: tuple[str, ...], redact: Redactor) -> Iterator[str]:
             continue
         content = "\n".join(line[1:] for line in lines)
         yield from (sign + line for line in _by_names(content, names, redact).split("\n"))
+
+
+def _within_keys(lines: list[str], redact: Redactor) -> list[str]:
+    """The lines without those that may stand in the middle of a private key: the diff shows neither end of it.
+
+    The redactor is asked what it takes out of such a key.
+    """
+    told: list[str] = []
+    for is_key, found in groupby(lines, _may_be_of_a_key):
+        run = list(found)
+        told += _as_key(run, redact) if is_key else run
+    return told
+
+
+def _may_be_of_a_key(line: str) -> bool:
+    found = _KEY_LINE.fullmatch(line)
+    return found is not None and all(re.search(kind, found["key"]) for kind in ("[A-Z]", "[a-z]", "[0-9+/]"))
+
+
+def _as_key(lines: list[str], redact: Redactor) -> list[str]:
+    key = "\n".join(("-----BEGIN PRIVATE KEY-----", *lines, "-----END PRIVATE KEY-----"))
+    told = redact(key, "")
+    return lines if lines[0] in told else [lines[0][:1] + told]
 
 
 def _by_names(content: str, names: tuple[str, ...], redact: Redactor) -> str:

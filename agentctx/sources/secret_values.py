@@ -59,13 +59,37 @@ _UNMISTAKABLE = (
     r"\$g?y\$[./A-Za-z0-9]{1,16}\$[./A-Za-z0-9]{1,128}\$[./A-Za-z0-9]{43}",  # yescrypt
     r"\$argon2(?:id?|d)\$v=\d{1,3}\$m=\d{1,9},t=\d{1,4},p=\d{1,4}\$[A-Za-z0-9+/]{8,64}\$[A-Za-z0-9+/]{16,128}",
     r"[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{26}",  # Azure OpenAI and other AI services
+    r"e2b_[0-9a-f]{40}",
+    r"fo1_[\w-]{40,}",  # Fly
+    r"glc_[A-Za-z0-9+/=]{32,}",  # Grafana
+    r"gsk_[A-Za-z0-9]{40,}",  # Groq
+    r"hf_[A-Za-z0-9]{30,}",  # Hugging Face
+    r"nfp_[A-Za-z0-9]{36,}",  # Netlify
+    r"npm_[A-Za-z0-9]{36,}",
+    r"ntn_[A-Za-z0-9]{40,}",  # Notion
+    r"pcsk_[A-Za-z0-9_]{50,}",  # Pinecone
+    r"phx_[A-Za-z0-9]{40,}",  # PostHog
+    r"pplx-[A-Za-z0-9]{40,}",  # Perplexity
+    r"pul-[0-9a-f]{40}",  # Pulumi
+    r"r8_[A-Za-z0-9]{36,}",  # Replicate
+    r"sbp_[0-9a-f]{40}",  # Supabase
+    r"sb_secret_[\w-]{20,}",
+    r"tvly-[A-Za-z0-9-]{28,}",  # Tavily
+    r"xai-[A-Za-z0-9]{40,}",
+    r"xapp-\d-[A-Za-z0-9-]{20,}",  # Slack
+    r"sha256~[\w-]{43}",  # OpenShift
+    r"HRKU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",  # Heroku, of old
+    r"access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$[0-9a-f]{32}",  # PayPal
+    r"(?<=bot)\d{8,10}:AA[\w-]{32,34}",  # Telegram bot, in its address
 )
 """Tokens that begin so oddly that it does not matter what stands before them."""
 
 _TOKENS = (
     r"A3T[A-Z0-9]-?[A-Z0-9]{16}",
     r"A3-[A-Z0-9]{6}-[A-Z0-9-]{11,12}-[A-Z0-9]{5}-[A-Z0-9]{5}-[A-Z0-9]{5}",  # 1Password
+    r"AAAA[\w-]{7}:[\w-]{140}",  # Firebase messaging
     r"AKCp[A-Za-z0-9]{69}",  # Artifactory
+    r"ATBB[A-Za-z0-9]{32}",  # Bitbucket
     r"EAA[A-Za-z0-9]{80,}",  # Meta
     r"LTAI[A-Za-z0-9]{16,20}",  # Alibaba
     r"SG\.[\w-]{16,}\.[\w-]{16,}",  # SendGrid
@@ -75,43 +99,27 @@ _TOKENS = (
     r"[0-9a-f]{32}-us\d{1,2}",  # Mailchimp
     r"[\w~.]{3}\dQ~[\w~.-]{31,34}",  # Azure AD client secret
     r"cmVmd[A-Za-z0-9]{59}",  # Artifactory
+    r"cio[A-Za-z0-9]{32}",  # crates.io
+    r"csk-[a-z0-9]{48}",  # Cerebras
     r"dapi[0-9a-f]{32}(?:-\d)?",  # Databricks
     r"dp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9.]{40,}",  # Doppler
-    r"e2b_[0-9a-f]{40}",
     r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*",  # JSON web token, signed
     r"eyJ[\w-]{8,}\.[\w-]*\.[\w-]{8,}\.[\w-]{2,}\.[\w-]{8,}",  # JSON web token, encrypted
     r"fm[12]_[A-Za-z0-9+/=]{40,}",  # Fly
-    r"fo1_[\w-]{40,}",  # Fly
     r"fw_[A-Za-z0-9]{24}",  # Fireworks
-    r"glc_[A-Za-z0-9+/=]{32,}",  # Grafana
-    r"gsk_[A-Za-z0-9]{40,}",  # Groq
-    r"hf_[A-Za-z0-9]{30,}",  # Hugging Face
     r"hv[bs]\.[\w-]{20,}",  # Vault
     r"key-[0-9a-f]{32}",  # Mailgun
-    r"nfp_[A-Za-z0-9]{36,}",  # Netlify
-    r"npm_[A-Za-z0-9]{36,}",
-    r"ntn_[A-Za-z0-9]{40,}",  # Notion
     r"oy2[a-z0-9]{43}",  # NuGet
     r"pa-(?=[\w-]{0,42}\d)[\w-]{43}",  # Voyage
     r"pat-(?:na|eu)1-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",  # HubSpot
     r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}",  # Airtable
-    r"pcsk_[A-Za-z0-9_]{50,}",  # Pinecone
-    r"phx_[A-Za-z0-9]{40,}",  # PostHog
-    r"pplx-[A-Za-z0-9]{40,}",  # Perplexity
-    r"pul-[0-9a-f]{40}",  # Pulumi
-    r"r8_[A-Za-z0-9]{36,}",  # Replicate
     r"[sp]k\.eyJ[\w-]{20,}\.[\w-]{20,}",  # Mapbox
-    r"sbp_[0-9a-f]{40}",  # Supabase
-    r"sb_secret_[\w-]{20,}",
     r"secret_[A-Za-z0-9]{43}",  # Notion, of old
     r"sgp_(?:[0-9a-f]{16}_|local_)?[0-9a-f]{40}",  # Sourcegraph
-    r"sha256~[\w-]{43}",  # OpenShift
     r"sk-(?=[\w-]{0,30}\d)[A-Za-z0-9][\w-]{18,}[A-Za-z0-9]",  # OpenAI, DeepSeek, Moonshot and others
     r"sq[upa]_[0-9a-f]{40}",  # Sonar
     r"tfp_[\w.=-]{59}",  # Typeform
-    r"tvly-[A-Za-z0-9-]{28,}",  # Tavily
-    r"xai-[A-Za-z0-9]{40,}",
-    r"xapp-\d-[A-Za-z0-9-]{20,}",  # Slack
+    r"v1\.0-[0-9a-f]{24}-[0-9a-f]{140,}",  # Cloudflare origin certificates
     r"ya29\.[\w-]{20,}",  # Google OAuth access token
     r"\d{8,10}:AA[\w-]{32,34}",  # Telegram bot
 )

@@ -47,6 +47,9 @@ _CODE = re.compile(
     r"\.(?:c|cc|cjs|cpp|cs|cxx|dart|ex|exs|go|groovy|h|hpp|hs|java|jl|js|jsx|kt|kts|lua|m|mjs|php|pl|py|pyi|r|"
     r"rb|rs|scala|sql|svelte|swift|ts|tsx|vue|zig)"
 )
+_RUN_COMMANDS = re.compile(r"\.\w{1,40}rc")
+"""Settings that are named for no kind of file: ``.npmrc``, ``.pypirc``."""
+
 _HEAD = re.compile(
     r"(?<![\w.-])[.-]{0,2}(?P<name>[A-Za-z_][\w.-]{0,100}+)(?:\\{0,15}[\"'])?\]?(?P<is>\s{0,8}(?::=|=>|==|!=|[:=]))"
 )
@@ -89,7 +92,7 @@ _PLAIN = re.compile(r"(?P<value>[^&;\s\"'`<>]+)")
 _FOLDED = re.compile(r"(?m)^(?P<indent>[ \t]*)(?:-[ \t]+)?(?P<name>[\w.-]+):[ \t]*[|>][+-]?\d?[ \t]*\n")
 _VARIABLE = re.compile(r"(?P<is>\s*(?:#\s*)?(?:export\s+|set\s+)?[A-Za-z_][\w.-]*\s*[=:]\s*)\S.*")
 _RANDOM = re.compile(r"[A-Za-z0-9+/=-]+")
-_EXPRESSION = re.compile(r"[A-Za-z_][\w.-]*(?:[\[(<>~!]|==).*|[\[({].*", re.DOTALL)
+_EXPRESSION = re.compile(r"[A-Za-z_][\w.-]*(?:[\[(<>~!]|==.).*|[\[({].*", re.DOTALL)
 """What computes something, or says which versions will do."""
 _DEFAULTED = re.compile(r"\$\{[A-Za-z_]\w{0,100}:?[=?+-](?P<default>[^{}\n]{0,256})\}")
 _COMPARED = re.compile(r"[a-z]+(?:[_.][a-z0-9]+)+")
@@ -132,7 +135,8 @@ Rule = tuple[re.Pattern[str], re.Pattern[str], Goes]
 
 def _rules_of(name: str) -> tuple[Rule, ...]:
     """How values are given to names in a file of this name."""
-    suffix = PurePath(name.lower()).suffix
+    path = PurePath(name.lower())
+    suffix = ".cfg" if _RUN_COMMANDS.fullmatch(path.name) else path.suffix
     query = (
         *((_FIELD, _PLAIN, _always), (_SET, _WORD, _always)),
         *((_CALL, _QUOTED, _written_in), (_PAIR, _QUOTED, _always), (_ROW, _CELL, _tabled)),

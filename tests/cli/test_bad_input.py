@@ -231,6 +231,15 @@ def test_the_module_is_the_command(jsonl, chat):
     assert json.loads(from_file.stdout)["tokens"] == json.loads(from_stdin.stdout)["tokens"]
 
 
+def test_errors_quote_what_was_typed_so_that_it_can_be_seen(tmp_path):
+    """A file of a glob, or an option, whose name turns the text around it is shown with marks in its place."""
+    name = "b\u202egnp\u2066\u2028\u200f.json"
+    for arguments in (("count", "a.json", name), ("count", f"--{name}"), ("convert", "a.json", "--to", name), (name,)):
+        shown = python(*arguments, cwd=tmp_path)
+        assert shown.returncode == 2
+        assert not set("\u202e\u2066\u2028\u200f") & set(shown.stdout + shown.stderr)
+
+
 def test_version_and_help(run):
     """--version names the program; --help of each command has examples and the exit codes."""
     assert python("--version").stdout.startswith("agentctx ")

@@ -207,7 +207,16 @@ async def no_text(_self, _content):
     return b"handle"
 
 
-@pytest.mark.parametrize("put", [fails, no_text, lambda _self, _content: "handle"], ids=["raises", "bytes", "plain"])
+async def no_unicode(_self, _content):
+    """Give a handle that no file holds."""
+    return "h\ud800"
+
+
+@pytest.mark.parametrize(
+    "put",
+    [fails, no_text, no_unicode, lambda _self, _content: "handle"],
+    ids=["raises", "bytes", "surrogate", "plain"],
+)
 async def test_a_store_that_fails_is_a_store_error(put):
     """It names the store, has the cause, and costs nothing."""
     session = Pipeline(TrimRounds(1), store=store_that(put)).session(format="openai-chat")

@@ -33,9 +33,14 @@ KEYS = {
     "Anthropic": "sk-ant-api03-" + made(90),
     "Atlassian": "ATATT3" + made(60),
     "Azure storage": "AccountKey=" + made(86) + "==",
+    "Bitbucket": "ATBB" + made(32),
+    "Cerebras": "csk-" + made(48, HEX),
+    "Cloudflare": "v1.0-" + made(24, HEX) + "-" + made(146, HEX),
+    "Crates": "cio" + made(32),
     "Databricks": "dapi" + made(32, HEX),
     "Discord bot": "M" + made(23) + "." + made(6) + "." + made(30),
     "Docker Hub": "dckr_pat_" + made(27),
+    "Firebase": "AAAA" + made(7) + ":" + made(140),
     "GitHub app": "ghs_" + made(36),
     "GitHub classic": "ghp_" + made(36),
     "GitHub fine": "github_pat_" + made(22) + "_" + made(59),
@@ -44,6 +49,7 @@ KEYS = {
     "Google OAuth": "ya29." + made(60),
     "Grafana": "glsa_" + made(32) + "_" + made(8, HEX),
     "Groq": "gsk_" + made(52),
+    "Heroku": "HRKU-" + f"{made(8, HEX)}-a1b2-c3d4-e5f6-{made(12, HEX)}",
     "Hugging Face": "hf_" + made(34),
     "JWT": "eyJ" + made(20) + ".eyJ" + made(40) + "." + made(43),
     "JWT encrypted": "eyJ" + made(30) + "." + made(40) + "." + made(16) + "." + made(50) + "." + made(22),
@@ -53,6 +59,7 @@ KEYS = {
     "Notion": "ntn_" + made(46),
     "OpenAI": "sk-proj-" + made(60),
     "OpenRouter": "sk-or-v1-" + made(64, HEX),
+    "PayPal": "access_token$production$" + made(16, HEX) + "$" + made(32, HEX),
     "PlanetScale": "pscale_tkn_" + made(43),
     "PyPI": "pypi-AgE" + made(60),
     "SendGrid": "SG." + made(22) + "." + made(43),
@@ -65,6 +72,7 @@ KEYS = {
     "Stripe": "sk_live_" + made(24),
     "Supabase": "sbp_" + made(40, HEX),
     "Telegram": "123456789:AA" + made(33),
+    "Telegram address": "https://api.telegram.org/bot123456789:AA" + made(33) + "/sendMessage",
     "Terraform": made(14) + ".atlasv1." + made(67),
     "Twilio": "SK" + made(32, HEX),
     "URL password": "postgres://joe:" + made(12) + "@db.example.org/x",
@@ -109,6 +117,41 @@ def test_no_credential_is_told(kind, name):
     assert told.startswith(before)
     to_the_end = name == "a.log" or KEYS[kind].startswith(("Authorization", "Cookie"))
     assert to_the_end or told.endswith(after)
+
+
+@pytest.mark.parametrize("before", ["x_", "1", "%3D", "\\u003d", "\x1b[32m"])
+@pytest.mark.parametrize(
+    "kind", ["AWS", "GitHub classic", "Groq", "Hugging Face", "Notion", "PyPI", "Replicate", "npm"]
+)
+def test_it_does_not_matter_what_stands_before_a_key(kind, before):
+    """A key that nothing else begins like goes, also where it is the end of a longer word."""
+    key = KEYS.get(kind) or "r8_" + made(37)
+    assert key not in redact_secrets(f"see {before}{key} there")
+
+
+def test_a_key_of_a_registry_goes_from_its_settings():
+    """What is given in base64, with the signs at its end, is a value and no comparison."""
+    value = "dXNlcjo3eFN1eGc4WVRac00yMVVxaHB3Yg=="
+    for name in (".npmrc", ".pypirc", ""):
+        assert value not in redact_secrets(f"//r.example/:_auth={value}\n", name)
+
+
+@pytest.mark.parametrize("width", [64, 70, 76])
+def test_the_middle_of_a_private_key_is_not_told_in_a_diff(width):
+    """Lines of a key whose two ends the diff does not show go; those of a redactor that takes no keys out stay."""
+    lines = [made(width) for _ in range(7)]
+    hunk = "".join(f" {line}\n" for line in lines[:3]) + f"-{lines[3]}\n+{lines[4]}\n" + f" {lines[5]}\n"
+    text = f"diff --git a/c.py b/c.py\n--- a/c.py\n+++ b/c.py\n@@ -9,5 +9,5 @@ {lines[6]}\n{hunk}"
+    told = redact_diff(text, redact_secrets)
+    assert not [line for line in lines if line in told]
+    assert redact_diff(text, lambda text, _name: text) == text
+
+
+def test_sums_in_a_diff_are_told():
+    """Hashes and words are no key."""
+    hunk = f"+{'0123456789abcdef' * 4}\n+{'word' * 16}\n"
+    text = f"diff --git a/sums b/sums\n--- a/sums\n+++ b/sums\n@@ -0,0 +1,2 @@\n{hunk}"
+    assert redact_diff(text, redact_secrets) == text
 
 
 @pytest.mark.parametrize("kind", KEYS)
