@@ -35,11 +35,13 @@ class _Registered:
         profile: Its profile.
         said: What was said of it, which holds for its other spellings, too.
         whole: Whether the profile stands for those as a whole, since it is that of another model.
+        name: Its name, read; None where it can be read in no way.
     """
 
     profile: ModelProfile
     said: Mapping[str, Any]
     whole: bool
+    name: names.ModelName | None
 
 
 _registered: dict[str, _Registered] = {}
@@ -85,7 +87,14 @@ def register_model(model: ModelProfile | str, *, like: str | None = None, **said
     ``register_model("prod-eu", like="claude-opus-5-5")`` says what a deployment is: all that is known of the model it
     is like holds for it, from how its tokens are counted to how its reasoning is bound.
     ``register_model("gpt-4o", prices=Prices(input=2.0, output=8.0))`` changes the prices of a known model and leaves
-    the rest. What is said holds for the dated and otherwise longer spellings of the name, too.
+    the rest.
+
+    What is said holds for the name, for its dated and otherwise longer spellings (``gpt-4o-2024-08-06``), with its
+    maker before it (``openai/gpt-4o``), as it is called on Bedrock (``us.anthropic.…``), and through gateways that give
+    models no windows of their own (``openrouter/…``, ``vllm/…``, or one that nobody knows). It does not hold for what
+    a gateway is known to serve in its own way (``azure/gpt-4o``, ``github_copilot/gpt-4o``): say it of that name. What
+    is said of a gateway's name (``azure/gpt-4o``) holds for that gateway only, and never for the name alone. Where a
+    name states its window (``…:48k``, ``…[1m]``), that one holds.
 
     Args:
         model: The model's name, with or without provider prefix; or a whole profile: of a known model, or with
@@ -109,7 +118,7 @@ def register_model(model: ModelProfile | str, *, like: str | None = None, **said
         made = attrs.evolve(base, name=given.rpartition("/")[2], **said)
     else:
         made = model if isinstance(model, ModelProfile) else ModelProfile(name, **said)
-    _registered[given] = _Registered(made, said, like is not None)
+    _registered[given] = _Registered(made, said, like is not None, _named(given))
 
 
 def family_of(name: str) -> str:
@@ -161,24 +170,65 @@ def _override(name: str) -> ModelProfile | None:
     given = name.strip().lower()
     if given in _registered:
         return _registered[given].profile
-    paths = (given[at + 1 :] for at, sign in enumerate(given) if sign == "/")
-    found = next((_registered[each] for each in paths if each in _registered), None) or _nearest(given)
-    base = None if found is None or found.whole else _resolved(given)
-    if found is None or base is None:
-        return None if found is None else found.profile
-    return attrs.evolve(base, **found.said)
+    named = _named(given)
+    found = None if named is None else _nearest(named)
+    return None if found is None or named is None else _said_of(found, given, named.window)
 
 
-def _nearest(given: str) -> _Registered | None:
-    keys = {names.key(_plain(each)): found for each, found in _registered.items()}
-    nearest = _first(keys, tuple(names.forms(_plain(given))))
-    return None if nearest is None else nearest[1]
+def _said_of(found: _Registered, given: str, stated: int | None) -> ModelProfile:
+    """What is registered for a name, for another spelling of it; a window that this one states holds."""
+    base = _resolved(given)
+    whole = found.whole or base is None
+    if stated is None or (found.name is not None and found.name.window == stated):
+        return found.profile if whole or base is None else attrs.evolve(base, **found.said)
+    window = min(stated, found.profile.window or stated)
+    room: dict[str, Any] = {"window": window, "max_input": None}
+    if base is not None:
+        room = {"window": base.window, "max_input": base.max_input}
+    return (
+        attrs.evolve(found.profile, **room) if whole or base is None else attrs.evolve(base, **{**found.said, **room})
+    )
+
+
+def _nearest(named: names.ModelName) -> _Registered | None:
+    """What was said of a name that this one is another spelling of: as served there, and with the least added."""
+    forms = {each: place for place, each in reversed(list(enumerate(names.forms(named.plain))))}
+    rated = [
+        (-len(each.name.before), forms[key], each)
+        for each in _registered.values()
+        if each.name is not None and (key := names.key(each.name.plain)) in forms and _serves(each.name, named)
+    ]
+    return min(rated, key=lambda found: found[:2])[2] if rated else None
+
+
+def _serves(said: names.ModelName, named: names.ModelName) -> bool:
+    """Whether what is said of one name holds where another is served: nobody else on the way has its own windows."""
+    if said.window not in (None, named.window):
+        return False
+    others = list(named.before)
+    for each in said.before:
+        if each not in others:
+            return False
+        others.remove(each)
+    keys = tuple(names.forms(named.plain))
+    return not any(_has_own(each, keys) for each in others if each in named.hosts)
+
+
+def _has_own(host: str, keys: Sequence[str]) -> bool:
+    """Whether a host is known to serve a model in its own way."""
+    return host in families.OWN_WINDOWS or _first(_table()["hosts"].get(host, {}), keys) is not None
+
+
+@lru_cache(1024)
+def _named(name: str) -> names.ModelName | None:
+    """The name as it is likeliest read; None where it can be read in no way."""
+    return next(names.read(name, _hosts()), None)
 
 
 @lru_cache(1024)
 def _plain(name: str) -> str:
     """The name without all that says who serves it; as it is where it can be read in no way."""
-    return next((each.plain for each in names.read(name, _hosts())), name)
+    return name if (found := _named(name)) is None else found.plain
 
 
 def _checked(name: object) -> str:

@@ -48,6 +48,23 @@ _HOSTS: dict[str, str] = {
     for alias in (host, *aliases.split())
 }
 
+_MADE_BY: dict[str, tuple[str, ...]] = {
+    "openai": ("gpt", "chatgpt", "o1", "o3", "o4", "codex", "computer-use"),
+    "anthropic": ("claude",),
+    "gemini": ("gemini", "gemma"),
+    "mistral": ("mistral", "ministral", "magistral", "devstral", "pixtral", "codestral"),
+    "cohere": ("command",),
+    "xai": ("grok",),
+    "moonshot": ("kimi", "moonshot"),
+    "deepseek": ("deepseek",),
+    "perplexity": ("sonar",),
+    "zai": ("glm",),
+}
+"""How the models begin that a host makes itself: of those it is no gateway."""
+
+_NOBODY = frozenset({"models", "publishers"})
+"""What stands before names and says nothing of who serves them."""
+
 _ARN = re.compile(r"arn:aws[\w-]*:(?:bedrock|sagemaker):[^/]*[:/](?P<kind>[a-z-]+)/(?P<rest>.+)")
 _ARN_OF_A_MODEL = frozenset({"foundation-model", "inference-profile"})
 _WINDOW = re.compile(r"(?:\[(\d+)([km])\]|:(\d+)(k)|:(\d)(m))$")  # but "gemma3:270m" has so many weights
@@ -94,12 +111,14 @@ class ModelName:
         given: The same with all of that but the host, in lower case and without a stated window; of a fine-tuned model
             (``ft:…``) that which it was made from.
         window: The window that the name itself states, in tokens; None when it states none.
+        before: All that stands before the name of the model, hosts by the name that they have here; without its maker.
     """
 
     hosts: tuple[str, ...]
     plain: str
     given: str
     window: int | None = None
+    before: tuple[str, ...] = ()
 
 
 def read(name: str, hosts: frozenset[str] = frozenset()) -> Iterator[ModelName]:
@@ -113,18 +132,18 @@ def read(name: str, hosts: frozenset[str] = frozenset()) -> Iterator[ModelName]:
     text, window = _stated(text)
     if found := _ARN.match(text):
         if found["kind"] in _ARN_OF_A_MODEL:
-            yield _named(("bedrock",), found["rest"], window)
+            yield _named(("bedrock",), found["rest"], window, hosts)
         return
     text = text.partition("#")[0]
     if text.startswith("ft:"):
-        yield _named((), text, window)
+        yield _named((), text, window, hosts)
         return
     before, _, last = text.rpartition("/")
-    served = tuple(host for each in re.split(r"[/:]", before) if (host := _host(each, hosts)))
+    path = tuple(filter(None, re.split(r"[/:]", before)))
     prefix, colon, rest = last.partition(":")
-    if colon and rest and (host := _host(prefix, hosts)):
-        yield _named((*served, host), rest, window)
-    yield _named(served, last, window)
+    if colon and rest and _host(prefix, hosts):
+        yield _named((*path, prefix), rest, window, hosts)
+    yield _named(path, last, window, hosts)
 
 
 def _host(text: str, more: frozenset[str]) -> str | None:
@@ -140,7 +159,7 @@ def _stated(text: str) -> tuple[str, int | None]:
     return text[: found.start()], int(number) * (1_000 if unit == "k" else 1_000_000)
 
 
-def _named(hosts: tuple[str, ...], given: str, window: int | None) -> ModelName:
+def _named(path: tuple[str, ...], given: str, window: int | None, more: frozenset[str]) -> ModelName:
     plain = given
     if found := _FINE_TUNED.match(plain):
         plain = given = found["base"]
@@ -153,7 +172,11 @@ def _named(hosts: tuple[str, ...], given: str, window: int | None) -> ModelName:
     plain = _GPT_35.sub("gpt-3.5", plain.removeprefix("databricks-"))
     if plain.startswith("claude"):
         plain = _ALIAS.sub(r"\1", plain.replace(".", "-"))
-    return ModelName(hosts, plain, given, window)
+    hosts = tuple(host for each in path if (host := _host(each, more)))
+    cloud = ("bedrock",) if vendor and "bedrock" not in hosts else ()
+    named = (_host(each, more) or each for each in path)
+    before = tuple(each for each in named if each not in _NOBODY and not plain.startswith(_MADE_BY.get(each, ())))
+    return ModelName(hosts, plain, given, window, before + cloud)
 
 
 def key(plain: str) -> str:

@@ -72,17 +72,15 @@ def test_markers_and_reasoning_are_those_of_the_model():
 
 
 def test_a_price_holds_for_the_dated_names():
-    """An override of a price holds for all spellings of the model; the rest of each stays its own."""
+    """An override of a price holds for all spellings of the model; the rest of each, and a gateway's row, stay."""
     before = profile("gpt-4o-2024-05-13"), profile("github_copilot/gpt-4o")
     register_model("gpt-4o", prices=Prices(input=9.0, output=18.0))
     register_model(ModelProfile("claude-opus-5-5", prices=Prices(input=7.0, output=8.0)))
 
-    for name in ("gpt-4o", "gpt-4o-2024-05-13", "openai:gpt-4o-2024-08-06", "github_copilot/gpt-4o"):
+    for name in ("gpt-4o", "gpt-4o-2024-05-13", "openai:gpt-4o-2024-08-06", "litellm_proxy/gpt-4o"):
         assert profile(name).prices.input == 9.0
-    assert (profile("gpt-4o-2024-05-13").max_output, profile("github_copilot/gpt-4o").window) == (
-        before[0].max_output,
-        before[1].window,
-    )
+    assert profile("gpt-4o-2024-05-13").max_output == before[0].max_output
+    assert profile("github_copilot/gpt-4o") == before[1]
     assert profile("us.anthropic.claude-opus-5-5").prices.input == 7.0
     assert (profile("claude-opus-5-5").bound_thinking, profile("claude-opus-5-5").window) == (True, 1_000_000)
     assert profile("gpt-4o-mini").prices.input != 9.0
@@ -124,3 +122,58 @@ def test_a_model_has_a_name(name):
     """A blank name would stand for every model that nobody knows."""
     with pytest.raises(ConfigError, match="name"):
         register_model(name, like="gpt-4o")
+
+
+HOLDS = [
+    ("gpt-4.1", "gpt-4.1-2025-04-14", True),
+    ("gpt-4.1", "openai/gpt-4.1", True),
+    ("gpt-4.1", "openai:gpt-4.1", True),
+    ("gpt-4.1", "openrouter/openai/gpt-4.1", True),
+    ("gpt-4.1", "ft:gpt-4.1-2025-04-14:org::id", True),
+    ("openai/gpt-4.1", "gpt-4.1", True),
+    ("gpt-4.1", "github_copilot/gpt-4.1", False),
+    ("gpt-4.1", "copilot/gpt-4.1", False),
+    ("gpt-4o", "azure/gpt-4o", False),
+    ("gpt-4o", "azure/eu/gpt-4o-2024-11-20", False),
+    ("gpt-4o", "litellm_proxy/azure/gpt-4o", False),
+    ("gpt-4.1", "gpt-4.1-mini", False),
+    ("azure/gpt-4o", "azure/gpt-4o-2024-11-20", True),
+    ("azure/gpt-4o", "azure_openai/gpt-4o", True),
+    ("azure/gpt-4o", "azure/eu/gpt-4o", True),
+    ("azure/gpt-4o", "litellm_proxy/azure/gpt-4o", True),
+    ("azure/gpt-4o", "gpt-4o", False),
+    ("azure/gpt-4o", "openai/gpt-4o", False),
+    ("azure/gpt-4o", "github_copilot/gpt-4o", False),
+    ("github_copilot/gpt-4.1", "gpt-4.1", False),
+    ("our-gateway/gpt-4o", "our-gateway/gpt-4o-2024-11-20", True),
+    ("our-gateway/gpt-4o", "gpt-4o", False),
+    ("gpt-4o-2024-11-20", "gpt-4o", False),
+    ("claude-opus-4-1-20250805", "us.anthropic.claude-opus-4-1-20250805-v1:0", True),
+    ("us.anthropic.claude-opus-4-1-20250805-v1:0", "claude-opus-4-1-20250805", False),
+    ("anthropic.claude-3-haiku-20240307-v1:0", "anthropic.claude-3-haiku-20240307-v1:0:48k", False),
+    ("claude-3-haiku-20240307", "anthropic.claude-3-haiku-20240307-v1:0:48k", False),
+    ("claude-sonnet-4-5", "claude-sonnet-4-5[1m]", False),
+    ("claude-sonnet-4-5[1m]", "claude-sonnet-4-5", False),
+    ("models/gemini-2.5-pro", "gemini-2.5-pro", True),
+    ("deepseek-chat", "deepseek/deepseek-chat", True),
+    ("llama3", "ollama/llama3", False),
+]
+
+
+@pytest.mark.parametrize(("said", "asked", "holds"), HOLDS)
+@pytest.mark.parametrize("window", [3_000, 5_000_000])
+@pytest.mark.parametrize("like", [None, "gpt-5"])
+def test_what_is_said_of_one_deployment_is_not_said_of_another(said, asked, holds, window, like):
+    """What is registered holds for that name, its dated names and aliases, and for no other gateway's deployment."""
+    before = profile(asked).window
+    register_model(said, like=like, window=window)
+
+    assert (profile(said).window, profile(asked).window) == (window, window if holds else before)
+
+
+def test_a_window_that_the_name_states_is_kept_of_a_deployment_that_is_like_another():
+    """The name of a deployment may state its window, which is no larger than what was said."""
+    register_model("prod-eu", like="claude-sonnet-4-5", prices=Prices(input=1.0))
+
+    assert (profile("prod-eu:48k").window, profile("prod-eu:48k").prices.input) == (48_000, 1.0)
+    assert profile("prod-eu[1m]").window == 200_000
