@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import Enum
 from functools import cache
 from typing import Any, Protocol, cast, runtime_checkable
@@ -239,6 +240,11 @@ class WireFormat(Protocol):
         """Whether a call id may occur only once in a request."""
         ...
 
+    @property
+    def answers_server_calls(self) -> bool:
+        """Whether a call that the provider's server runs is refused without its result, once the turn is over."""
+        ...
+
     def recognises(self, request: Mapping[str, Any], /) -> int:
         """How surely this request is in this format: 0 means impossible, higher is surer."""
         ...
@@ -341,6 +347,24 @@ def arranges_for_model(wire: WireFormat | None) -> ArrangesForModel | None:
 @cache
 def _arranges_for_model(kind: type) -> bool:
     return callable(getattr(kind, "arrange_for", None))
+
+
+class FreesCalls(Protocol):
+    """A wire format in which a call may name the server-side call whose code made it."""
+
+    def without_callers(self, message: Message, callers: AbstractSet[str], /) -> Message:
+        """The message with no word of these callers: what they called, the model called itself."""
+        ...
+
+
+def frees_calls(wire: WireFormat) -> FreesCalls | None:
+    """The format as one whose calls may have callers, or None when it is not."""
+    return cast("FreesCalls", wire) if _frees_calls(type(wire)) else None
+
+
+@cache
+def _frees_calls(kind: type) -> bool:
+    return callable(getattr(kind, "without_callers", None))
 
 
 class NamesItems(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from agentctx.core.marker import is_marker
 from agentctx.core.message import Message
@@ -92,19 +92,49 @@ def waits(messages: Sequence[Message]) -> bool:
 
 
 def open_at_end(messages: Sequence[Message]) -> frozenset[str]:
-    """The ids of server-side calls that the last assistant turn opened and a paused server may still answer."""
+    """The ids of server-side calls that may still be answered.
+
+    The last assistant turn opened them; or one before it, and every turn since then called tools whose results are all
+    that followed it.
+    """
     index = len(messages)
-    while index > 0 and messages[index - 1].role != "assistant" and only_results(messages[index - 1]):
-        index -= 1
     opened: set[str] = set()
     closed: set[str] = set()
-    while index > 0 and messages[index - 1].role == "assistant":
-        index -= 1
-        for part in messages[index].parts:
+    goes_on = True
+    while goes_on:
+        while index > 0 and messages[index - 1].role != "assistant" and only_results(messages[index - 1]):
+            index -= 1
+        goes_on = False
+        while index > 0 and messages[index - 1].role == "assistant":
+            index -= 1
+            goes_on = bool(messages[index].calls) or goes_on
+            _note_server_calls(messages[index], opened, closed)
+    return frozenset(opened)
+
+
+def _note_server_calls(message: Message, opened: set[str], closed: set[str]) -> None:
+    """Note what the message opens that is not in ``closed``, and what it closes; from its end to its beginning."""
+    for part in reversed(message.parts):
+        if not isinstance(part, Opaque):
+            continue
+        if part.closes is not None:
+            closed.add(part.closes)
+        if part.opens is not None:
+            (closed.discard if part.opens in closed else opened.add)(part.opens)
+
+
+def server_calls(messages: Iterable[Message]) -> tuple[frozenset[str], frozenset[str]]:
+    """The ids of all server-side calls, and of those that nothing answers."""
+    opened: set[str] = set()
+    waiting: set[str] = set()
+    for message in messages:
+        for part in message.parts:
             if isinstance(part, Opaque):
-                opened.add(part.opens or "")
-                closed.add(part.closes or "")
-    return frozenset(opened - closed - {""})
+                if part.opens is not None:
+                    opened.add(part.opens)
+                    waiting.add(part.opens)
+                waiting.discard(part.closes or "")
+    return frozenset(opened), frozenset(waiting)
 
 
 def unfinished_from(messages: Sequence[Message]) -> int:

@@ -15,6 +15,10 @@ def _source() -> Any:  # noqa: ANN401 - a native block may be any JSON value or 
     return field(default=None, eq=False, repr=False, kw_only=True)
 
 
+def _caller() -> Any:  # noqa: ANN401 - a string or None; the type that attrs wants
+    return field(default=None, repr=False, kw_only=True)
+
+
 @frozen
 class Text:
     """Text that the model reads.
@@ -84,6 +88,7 @@ class ToolCall:
         signature: A signature that travels with the call (Gemini), when there is one.
         source: The native block it was read from, if any.
         optional: Whether the provider takes the call also while nobody has answered it: a request for approval.
+        caller: The id of the server-side call whose code made this one, when one did.
     """
 
     id: str
@@ -92,6 +97,7 @@ class ToolCall:
     signature: str | None = None
     source: Any = _source()
     optional: bool = field(default=False, eq=False, repr=False, kw_only=True)
+    caller: str | None = _caller()
 
 
 @frozen
@@ -105,6 +111,7 @@ class ToolResult:
         is_error: Whether the tool failed.
         source: The native block or message it was read from, if any.
         interim: Whether the tool says more later: another result of the same call takes this one's place.
+        caller: The id of the server-side call whose code made the call that this answers, when one did.
     """
 
     call_id: str
@@ -113,6 +120,7 @@ class ToolResult:
     is_error: bool = False
     source: Any = _source()
     interim: bool = field(default=False, eq=False, repr=False, kw_only=True)
+    caller: str | None = _caller()
 
     @property
     def text(self) -> str:
@@ -130,6 +138,7 @@ class Opaque:
         opens: The id of a server-side call that this block opens, if it does.
         closes: The id of the server-side call that this block answers, if it does.
         source: The native block it was read from, if any.
+        caller: The id of the server-side call whose code made the call that this block opens or answers, if one did.
     """
 
     kind: str
@@ -137,6 +146,7 @@ class Opaque:
     opens: str | None = None
     closes: str | None = None
     source: Any = _source()
+    caller: str | None = _caller()
 
 
 Part = Text | Media | Thinking | ToolCall | ToolResult | Opaque

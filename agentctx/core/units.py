@@ -67,13 +67,16 @@ def _round_end(messages: Sequence[Message], start: int, late: _LateResults) -> i
         waiting: Counter[str] = Counter()
         run = index
         while index < end and messages[index].role == "assistant":
-            waiting.update(_open(messages[index], server_open))
+            waiting.update(call.id for call in messages[index].calls)
+            _note_server(messages[index], server_open)
             bound = bound or _only_thinks(messages[index])
             index += 1
         while index < end and answers(messages[index], waiting):
             index += 1
-        if waiting:
-            index = late.end_of(run, index)
+        if waiting or server_open:
+            between, index = index, late.end_of(run, index)
+            for place in range(between, index):
+                _note_server(messages[place], server_open)
         if index == end or messages[index].role != "assistant":
             return index
         if not server_open and not (bound and _only_acts(messages[index])):
@@ -118,24 +121,37 @@ class _LateResults:
 
 
 def _last_results(messages: Sequence[Message], start: int) -> dict[int, int]:
-    """For each message with calls that are answered, the index of the last message that answers one of them."""
+    """For each message with calls that are answered, the index of the last message that belongs to one of them.
+
+    That is one that answers it, or one that says that its code made what is in it.
+    """
     last: dict[int, int] = {}
     open_calls: dict[str, list[int]] = defaultdict(list)
+    server_calls: dict[str, int] = {}
     for index in paced(range(start, len(messages))):
         acts = messages[index].role == "assistant"
         for part in messages[index].parts:
-            if acts and isinstance(part, ToolCall):
+            if isinstance(part, Opaque):
+                _note_server_call(part, index, server_calls, last)
+            elif acts and isinstance(part, ToolCall):
                 open_calls[part.id].append(index)
             elif not acts and isinstance(part, ToolResult) and open_calls[part.call_id]:
                 last[open_calls[part.call_id].pop()] = index
+            if (caller := getattr(part, "caller", None)) in server_calls:
+                last[server_calls[caller]] = index
     return last
 
 
-def _open(message: Message, server_open: set[str]) -> Iterator[str]:
+def _note_server_call(part: Opaque, index: int, calls: dict[str, int], last: dict[int, int]) -> None:
+    if part.opens is not None:
+        calls[part.opens] = index
+    if part.closes is not None and part.closes in calls:
+        last[calls.pop(part.closes)] = index
+
+
+def _note_server(message: Message, server_open: set[str]) -> None:
     for part in message.parts:
-        if isinstance(part, ToolCall):
-            yield part.id
-        elif isinstance(part, Opaque):
+        if isinstance(part, Opaque):
             if part.opens is not None:
                 server_open.add(part.opens)
             if part.closes is not None:

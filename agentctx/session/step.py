@@ -254,7 +254,7 @@ async def _mend(step: Step) -> None:
     bare = step.trail.context.messages
 
     def looked() -> tuple[list[Message] | None, int | None]:
-        earlier = Earlier(step.record.ids, _named(step), last)
+        earlier = Earlier(step.record.ids, _named(step), last, lambda: step.record.view[: step.start])
         clean = cleaned(bare, call, wire, earlier)
         whole = paired(clean, call, wire, seen=step.ids, earlier=earlier)
         legal = None if whole is bare else list(whole)

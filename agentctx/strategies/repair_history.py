@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import groupby
@@ -13,10 +13,10 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.marker import is_marker
 from agentctx.core.message import Context, Message
 from agentctx.core.pace import paced
-from agentctx.core.pairing import broken_pair, only_results, open_at_end
+from agentctx.core.pairing import broken_pair, only_results, open_at_end, server_calls
 from agentctx.core.parts import Opaque, Part, ToolCall, ToolResult
 from agentctx.offload import offload
-from agentctx.protocols import Call, ReadsPlaces, WireFormat, names_items, reads_places
+from agentctx.protocols import Call, ReadsPlaces, WireFormat, frees_calls, names_items, reads_places
 from agentctx.strategies.pair_results import LOST_RESULT, Pairs, pair_results
 
 
@@ -50,11 +50,13 @@ class Earlier:
         ids: The ids of the calls.
         items: The messages that have a name which no other may have, by that name.
         last: The message directly before; None at the start of the conversation.
+        messages: Gives all of them, where a server's call has to be found that is not among what is repaired.
     """
 
     ids: AbstractSet[str] = frozenset()
     items: Mapping[str, Message] = field(factory=dict)
     last: Message | None = None
+    messages: Callable[[], Sequence[Message]] = tuple
 
 
 def repair(
@@ -94,8 +96,9 @@ def cleaned(messages: Sequence[Message], call: Call, wire: WireFormat, earlier: 
     sided = _on_their_sides(messages, call)
     fixed = _mend(sided, call, wire, earlier.items)
     current = sided if fixed is None else fixed
-    whole = _whole(current, call, anywhere=wire.results_anywhere) if has_server_calls(current) else None
-    return current if whole is None else whole
+    if not has_server_calls(current):
+        return current
+    return _freed(_whole(current, call, wire, earlier), call, wire, earlier)
 
 
 def paired(
@@ -151,10 +154,13 @@ def arranged_by(
 
 
 def has_server_calls(messages: Sequence[Message]) -> bool:
-    """Whether any block opens or answers a call that the provider's server runs."""
+    """Whether any block opens or answers a call that the provider's server runs, or comes from the code of one."""
     for message in messages:
         for part in message.parts:
-            if type(part) is Opaque and (part.opens is not None or part.closes is not None):
+            if type(part) is Opaque:
+                if part.opens is not None or part.closes is not None:
+                    return True
+            elif (type(part) is ToolCall or type(part) is ToolResult) and part.caller is not None:
                 return True
     return False
 
@@ -233,17 +239,11 @@ def _parted(message: Message) -> list[Message]:
     ]
 
 
-def _whole(messages: Sequence[Message], call: Call, *, anywhere: bool) -> list[Message] | None:
-    """The messages without halves of server-side calls, or None when there are none.
-
-    Args:
-        messages: The messages.
-        call: Where the reasons are said.
-        anywhere: Whether the user may speak between the halves.
-    """
-    halves = _halves(messages, anywhere=anywhere)
+def _whole(messages: Sequence[Message], call: Call, wire: WireFormat, earlier: Earlier) -> Sequence[Message]:
+    """The messages without halves of server-side calls; the same object when there are none."""
+    halves = _halves(messages, wire, earlier)
     if not halves:
-        return None
+        return messages
     out: list[Message] = []
     for message in messages:
         kept = _without(message, halves)
@@ -254,26 +254,55 @@ def _whole(messages: Sequence[Message], call: Call, *, anywhere: bool) -> list[M
     return out
 
 
-def _halves(messages: Sequence[Message], *, anywhere: bool) -> set[int]:
+def _halves(messages: Sequence[Message], wire: WireFormat, earlier: Earlier) -> set[int]:
     """The blocks, by identity, that open a server-side call which nothing closes in time, and the other way round."""
-    halves: set[int] = set()
+    unanswered: list[Opaque] = []
+    orphans: list[Opaque] = []
     waiting: dict[str, Opaque] = {}
     for message in messages:
-        if message.role != "assistant" and not anywhere and not only_results(message):
-            halves.update(map(id, waiting.values()))
+        if message.role != "assistant" and not wire.results_anywhere and not only_results(message):
+            unanswered += waiting.values()
             waiting.clear()
         for part in message.parts:
             if not isinstance(part, Opaque):
                 continue
             if part.opens is not None:
-                halves.update(map(id, filter(None, (waiting.pop(part.opens, None),))))
+                unanswered += filter(None, (waiting.pop(part.opens, None),))
                 waiting[part.opens] = part
             if part.closes is not None and waiting.pop(part.closes, None) is None:
-                halves.add(id(part))
-    if waiting:
+                orphans.append(part)
+    if orphans and wire.results_anywhere:
+        _, opened = server_calls(earlier.messages())
+        orphans = [part for part in orphans if part.closes not in opened]
+    if waiting and wire.answers_server_calls:
         still = open_at_end(messages)
-        halves.update(id(part) for name, part in waiting.items() if name not in still)
-    return halves
+        unanswered += (part for name, part in waiting.items() if name not in still)
+    return set(map(id, (*orphans, *unanswered) if wire.answers_server_calls else orphans))
+
+
+def _freed(messages: Sequence[Message], call: Call, wire: WireFormat, earlier: Earlier) -> Sequence[Message]:
+    """The messages without a word of a caller that is not in the request; the same object when there is none."""
+    frees = frees_calls(wire)
+    named = {name for message in messages for name in _callers(message)}
+    if frees is None or not (named and (gone := named - server_calls(messages)[0])):
+        return messages
+    if not (gone := gone - server_calls(earlier.messages())[0]):
+        return messages
+    out: list[Message] = []
+    for message in messages:
+        if gone.isdisjoint(_callers(message)):
+            out.append(message)
+            continue
+        out.append(frees.without_callers(message, gone))
+        for each in (message, out[-1]):
+            call.note(each, "the code that made the call is not in the request")
+    return out
+
+
+def _callers(message: Message) -> Iterator[str]:
+    for part in message.parts:
+        if isinstance(part, (ToolCall, ToolResult, Opaque)) and part.caller is not None:
+            yield part.caller
 
 
 def _without(message: Message, halves: set[int]) -> Message | None:

@@ -10,19 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import frozen
+from attrs import evolve, frozen
 from hypothesis import strategies as st
 
 from agentctx.testing.breakage import BREAKAGES, opening, speaking
 from agentctx.testing.plan import (
     Answer,
     Ask,
+    Code,
     Foreign,
     History,
     Hosted,
     Item,
     Picture,
     Plan,
+    Ran,
     Say,
     Think,
     ToolSpec,
@@ -40,11 +42,13 @@ TOOLS = (
     ToolSpec("web_search", hosted=True),
 )
 
+CODE = ToolSpec("code_execution", hosted=True)
 
 # Made once: making a strategy costs more than drawing from it.
 COIN = st.booleans()
 DIE = st.integers(0, 9)
 NAME = st.sampled_from(NAMES)
+PAIR = st.integers(1, 2)
 CALLS = st.sampled_from((1, 1, 1, 2, 3, 5))
 VISIBLE_TEXTS = visible_texts()
 OUTPUTS = outputs()
@@ -87,6 +91,8 @@ def plans(draw: st.DrawFn, format: str = "openai-chat", max_rounds: int = 6) -> 
     tools = TOOLS if draw(COIN) else ()
     if any(isinstance(item, Hosted) for turn in turns for item in turn.items):
         tools = TOOLS
+    if tools and any(isinstance(item, Code) for turn in turns for item in turn.items):
+        tools = (*TOOLS, CODE)
     return Plan(tuple(turns), tools)
 
 
@@ -147,6 +153,8 @@ def _user(draw: st.DrawFn, custom: _Custom) -> Turn:
 def _exchange(draw: st.DrawFn, custom: _Custom, number: int) -> list[Turn]:
     """What happens next: a round of calls, plain words, the user again, or a word of the system."""
     kind = draw(DIE)
+    if kind == 5 and custom.writer.runs_code:
+        return _program(draw, custom, number)
     if kind <= 5:
         return _round(draw, custom, number)
     if kind == 6 and not custom.writer.system_apart:
@@ -169,6 +177,21 @@ def _round(draw: st.DrawFn, custom: _Custom, number: int) -> list[Turn]:
     split = draw(st.integers(0, count - 1)) if count > 1 else 0
     said = [Say(draw(VISIBLE_TEXTS))] if draw(DIE) >= 8 else []
     return [*turns, Turn("results", (*answers, *said), split=split)]
+
+
+def _program(draw: st.DrawFn, custom: _Custom, number: int) -> list[Turn]:
+    """Code that the provider runs calls tools over several rounds, and prints something in the end."""
+    code = f"srvtoolu_code{number}"
+    first: list[Item] = [*(_spoken(draw, custom, number) if draw(COIN) else ()), Code(code)]
+    turns: list[Turn] = []
+    for round_ in range(draw(st.integers(1, 3))):
+        asked = [
+            Ask(f"code_{number}_{round_}_{place}", draw(NAME), draw(ARGUMENTS), code) for place in range(draw(PAIR))
+        ]
+        answers = tuple(evolve(_answer(draw, custom, ask), caller=code) for ask in asked)
+        turns += [Turn("assistant", (*first, *asked)), Turn("results", answers)]
+        first = []
+    return [*turns, Turn("assistant", (Ran(code, draw(OUTPUTS)), Say(draw(VISIBLE_TEXTS)))), _user(draw, custom)]
 
 
 def _answer(draw: st.DrawFn, custom: _Custom, ask: Ask) -> Answer:

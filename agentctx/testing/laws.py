@@ -20,6 +20,7 @@ from typing import Any
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
 from agentctx.core.message import SYSTEM_ROLES, Context, Message
+from agentctx.core.pairing import server_calls
 from agentctx.core.parts import Thinking
 from agentctx.core.protection import always, words
 from agentctx.errors import ConfigError, StageError, StoreError
@@ -116,8 +117,17 @@ async def legal_in_legal_out(trial: Trial) -> None:
             continue
         broken = trial.errors(step.view.messages)
         _hold(1, not broken, f"{step}: {'; '.join(map(str, broken))}")
+        _hold_callers(trial, step, step.view)
         if not step.in_session and trial.errors(step.given):
             _hold(1, step.view.report.acted, f"{step}: an illegal history was repaired in silence")
+
+
+def _hold_callers(trial: Trial, step: Step, view: View) -> None:
+    """No call says that code made it which is not in the request."""
+    said = trial.read(view.messages).messages
+    named = {getattr(part, "caller", None) for message in said for part in message.parts} - {None}
+    gone = named - server_calls(said)[0]
+    _hold(1, not gone, f"{step}: calls of code that is not there: {', '.join(map(str, gone))}")
 
 
 def _says_something(trial: Trial, step: Step) -> bool:

@@ -57,11 +57,13 @@ class Ask:
         id: The id of the call.
         name: The tool.
         arguments: The arguments; text stands for arguments that are not a JSON object.
+        caller: The id of the ``Code`` that calls it; None when the model itself does.
     """
 
     id: str
     name: str
     arguments: Mapping[str, Any] | str = field(factory=dict, hash=False)
+    caller: str | None = None
 
 
 @frozen
@@ -79,6 +81,32 @@ class Hosted:
     name: str = "web_search"
     input: Mapping[str, Any] = field(factory=dict, hash=False)
     result: Any = field(factory=list, hash=False)
+
+
+@frozen
+class Code:
+    """Code that the provider runs, and that may call tools; formats without such blocks leave it out.
+
+    Args:
+        id: The id of the call.
+        text: The code.
+    """
+
+    id: str
+    text: str = "await read()"
+
+
+@frozen
+class Ran:
+    """What code has printed that stands before it, in this turn or an earlier one.
+
+    Args:
+        id: The id of the ``Code``.
+        output: What it printed.
+    """
+
+    id: str
+    output: str = ""
 
 
 @frozen
@@ -102,14 +130,16 @@ class Answer:
         call_id: The id of the call that it answers.
         content: Text, or parts, or None for no content at all.
         is_error: Whether the tool failed.
+        caller: The id of the ``Code`` that made the call, if one did.
     """
 
     call_id: str
     content: str | tuple[Say | Picture, ...] | None
     is_error: bool = False
+    caller: str | None = None
 
 
-Item = Say | Picture | Think | Ask | Hosted | Foreign | Answer
+Item = Say | Picture | Think | Ask | Hosted | Code | Ran | Foreign | Answer
 
 
 @frozen

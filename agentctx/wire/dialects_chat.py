@@ -58,6 +58,11 @@ class ChatDialect:
         return self.dialect.unique_ids
 
     @property
+    def answers_server_calls(self) -> bool:
+        """There are no calls that the server runs."""
+        return self.chat.answers_server_calls
+
+    @property
     def cache_markers(self) -> CacheMarkers:
         """How cache markers are written."""
         return self.chat.cache_markers

@@ -1,13 +1,27 @@
 """Law 1: legal in, legal out; an illegal history is repaired at the entry and the repair is reported."""
 
+import json
+
 import pytest
 from hypothesis import given
 
-from agentctx import AgentctxError, ClearToolResults, FitContextWindow, Pipeline, StageError, TrimRounds, validate
+from agentctx import (
+    AgentctxError,
+    Budget,
+    ClearToolResults,
+    FitContextWindow,
+    Pipeline,
+    StageError,
+    TrimRounds,
+    validate,
+)
+from agentctx.core.pairing import server_calls
 from agentctx.testing import assistant, call, history, result, system, thinking, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import legal_in_legal_out
+from agentctx.testing.plan import Answer, Ask, Code, Plan, Ran, Say, Turn
 from agentctx.testing.trial import Trial
+from agentctx.testing.writers import write
 
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 
@@ -186,6 +200,71 @@ async def test_server_tool_blocks_stay_together():
     view = await Pipeline(TrimRounds(3)).prepare(messages, tools=tools, format="anthropic")
     assert errors({"messages": view.messages, "tools": tools}, "anthropic") == []
     assert str(view.messages).count("server_tool_use") == 3
+
+
+CODE = "srvtoolu_1"
+
+
+def programmed(format_name, rounds=2, *between):
+    """Code that the provider runs calls a tool in each of some rounds, with turns between them, and prints a word."""
+    turns = [Turn("user", (Say("task"),)), Turn("assistant", (Code(CODE), Ask("t0", "read", {}, CODE)))]
+    for number in range(rounds):
+        turns += [Turn("assistant", (Ask(f"t{number}", "read", {}, CODE),))] * bool(number)
+        turns += [Turn("results", (Answer(f"t{number}", f"text {number}", caller=CODE),)), *between]
+    turns += [Turn("assistant", (Ran(CODE, "42"), Say("it is 42"))), Turn("user", (Say("thanks"),))]
+    return write(Plan(tuple(turns)), format_name).messages
+
+
+def uncoded(messages):
+    """The ids of code that calls and results say they come from, and that is not among the messages."""
+    named = {getattr(part, "caller", None) for message in messages for part in message.parts}
+    return named - {None} - server_calls(messages)[0]
+
+
+CODED = ["anthropic", "openai-responses"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["full", "rolling", "load"])
+@pytest.mark.parametrize("format_name", CODED)
+async def test_code_that_calls_tools_over_several_rounds_stays_whole(format_name, mode, walk):
+    """While code of the provider's goes on calling, and when it has printed, every message is the caller's own."""
+    messages = programmed(
+        format_name, 4, *([Turn("user", (Say("hurry"),))] if format_name == "openai-responses" else [])
+    )
+    async for passed, view in walk(Pipeline(FitContextWindow(), budget=90_000), messages, mode, format=format_name):
+        if errors({"messages": passed}, format_name):
+            continue  # a step between a call and its result
+        assert all(one is other for one, other in zip(passed, view.messages, strict=True))
+
+
+@pytest.mark.anyio
+async def test_when_code_goes_what_it_called_stays_as_the_models_own_calls(preparing):
+    """Anthropic: code that the user's words cut off goes; its calls and results stay, without their caller."""
+    messages = programmed("anthropic", 2, Turn("user", (Say("hurry"),)))
+    view = await preparing(Pipeline(budget=90_000), "anthropic")(messages)
+    assert errors({"messages": view.messages}, "anthropic") == []
+    said = json.dumps(view.messages)
+    assert [word in said for word in ("srvtoolu_1", "caller", "text 0", "text 1", "hurry")] == [
+        False,
+        False,
+        *[True] * 3,
+    ]
+    assert {change.reason for change in view.report.in_force} >= {"the code that made the call is not in the request"}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["full", "rolling", "load"])
+@pytest.mark.parametrize("format_name", CODED)
+async def test_no_cut_parts_calls_from_the_code_that_made_them(format_name, mode, walk):
+    """Whatever is left out, no call names code that is not in the request, also when the user spoke between."""
+    between = [Turn("user", (Say("hurry " * 30),))] if format_name == "openai-responses" else []
+    messages = [*programmed(format_name, 3, *between), *programmed("openai-chat", 0)[:1]]
+    messages += transcript(format_name, *[turn for n in range(6) for turn in (assistant(f"{n} " * 60), user("on"))])
+    for limit in (150, 300, 450):
+        pipeline = Pipeline(FitContextWindow(), budget=Budget(limit))
+        async for _, view in walk(pipeline, messages, mode, format=format_name):
+            assert uncoded(view.context.messages) == set()
 
 
 @pytest.mark.anyio

@@ -156,12 +156,15 @@ async def test_a_servers_call_that_is_made_again_was_not_answered():
 
 
 @pytest.mark.anyio
-async def test_a_servers_call_waits_no_longer_than_its_turn():
-    """At the end of the conversation its result may still come, beside results of other calls; not a turn later."""
+async def test_a_servers_call_waits_while_the_client_answers():
+    """At the end its result may still come, over rounds of results; not behind anybody's words."""
     waiting = [TASK, said("assistant", SEARCH, use("c1")), said("user", answer("c1"))]
     assert await repaired(waiting) == waiting
-    sent = await repaired([*waiting, said("assistant", use("c2")), said("user", answer("c2"))])
-    assert sent[1] == said("assistant", use("c1"))
+    waiting += [said("assistant", use("c2")), said("user", answer("c2"))]
+    assert await repaired(waiting) == waiting
+    for more in (GO_ON, said("assistant", text("ok"))):
+        sent = await repaired([*waiting, more])
+        assert sent[1] == said("assistant", use("c1"))
 
 
 @pytest.mark.anyio

@@ -91,6 +91,7 @@ WANTED = {
     "signed reasoning": lambda text, _: '"signature"' in text,
     "redacted reasoning": lambda text, _: '"redacted_thinking"' in text,
     "server tools": lambda text, _: '"server_tool_use"' in text,
+    "code that calls tools": lambda text, _: '"caller"' in text,
     "unknown blocks": lambda text, _: '"block_of_tomorrow"' in text,
     "images in results": lambda _, history: any(pictured(message) for message in history.messages),
     "emoji": lambda text, _: "\\ud83d\\udc69" in text,
@@ -102,6 +103,7 @@ WANTED = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @pytest.mark.parametrize("wanted", WANTED.values(), ids=WANTED.keys())
 def test_what_real_histories_have_comes_up(wanted):
     """Each shape that real transcripts have is generated."""

@@ -40,6 +40,11 @@ class Writer(Protocol):
         """Whether a tool may answer with a picture."""
         ...
 
+    @property
+    def runs_code(self) -> bool:
+        """Whether the provider runs code that calls tools."""
+        ...
+
     def messages(self, turns: Sequence[Turn], /) -> list[dict[str, Any]]:
         """The turns as native messages, in order."""
         ...

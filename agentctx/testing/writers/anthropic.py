@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from agentctx.testing.plan import Answer, Ask, Foreign, Hosted, Item, Picture, Say, Think, ToolSpec, Turn
+from agentctx.testing.plan import Answer, Ask, Code, Foreign, Hosted, Item, Picture, Ran, Say, Think, ToolSpec, Turn
 
 
 @frozen
@@ -18,6 +18,7 @@ class AnthropicWriter:
     takes_blank: bool = False
     system_apart: bool = True
     pictures_in_results: bool = True
+    runs_code: bool = True
 
     def messages(self, turns: Sequence[Turn], /) -> list[dict[str, Any]]:
         """The turns as native messages, in order."""
@@ -62,13 +63,22 @@ def _blocks(item: Item) -> Iterator[dict[str, Any]]:
             yield _thinking(item)
         case Ask(call_id, name, arguments):
             given = dict(arguments) if isinstance(arguments, Mapping) else arguments
-            yield {"type": "tool_use", "id": call_id, "name": name, "input": given}
+            yield {"type": "tool_use", "id": call_id, "name": name, "input": given, **_called_by(item)}
         case Answer():
             yield _answer(item)
         case Hosted():
             yield from _hosted(item)
+        case Code(call_id, text):
+            yield {"type": "server_tool_use", "id": call_id, "name": "code_execution", "input": {"code": text}}
+        case Ran(call_id, output):
+            printed = {"type": "code_execution_result", "stdout": output, "stderr": "", "return_code": 0, "content": []}
+            yield {"type": "code_execution_tool_result", "tool_use_id": call_id, "content": printed}
         case Foreign(kind, data):
             yield {"type": kind, **data}
+
+
+def _called_by(item: Ask) -> dict[str, Any]:
+    return {} if item.caller is None else {"caller": {"type": "code_execution_20250825", "tool_id": item.caller}}
 
 
 def _thinking(item: Think) -> dict[str, Any]:

@@ -25,6 +25,7 @@ class GeminiWriter:
     takes_blank: bool = False
     system_apart: bool = True
     pictures_in_results: bool = True
+    runs_code: bool = False
 
     def messages(self, turns: Sequence[Turn], /) -> list[dict[str, Any]]:
         """The turns as native contents, in order."""

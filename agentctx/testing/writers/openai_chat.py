@@ -19,6 +19,7 @@ class ChatWriter:
     takes_blank: bool = True
     system_apart: bool = False
     pictures_in_results: bool = False
+    runs_code: bool = False
 
     def messages(self, turns: Sequence[Turn], /) -> list[dict[str, Any]]:
         """The turns as native messages, in order."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import frozen
 
-from agentctx.testing.plan import Answer, Ask, Foreign, Hosted, Item, Picture, Say, Think, ToolSpec, Turn
+from agentctx.testing.plan import Answer, Ask, Code, Foreign, Hosted, Item, Picture, Ran, Say, Think, ToolSpec, Turn
 
 
 @frozen
@@ -20,6 +20,7 @@ class ResponsesWriter:
     takes_blank: bool = True
     system_apart: bool = False
     pictures_in_results: bool = True
+    runs_code: bool = True
 
     def messages(self, turns: Sequence[Turn], /) -> list[dict[str, Any]]:
         """The turns as native items, in order; what the model made has an id, as in a response."""
@@ -63,7 +64,9 @@ def _made(item: Item, number: int) -> dict[str, Any]:
         case Ask(call_id, name, given):
             arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
             call = {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments}
-            return {**call, "id": f"fc_{number}"}
+            return {**call, "id": f"fc_{number}", **_called_by(item)}
+        case Code() | Ran():
+            return _programmed(item) | {"id": f"pr_{number}"}
         case Hosted(_, name, given):
             return {"type": f"{name}_call", "id": f"ws_{number}", "status": "completed", "action": dict(given)}
         case Foreign(kind, data):
@@ -76,10 +79,20 @@ def _made(item: Item, number: int) -> dict[str, Any]:
             return {**message, "id": f"msg_{number}"}
 
 
+def _programmed(item: Code | Ran) -> dict[str, Any]:
+    if isinstance(item, Code):
+        return {"type": "program", "call_id": item.id, "code": item.text, "fingerprint": "RmluZ2VycHJpbnQ="}
+    return {"type": "program_output", "call_id": item.id, "result": item.output, "status": "completed"}
+
+
 def _answer(item: Answer) -> dict[str, Any]:
     given = item.content or ""
     output = given if isinstance(given, str) else [block for each in given for block in _blocks(each)]
-    return {"type": "function_call_output", "call_id": item.call_id, "output": output}
+    return {"type": "function_call_output", "call_id": item.call_id, "output": output, **_called_by(item)}
+
+
+def _called_by(item: Ask | Answer) -> dict[str, Any]:
+    return {} if item.caller is None else {"caller": {"type": "program", "caller_id": item.caller}}
 
 
 def _content(items: Sequence[Item], turn: Turn) -> str | list[dict[str, Any]]:

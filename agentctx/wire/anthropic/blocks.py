@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
+
+from attrs import evolve
 
 from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
 from agentctx.tokens.carried import base64_of
-from agentctx.wire.native import as_mapping, json_object, mapping_or_none, words_of
+from agentctx.wire.native import as_mapping, fields_of, json_object, mapping_or_none, words_of
 
 Block = Mapping[str, Any]
 
@@ -90,6 +93,16 @@ def write_content(parts: tuple[Part, ...], old: object = None) -> str | list[obj
     return [write_block(part) for part in parts]
 
 
+def freed(part: Part, callers: AbstractSet[str]) -> Part:
+    """The part as what the model itself called, when code of one of these callers called it; else the part itself."""
+    if not isinstance(part, (ToolCall, Opaque)) or part.caller not in callers:
+        return part
+    block = {key: value for key, value in fields_of(part.source).items() if key != "caller"}
+    if isinstance(part, Opaque):
+        return evolve(part, caller=None, source=block, data=block)
+    return evolve(part, caller=None, source=block)
+
+
 def _still_says(native: object, part: Part) -> bool:
     try:
         return read_block(native) == part
@@ -121,7 +134,7 @@ def _read_tool_use(block: Block, native: object) -> Part:
         arguments = json.dumps(block.get("input", {}), ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(where=".input", what=f"cannot be written as JSON: {error}") from error
-    return ToolCall(_string(block, "id"), _string(block, "name"), arguments, source=native)
+    return ToolCall(_string(block, "id"), _string(block, "name"), arguments, source=native, caller=_caller(block))
 
 
 def _read_tool_result(block: Block, native: object) -> Part:
@@ -172,7 +185,13 @@ def _opaque(block: Block, native: object) -> Part:
     kind: str = block["type"]
     opens = _optional(block, "id") if kind.endswith("_tool_use") else None
     closes = _optional(block, "tool_use_id") if kind.endswith("_tool_result") else None
-    return Opaque(kind, block, opens, closes, source=native)
+    return Opaque(kind, block, opens, closes, source=native, caller=_caller(block))
+
+
+def _caller(block: Block) -> str | None:
+    """The id of the server tool's call whose code calls; None where the model itself does."""
+    caller = block.get("caller")
+    return None if caller is None else _optional(mapping_or_none(caller) or {}, "tool_id")
 
 
 _READERS: Mapping[str, Callable[[Block, object], Part]] = {

@@ -6,6 +6,7 @@ Source: https://docs.anthropic.com/en/api/messages.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from attrs import frozen
@@ -17,7 +18,7 @@ from agentctx.core.violation import Violation
 from agentctx.errors import InvalidInput
 from agentctx.protocols import CacheMarkers
 from agentctx.wire import cache_markers
-from agentctx.wire.anthropic.blocks import read_content, write_content
+from agentctx.wire.anthropic.blocks import freed, read_content, write_content
 from agentctx.wire.anthropic.mend import IDS, mend
 from agentctx.wire.anthropic.place import place_system
 from agentctx.wire.anthropic.recognise import recognise
@@ -39,6 +40,7 @@ class Anthropic:
         merges_turns: Neighbouring messages of one role are one turn.
         results_anywhere: Results stand directly after the turn of their calls.
         unique_ids: A call id may occur only once in a request.
+        answers_server_calls: A call that the server runs has its result, unless its turn is not over.
     """
 
     name: str = "anthropic"
@@ -46,6 +48,7 @@ class Anthropic:
     merges_turns: bool = True
     results_anywhere: bool = False
     unique_ids: bool = True
+    answers_server_calls: bool = True
 
     @property
     def cache_markers(self) -> CacheMarkers:
@@ -124,6 +127,10 @@ class Anthropic:
     ) -> Sequence[Message]:
         """The messages with each system message where the model takes it; the same object when they stand so."""
         return place_system(messages, profile, note, after)
+
+    def without_callers(self, message: Message, callers: AbstractSet[str], /) -> Message:
+        """The message with no word of these callers: what they called, the model called itself."""
+        return message.with_parts(tuple(freed(part, callers) for part in message.parts))
 
     def numbered(self, call_id: str, number: int, /) -> str:
         """Another id for a call, made of the one that it shares with others."""

@@ -37,6 +37,7 @@ class Bedrock:
         merges_turns: Newer models take neighbouring messages of one role as one turn.
         results_anywhere: Results stand directly after the turn of their calls.
         unique_ids: Claude, the family most called here, refuses an id that occurs twice.
+        answers_server_calls: A call that the server runs has its result, unless its turn is not over.
     """
 
     name: str = "bedrock"
@@ -44,6 +45,7 @@ class Bedrock:
     merges_turns: bool = True
     results_anywhere: bool = False
     unique_ids: bool = True
+    answers_server_calls: bool = True
 
     @property
     def cache_markers(self) -> CacheMarkers:

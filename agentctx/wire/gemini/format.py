@@ -36,6 +36,7 @@ class Gemini:
         merges_turns: Each content with calls is answered before the next one.
         results_anywhere: Responses stand directly after their calls.
         unique_ids: Ids are optional, and only a turn's own have to differ.
+        answers_server_calls: A call that the server runs is taken without its result.
     """
 
     name: str = "gemini"
@@ -43,6 +44,7 @@ class Gemini:
     merges_turns: bool = False
     results_anywhere: bool = False
     unique_ids: bool = False
+    answers_server_calls: bool = False
 
     def recognises(self, request: Mapping[str, Any], /) -> int:
         """How surely this request is in this format: 0 means impossible, higher is surer."""

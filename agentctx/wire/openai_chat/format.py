@@ -31,6 +31,7 @@ class OpenAIChat:
     merges_turns: ClassVar[bool] = False
     results_anywhere: ClassVar[bool] = False
     unique_ids: ClassVar[bool] = False
+    answers_server_calls: ClassVar[bool] = False
 
     @property
     def cache_markers(self) -> CacheMarkers:

@@ -6,12 +6,13 @@ Source: https://platform.openai.com/docs/api-reference/responses/create.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from agentctx.core.message import Message, Tool
-from agentctx.core.parts import ToolCall
+from agentctx.core.parts import Opaque, ToolCall, ToolResult
 from agentctx.core.profile import ModelProfile
 from agentctx.core.violation import Violation
 from agentctx.errors import InvalidInput
@@ -21,6 +22,7 @@ from agentctx.wire.openai_responses import mend, read, rules, write
 from agentctx.wire.openai_responses.evidence import evidence
 from agentctx.wire.openai_responses.outputs import lost_output
 from agentctx.wire.translate.ids import numbered
+from agentctx.wire.translate.reasoning import without_field
 
 _CHAINS = ("previous_response_id", "conversation")
 
@@ -37,6 +39,7 @@ class OpenAIResponses:
         merges_turns: Neighbouring items of the model are one turn.
         results_anywhere: An answer may stand anywhere after its call.
         unique_ids: A call id may occur only once in a request.
+        answers_server_calls: A call that the server runs is taken without its result.
     """
 
     name: str = "openai-responses"
@@ -44,6 +47,7 @@ class OpenAIResponses:
     merges_turns: bool = True
     results_anywhere: bool = True
     unique_ids: bool = True
+    answers_server_calls: bool = False
 
     @property
     def cache_markers(self) -> CacheMarkers:
@@ -110,6 +114,13 @@ class OpenAIResponses:
     ) -> Sequence[tuple[int, tuple[Message, ...], str]]:
         """Which answers have to be of another kind, that of their calls. See ``mend.of_their_kind``."""
         return tuple(mend.of_their_kind(messages))
+
+    def without_callers(self, message: Message, _callers: AbstractSet[str], /) -> Message:
+        """The item without its caller: what a program called, the model called itself."""
+        bare = without_field(message, "caller")
+        called = (ToolCall, ToolResult, Opaque)
+        parts = tuple(evolve(part, caller=None) if isinstance(part, called) else part for part in bare.parts)
+        return evolve(bare, parts=parts, read_parts=parts if bare.as_read else bare.read_parts)
 
     def numbered(self, call_id: str, number: int, /) -> str:
         """Another id for a call, made of the one that it shares with others."""

@@ -10,6 +10,8 @@ from typing import Any
 
 from attrs import frozen
 
+from agentctx.wire.native import mapping_or_none
+
 ROLES = ("user", "assistant", "system", "developer")
 """Who may speak in a message."""
 
@@ -78,6 +80,13 @@ def is_client_call(kind: str, item: Mapping[str, Any]) -> bool:
 def is_client_output(kind: str, item: Mapping[str, Any]) -> bool:
     """Whether the item is a client's answer to a call."""
     return kind in OUTPUTS and (kind != "tool_search_output" or item.get("execution") == "client")
+
+
+def caller_of(item: Mapping[str, Any]) -> str | None:
+    """The id of the program that made a call, or the call that an item answers; None where the model itself did."""
+    caller = item.get("caller")
+    found = None if caller is None else (mapping_or_none(caller) or {}).get("caller_id")
+    return found if isinstance(found, str) else None
 
 
 def answered_id(kind: str, item: Mapping[str, Any]) -> object:

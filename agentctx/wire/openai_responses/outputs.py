@@ -9,7 +9,7 @@ from agentctx.core.parts import Media, Opaque, Part, Text, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
 from agentctx.wire.native import mapping_or_none
 from agentctx.wire.openai_responses.blocks import located, location, read_content, string, write_content
-from agentctx.wire.openai_responses.kinds import CALLS, OUTPUTS, CallKind, answered_id
+from agentctx.wire.openai_responses.kinds import CALLS, OUTPUTS, CallKind, answered_id, caller_of
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 """A PNG of one pixel, in base64: the screenshot of a computer that did not answer."""
@@ -33,7 +33,7 @@ def read_output(native: Any, item: Mapping[str, Any], kind: str, index: int) -> 
         raise InvalidInput(where=f"messages[{index}].{key}", what=what)
     content, beside = _said(native, item, kind, f"messages[{index}].output")
     failed = kind == "apply_patch_call_output" and item.get("status") == "failed"
-    return ToolResult(identity, content, is_error=failed, source=native), *beside
+    return ToolResult(identity, content, is_error=failed, source=native, caller=caller_of(item)), *beside
 
 
 def _said(

@@ -21,6 +21,7 @@ from agentctx.wire.openai_responses.kinds import (
     ROLES,
     SETTINGS,
     CallKind,
+    caller_of,
     is_client_call,
     is_client_output,
     kind_of,
@@ -113,7 +114,8 @@ def read_call(native: Any, item: Mapping[str, Any], kind: CallKind, index: int) 
     if kind.tool is not None and not isinstance(arguments, str):
         arguments = serialise(arguments)
     if isinstance(identity, str) and isinstance(name, str) and isinstance(arguments, str):
-        return ToolCall(identity, name, arguments, source=native, optional=kind.output == "mcp_approval_response")
+        asks = kind.output == "mcp_approval_response"
+        return ToolCall(identity, name, arguments, source=native, optional=asks, caller=caller_of(item))
     found = ((kind.id_key, identity), ("name", name), (key, arguments))
     field, value = next(pair for pair in found if not isinstance(pair[1], str))
     raise InvalidInput(where=f"messages[{index}].{field}", what=_expected(value))
@@ -144,7 +146,7 @@ def _opaque(native: Any, item: Mapping[str, Any], kind: str) -> Opaque:  # noqa:
     """An item that the provider made, or that nobody knows. Programs and tool searches come in two halves."""
     opens = string(item, "call_id") if kind in {"program", "tool_search_call"} else None
     closes = string(item, "call_id") if kind in {"program_output", "tool_search_output"} else None
-    return Opaque(kind, item, opens, closes, source=native)
+    return Opaque(kind, item, opens, closes, source=native, caller=caller_of(item))
 
 
 def read_system(native: Any) -> Message | None:  # noqa: ANN401 - a string, blocks or messages

@@ -70,20 +70,25 @@ def without_reasoning(message: Message, format_name: str) -> Message | None:
 
 def without_id(message: Message) -> Message:
     """The message as its item without the id, which ties it to reasoning; itself when that has none."""
+    return without_field(message, "id")
+
+
+def without_field(message: Message, name: str) -> Message:
+    """The message as its item without a field; itself when that has none."""
     fields = fields_of(message.source)
-    if "id" not in fields:
+    if name not in fields:
         return message
-    native = {key: value for key, value in fields.items() if key != "id"}
-    parts = tuple(_of_item(part, native) if part.source is message.source else part for part in message.parts)
+    native = {key: value for key, value in fields.items() if key != name}
+    parts = tuple(_of_item(part, native, name) if part.source is message.source else part for part in message.parts)
     role, read = (message.role, parts) if message.as_read else (None, None)
     return message.replaced(Message(message.role, parts, source=native, read_role=role, read_parts=read))
 
 
-def _of_item(part: Part, native: Mapping[str, Any]) -> Part:
-    """A part that was read from a whole item, as read from that item without its id."""
+def _of_item(part: Part, native: Mapping[str, Any], name: str) -> Part:
+    """A part that was read from a whole item, as read from that item without this field."""
     if not isinstance(part, Opaque):
         return evolve(part, source=native)
-    data = {key: value for key, value in fields_of(part.data).items() if key != "id"}
+    data = {key: value for key, value in fields_of(part.data).items() if key != name}
     return evolve(part, data=data, source=native)
 
 
