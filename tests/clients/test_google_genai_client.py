@@ -160,3 +160,20 @@ async def test_the_wrapped_client_outlives_the_given_name(serve):
     assert isinstance(wrapped, genai.Client)
     assert wrapped.models.generate_content(model=MODEL, contents="Hello.").text == "Done."
     wrapped.close()
+
+
+@KINDS
+@pytest.mark.anyio
+async def test_the_manual_function_calling_of_the_sdks_readme(serve, client, kind):
+    """The answer to a function call that the SDK's README makes, by the role of a tool, is sent as it is written."""
+    desk, url = serve(generate_content)
+    asked = types.Content(role="user", parts=[types.Part.from_text(text="What is the weather like in Boston?")])
+    call = types.Part.from_function_call(name="get_current_weather", args={"location": "Boston"})
+    answer = types.Part.from_function_response(name="get_current_weather", response={"result": "sunny " * 2_000})
+    contents = [asked, types.Content(role="model", parts=[call]), types.Content(role="tool", parts=[answer])]
+    cut = pipeline(budget=agentctx.Budget(WINDOW))
+    for each in (client(url), wrap(client(url), pipeline()), wrap(client(url), cut)):
+        await now(models(each, kind).generate_content(model="gemini-2.5-flash", contents=contents))
+    assert desk.requests[0] == desk.requests[1]
+    assert [each["role"] for each in desk.requests[2]["contents"]] == ["user", "model", "tool"]
+    assert len(str(desk.requests[2])) < 6_000

@@ -41,7 +41,14 @@ CALLS = {
     "dict": {"function_call": {"name": "f", "args": {"x": 1}}},
     "content": types.ModelContent([CALL]),
 }
-ANSWERS = {"part": ANSWER, "list": [ANSWER], "content": types.UserContent([ANSWER])}
+ANSWERS = {
+    "part": ANSWER,
+    "list": [ANSWER],
+    "content": types.UserContent([ANSWER]),
+    "content of a tool": types.Content(role="tool", parts=[ANSWER]),
+    "content of a function": types.Content(role="function", parts=[ANSWER]),
+    "dict of a tool": {"role": "tool", "parts": [{"function_response": {"name": "f", "response": {"output": "42"}}}]},
+}
 ROUNDS = [
     *(pytest.param([ask, CALL, ANSWER, "Thanks."], id=f"asked in a {name}") for name, ask in QUESTIONS.items()),
     *(pytest.param(["Go.", call, ANSWER, "Thanks."], id=f"called in a {name}") for name, call in CALLS.items()),

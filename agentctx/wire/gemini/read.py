@@ -20,8 +20,11 @@ Block = Mapping[str, Any]
 Counts = dict[str, int]
 """How many calls (or results) of each tool were read in this content: they number those without an id."""
 
-ROLES = {"user": "user", "model": "assistant", "function": "tool", None: "user"}
-"""Our roles by those of the provider; a content without a role is the user's."""
+ROLES = {"user": "user", "model": "assistant", "function": "tool", "tool": "tool", None: "user"}
+"""Our roles by those of the provider; a content without a role is the user's.
+
+``tool`` is how the SDK's own documentation calls who answers a function call (README of google-genai).
+"""
 
 _LABELS = ("displayName", "display_name")
 """The keys of the label of a file."""
@@ -57,7 +60,9 @@ def read_content(native: object, index: int) -> Message:
     named = content.get("role")
     role = ROLES.get(named) if isinstance(named, str) or named is None else None
     if role is None:
-        raise InvalidInput(where=f"messages[{index}].role", what=f"expected user, model or function, got {named!r}")
+        raise InvalidInput(
+            where=f"messages[{index}].role", what=f"expected user, model, function or tool, got {named!r}"
+        )
     try:
         parts = read_parts(content.get("parts"))
     except InvalidInput as error:

@@ -58,9 +58,9 @@ def contents_given(request: Request) -> Iterator[Violation]:
 
 
 def role(request: Request) -> Iterator[Violation]:
-    """The user and the model speak, and nobody else; ``function`` is taken for responses."""
+    """The user and the model speak, and nobody else; ``function`` and ``tool`` are taken for responses."""
     for content in request.contents:
-        known = isinstance(content.role, str) and content.role in {"user", "model", "function"}
+        known = isinstance(content.role, str) and content.role in {"user", "model", "function", "tool"}
         if not known and (content.role is not None or not content.data):
             text = f"Role '{content.role}' is not supported. Please use a valid role: SYSTEM, MODEL, USER."
             yield refused("role", content, text)
