@@ -274,7 +274,10 @@ class WireFormat(Protocol):
         ...
 
     def numbered(self, call_id: str, number: int, /) -> str:
-        """Another id for a call, made of the one that it shares with others: as the provider takes it."""
+        """Another id for a call, made of the one that it shares with others: as the provider takes it.
+
+        The id itself when it is none that is written.
+        """
         ...
 
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:

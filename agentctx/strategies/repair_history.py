@@ -375,6 +375,8 @@ class _Renaming:
     def _free(self, call_id: str) -> str:
         """The id with a number that is free, the one below being taken: found by doubling, since one may come often."""
         taken, free = 1, 2
+        if self.wire.numbered(call_id, free) == call_id:
+            return call_id  # none that is sent
         while self._taken(self.wire.numbered(call_id, free)):
             taken, free = free, free * 2
         while free - taken > 1:

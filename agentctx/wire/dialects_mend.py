@@ -10,6 +10,7 @@ from agentctx.core.message import SYSTEM_ROLES, Message
 from agentctx.core.parts import Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.wire.dialects import Dialect
 from agentctx.wire.openai_chat.mend import IDS
+from agentctx.wire.openai_chat.read import LEGACY
 from agentctx.wire.translate.ids import numbered as with_number
 from agentctx.wire.translate.ids import respelled
 from agentctx.wire.translate.target import spelling_of
@@ -73,7 +74,9 @@ def _spelled(part: Part, dialect: Dialect, why: list[str]) -> Part:
 
 
 def numbered(call_id: str, number: int, dialect: Dialect) -> str:
-    """Another id for a call, made of the one that it shares with others."""
+    """Another id for a call, made of the one that it shares with others; a legacy function call has none."""
+    if call_id.startswith(LEGACY):
+        return call_id
     return with_number(call_id, number, IDS if dialect.id_pattern is None else spelling_of(dialect))
 
 

@@ -8,13 +8,14 @@ from typing import Any, ClassVar
 from attrs import frozen
 
 from agentctx.core.message import Message, Tool
-from agentctx.core.parts import Text, ToolCall, ToolResult
+from agentctx.core.parts import ToolCall
 from agentctx.core.profile import ModelProfile
 from agentctx.core.violation import Violation
 from agentctx.protocols import CacheMarkers
 from agentctx.wire import cache_markers
 from agentctx.wire.openai_chat import mend, read, rules, write
 from agentctx.wire.openai_chat.evidence import evidence
+from agentctx.wire.openai_chat.write import answer_to
 from agentctx.wire.translate.ids import numbered
 
 
@@ -63,12 +64,12 @@ class OpenAIChat:
         return mend.mend(messages)
 
     def numbered(self, call_id: str, number: int, /) -> str:
-        """Another id for a call, made of the one that it shares with others."""
-        return numbered(call_id, number, mend.IDS)
+        """Another id for a call, made of the one that it shares with others; a legacy function call has none."""
+        return call_id if call_id.startswith(read.LEGACY) else numbered(call_id, number, mend.IDS)
 
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
         """One tool message for each call, saying ``text``; the format cannot say that it failed."""
-        return tuple(Message("tool", (ToolResult(call.id, (Text(text),)),)) for call in calls)
+        return tuple(Message("tool", (answer_to(call, text),)) for call in calls)
 
     def validate(
         self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /

@@ -60,6 +60,12 @@ def _result_message(message: Message, source: Mapping[str, Any]) -> dict[str, An
     return native
 
 
+def answer_to(call: ToolCall, text: str) -> ToolResult:
+    """A made result of a call, with all that is written of it: a legacy function's answer bears its name."""
+    name = call.id.removeprefix(LEGACY) if call.id.startswith(LEGACY) else None
+    return ToolResult(call.id, (Text(text),), name)
+
+
 def _assistant_message(message: Message, source: Mapping[str, Any]) -> dict[str, Any]:
     parts = message.parts
     _refuse_misplaced("assistant", parts, ToolResult)
