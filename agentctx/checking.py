@@ -12,6 +12,7 @@ from agentctx.protocols import TokenCounter
 from agentctx.reading import as_list, known_profile, naming_what_is_too_deep, reader
 from agentctx.tokens.counting import as_counter
 from agentctx.tokens.default import default_counter
+from agentctx.wire.foreign import refuse_foreign_document
 from agentctx.wire.registry import FORMATS, detect, format_named, messages_of
 
 
@@ -59,14 +60,15 @@ def validate(
         before: The request that this one was made from: signed bytes are checked against it.
 
     Raises:
-        InvalidInput: If the request is no mapping, its format is unknown or ambiguous, or a message is nested too
-            deep to be looked at.
+        InvalidInput: If the request is no mapping, is another tool's file or a record of a data set, its format is
+            unknown or ambiguous, or a message is nested too deep to be looked at.
     """
     if not isinstance(request, Mapping):
         raise InvalidInput("request", f"expected an object with messages, got {type(request).__name__}")
     name = model if model is not None else request.get("model")
     known = name if isinstance(name, str) else None
     with naming_what_is_too_deep(messages_of(request), request.get("system"), request.get("tools")):
+        refuse_foreign_document(request)
         wire = format_named(format, known) if format is not None else detect(request, known)
         return wire.validate(request, known_profile(known), before)
 

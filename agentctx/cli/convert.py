@@ -11,7 +11,7 @@ import typer
 from agentctx.cli import options
 from agentctx.cli.amounts import parse_bytes
 from agentctx.cli.compact import Out
-from agentctx.cli.console import err, to_json
+from agentctx.cli.console import UnknownModels, err, to_json
 from agentctx.cli.failing import at, in_one_line
 from agentctx.cli.files import written
 from agentctx.cli.transcripts import Entry, Layout, chosen
@@ -67,11 +67,14 @@ def convert(  # noqa: PLR0913 - each is an option of the command
     """
     format_named(to)
     reports: list[tuple[str, Report]] = []
+    unknown = UnknownModels()
     with written(out) as stream:
         for entry in chosen(file, id, parse_bytes("--max-bytes", max_bytes)):
             with at(entry.place):
                 done = _converted(entry, to, model, from_model, format)
                 _write(stream, entry, done, to, model)
+                unknown.tell(from_model or entry.recording.model, otherwise="--from-model")
+                unknown.tell(model)
             reports.append((entry.recording.id or entry.place, done.report))
             if not json:
                 _tell_left_out(entry)

@@ -115,13 +115,15 @@ class Typed:
         """The budget for a model; see the class for the defaults.
 
         Raises:
-            ConfigError: If there is no window, or the amounts contradict each other.
+            ConfigError: If there is no window, the amounts contradict each other, or a number of tokens can only be
+                meant as a percentage.
         """
         window = self._window(model)
         reserve = min(_RESERVE, window // 4) if self.reserve is None else parse_amount("--reserve", self.reserve)
         if self.window is None and model is not None:  # the answer may have room of its own beside the input
             reserve = Budget.for_model(model, output_reserve=reserve).output_reserve
         target = None if self.target is None else parse_amount("--target", self.target)
+        Budget(window, reserve, target=target)  # by itself: no trigger beside it says that it is in tokens
         if self.trigger is not None:
             return Budget(window, reserve, trigger=parse_amount("--trigger", self.trigger), target=target)
         acts = min(Budget(window, reserve).limit, int(window * _TRIGGER))

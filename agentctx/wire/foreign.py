@@ -121,6 +121,34 @@ def _sharegpt(fields: Fields) -> bool:
     return any("from" in turn for turn in turns) or (_has(fields, "from", "value") and "role" not in fields)
 
 
+def _answered(fields: Fields) -> bool:
+    return fields.get("object") in _ANSWERS or (_has(fields, "object", "choices") and "usage" in fields)
+
+
+def _sample(fields: Fields) -> bool:
+    """A record of a data set or a trace: what goes in beside what came out, or should."""
+    return "input" in fields and "role" not in fields and "type" not in fields and not _RESULTS.isdisjoint(fields)
+
+
+def _rated(fields: Fields) -> bool:
+    return _has(fields, "chosen", "rejected") or _has(fields, "preferred_output", "non_preferred_output")
+
+
+def _oasst(fields: Fields) -> bool:
+    return "message_tree_id" in fields or _has(fields, "parent_id", "text", "role")
+
+
+def _mcp(fields: Fields) -> bool:
+    content = fields.get("content")
+    return "role" in fields and isinstance(content, Mapping) and "type" in content
+
+
+def _chatgpt(fields: Fields) -> bool:
+    return isinstance(fields.get("mapping"), Mapping) and not {"current_node", "title", "conversation_id"}.isdisjoint(
+        fields
+    )
+
+
 def _observed(fields: Fields) -> bool:
     return "input" in fields and not _OBSERVED.isdisjoint(fields)
 
@@ -129,6 +157,11 @@ def _logged_by_litellm(fields: Fields) -> bool:
     return _has(fields, "messages", "response") and not _LITELLM_KEYS.isdisjoint(fields)
 
 
+_RESULTS = frozenset(
+    {"output", "outputs", "target", "ideal", "expected", "expected_output", "expectedOutput", "actual_output", "label"}
+    | {"reference", "reference_answer", "answer", "completion", "response"}
+)
+_ANSWERS = ("chat.completion", "chat.completion.chunk")
 _A2A_KINDS = ("text", "file", "data")
 _GOOSE_TYPES = ("toolRequest", "toolResponse", "frontendToolRequest")
 _OBSERVED = frozenset({"traceId", "observations", "observationId", "run_type"})
@@ -169,6 +202,22 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign("Claude (export)", lambda fields: _has(fields, "sender", "text")),
     Foreign(_CAMEL, lambda fields: "role" in fields and ("toolCalls" in fields or "toolCallId" in fields)),
     Foreign("Langfuse or LangSmith (export)", _observed),
+    Foreign("a data set like Alpaca (instruction, output)", lambda fields: _has(fields, "instruction", "output")),
+    Foreign("a data set like Dolly (instruction, response)", lambda fields: _has(fields, "instruction", "response")),
+    Foreign("OpenAssistant", _oasst),
+    Foreign("a data set of preferences (chosen, rejected)", _rated),
+    Foreign("a data set (prompt, completion)", lambda fields: _has(fields, "prompt", "completion")),
+    Foreign("UltraChat", lambda fields: fields.keys() == {"id", "data"} and isinstance(fields["data"], (list, tuple))),
+    Foreign("a data set or a trace (input beside what came of it)", _sample),
+    Foreign("the OpenAI Assistants API", lambda fields: fields.get("object") == "thread.message"),
+    Foreign("a whole answer of Chat Completions", _answered, "its choices[0].message"),
+    Foreign("a whole answer of Responses", lambda fields: fields.get("object") == "response", "its output"),
+    Foreign("a whole answer of Gemini", lambda fields: _items(fields.get("candidates")) != [], "candidates[0].content"),
+    Foreign("Cohere (v1)", lambda fields: _has(fields, "role", "message") and "content" not in fields),
+    Foreign("MCP (prompt messages)", _mcp),
+    Foreign("ChatGPT (export)", _chatgpt),
+    Foreign("Claude (export)", lambda fields: "chat_messages" in fields),
+    Foreign("Slack", lambda fields: fields.get("type") == "message" and _has(fields, "user", "ts")),
     Foreign("an OpenAI batch", lambda fields: _has(fields, "custom_id", "body")),
     Foreign("an Anthropic batch", lambda fields: _has(fields, "custom_id", "params")),
 )
@@ -176,10 +225,8 @@ FOREIGN: tuple[Foreign, ...] = (
 
 DOCUMENTS: tuple[Foreign, ...] = (
     *FOREIGN,
-    Foreign("ChatGPT (export)", lambda fields: _has(fields, "mapping", "current_node")),
     Foreign("SWE-agent", lambda fields: _has(fields, "trajectory", "history")),
     Foreign("Inspect (evaluation log)", lambda fields: _has(fields, "eval", "samples")),
-    Foreign("Claude (export)", lambda fields: "chat_messages" in fields),
     Foreign("Continue", lambda fields: any("message" in item for item in _items(fields.get("history")))),
     Foreign("Gemini CLI (session)", lambda fields: _has(fields, "sessionId", "projectHash", "messages")),
     Foreign("Goose", lambda fields: "working_dir" in fields and "description" in fields),
@@ -225,6 +272,16 @@ def refuse_foreign(messages: object) -> None:
             raise InvalidInput(where, described(found))
 
 
+def refuse_foreign_document(request: object) -> None:
+    """Check that what should be a request is no other tool's file, and no record of a data set.
+
+    Raises:
+        InvalidInput: If it is; names whose it is.
+    """
+    if (found := tool_of(request)) is not None:
+        raise InvalidInput("request", described(found))
+
+
 def _object_of(message: object) -> Foreign | None:
     """The framework whose own class an object is of."""
     name = _PACKAGES.get(type(message).__module__.partition(".")[0])
@@ -241,4 +298,5 @@ def tool_of(value: object, known: Sequence[Foreign] = DOCUMENTS) -> Foreign | No
 def described(tool: Foreign) -> str:
     """A sentence that says whose shape it is, and what to take in its place."""
     how = f" (take {tool.instead})" if tool.instead else ""
-    return f"this is a transcript of {tool.name} in its own shape, and not messages of a model's provider{how}"
+    whose = tool.name if tool.name.startswith("a ") else f"a transcript of {tool.name} in its own shape"
+    return f"this is {whose}, and not messages of a model's provider{how}"

@@ -15,7 +15,7 @@ from agentctx.protocols import WireFormat
 from agentctx.tokens.models import family_of
 from agentctx.wire.dialects import DIALECTS, Dialect, dialect_of
 from agentctx.wire.dialects import FORMAT as DIALECTS_OF
-from agentctx.wire.foreign import refuse_foreign
+from agentctx.wire.foreign import refuse_foreign, refuse_foreign_document
 from agentctx.wire.native import fields_or_none
 
 # Where each format lives. A format is imported when it is first asked for: most programs use one.
@@ -165,6 +165,7 @@ def detected(request: Mapping[str, Any], model: str | None = None) -> Detected:
         AmbiguousFormat: If it fits several, no known model is named, and they would read it differently.
         InvalidInput: If it fits none, or is a transcript of another tool.
     """
+    refuse_foreign_document(request)
     refuse_foreign(messages_of(request))
     scores = {name: wire.recognises(request) for name, wire in FORMATS.items()}
     best = max(scores.values())

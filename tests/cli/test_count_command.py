@@ -42,7 +42,15 @@ def test_every_recording_is_a_line(run, jsonl, chat, record):
     assert all(" tokens " in line for line in shown)
 
 
-@pytest.mark.parametrize("command", [("count",), ("replay", "--window", "8k", "--all"), ("compact", "--window", "8k")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("count",),
+        ("replay", "--window", "8k", "--all"),
+        ("compact", "--window", "8k"),
+        ("convert", "--to", "anthropic"),
+    ],
+)
 def test_a_model_that_is_not_known_is_told_once(run, jsonl, chat, record, command):
     """One line on stderr says that a model is not known and how it is counted, however many recordings there are."""
     path = jsonl(record(chat(1), "one"), record(chat(1), "two"))
@@ -54,6 +62,8 @@ def test_a_model_that_is_not_known_is_told_once(run, jsonl, chat, record, comman
     for model in ("gpt-4o", "claude-sonnet-4-5"):
         assert "note:" not in run(*command, path, "--model", model).stderr
     assert "note:" not in run("count", path).stderr
+    before = run("convert", path, "--to", "anthropic", "--from-model", "my-finetune").stderr
+    assert "'my-finetune' is not known: counted as o200k_base; --from-model" in before
 
 
 def test_what_an_unknown_model_of_a_family_is_counted_as_is_told(run, jsonl, chat):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentctx import validate
 from agentctx.errors import AmbiguousFormat, InvalidInput
 from agentctx.reading import reader
 from agentctx.testing.histories import histories
@@ -150,6 +151,29 @@ OTHERS = {
     "AG-UI": {"id": "m", "role": "assistant", "toolCalls": [{"id": "1", "type": "function", "function": {}}]},
     "AG-UI ": {"id": "m", "role": "tool", "toolCallId": "1", "content": "x"},
     "Langfuse": {"id": "o", "traceId": "t", "type": "GENERATION", "input": [], "output": {}},
+    "Alpaca": {"instruction": "find it", "input": "", "output": "x"},
+    "Alpaca ": {"instruction": "find it", "output": "x", "text": "find it x"},
+    "Dolly": {"instruction": "find it", "context": "", "response": "x", "category": "qa"},
+    "OpenAssistant": {"message_id": "m", "parent_id": None, "role": "prompter", "text": "find it", "lang": "en"},
+    "OpenAssistant ": {"message_tree_id": "t", "prompt": {"role": "prompter", "text": "find it", "replies": []}},
+    "preferences": {"chosen": "Human: find it", "rejected": "Human: x"},
+    "preferences ": {"prompt": "x", "chosen": [{"role": "user", "content": "hi"}], "rejected": []},
+    "preferences  ": {"input": {"messages": []}, "preferred_output": [], "non_preferred_output": []},
+    "prompt, completion": {"prompt": "find it", "completion": " x"},
+    "UltraChat": {"id": "0", "data": ["find it", "x"]},
+    "data set": {"input": "find it", "output": "x"},
+    "data set ": {"input": [{"role": "user", "content": "find it"}], "ideal": "x"},
+    "data set  ": {"input": "find it", "expected_output": "x", "metadata": {}},
+    "data set   ": {"id": "t", "name": "run", "input": [], "output": None, "timestamp": "t"},
+    "Assistants": {"id": "m", "object": "thread.message", "role": "user", "content": []},
+    "Chat Completions": {"id": "c", "object": "chat.completion", "choices": [{"message": {"role": "assistant"}}]},
+    "Responses": {"id": "r", "object": "response", "output": []},
+    "answer of Gemini": {"candidates": [{"content": {"role": "model", "parts": [{"text": "x"}]}}]},
+    "Cohere": {"role": "USER", "message": "find it"},
+    "MCP": {"role": "user", "content": {"type": "text", "text": "find it"}},
+    "ChatGPT": {"title": "t", "mapping": {"a": {"id": "a", "message": None}}},
+    "Claude .export. ": {"uuid": "u", "name": "n", "chat_messages": []},
+    "Slack": {"type": "message", "user": "U1", "text": "find it", "ts": "1"},
 }
 DOCUMENTED = {
     "ShareGPT": {"id": "1", "conversations": [{"from": "human", "value": "find it"}]},
@@ -178,6 +202,15 @@ def test_other_tools_shapes_are_refused_by_name(tool, message, format_name):
 def test_other_tools_files_are_told_by_name(tool, document):
     """A file of another tool is known as that tool's, also where it holds messages or input as a request does."""
     assert re.search(tool.strip(), tool_of(document).name)
+
+
+@pytest.mark.parametrize("format_name", [None, "openai-responses"])
+@pytest.mark.parametrize(("tool", "document"), [*OTHERS.items(), *DOCUMENTED.items()], ids=[*OTHERS, *DOCUMENTED])
+def test_other_tools_files_are_no_requests(tool, document, format_name):
+    """What another tool or a data set keeps is never called legal."""
+    with pytest.raises(InvalidInput, match=tool.strip()) as caught:
+        validate(document, format_name)
+    assert caught.value.where == "request"
 
 
 def test_a_tool_s_shape_is_seen_where_it_first_differs():
