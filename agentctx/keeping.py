@@ -47,7 +47,7 @@ class Originals:
         return [None if change.outcome in _ELSEWHERE else self._content(old) for change, old in pairs]
 
     def _content(self, old: Message) -> bytes:
-        native = old.source if old.given is None else old.given
+        native = old.payload
         made = native is None or isinstance(native, Message)
         return original_bytes(self.wire.write_message(old) if made else native)
 

@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import sys
+from copy import deepcopy
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -81,8 +82,8 @@ def both_loops():
 def walk():
     """Go through a conversation with a session, in one of the ways that callers go on: an iterator of steps.
 
-    In the mode ``"full"`` the caller keeps the history, ``"rolling"`` writes each view back, ``"load"`` loads the
-    session's state after each step. A step that overflows is left out.
+    In the mode ``"full"`` the caller keeps the history, ``"rebuilt"`` makes it anew for each step, ``"rolling"`` writes
+    each view back, ``"load"`` loads the session's state after each step. A step that overflows is left out.
     """
 
     async def steps(pipeline, messages, mode, stride=1, **of_session):
@@ -90,7 +91,7 @@ def walk():
         for start in range(0, len(messages), stride):
             given = [*given, *messages[start : start + stride]]
             try:
-                view = await session.prepare(given)
+                view = await session.prepare(deepcopy(given) if mode == "rebuilt" else given)
             except ContextOverflow:
                 continue
             yield given, view

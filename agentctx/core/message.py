@@ -32,6 +32,8 @@ class Message:
         read_parts: The parts as they were read from ``source``; None when it was not read from anything.
         given: The caller's own payload, where ``source`` is another one that was made of it; for a message without any
             payload the one that it was made of; else None.
+        as_system: Whether it is a system message though ``source`` does not say so: it went out under another role, and
+            the caller has written that back.
     """
 
     role: str
@@ -40,6 +42,7 @@ class Message:
     read_role: str | None = field(default=None, eq=False, repr=False, kw_only=True)
     read_parts: tuple[Part, ...] | None = field(default=None, eq=False, repr=False, kw_only=True)
     given: Any = field(default=None, eq=False, repr=False, kw_only=True)
+    as_system: bool = field(default=False, eq=False, repr=False, kw_only=True)
     _counted: tuple[object, int, int] = field(default=_NOT_COUNTED, eq=False, repr=False, init=False)
     _bare: object = field(default=None, eq=False, repr=False, init=False)
 
@@ -59,13 +62,19 @@ class Message:
         return self.given is None and self.as_read
 
     @property
-    def identity(self) -> int:
-        """What it is known by whatever it says: the caller's own payload, or itself when a stage made it."""
-        known_by = self._known_by
-        return id(self if known_by is None else known_by)
+    def is_system(self) -> bool:
+        """Whether it is a system message, under whichever role it goes out."""
+        return self.role in SYSTEM_ROLES or self.read_role in SYSTEM_ROLES or self.as_system
 
     @property
-    def _known_by(self) -> Any:  # noqa: ANN401 - any native payload
+    def identity(self) -> int:
+        """What it is known by whatever it says: the caller's own payload, or itself when a stage made it."""
+        payload = self.payload
+        return id(self if payload is None else payload)
+
+    @property
+    def payload(self) -> Any:  # noqa: ANN401 - any native payload
+        """The caller's own payload; the message it was made of where that has none; None for what is new."""
         return self.source if self.given is None else self.given
 
     @property
@@ -91,13 +100,14 @@ class Message:
             source=self.source,
             read_role=self.read_role,
             read_parts=self.read_parts,
-            given=self if self._known_by is None else self.given,
+            given=self if self.payload is None else self.given,
+            as_system=self.as_system,
         )
 
     def replaced(self, made: Message) -> Message:
         """The same message as another one says it, which was read from another payload or from none."""
-        known_by = self._known_by
-        return evolve(made, given=self if known_by is None else known_by)
+        payload = self.payload
+        return evolve(made, given=self if payload is None else payload, as_system=self.as_system)
 
     def remember_count(self, mark: object, tokens: int, size: int) -> None:
         """Remember what it was counted as; a cache, invisible to equality.

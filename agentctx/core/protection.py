@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import SupportsIndex
 
 from agentctx.core.marker import is_marker
-from agentctx.core.message import SYSTEM_ROLES, Message
+from agentctx.core.message import Message
 from agentctx.core.pace import paced
 from agentctx.core.parts import Part, Text, ToolCall, ToolResult
 from agentctx.errors import ConfigError
@@ -32,7 +32,7 @@ def says_something(message: Message) -> bool:
     """Whether this is a message in which the user says something: a text that is not blank, or anything but text."""
     return (
         message.role == "user"
-        and message.read_role not in SYSTEM_ROLES
+        and not message.is_system
         and any(
             part.text.strip() if isinstance(part, Text) else not isinstance(part, ToolResult) and not is_marker(part)
             for part in message.parts
@@ -42,11 +42,7 @@ def says_something(message: Message) -> bool:
 
 def system_messages(messages: Sequence[Message]) -> list[int]:
     """The indexes of all system and developer messages, also of those that go out under another role."""
-    return [
-        index
-        for index, message in enumerate(messages)
-        if message.role in SYSTEM_ROLES or message.read_role in SYSTEM_ROLES
-    ]
+    return [index for index, message in enumerate(messages) if message.is_system]
 
 
 def first_task(messages: Sequence[Message]) -> list[int]:

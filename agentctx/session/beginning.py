@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
-from agentctx.core.message import SYSTEM_ROLES, Message
+from agentctx.core.message import Message
 from agentctx.core.parts import Text
 from agentctx.core.protection import speaks
 from agentctx.protocols import WireFormat
@@ -47,7 +47,8 @@ class Opening:
 
         It is when system prompt and task are the same. A system prompt that changes (it tells the time) is taken for
         the same conversation when the message after the task is, too; another task under the same prompt, when that is
-        a later part of the same history, of which the caller has cut off the beginning.
+        a later part of the same history, of which the caller has cut off the beginning; and anything that begins as the
+        last view does, in which a system message may stand as the user's.
 
         Args:
             known: How the conversation begins.
@@ -56,12 +57,17 @@ class Opening:
         mine = self.beginning
         if mine.task == known.task:
             return mine.system == known.system or not (mine.system and known.system) or self._follows(record)
-        return mine.system == known.system and self._is_within(record.seen)
+        return (mine.system == known.system and self._is_within(record.seen)) or self._begins_as(record.shown)
 
     def _follows(self, record: Record) -> bool:
         after = slice(self.place + 1, self.place + 2)
         mine = list(self.natives[after])
         return bool(mine) and mine in (record.seen[after], record.shown[after])
+
+    def _begins_as(self, shown: list[Any]) -> bool:
+        start = slice(self.place + 2)
+        mine = list(self.natives[start])
+        return len(mine) > 1 and mine == shown[start]
 
     def _is_within(self, seen: Sequence[Any]) -> bool:
         mine = list(self.natives[self.place : self.place + 2])
@@ -77,10 +83,10 @@ def beginning(messages: Iterable[Message], system: Message | None) -> Beginning:
     """
     said: list[str] = [] if system is None else list(_words(system))
     for message in messages:
-        if speaks(message):
-            return Beginning(tuple(said), _words(message))
-        if message.role in SYSTEM_ROLES:
+        if message.is_system:
             said += _words(message)
+        elif speaks(message):
+            return Beginning(tuple(said), _words(message))
     return Beginning(tuple(said))
 
 

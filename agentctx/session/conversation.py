@@ -28,7 +28,7 @@ from agentctx.session.linking import link
 from agentctx.session.outcome import Prefix, report_on, view_of_step
 from agentctx.session.plain import Digest
 from agentctx.session.pressure import press, press_as_without_session
-from agentctx.session.recognise import recognised, recount, shared_start
+from agentctx.session.recognise import instructions_in, recognised, recount, shared_start
 from agentctx.session.record import Record, undecided
 from agentctx.session.sent import Sent
 from agentctx.session.snapshot import shared_length, snapshot
@@ -251,11 +251,11 @@ class Conversation:
         """The record to go on from: ours, or a new one when the caller has changed or replaced its history."""
         natives = given.messages
         record, meter, spoken = self.record, around.source.meter, around.source.wire.name
-        if len(record) and self.wire_name != spoken:
-            base = (self.wire_name or "").partition("/")[0]
-            return Record(foreign_count=len(natives) if base == spoken.partition("/")[0] else 0)
-        if len(record) and not understands(around.model, self.model):
-            return Record(foreign_count=len(natives))
+        base = (self.wire_name or "").partition("/")[0]
+        if len(record) and base != spoken.partition("/")[0]:
+            return Record()
+        if len(record) and (self.wire_name != spoken or not understands(around.model, self.model)):
+            return Record(foreign_count=len(natives), instructions=instructions_in(record, natives))
         others = self._counted_by is not None or around.model != self.model  # and not only a load
         counted_anew = self._counted_by is not meter
         if counted_anew:

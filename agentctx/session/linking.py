@@ -8,9 +8,10 @@ from typing import Any
 
 from attrs import evolve
 
+from agentctx.core.message import Message
 from agentctx.protocols import WireFormat
 from agentctx.session.recognise import is_of_the_view
-from agentctx.session.record import Record, alike
+from agentctx.session.record import Record
 from agentctx.session.snapshot import snapshot, snapshots
 
 
@@ -22,7 +23,7 @@ def link(record: Record, natives: Sequence[Any], wire: WireFormat) -> None:
     Args:
         record: A record; one that was not loaded stays as it is.
         natives: The history, or the view and what came since.
-        wire: Reads the messages that differ from the caller's by cache markers only.
+        wire: Reads the messages that were edited, as they came.
 
     Raises:
         InvalidInput: If a message contains itself, or is nested too deep; names it.
@@ -44,11 +45,12 @@ def link(record: Record, natives: Sequence[Any], wire: WireFormat) -> None:
     for place, (origin, unedited) in enumerate(zip(record.origins, as_given, strict=True)):
         if origin is None:
             record.shown[place] = snapshot(record.out[place])
+        elif origin < known and unedited:
+            record.out[place], record.shown[place] = natives[origin], record.seen[origin]
+            record.view[place] = evolve(record.view[place], source=natives[origin])
         elif origin < known:
-            _link_place(record, place, natives[origin], record.seen[origin] if unedited else None)
-            if not unedited and alike(record.out[place], natives[origin]):
-                read = wire.read_message(natives[origin], origin)  # what it is again without its marker
-                record.view[place] = evolve(record.view[place], read_role=read.role, read_parts=read.parts)
+            record.shown[place] = snapshot(record.out[place])
+            record.view[place] = _made_of(record.view[place], wire.read_message(natives[origin], origin))
     record.tail = [
         evolve(message, source=natives[origin]) if origin < known else message
         for message, origin in zip(record.tail, record.tail_origin, strict=True)
@@ -56,12 +58,11 @@ def link(record: Record, natives: Sequence[Any], wire: WireFormat) -> None:
     record.linked = known == len(record)
 
 
-def _link_place(record: Record, place: int, native: Any, seen: Any) -> None:  # noqa: ANN401 - native messages
-    """Link one message of the view to what it was read from; ``seen`` is None when it was edited."""
-    if seen is not None:
-        record.out[place] = native
-    record.shown[place] = snapshot(record.out[place]) if seen is None else seen
-    record.view[place] = evolve(record.view[place], source=native)
+def _made_of(message: Message, read: Message) -> Message:
+    """A message that was edited, as made of what the caller passes: by way of another payload, or of that itself."""
+    if message.given is not None:
+        return evolve(message, given=read.source)
+    return evolve(message, source=read.source, read_role=read.role, read_parts=read.parts)
 
 
 def _shared(known: Sequence[Any], natives: Sequence[Any]) -> int:

@@ -11,7 +11,7 @@ from attrs import define, evolve, field
 
 from agentctx.core.compare import Change, Outcome
 from agentctx.core.ledger import ROLES, Book, Ledger, numbers
-from agentctx.core.message import Message
+from agentctx.core.message import SYSTEM_ROLES, Message
 from agentctx.core.pace import paced
 from agentctx.core.pairing import unfinished_from
 from agentctx.session.plain import DIGEST_BYTES, digest
@@ -59,6 +59,8 @@ class Record:
         waiting: Whether a compaction waits for the end of the open tool round.
         foreign_count: How many messages at the start of the history were there before another model was called, which
             does not take their reasoning.
+        instructions: The indexes in the history of system messages that come under another role: they went out so, and
+            the caller has written the view back.
         digests: The digests of the first messages of the history, as far as they were asked for.
         linked: False after a load, until the caller's own history is in the place of the digests.
     """
@@ -87,6 +89,7 @@ class Record:
     unbound_from: int | None = None
     waiting: bool = False
     foreign_count: int = 0
+    instructions: frozenset[int] = frozenset()
     digests: bytearray = field(factory=bytearray)
     linked: bool = True
 
@@ -245,6 +248,7 @@ def rewound(
         quiet_until=record.quiet_until,
         unbound_from=_unbound(record, cut, decided_until) if binds_reasoning else None,
         foreign_count=min(record.foreign_count, unchanged_until),
+        instructions=instructions_before(record, unchanged_until),
         digests=record.digests[: decided_until * DIGEST_BYTES],
         linked=record.linked,
     )
@@ -262,7 +266,34 @@ def undecided(record: Record, *, binds_reasoning: bool) -> Record:
     changed = (place for place, origin in enumerate(record.origins) if origin != place or not record.as_given(place))
     lost = next(changed, len(record.view))
     return Record(
-        foreign_count=record.foreign_count, unbound_from=lost if binds_reasoning and lost < len(record) else None
+        foreign_count=record.foreign_count,
+        instructions=record.instructions,
+        unbound_from=lost if binds_reasoning and lost < len(record) else None,
+    )
+
+
+def as_instructions(
+    messages: list[Message], indexes: Iterable[int | None], instructions: frozenset[int]
+) -> list[Message]:
+    """Messages that were read from a history at these indexes, those of its ``instructions`` as system messages."""
+    if not instructions:
+        return messages
+    return [
+        evolve(message, as_system=True) if index in instructions else message
+        for message, index in zip(messages, indexes, strict=False)
+    ]
+
+
+def instructions_before(record: Record, stop: int) -> frozenset[int]:
+    """Those of the record that still stand; of a view that was just written back, more is known than is decided."""
+    told = record.instructions
+    return told if stop == len(record) else frozenset(index for index in told if index < stop)
+
+
+def system_messages_as_others(view: Iterable[Message]) -> frozenset[int]:
+    """The places of system messages that go out under another role."""
+    return frozenset(
+        place for place, message in enumerate(view) if message.is_system and message.role not in SYSTEM_ROLES
     )
 
 
@@ -353,10 +384,18 @@ def rebased(record: Record, natives: Sequence[Any], weights: Weights) -> Record:
         # What a stage made or edited is the caller's now.
         message
         if message.untouched
-        else evolve(message, source=native, read_role=message.role, read_parts=message.parts, given=None)
+        else evolve(
+            message,
+            source=native,
+            read_role=message.role,
+            read_parts=message.parts,
+            given=None,
+            as_system=message.is_system,
+        )
         for message, native in zip(record.view[:length], natives, strict=False)
     ]
     new = Record(view=view, out=record.out[:length], origins=list(range(length)), quiet_until=record.quiet_until)
+    new.instructions = system_messages_as_others(known)
     new.unbound_from = _still_unbound(record, length)
     new.remember([snapshot(native) for native in natives[:length]], new.view, weights)
     new.shown = list(new.seen)

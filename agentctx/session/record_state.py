@@ -12,25 +12,26 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby, repeat
 from typing import Any
 
-from attrs import asdict, fields
+from attrs import asdict, evolve, fields
 
 from agentctx.core.compare import Change, Outcome
-from agentctx.core.ledger import Book, Span, numbers
-from agentctx.core.message import Message
+from agentctx.core.ledger import ROLES, Book, Span, numbers
+from agentctx.core.message import SYSTEM_ROLES, Message
 from agentctx.core.pairing import broken_pair
 from agentctx.core.printable import shown
 from agentctx.errors import InvalidInput
 from agentctx.protocols import WireFormat, reads_places
 from agentctx.session.checked import Checked
 from agentctx.session.plain import DIGEST_BYTES, Digest, digest, from_plain, to_plain
-from agentctx.session.record import Record, call_ids
+from agentctx.session.record import Record, as_instructions, call_ids
 
 _LETTERS = "sduat"
 """One for each role of ``ledger.ROLES``, in that order."""
 
 _RECORD = (
     "seen", "sizes", "weights", "roles", "decided", "out", "origins", "edited", "sums", "settled", "tail",
-    "tail_origin", "changes", "spans", "handles", "quiet_until", "unbound_from", "waiting", "foreign",
+    "tail_origin", "changes", "spans", "handles", "quiet_until", "unbound_from", "waiting", "foreign", "payloads",
+    "instructions",
 )  # fmt: skip
 _CHANGE = tuple(attribute.name for attribute in fields(Change))
 _SPAN = tuple(attribute.name for attribute in fields(Span))
@@ -66,7 +67,15 @@ def dump_record(record: Record) -> dict[str, Any]:
         "unbound_from": record.unbound_from,
         "waiting": record.waiting,
         "foreign": record.foreign_count,
+        "payloads": [place for place in sorted(not_given) if _has_payload_of_its_own(record, place)],
+        "instructions": sorted(record.instructions),
     }
+
+
+def _has_payload_of_its_own(record: Record, place: int) -> bool:
+    """Whether what stands there was made of another payload than the caller's, or has one though a stage made it."""
+    message = record.view[place]
+    return (message.source if record.origins[place] is None else message.given) is not None
 
 
 def _as_sent(record: Record) -> list[Any]:
@@ -103,16 +112,16 @@ def load_record(state: Any, wire: WireFormat) -> Record:  # noqa: ANN401 - check
     out, view = _read(known, "out", wire)
     origins, edited = _origins(known, len(out), len(seen))
     _check_messages(known, out, origins, edited, digests)
+    payloads = _payloads(known, origins, edited)
     for place, origin in enumerate(origins):
         if origin is None or place in edited:  # nothing that the caller passes says so
-            source = None if origin is None else out[place]
-            view[place] = Message(view[place].role, view[place].parts, source=source)
+            view[place] = _not_given(view[place], None if origin is None else roles[origin], own=place in payloads)
     tail, tail_origin = _tail(known, wire, digests)
     settled = _settled(known, origins, tail_origin[0] if tail else len(seen))
     _check_pairs(known, view[:settled], wire)
     _check_pairs(known, view, wire)
     changes, added = _changes(known, len(seen), len(out))
-    return Record(
+    record = Record(
         seen=seen,
         sizes=numbers(sizes),
         byte_sizes=numbers(weights),
@@ -137,9 +146,29 @@ def load_record(state: Any, wire: WireFormat) -> Record:  # noqa: ANN401 - check
         unbound_from=known.whole_or_none("unbound_from", most=len(out)),
         waiting=known.truth("waiting"),
         foreign_count=known.whole("foreign", most=len(seen)),
+        instructions=frozenset(known.wholes("instructions", most=len(seen) - 1)),
         digests=bytearray(b"".join(digests)),
         linked=not seen,
     )
+    record.view = as_instructions(view, origins, record.instructions)
+    record.tail = as_instructions(tail, tail_origin, record.instructions)
+    return record
+
+
+def _not_given(message: Message, role: int | None, *, own: bool) -> Message:
+    """A message of the view that the caller has not passed like that.
+
+    Args:
+        message: As it was sent.
+        role: The role of what it was made of, as its place in ``ledger.ROLES``; None when a stage made it.
+        own: Whether it goes on from its own payload: the caller's, or none, says something else.
+    """
+    if role is None:
+        return message if own else Message(message.role, message.parts)
+    as_system = ROLES[role] in SYSTEM_ROLES
+    if own:  # until the caller passes its own
+        return evolve(message, given=message.source, as_system=as_system)
+    return Message(message.role, message.parts, source=message.source, as_system=as_system)
 
 
 def _digests(known: Checked, name: str) -> list[bytes]:
@@ -231,6 +260,14 @@ def _check_messages(
             raise InvalidInput(f"{known.at('out')}[{place}]", "it is not the message that was dumped")  # noqa: EM102
         if place not in expected and origin is not None and digest(out[place]) != digests[origin]:
             raise InvalidInput(f"{known.at('out')}[{place}]", f"it is not the message {origin:,} of the history")  # noqa: EM102
+
+
+def _payloads(known: Checked, origins: Sequence[int | None], edited: set[int]) -> set[int]:
+    """The places of messages that were not made of the caller's payload alone."""
+    payloads = known.wholes("payloads", most=len(origins) - 1)
+    if any(origins[place] is not None and place not in edited for place in payloads):
+        raise known.fail("payloads", "a message that goes out as it came in has no other payload")
+    return set(payloads)
 
 
 def _tail(known: Checked, wire: WireFormat, digests: Sequence[bytes]) -> tuple[list[Message], list[int]]:

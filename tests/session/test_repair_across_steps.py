@@ -24,6 +24,11 @@ TRIGGER = {"type": "compaction_trigger"}
 
 HISTORIES = {
     "an id of another item again": [TASK, CALL, OUTPUT, GO_ON, {**CALL, "call_id": "c2"}, {**OUTPUT, "call_id": "c2"}],
+    "an id and a call id of another item again": [TASK, CALL, OUTPUT, {**CALL, "arguments": '{"b": 1}'}, OUTPUT, GO_ON],
+    "an id of two other items again, and again their call id": [
+        *(TASK, {**CALL, "call_id": "c0"}, {**OUTPUT, "call_id": "c0"}),
+        *(CALL, OUTPUT, CALL, {**OUTPUT, "output": "done again"}, GO_ON),
+    ],
     "the same item again": [TASK, CALL, OUTPUT, GO_ON, CALL, OUTPUT, GO_ON],
     "a wish for compaction that others follow": [TASK, TRIGGER, GO_ON, WORDS, TRIGGER, GO_ON],
     "reasoning that its call follows a step later": [TASK, THOUGHT, CALL, OUTPUT, GO_ON],
@@ -39,7 +44,7 @@ def errors(items, before):
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("mode", ["full", "rolling", "load"])
+@pytest.mark.parametrize("mode", ["full", "rebuilt", "rolling", "load"])
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("name", HISTORIES)
 async def test_each_step_is_legal(walk, name, stride, mode):
@@ -50,13 +55,13 @@ async def test_each_step_is_legal(walk, name, stride, mode):
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["full", "rebuilt", "load"])
 @pytest.mark.parametrize("name", HISTORIES)
-async def test_the_last_view_is_that_of_all_at_once(name):
+async def test_the_last_view_is_that_of_all_at_once(walk, name, mode):
     """What a session sends at last is what it would send at once."""
     items = HISTORIES[name]
-    session = Pipeline().session(format="openai-responses")
-    for stop in range(1, len(items) + 1):
-        view = await session.prepare(items[:stop])
+    async for _, last in walk(Pipeline(), items, mode, format="openai-responses"):
+        view = last
     at_once = await Pipeline().prepare(items, format="openai-responses")
     assert view.messages == at_once.messages
 

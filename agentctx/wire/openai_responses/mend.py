@@ -221,7 +221,7 @@ def _repeated(mending: _Mending, earlier: Mapping[str, Message]) -> None:
         first = earlier.get(identity) or seen.setdefault(identity, message)
         if first is message:
             continue
-        same = first == message or bool(first.source == message.source)  # which may have been cut since
+        same = first == message or bool(first.payload == message.payload)  # which may have been cut since
         if same or _value(message.source, "type") in _NEEDS_ID:
             mending.put(index, None, f"the item {identity!r} is there twice")
         else:

@@ -79,9 +79,16 @@ def without_field(message: Message, name: str) -> Message:
     if name not in fields:
         return message
     native = {key: value for key, value in fields.items() if key != name}
-    parts = tuple(_of_item(part, native, name) if part.source is message.source else part for part in message.parts)
+    value = fields[name]
+    parts = tuple(_of_item(part, native, name) if _has(part, name, value) else part for part in message.parts)
     role, read = (message.role, parts) if message.as_read else (None, None)
     return message.replaced(Message(message.role, parts, source=native, read_role=role, read_parts=read))
+
+
+def _has(part: Part, name: str, value: object) -> bool:
+    """Whether a part was read from a whole item; maybe from an equal one, since callers make theirs anew."""
+    fields = fields_or_none(part.source) or {}
+    return name in fields and bool(fields[name] == value)
 
 
 def _of_item(part: Part, native: Mapping[str, Any], name: str) -> Part:
