@@ -100,6 +100,13 @@ class Checked:
         """Text, or nothing."""
         return None if self.values[name] is None else self.text(name)
 
+    def texts_or_none(self, name: str) -> list[str | None]:
+        """A list of texts and nothings."""
+        for each, where in self.listed(name):
+            if each is not None and not isinstance(each, str):
+                raise InvalidInput(where, f"expected text, got {shown(each)}")
+        return list(self.values[name])
+
     def digest_or_none(self, name: str) -> Digest | None:
         """A digest in hexadecimal, or nothing."""
         if (text := self.text_or_none(name)) is None:

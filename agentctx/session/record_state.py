@@ -40,6 +40,8 @@ _SPAN = tuple(attribute.name for attribute in fields(Span))
 def dump_record(record: Record) -> dict[str, Any]:
     """A record as plain JSON values: the view, and about 30 characters for each message of the history.
 
+    What is shown shortened takes about 50 characters more, and its handle.
+
     Raises:
         InvalidInput: If JSON cannot hold a message of the view; names it.
     """
@@ -60,7 +62,7 @@ def dump_record(record: Record) -> dict[str, Any]:
         "settled": record.settled,
         "tail": _natives([message.source for message in record.tail]),
         "tail_origin": list(record.tail_origin),
-        "changes": [asdict(change) for change in record.changes()],
+        "changes": [_dump_run(list(run)) for _, run in groupby(record.changes(), _said)],
         "spans": [asdict(span) for span in record.book.spans],
         "handles": {str(index): handle for index, handle in record.book.handles.items()},
         "quiet_until": record.quiet_until,
@@ -76,6 +78,26 @@ def _has_payload_of_its_own(record: Record, place: int) -> bool:
     """Whether what stands there was made of another payload than the caller's, or has one though a stage made it."""
     message = record.view[place]
     return (message.source if record.origins[place] is None else message.given) is not None
+
+
+def _said(change: Change) -> tuple[str, Outcome, str, str]:
+    """What neighbouring changes mostly have in common."""
+    return change.role, change.outcome, change.stage, change.reason
+
+
+def _dump_run(run: Sequence[Change]) -> dict[str, Any]:
+    """Changes that say the same, as one: what they have in common once, of the rest a list each."""
+    handles = [change.handle for change in run]
+    return {
+        "index": [change.index for change in run],
+        "role": run[0].role,
+        "outcome": run[0].outcome.value,
+        "stage": run[0].stage,
+        "reason": run[0].reason,
+        "tokens_before": [change.tokens_before for change in run],
+        "tokens_after": [change.tokens_after for change in run],
+        "handle": handles if any(handles) else None,
+    }
 
 
 def _as_sent(record: Record) -> list[Any]:
@@ -301,18 +323,23 @@ def _changes(known: Checked, length: int, places: int) -> tuple[list[Change], li
         one = Checked.of(each, where, _CHANGE)
         outcome = _outcome(one)
         made = outcome is Outcome.ADDED
-        change = Change(
-            one.whole("index", most=(places if made else length) - 1),
-            one.text("role"),
-            outcome,
-            one.text("stage"),
-            one.text("reason"),
-            one.whole("tokens_before"),
-            one.whole("tokens_after"),
-            one.text_or_none("handle"),
-        )
-        (added if made else changes).append(change)
+        (added if made else changes).extend(_run(one, outcome, most=(places if made else length) - 1))
     return changes, added
+
+
+def _run(known: Checked, outcome: Outcome, most: int) -> list[Change]:
+    """Changes that say the same; as many of them as there are indexes."""
+    role, stage, reason = known.text("role"), known.text("stage"), known.text("reason")
+    indexes = known.wholes("index", most=most)
+    before, after = known.wholes("tokens_before"), known.wholes("tokens_after")
+    handles = [None] * len(indexes) if known.values["handle"] is None else known.texts_or_none("handle")
+    for name, column in (("tokens_before", before), ("tokens_after", after), ("handle", handles)):
+        if len(column) != len(indexes):
+            raise known.fail(name, f"it has {len(column):,} entries for {len(indexes):,} changes")
+    return [
+        Change(index, role, outcome, stage, reason, one, other, handle)
+        for index, one, other, handle in zip(indexes, before, after, handles, strict=True)
+    ]
 
 
 def _outcome(known: Checked) -> Outcome:

@@ -479,8 +479,9 @@ class Session:
         """The session's state as plain JSON values, to be loaded by ``Session.load``.
 
         It holds the last view as it was sent, system prompt, tools and messages, with whatever a tool said in them; of
-        the rest of the history it holds about 30 characters for each message. It is that of the last step that
-        succeeded, also while another one is prepared.
+        the rest of the history it holds about 30 characters for each message, and about 50 more (and its handle in the
+        store) for each that the view shows shortened. It is that of the last step that succeeded, also while another
+        one is prepared.
 
         Raises:
             InvalidInput: If JSON cannot hold a message of the view; names it.

@@ -302,6 +302,9 @@ def test_any_field_may_be_nested_too_deep():
     [
         (("changes", 0, "index"), 29, "changes[0].index"),
         (("changes", 0, "outcome"), "x", "changes[0].outcome"),
+        (("changes", 0, "tokens_after"), [], "changes[0].tokens_after"),
+        (("changes", 0, "handle"), [None] * 99, "changes[0].handle"),
+        (("changes", 0, "handle"), [5], "changes[0].handle[0]"),
         (("spans", 0, "start"), 29, "spans[0].st"),
         (("spans", 0, "stop"), 1, "spans[0].stop"),
         (

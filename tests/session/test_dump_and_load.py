@@ -276,6 +276,33 @@ async def test_a_state_stays_small():
     assert view < 10_000
 
 
+@pytest.mark.no_cover  # the same lines over and over
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # what is asked here has nothing to do with the loop
+@pytest.mark.parametrize("window", [30_000, 400_000])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        (TruncateToolOutputs(max_tokens=50), ClearToolResults(keep_last=8), FitContextWindow()),
+        (ClearToolResults(keep_last=8),),
+        (TruncateToolOutputs(max_tokens=50),),
+    ],
+    ids=["all", "clear", "truncate"],
+)
+async def test_a_state_grows_by_what_is_shown_shortened(plan, window):
+    """Step by step, a state holds about 30 characters for each message, and 50 for each that is shown shortened."""
+    messages = rounds("openai-chat", 150, size=400)
+    one = Pipeline(*plan, budget=Budget(window, trigger=0.5, target=0.3))
+    session = one.session(format="openai-chat")
+    for end in range(1, len(messages) + 1, 2):
+        view = await session.prepare(messages[:end])
+    state = session.dump()
+    rest = len(json.dumps(state)) - len(json.dumps(view.messages))
+    shortened = {change.index for change in view.report.in_force if change.tokens_after}
+    assert rest < 2_500 + 34 * len(messages) + 54 * len(shortened)
+    assert shortened or window > 30_000
+
+
 @pytest.mark.anyio
 async def test_a_dump_costs_what_is_new(work):
     """The second dump of a long session works on what came since the first, not on the whole history again."""
