@@ -60,6 +60,14 @@ PROVIDERS = (
 # Names that the maker's own service does not have any more; their weights are open, and others serve them.
 RETIRED = {"deepseek": {"deepseek-r1", "deepseek-v3", "deepseek-coder"}}
 
+# Windows that are told too large: OpenAI says so on the page of the model, Cerebras of free accounts.
+SMALLER = {
+    "gpt-3.5-turbo-instruct": 4_096,
+    "gpt-3.5-turbo-instruct-0914": 4_096,
+    "vercel_ai_gateway/openai/gpt-3.5-turbo-instruct": 4_096,
+    "cerebras/llama3.1-8b": 8_192,
+}
+
 # Hosts that litellm divides by the kind of model or of call.
 HOST_OF = {
     "bedrock_converse": "bedrock",
@@ -139,6 +147,18 @@ def own_name(key: str) -> str | None:
     if len(parts) > 2 and parts[0] in {"bedrock", "azure", "bedrock_mantle"}:
         return None
     return parts[-1]
+
+
+def corrected(table: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The table, with the windows and answers that are told too large made smaller."""
+    made = dict(table)
+    for name in SMALLER.keys() & made.keys():
+        row, most = made[name], SMALLER[name]
+        made[name] = {
+            **row,
+            **{f"max_{way}_tokens": min(row[f"max_{way}_tokens"], most) for way in ("input", "output")},
+        }
+    return made
 
 
 def usable(row: Mapping[str, Any]) -> bool:
@@ -270,6 +290,7 @@ def main(source: str, version: str, date: str, *earlier: str) -> None:
     table = json.loads(Path(source).read_text())
     for older in earlier:
         table = cautious(table, json.loads(Path(older).read_text()))
+    table = corrected(table)
     models, hosts = makers(table), served(table)
     apart = differing(hosts, models)
     told = ",\n".join(f"  {json.dumps(host)}: {{\n{lines_of(apart[host], '   ')}\n  }}" for host in sorted(apart))

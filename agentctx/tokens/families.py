@@ -100,11 +100,11 @@ OWN_WINDOWS = frozenset(
     {
         *("github_copilot", "chatgpt", "microsoft_365_copilot", "cloudflare", "novita", "sambanova", "snowflake"),
         *("nebius", "wandb", "tensormesh", "zerogpu", "libertai", "watsonx", "oci", "scaleway", "opencode_go"),
-        *("gradient_ai", "pinstripes", "streamlake", "gmi"),
+        *("gradient_ai", "pinstripes", "streamlake", "gmi", "github"),
     }
 )
 """Hosts that serve models with windows of their own, often smaller ones: of what they are not known to serve nothing
-is known."""
+is known. What GitHub Models takes in one request depends on the account, from 8,000 tokens on."""
 
 CLOSED = re.compile(
     r"(?:openai-|anthropic-)?(?:gpt(?!-oss)|chatgpt|o\d|codex|claude|gemini|grok|amazon|nova|titan|sonar|pplx|chat-latest|palmyra)"

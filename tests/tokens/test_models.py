@@ -84,6 +84,25 @@ def test_names_that_people_pass(name, window):
     assert window_of(name) == window
 
 
+@pytest.mark.parametrize(
+    ("name", "window"),
+    [
+        ("gpt-3.5-turbo-instruct", 4_096),
+        ("openai/gpt-3.5-turbo-instruct-0914", 4_096),
+        ("openrouter/openai/gpt-3.5-turbo-instruct", 4_096),
+        ("vercel_ai_gateway/openai/gpt-3.5-turbo-instruct", 4_096),
+        ("azure/gpt-35-turbo-instruct", 4_097),
+        ("cerebras/llama3.1-8b", 8_192),
+        ("cerebras:llama-3.1-8b", 8_192),
+        *((f"github/{name}", None) for name in ("gpt-4o", "gpt-4.1", "openai/gpt-4o", "Llama-3.3-70B-Instruct")),
+        ("github_models/gpt-4o", None),
+    ],
+)
+def test_no_window_is_told_larger_than_it_is_served(name, window):
+    """What the reference tells too large is told as it is served; what depends on the account is not known."""
+    assert window_of(name) == window
+
+
 @given(name=sampled_from([name for name, window in SPELLED if window and not re.search(r"[:@\[#]|arn|20\d\d", name)]))
 def test_a_sibling_that_does_not_exist_is_unknown(name):
     """What follows a known name and is no date, no packing and no variant of a gateway makes another model of it."""
