@@ -13,6 +13,7 @@ from agentctx.binding import settle_reasoning
 from agentctx.core.budget import Budget
 from agentctx.core.event import Compaction
 from agentctx.core.message import Context, Message
+from agentctx.core.parts import Text
 from agentctx.core.protection import ProtectRule
 from agentctx.core.reasoning import ThinkingPolicy
 from agentctx.core.report import Report, StageReport
@@ -31,6 +32,7 @@ from agentctx.protocols import (
     TokenCounter,
     WireFormat,
     arranges_for_model,
+    minds_the_end,
     reads_places,
 )
 from agentctx.reading import Reader
@@ -324,16 +326,20 @@ async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Con
         ContextOverflow: If it cannot be made to fit.
         InvalidInput: If nothing is left to send.
     """
+    asked = bool(before.messages) and before.messages[-1].role in _ASKING
     await _arrange(trail, call)
     if budget is not None:
         if budget.media.images is not None:
             await run_stage(LimitImages(budget.media.images), trail, call)
-        await _fit(trail, call, budget.limit)
+        await _fit(trail, call, budget.limit, asked=asked)
         if budget.request_bytes is not None:
-            await run_stage(FitRequestBytes(budget.request_bytes, trail.origins), trail, call)
+            room = budget.request_bytes - (call.meter.weight(_CLOSING) if asked and _ends_wrong(trail, call) else 0)
+            await run_stage(FitRequestBytes(room, trail.origins), trail, call)
     await _arrange(trail, call)  # which costs nothing: it was counted before
     await settle_reasoning(trail, call, before)
     await _arrange(trail, call)
+    if asked and _ends_wrong(trail, call):
+        await run_stage(_closed, trail, call, trusted=True)
     if trail.reports:
         await _keep_markers(trail, call, budget, before)
     await run_stage(LimitCacheMarkers(), trail, call, trusted=True)  # the request only gets smaller by it
@@ -341,13 +347,48 @@ async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Con
         refuse_empty(trail)
 
 
-async def _fit(trail: Trail, call: Call, limit: int) -> None:
-    """Make the request fit, with what has to stand between messages that only now are neighbours."""
-    aim = limit
-    while trail.tokens > limit:
+async def _fit(trail: Trail, call: Call, limit: int, *, asked: bool) -> None:
+    """Make the request fit, with what has to stand between messages that only now are neighbours, or behind them."""
+
+    def closing() -> int:
+        return call.meter.message(_CLOSING) if asked and _ends_wrong(trail, call) else 0
+
+    aim = limit - closing()
+    while trail.tokens + closing() > limit:
         await run_stage(FitGuarantee(aim, trail.origins), trail, call)
         await _arrange(trail, call)
-        aim -= max(0, trail.tokens - limit)
+        aim -= max(0, trail.tokens + closing() - limit)
+
+
+GO_ON = "[go on]"
+"""What the user says last, where what was last when it was passed in stands further up, or cannot be sent."""
+
+_CLOSING = Message("user", (Text(GO_ON),))
+_ASKING = frozenset({"user", "tool"})
+
+
+def closes(message: Message) -> bool:
+    """Whether it is there for the end of the request alone."""
+    return message.role == _CLOSING.role and message.parts == _CLOSING.parts
+
+
+def _ends_wrong(trail: Trail, call: Call) -> bool:
+    """Whether the request ends on words of the assistant that its model would refuse there, or go on with."""
+    minding = minds_the_end(call.wire)
+    if minding is None:
+        return False
+    known = trail.context.messages[-1:] or (call.before() if call.before is not None else ())[-1:]
+    return bool(known) and not minding.may_end_on(known[0], call.profile)
+
+
+async def _closed(context: Context, call: Call, /) -> Context:
+    """Let the user speak last, who did so when the request came in."""
+    said = Message(_CLOSING.role, _CLOSING.parts)
+    call.note(said, "the assistant would have the last word, and had not when it was passed in")
+    return context.with_messages((*context.messages, said))
+
+
+_closed.__name__ = "ArrangeMessages"
 
 
 async def _arrange(trail: Trail, call: Call) -> None:

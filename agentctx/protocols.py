@@ -352,6 +352,24 @@ def _arranges_for_model(kind: type) -> bool:
     return callable(getattr(kind, "arrange_for", None))
 
 
+class MindsTheEnd(Protocol):
+    """A wire format in which a request that ends on some messages is refused, or taken for the start of the answer."""
+
+    def may_end_on(self, message: Message, profile: ModelProfile | None, /) -> bool:
+        """Whether the model answers a request that ends on this message."""
+        ...
+
+
+def minds_the_end(wire: WireFormat | None) -> MindsTheEnd | None:
+    """The format as one that minds on what a request ends, or None when it does not."""
+    return cast("MindsTheEnd", wire) if wire is not None and _minds_the_end(type(wire)) else None
+
+
+@cache
+def _minds_the_end(kind: type) -> bool:
+    return callable(getattr(kind, "may_end_on", None))
+
+
 class FreesCalls(Protocol):
     """A wire format in which a call may name the server-side call whose code made it."""
 

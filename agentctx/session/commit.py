@@ -13,6 +13,7 @@ from agentctx.core.pace import paced
 from agentctx.core.report import StageReport
 from agentctx.core.units import iter_units
 from agentctx.offload import MUCH, offload
+from agentctx.plan import closes
 from agentctx.session.record import Record, call_ids, first_unanswered_call
 from agentctx.session.snapshot import snapshot
 from agentctx.session.step import Step
@@ -126,6 +127,8 @@ def _mark_final(step: Step, replaced: Sequence[Message]) -> None:
         open_from = max(open_from, step.raw_origin[0])
         place = bisect_left(step.raw_origin, open_from)
         record.tail, record.tail_origin = step.raw[place:], step.raw_origin[place:]
+    while settled and record.origins[settled - 1] is None and closes(record.view[settled - 1]):
+        settled -= 1  # whatever comes next, it is not there any more
     start = min(step.start, record.settled)
     if start < len(replaced):  # then less has to be weighed when it is all weighed again
         start, replaced, record.view_tokens, record.view_bytes = 0, record.view[:0], 0, 0

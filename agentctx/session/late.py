@@ -29,6 +29,8 @@ def asked_at(record: Record, natives: Sequence[Any], fresh: Sequence[Message], w
         wire: The format of the history.
     """
     late, waiting = _open(record.tail, fresh)
+    if late:  # repair may have spelled the id of the call as it will spell that of the result
+        late |= {each.call_id for _, mended, _ in wire.mend(fresh) if mended is not None for each in mended.results}
     found = _early(record, natives, waiting, wire) if waiting else []
     if late:
         found += _in_view(record, natives, late, wire)

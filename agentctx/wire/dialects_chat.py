@@ -15,6 +15,7 @@ from agentctx.core.violation import Violation
 from agentctx.protocols import CacheMarkers
 from agentctx.wire import dialects_mend, dialects_rules
 from agentctx.wire.dialects import Dialect
+from agentctx.wire.native import mapping_or_none
 from agentctx.wire.openai_chat import OpenAIChat
 
 
@@ -109,6 +110,11 @@ class ChatDialect:
     ) -> Sequence[tuple[int, tuple[Message, ...], str]]:
         """What has to stand between messages so that they may follow each other. See ``dialects_mend.arrange``."""
         return tuple(dialects_mend.arrange(messages, after, self.dialect))
+
+    def may_end_on(self, message: Message, _profile: ModelProfile | None, /) -> bool:
+        """Whether the model answers a request that ends on this message."""
+        begun = (mapping_or_none(message.source) or {}).get("prefix") is True
+        return message.role != "assistant" or self.dialect.assistant_last or begun
 
     def numbered(self, call_id: str, number: int, /) -> str:
         """Another id for a call, made of the one that it shares with others."""

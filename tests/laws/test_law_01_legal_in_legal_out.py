@@ -13,6 +13,7 @@ from agentctx import (
     Pipeline,
     StageError,
     TrimRounds,
+    count,
     validate,
 )
 from agentctx.core.pairing import server_calls
@@ -284,3 +285,50 @@ async def test_clearing_results_is_legal_everywhere(format_name):
     view = await Pipeline(ClearToolResults(keep_last=0)).prepare(request.messages, request.system, format=format_name)
     assert errors({"messages": view.messages}, format_name) == []
     assert "AAA" not in str(view.messages)
+
+
+LATE = (
+    user("task"),
+    assistant(call("c1", "run")),
+    user("wait"),
+    assistant("hm"),
+    result("c1", "built"),
+    assistant("done"),
+    user("and now?"),
+)
+MIND_THE_END = [
+    ("anthropic", "claude-opus-4-8"),
+    ("anthropic", "claude-sonnet-4-5"),
+    ("bedrock", "anthropic.claude-opus-4-5-20251101-v1:0"),
+    ("gemini", "gemini-2.5-pro"),
+    ("openai-chat", "mistral-large-latest"),
+]
+
+
+ASKING = ("user", "tool")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["full", "rolling", "load"])
+@pytest.mark.parametrize(("format_name", "model"), MIND_THE_END)
+async def test_a_late_result_leaves_the_last_word_to_the_user(format_name, model, mode, walk):
+    """What ended on a result does not end on the assistant's words; the same in all modes, and gone a step later."""
+    messages, pipeline = transcript(format_name, *LATE), Pipeline()
+    wire = {"format": format_name, "model": model}
+    async for passed, view in walk(pipeline, messages, mode, **wire):
+        at_once = await pipeline.prepare(passed, **wire)
+        assert view.messages == at_once.messages
+        assert passed[-1]["role"] not in ASKING or view.messages[-1]["role"] in ASKING
+        assert count(view.messages, **wire) == view.report.tokens_after
+    assert all(word in str(view.messages) for word in ("built", "wait", "hm", "done", "and now?"))
+    assert ("[go on]" in str(view.messages)) == (mode == "rolling")  # it is the caller's then
+
+
+@pytest.mark.anyio
+async def test_what_is_dropped_last_leaves_the_last_word_to_the_user(preparing):
+    """The same where the last message is a result without a call; and a history that ends on the model is left so."""
+    prepare = preparing(Pipeline(), "anthropic", "claude-opus-4-8")
+    spoken = transcript("anthropic", user("task"), assistant("hm"))
+    orphaned = await prepare([*spoken, *transcript("anthropic", result("gone", "left over"))])
+    assert [message["role"] for message in orphaned.messages] == ["user", "assistant", "user"]
+    assert (await preparing(Pipeline(), "anthropic", "claude-opus-4-8")(spoken)).messages == spoken

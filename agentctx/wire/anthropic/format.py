@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import frozen
 
+from agentctx.core.marker import is_marker
 from agentctx.core.message import Message, Tool
 from agentctx.core.parts import Text, ToolCall, ToolResult
 from agentctx.core.profile import ModelProfile
@@ -131,6 +132,11 @@ class Anthropic:
     def without_callers(self, message: Message, callers: AbstractSet[str], /) -> Message:
         """The message with no word of these callers: what they called, the model called itself."""
         return message.with_parts(tuple(freed(part, callers) for part in message.parts))
+
+    def may_end_on(self, message: Message, _profile: ModelProfile | None, /) -> bool:
+        """Whether the model answers this message: its own last words are refused, or it goes on with them."""
+        said = [part for part in message.parts if not is_marker(part)]
+        return message.role != "assistant" or not (said and isinstance(said[-1], Text))
 
     def numbered(self, call_id: str, number: int, /) -> str:
         """Another id for a call, made of the one that it shares with others."""

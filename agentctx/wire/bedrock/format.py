@@ -10,6 +10,7 @@ from typing import Any
 
 from attrs import frozen
 
+from agentctx.core.marker import is_marker
 from agentctx.core.message import Message, Tool
 from agentctx.core.parts import Part, Text, ToolCall, ToolResult
 from agentctx.core.profile import ModelProfile
@@ -110,6 +111,11 @@ class Bedrock:
     ) -> Sequence[Message]:
         """The messages as the model takes them one after the other; the same object when it takes them as they are."""
         return arrange_for(messages, profile, note, after)
+
+    def may_end_on(self, message: Message, _profile: ModelProfile | None, /) -> bool:
+        """Whether the model answers this message: its own last words are refused, or it goes on with them."""
+        said = [part for part in message.parts if not is_marker(part)]
+        return message.role != "assistant" or not (said and isinstance(said[-1], Text))
 
     def numbered(self, call_id: str, number: int, /) -> str:
         """Another id for a call, made of the one that it shares with others."""
