@@ -241,6 +241,11 @@ class WireFormat(Protocol):
         ...
 
     @property
+    def most_calls(self) -> int | None:
+        """The most calls that one message may hold; None where there is no limit."""
+        ...
+
+    @property
     def answers_server_calls(self) -> bool:
         """Whether a call that the provider's server runs is refused without its result, once the turn is over."""
         ...

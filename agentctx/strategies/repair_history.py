@@ -93,7 +93,7 @@ def cleaned(messages: Sequence[Message], call: Call, wire: WireFormat, earlier: 
         wire: As of ``repair``.
         earlier: As of ``repair``.
     """
-    sided = _on_their_sides(messages, call)
+    sided = _of_so_many_calls(_on_their_sides(messages, call), call, wire.most_calls)
     fixed = _mend(sided, call, wire, earlier.items)
     current = sided if fixed is None else fixed
     if not has_server_calls(current):
@@ -203,6 +203,38 @@ def _on_their_sides(messages: Sequence[Message], call: Call) -> Sequence[Message
             call.note(part, why)
             out.append(part)
     return out
+
+
+def _of_so_many_calls(messages: Sequence[Message], call: Call, most: int | None) -> Sequence[Message]:
+    """The messages with no more calls in each than the provider takes; the same object when so."""
+    if most is None or not any(len(message.parts) > most for message in messages):
+        return messages
+    out: list[Message] = []
+    for message in messages:
+        if len(message.parts) <= most or len(message.calls) <= most:
+            out.append(message)
+            continue
+        why = f"a message holds at most {most} calls"
+        call.note(message, why)
+        first, *others = _in_runs(message.parts, most)
+        for each in (message.with_parts(first), *(Message("assistant", run) for run in others)):
+            call.note(each, why)
+            out.append(each)
+    return out
+
+
+def _in_runs(parts: Sequence[Part], most: int) -> list[tuple[Part, ...]]:
+    """The parts in order, in runs of at most so many calls."""
+    runs: list[list[Part]] = [[]]
+    calls = 0
+    for part in parts:
+        if isinstance(part, ToolCall):
+            calls += 1
+            if calls > most:
+                runs.append([])
+                calls = 1
+        runs[-1].append(part)
+    return [tuple(run) for run in runs]
 
 
 def _astray(message: Message) -> str:

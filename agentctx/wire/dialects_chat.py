@@ -59,6 +59,11 @@ class ChatDialect:
         return self.dialect.unique_ids
 
     @property
+    def most_calls(self) -> int | None:
+        """The most calls that one message may hold."""
+        return self.chat.most_calls
+
+    @property
     def answers_server_calls(self) -> bool:
         """There are no calls that the server runs."""
         return self.chat.answers_server_calls

@@ -332,3 +332,76 @@ async def test_what_is_dropped_last_leaves_the_last_word_to_the_user(preparing):
     orphaned = await prepare([*spoken, *transcript("anthropic", result("gone", "left over"))])
     assert [message["role"] for message in orphaned.messages] == ["user", "assistant", "user"]
     assert (await preparing(Pipeline(), "anthropic", "claude-opus-4-8")(spoken)).messages == spoken
+
+
+HI = {"role": "user", "content": "task"}
+PICTURE = {"format": "png", "source": {"bytes": b"\x89PNG"}}
+
+
+def hosted(call_id):
+    """Anthropic: a tool that the provider ran, under an id, and a call that its code made."""
+    asked = {"type": "server_tool_use", "id": call_id, "name": "code_execution", "input": {"code": "f()"}}
+    caller = {"type": "code_execution_20250825", "tool_id": call_id}
+    called = {"type": "tool_use", "id": "t", "name": "f", "input": {}, "caller": caller}
+    told = {"type": "code_execution_tool_result", "tool_use_id": call_id, "content": {"stdout": "found"}}
+    answered = {"type": "tool_result", "tool_use_id": "t", "content": "r"}
+    return [
+        HI,
+        {"role": "assistant", "content": [asked, called]},
+        {"role": "user", "content": [answered]},
+        {"role": "assistant", "content": [told, {"type": "text", "text": "ok"}]},
+        HI,
+    ]
+
+
+def bedrock(*blocks):
+    """Bedrock: the assistant says something in a conversation."""
+    spoken = {"role": "user", "content": [{"text": "task"}]}
+    return [spoken, {"role": "assistant", "content": [{"text": "here"}, *blocks]}, spoken]
+
+
+MANY = [{"id": f"c{n}", "type": "function", "function": {"name": "run", "arguments": "{}"}} for n in range(260)]
+READABLE = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}
+SAID = {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "x"}]}
+REFUSED = {
+    "a server's id of a gateway": ("anthropic", "claude-sonnet-4-5", hosted("call_1"), "found"),
+    "a server's id with other characters": ("anthropic", "claude-sonnet-4-5", hosted("srvtoolu-a.b:0"), "found"),
+    "more calls than a message may hold": (
+        "openai-chat",
+        "gpt-5.4",
+        [
+            HI,
+            {"role": "assistant", "content": "all", "tool_calls": MANY},
+            *({"role": "tool", "tool_call_id": each["id"], "content": f"of {each['id']}"} for each in MANY),
+            HI,
+        ],
+        "of c259",
+    ),
+    "reasoning that can be read": ("openai-responses", "gpt-5.4", [HI, READABLE, SAID, HI], "hm"),
+    "a picture of the assistant's": ("bedrock", None, bedrock({"image": PICTURE}), "image left out"),
+    "a document of the assistant's": (
+        "bedrock",
+        None,
+        bedrock({"document": {"format": "txt", "name": "a", "source": {"text": "its words"}}}),
+        "its words",
+    ),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("steps", ["whole", "one by one"])
+@pytest.mark.parametrize("name", REFUSED)
+async def test_what_a_provider_refuses_is_mended_with_its_words_kept(name, steps, preparing):
+    """What is refused in a message is mended and reported, whichever step it comes in; what names it still does."""
+    format_name, model, messages, words = REFUSED[name]
+    prepare = preparing(Pipeline(), format_name, model)
+    if steps == "one by one":
+        for stop in (1, 2, 3, len(messages) - 1):
+            await prepare(messages[:stop])
+    view = await prepare(messages)
+    assert errors({"messages": messages, "model": model}, format_name)
+    assert errors({"messages": view.messages, "model": model}, format_name) == []
+    assert uncoded(view.context.messages) == set()
+    assert words in str(view.messages)
+    assert view.report.in_force
+    assert count(view.messages, format=format_name, model=model) == view.report.tokens_after

@@ -41,6 +41,7 @@ class Anthropic:
         merges_turns: Neighbouring messages of one role are one turn.
         results_anywhere: Results stand directly after the turn of their calls.
         unique_ids: A call id may occur only once in a request.
+        most_calls: A message may hold any number of calls.
         answers_server_calls: A call that the server runs has its result, unless its turn is not over.
     """
 
@@ -49,6 +50,7 @@ class Anthropic:
     merges_turns: bool = True
     results_anywhere: bool = False
     unique_ids: bool = True
+    most_calls: int | None = None
     answers_server_calls: bool = True
 
     @property

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
 
 from attrs import evolve
 
 from agentctx.core.message import Message
 from agentctx.core.pace import paced
-from agentctx.core.parts import Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.parts import Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.wire.cache_markers import CONTROL
 from agentctx.wire.mending import Mended, cleaned, same, with_object
-from agentctx.wire.native import mapping_or_none
+from agentctx.wire.native import fields_of, mapping_or_none
 from agentctx.wire.translate.ids import respelled
 from agentctx.wire.translate.target import Spelling
 
@@ -23,6 +25,7 @@ _BLANK = "blank text removed"
 _SPELLED = "the id of a call is spelled as the provider takes it"
 _MARKED = "a cache marker cannot stand on reasoning"
 _TAKES = re.compile("[a-zA-Z0-9_-]+")
+_SERVER_TAKES = re.compile("srvtoolu_[a-zA-Z0-9_]+")
 
 
 def mend(messages: Sequence[Message]) -> list[Mended]:
@@ -77,12 +80,48 @@ def _mend_part(part: Part, why: list[str]) -> Part | None:
         return _mend_result(part, why)
     if isinstance(part, ToolCall):
         return _mend_call(part, why)
+    if isinstance(part, Opaque):
+        return _mend_server(part, why)
     return _unmarked(part, why) if isinstance(part, Thinking) else part
 
 
 def _mend_call(part: ToolCall, why: list[str]) -> ToolCall:
     call, call_id = with_object(part, why), _spelled(part.id, why)
+    caller, new = _mend_caller(part, why)
+    if new:
+        call = evolve(call, caller=caller, source={**fields_of(call.source), **new})
     return call if call_id == part.id else evolve(call, id=call_id)
+
+
+def _mend_server(part: Opaque, why: list[str]) -> Opaque:
+    """A server's call, or its result, under an id that the provider takes."""
+    spell = _spelled if part.kind.startswith("mcp_") else _spelled_for_server
+    opens = None if part.opens is None else spell(part.opens, why)
+    closes = None if part.closes is None else spell(part.closes, why)
+    caller, new = _mend_caller(part, why)
+    if (opens, closes, caller) == (part.opens, part.closes, part.caller):
+        return part
+    if opens != part.opens:
+        new["id"] = opens
+    if closes != part.closes:
+        new["tool_use_id"] = closes
+    block = {**fields_of(part.source), **new}
+    return evolve(part, opens=opens, closes=closes, caller=caller, data=block, source=block)
+
+
+def _mend_caller(part: ToolCall | Opaque, why: list[str]) -> tuple[str | None, dict[str, Any]]:
+    """The id of the server's call that made what the part holds, and the fields that say so when it is another."""
+    if part.caller is None or (name := _spelled_for_server(part.caller, why)) == part.caller:
+        return part.caller, {}
+    return name, {"caller": {**fields_of(fields_of(part.source).get("caller")), "tool_id": name}}
+
+
+def _spelled_for_server(call_id: str, why: list[str]) -> str:
+    """The id of a server's call, or one that is made of it alone, so that all who name it still match."""
+    if _SERVER_TAKES.fullmatch(call_id):
+        return call_id
+    why.append(_SPELLED)
+    return "srvtoolu_" + sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
 def _spelled(call_id: str, why: list[str]) -> str:

@@ -38,6 +38,7 @@ class Bedrock:
         merges_turns: Newer models take neighbouring messages of one role as one turn.
         results_anywhere: Results stand directly after the turn of their calls.
         unique_ids: Claude, the family most called here, refuses an id that occurs twice.
+        most_calls: A message may hold any number of calls.
         answers_server_calls: A call that the server runs has its result, unless its turn is not over.
     """
 
@@ -46,6 +47,7 @@ class Bedrock:
     merges_turns: bool = True
     results_anywhere: bool = False
     unique_ids: bool = True
+    most_calls: int | None = None
     answers_server_calls: bool = True
 
     @property

@@ -20,6 +20,8 @@ IDS = Spelling("a-zA-Z0-9_.:-", 64)
 ID = IDS.pattern
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
+_MEDIA = frozenset({"image", "document", "video", "audio"})
+
 NO_OUTPUT = "[no output]"
 """What a tool says that said nothing: some models refuse a result without content."""
 DOCUMENT = "[a document]"
@@ -41,7 +43,8 @@ def mend(messages: Sequence[Message]) -> list[Mended]:
 
 def _mend_parts(message: Message, why: list[str]) -> tuple[Part, ...]:
     """The parts to send; the very tuple when they are fine."""
-    mended = [better for part in message.parts if (better := _mend_part(part, why)) is not None]
+    told = (_of_user(part, message.role, why) for part in message.parts)
+    mended = [better for part in told if (better := _mend_part(part, why)) is not None]
     if message.role != "assistant" and _results_late(mended):
         why.append("tool results put before the text")
         mended.sort(key=lambda part: not isinstance(part, ToolResult))
@@ -49,6 +52,17 @@ def _mend_parts(message: Message, why: list[str]) -> tuple[Part, ...]:
         why.append("a document needs a text beside it")
         mended.append(Text(DOCUMENT))
     return message.parts if same(mended, message.parts) else tuple(mended)
+
+
+def _of_user(part: Part, role: str, why: list[str]) -> Part:
+    """What says that media stood there, where the role may not carry any; a document's own text as text."""
+    kind = part.kind if isinstance(part, (Media, Opaque)) else ""
+    if role == "user" or kind not in _MEDIA:
+        return part
+    why.append(f"{kind}s are only allowed in messages of the user")
+    held = fields_or_none((fields_or_none(part.source) or {}).get(kind)) or {}
+    text = (fields_or_none(held.get("source")) or {}).get("text")
+    return Text(text if isinstance(text, str) else f"[{kind} left out: only user messages may carry it]")
 
 
 def _says_something(parts: Sequence[Part]) -> bool:

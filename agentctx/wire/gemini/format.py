@@ -37,6 +37,7 @@ class Gemini:
         merges_turns: Each content with calls is answered before the next one.
         results_anywhere: Responses stand directly after their calls.
         unique_ids: Ids are optional, and only a turn's own have to differ.
+        most_calls: A message may hold any number of calls.
         answers_server_calls: A call that the server runs is taken without its result.
     """
 
@@ -45,6 +46,7 @@ class Gemini:
     merges_turns: bool = False
     results_anywhere: bool = False
     unique_ids: bool = False
+    most_calls: int | None = None
     answers_server_calls: bool = False
 
     def recognises(self, request: Mapping[str, Any], /) -> int:

@@ -32,6 +32,7 @@ class OpenAIChat:
     merges_turns: ClassVar[bool] = False
     results_anywhere: ClassVar[bool] = False
     unique_ids: ClassVar[bool] = False
+    most_calls: ClassVar[int | None] = 128
     answers_server_calls: ClassVar[bool] = False
 
     @property

@@ -5,7 +5,7 @@ Source: https://platform.openai.com/docs/api-reference/responses/create.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -20,6 +20,7 @@ from agentctx.protocols import CacheMarkers
 from agentctx.wire import cache_markers
 from agentctx.wire.openai_responses import mend, read, rules, write
 from agentctx.wire.openai_responses.evidence import evidence
+from agentctx.wire.openai_responses.kinds import openai_family
 from agentctx.wire.openai_responses.outputs import lost_output
 from agentctx.wire.translate.ids import numbered
 from agentctx.wire.translate.reasoning import without_field
@@ -39,6 +40,7 @@ class OpenAIResponses:
         merges_turns: Neighbouring items of the model are one turn.
         results_anywhere: An answer may stand anywhere after its call.
         unique_ids: A call id may occur only once in a request.
+        most_calls: A message may hold any number of calls.
         answers_server_calls: A call that the server runs is taken without its result.
     """
 
@@ -47,6 +49,7 @@ class OpenAIResponses:
     merges_turns: bool = True
     results_anywhere: bool = True
     unique_ids: bool = True
+    most_calls: int | None = None
     answers_server_calls: bool = False
 
     @property
@@ -121,6 +124,19 @@ class OpenAIResponses:
         called = (ToolCall, ToolResult, Opaque)
         parts = tuple(evolve(part, caller=None) if isinstance(part, called) else part for part in bare.parts)
         return evolve(bare, parts=parts, read_parts=parts if bare.as_read else bare.read_parts)
+
+    def arrange_for(
+        self,
+        messages: Sequence[Message],
+        profile: ModelProfile | None,
+        note: Callable[[Message, str], None],
+        _after: Message | None = None,
+        /,
+    ) -> Sequence[Message]:
+        """The messages as the model takes them: OpenAI's own take no readable reasoning back but as a summary."""
+        if profile is None or openai_family(profile.family) is None:
+            return messages
+        return mend.summarised(messages, note)
 
     def numbered(self, call_id: str, number: int, /) -> str:
         """Another id for a call, made of the one that it shares with others."""

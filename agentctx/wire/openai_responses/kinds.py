@@ -5,6 +5,7 @@ Source: https://platform.openai.com/docs/api-reference/responses/create and the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -60,6 +61,12 @@ SETTINGS = frozenset(
 """Items that set up what follows, or stand for what was before: they must survive, as a developer's words do."""
 
 REFERENCE = "item_reference"
+
+
+def openai_family(model: str) -> str | None:
+    """The family of one of OpenAI's own models, for example ``gpt-5.6``; None for any other."""
+    found = re.match(r"gpt-\d+(?:\.\d+)?|o\d|chatgpt-|codex-|computer-use|chat-latest", model)
+    return found[0] if found else None
 
 
 def kind_of(item: Mapping[str, Any]) -> str:

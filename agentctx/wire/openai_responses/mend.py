@@ -157,6 +157,33 @@ def _thinking(part: Thinking, why: list[str]) -> Thinking:
     return evolve(part, text="\n".join(text for text in summary if isinstance(text, str)), source=native)
 
 
+def summarised(messages: Sequence[Message], note: Callable[[Message, str], None]) -> Sequence[Message]:
+    """The messages with readable reasoning in its summary, the one place that OpenAI takes it in; the same if so.
+
+    Args:
+        messages: The items.
+        note: Told of each that is changed, and why.
+    """
+    if not any(map(_is_readable, messages)):
+        return messages
+    return [_summarised(message, note) if _is_readable(message) else message for message in messages]
+
+
+def _is_readable(message: Message) -> bool:
+    return any(isinstance(part, Thinking) and _value(part.source, "content") for part in message.parts)
+
+
+def _summarised(message: Message, note: Callable[[Message, str], None]) -> Message:
+    part = message.parts[0]
+    native = {**fields_of(part.source), "content": []}
+    if isinstance(part, Thinking) and part.text and part.encrypted is None:
+        native["summary"] = [{"type": "summary_text", "text": part.text}]
+    made = message.with_parts((evolve(part, source=native),))
+    for each in (message, made):
+        note(each, "reasoning goes back as a summary")
+    return made
+
+
 _MENDERS: Mapping[type, Callable[[Any, list[str]], Part]] = {
     Text: _text,
     ToolCall: _call,

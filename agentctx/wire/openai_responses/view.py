@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
@@ -17,6 +16,7 @@ from agentctx.wire.openai_responses.kinds import (
     is_client_call,
     is_client_output,
     kind_of,
+    openai_family,
 )
 
 
@@ -101,10 +101,7 @@ class Request:
     @property
     def family(self) -> str | None:
         """The family of one of OpenAI's own models, for example ``gpt-5.6``; None for any other, or none named."""
-        if self.model is None:
-            return None
-        found = re.match(r"gpt-\d+(?:\.\d+)?|o\d|chatgpt-|codex-|computer-use|chat-latest", self.model)
-        return found[0] if found else None
+        return None if self.model is None else openai_family(self.model)
 
     @property
     def foreign(self) -> bool:
