@@ -178,6 +178,43 @@ async def test_a_number_for_a_repeated_id_is_reported():
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("taken", [(), ("c_3",), ("c_2", "c_5")])
+async def test_repeated_ids_get_the_first_number_that_is_free(taken):
+    """However often an id comes again, and whatever numbers are taken: nothing comes twice, and results follow."""
+    ids = [*taken, *["c"] * 9]
+    sent = await repaired(
+        [TASK, *(each for name in ids for each in (said("assistant", use(name)), said("user", answer(name))))]
+    )
+    called, answered = (
+        [message["content"][0][key] for message in sent[start::2]] for start, key in ((1, "id"), (2, "tool_use_id"))
+    )
+    free = [f"c_{number}" for number in range(2, 12) if f"c_{number}" not in taken]
+    assert called == answered == [*taken, "c", *free[:8]]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("answered", "why"),
+    [
+        (("c1", "c9"), "some results have no call: 'c9'"),
+        (("c8", "c9"), "the tool result has no call, or is one too many: 'c8', 'c9'"),
+    ],
+)
+async def test_results_without_a_call_are_named(answered, why):
+    """A message that loses some of its results, or all of them, says which, and that these were not all."""
+    messages = [TASK, said("assistant", use("c1")), said("user", *map(answer, answered)), GO_ON]
+    assert (2, why) in await said_of(messages)
+
+
+@pytest.mark.anyio
+async def test_what_is_taken_apart_stays_the_callers_message():
+    """The first part of its own side keeps whatever else the caller's message has; what goes over has none of it."""
+    odd = {**said("assistant", text("I run it"), use("c1"), answer("c1"), text("it is done")), "note": "mine"}
+    sent = await repaired([TASK, odd, GO_ON])
+    assert [message.get("note") for message in sent] == [None, "mine", None, None, None]
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("format_name", "model", "call_id"),
     [
