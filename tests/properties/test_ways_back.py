@@ -31,10 +31,11 @@ from agentctx import (
     TruncateToolOutputs,
 )
 from agentctx.core.message import Context
-from agentctx.core.parts import Text
+from agentctx.core.parts import Text, Thinking
 from agentctx.core.protection import always, unread, words
 from agentctx.core.units import units
 from agentctx.reading import reader
+from agentctx.runner import LEGAL_FIRST
 from agentctx.strategies.pair_results import stands_in
 from agentctx.strategies.protect import bind
 from agentctx.testing.accounts import Given, unaccounted
@@ -157,7 +158,10 @@ class Walk:
 
 
 async def check(trial, step, begin, known):
-    """Everything that is protected or unread now is in a view, what nobody touched is the caller's, and it is legal."""
+    """Everything that is protected or unread now is in a view, what nobody touched is the caller's, and it is legal.
+
+    Of what a rule protects, reasoning goes all the same where the provider would refuse it.
+    """
     repaired = await trial.prepare(Pipeline(), step.given)
     if repaired.view is None:
         return
@@ -165,6 +169,10 @@ async def check(trial, step, begin, known):
     rules = bind(trial.strategy.protect, len(messages), messages.__getitem__)
     ruled = {index for rule in rules for index in rule(messages)} if len(messages) == len(step.given) else set()
     sent, said = marked(step.view.messages), [words(message) for message in step.view.context.messages]
+    relieved = {change.index for change in step.view.report.in_force if LEGAL_FIRST in change.reason} & ruled
+    told = [without_reasoning(message) for message in step.view.context.messages]
+    assert all(without_reasoning(messages[index]) in told for index in relieved)
+    ruled -= relieved
     for index in sorted(always(messages) | ruled):
         there = sent[text_of(unmarked(natives[index]))] or (index not in ruled and words(messages[index]) in said)
         assert there, f"messages[{index}] is protected, and is not there"
@@ -174,6 +182,11 @@ async def check(trial, step, begin, known):
     for index, fate in enumerate(step.view.report.fates):
         own = fate is not Outcome.KEPT or any(step.given[index] is native for native in remaining)
         assert own, f"messages[{index}] was kept, and is not the caller's object of this step"
+
+
+def without_reasoning(message):
+    """What a message says and asks for."""
+    return [part for part in words(message) if not isinstance(part, Thinking)]
 
 
 async def unseen(trial, step, messages, begin, known):
