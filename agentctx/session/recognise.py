@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import compress, count
 from operator import is_not
 from typing import Any
@@ -172,12 +172,26 @@ def _first_needed(record: Record, natives: Sequence[Any], length: int, around: S
     heard = messages[: _heard(messages)]
     needed = call.protected(around.context(messages)).union(unread(heard))
     groups = units(messages)
-    needed |= {index for unit in groups[-1:] if unit.is_round for index in range(unit.start, unit.stop)}
+    open_round = {index for unit in groups[-1:] if unit.is_round for index in range(unit.start, unit.stop)}
+    needed |= open_round.union(_answered_early(messages, open_round))
     late = {index for index in needed if index < length < record.decided[index]}
     lost = (late and late - record.whole()) | _untrue(record, messages, length, around)
     if not lost:
         return length
     return next(unit.start for unit in groups if unit.stop > min(lost))
+
+
+def _answered_early(messages: Sequence[Message], asking: Collection[int]) -> set[int]:
+    """The indexes of messages with results of calls that are asked only later, in the messages ``asking``."""
+    early: dict[str, int] = {}
+    found: set[int] = set()
+    asked: set[str] = set()
+    for index, message in enumerate(messages):
+        early |= {result.call_id: index for result in message.results if result.call_id not in asked}
+        asked.update(call.id for call in message.calls)
+        if index in asking:
+            found.update(early[call.id] for call in message.calls if call.id in early)
+    return found
 
 
 def _heard(messages: Sequence[Message]) -> int:

@@ -76,6 +76,24 @@ async def test_unread_results_are_there_again(format_name, way):
         assert not [found for found in validate({"messages": view.messages}, format=format_name) if found.is_error]
 
 
+@pytest.mark.parametrize(
+    "format_name", [name for name in FORMATS if name != "gemini"]
+)  # whose results have no ids here
+@pytest.mark.parametrize("way", ["at once", "after a load"])
+async def test_a_result_that_came_before_its_call_is_there_again_with_it(format_name, way):
+    """In a broken history, of which repair makes a round: going back to its end brings back all that it was made of."""
+    early = [user("the task"), result("e0", "came early"), assistant(call("e0", "read"), call("e1", "read"))]
+    messages = transcript(format_name, *early, result("e1", "came late"), assistant("ok"), *rounds(20), user("a wish"))
+    plan, answered = pipeline(), len(transcript(format_name, *early, result("e1", "came late")))
+    session = await walked(plan.session(format=format_name), messages)
+    assert "came early" not in json.dumps(session.view.messages)
+    session = hop(session, plan) if way == "after a load" else session
+    view = await session.prepare(messages[:answered])
+    fresh = await plan.prepare(messages[:answered], format=format_name)
+    assert view.messages == fresh.messages
+    assert "came early" in json.dumps(view.messages)
+
+
 @pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("way", ["at once", "another answer", "after a load"])
 async def test_a_result_that_gave_way_to_the_latest_wish_is_there_again_after_the_next(format_name, way):
