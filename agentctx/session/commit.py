@@ -14,7 +14,7 @@ from agentctx.core.report import StageReport
 from agentctx.core.units import iter_units
 from agentctx.offload import MUCH, offload
 from agentctx.plan import closes
-from agentctx.session.record import Record, call_ids, first_unanswered_call
+from agentctx.session.record import Record, call_ids, first_unanswered_call, looks_of_instructions
 from agentctx.session.snapshot import snapshot
 from agentctx.session.step import Step
 from agentctx.strategies.repair_history import names_of
@@ -66,6 +66,7 @@ def commit(step: Step) -> None:
     _mark_final(step, replaced[: max(0, record.settled - step.start)])
     record.quiet_until, record.waiting = step.quiet_until, step.waiting
     record.unbound_from = trail.unbound_from
+    record.instructions |= frozenset(looks_of_instructions(messages, written))
 
 
 def _look(record: Record, made: Any, origin: int | None, place: int | None) -> Any:  # noqa: ANN401 - any snapshot

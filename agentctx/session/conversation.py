@@ -28,7 +28,7 @@ from agentctx.session.linking import link
 from agentctx.session.outcome import Prefix, report_on, view_of_step
 from agentctx.session.plain import Digest
 from agentctx.session.pressure import press, press_as_without_session
-from agentctx.session.recognise import instructions_in, recognised, recount, shared_start
+from agentctx.session.recognise import recognised, recount, shared_start
 from agentctx.session.record import Record, undecided
 from agentctx.session.sent import Sent
 from agentctx.session.snapshot import shared_length, snapshot
@@ -255,7 +255,7 @@ class Conversation:
         if len(record) and base != spoken.partition("/")[0]:
             return Record()
         if len(record) and (self.wire_name != spoken or not understands(around.model, self.model)):
-            return Record(foreign_count=len(natives), instructions=instructions_in(record, natives))
+            return Record(foreign_count=len(natives), instructions=record.instructions)
         others = self._counted_by is not None or around.model != self.model  # and not only a load
         counted_anew = self._counted_by is not meter
         if counted_anew:

@@ -19,16 +19,7 @@ from agentctx.errors import InvalidInput
 from agentctx.offload import offload
 from agentctx.protocols import arranges_for_model, names_items
 from agentctx.session.late import legible
-from agentctx.session.record import (
-    REPAIR,
-    Record,
-    alike,
-    as_instructions,
-    instructions_before,
-    rebased,
-    rewound,
-    system_messages_as_others,
-)
+from agentctx.session.record import REPAIR, Record, alike, rebased, rewound, with_instructions
 from agentctx.session.snapshot import begins_with, shared_length
 from agentctx.session.surroundings import Surroundings
 from agentctx.strategies.protect import Pins
@@ -51,16 +42,6 @@ async def recognised(record: Record, natives: Sequence[Any], around: Surrounding
         )
     _refresh(record, natives)
     return record
-
-
-def instructions_in(record: Record, natives: Sequence[Any]) -> frozenset[int]:
-    """The indexes in what the caller passes of system messages that come under another role, as far as it is known."""
-    if begins_with(natives, record.seen):
-        return record.instructions
-    in_view, in_history = shared_length(natives, record.shown), shared_length(natives, record.seen)
-    if is_of_the_view(record, in_view, in_history):
-        return system_messages_as_others(record.view[:in_view])
-    return instructions_before(record, in_history)
 
 
 def _pinned_since(record: Record, natives: Sequence[Any], around: Surroundings) -> set[int]:
@@ -167,7 +148,7 @@ async def _holds_until(record: Record, natives: Sequence[Any], length: int, arou
 
 
 def _first_needed(record: Record, natives: Sequence[Any], length: int, around: Surroundings) -> int:
-    messages = as_instructions(around.source.messages(natives), count(), instructions_before(record, length))
+    messages = with_instructions(around.source.messages(natives), record.instructions)
     call = around.plan.call(around.source, around.budget, None, len(messages), messages.__getitem__)
     heard = messages[: _heard(messages)]
     needed = call.protected(around.context(messages)).union(unread(heard))

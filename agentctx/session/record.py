@@ -59,8 +59,7 @@ class Record:
         waiting: Whether a compaction waits for the end of the open tool round.
         foreign_count: How many messages at the start of the history were there before another model was called, which
             does not take their reasoning.
-        instructions: The indexes in the history of system messages that come under another role: they went out so, and
-            the caller has written the view back.
+        instructions: What system messages look like that went out as the user's: the caller may write any view back.
         digests: The digests of the first messages of the history, as far as they were asked for.
         linked: False after a load, until the caller's own history is in the place of the digests.
     """
@@ -89,7 +88,7 @@ class Record:
     unbound_from: int | None = None
     waiting: bool = False
     foreign_count: int = 0
-    instructions: frozenset[int] = frozenset()
+    instructions: frozenset[bytes] = frozenset()
     digests: bytearray = field(factory=bytearray)
     linked: bool = True
 
@@ -248,7 +247,7 @@ def rewound(
         quiet_until=record.quiet_until,
         unbound_from=_unbound(record, cut, decided_until) if binds_reasoning else None,
         foreign_count=min(record.foreign_count, unchanged_until),
-        instructions=instructions_before(record, unchanged_until),
+        instructions=record.instructions,
         digests=record.digests[: decided_until * DIGEST_BYTES],
         linked=record.linked,
     )
@@ -272,29 +271,37 @@ def undecided(record: Record, *, binds_reasoning: bool) -> Record:
     )
 
 
-def as_instructions(
-    messages: list[Message], indexes: Iterable[int | None], instructions: frozenset[int]
-) -> list[Message]:
-    """Messages that were read from a history at these indexes, those of its ``instructions`` as system messages."""
+def with_instructions(messages: list[Message], instructions: frozenset[bytes]) -> list[Message]:
+    """Messages as they were read, those of the user as system messages that look like one of ``instructions``.
+
+    Should the user have said the same, it is protected once more: nothing is lost by it.
+    """
     if not instructions:
         return messages
     return [
-        evolve(message, as_system=True) if index in instructions else message
-        for message, index in zip(messages, indexes, strict=False)
+        evolve(message, as_system=True) if message.role == "user" and _look(message.source) in instructions else message
+        for message in messages
     ]
 
 
-def instructions_before(record: Record, stop: int) -> frozenset[int]:
-    """Those of the record that still stand; of a view that was just written back, more is known than is decided."""
-    told = record.instructions
-    return told if stop == len(record) else frozenset(index for index in told if index < stop)
+def goes_out_as_another(message: Message) -> bool:
+    """Whether it is a system message that goes out under another role."""
+    return message.is_system and message.role not in SYSTEM_ROLES
 
 
-def system_messages_as_others(view: Iterable[Message]) -> frozenset[int]:
-    """The places of system messages that go out under another role."""
-    return frozenset(
-        place for place, message in enumerate(view) if message.is_system and message.role not in SYSTEM_ROLES
-    )
+def looks_of_instructions(messages: Iterable[Message], natives: Iterable[Any]) -> Iterator[bytes]:
+    """What the system messages look like that go out under another role.
+
+    Args:
+        messages: Messages of a view.
+        natives: The same, as they go out.
+    """
+    pairs = zip(messages, natives, strict=True)
+    return (_look(native) for message, native in pairs if goes_out_as_another(message))
+
+
+def _look(native: Any) -> bytes:  # noqa: ANN401 - a native message
+    return digest(unmarked(native))
 
 
 def _cut(record: Record, length: int) -> tuple[int, int]:
@@ -395,7 +402,7 @@ def rebased(record: Record, natives: Sequence[Any], weights: Weights) -> Record:
         for message, native in zip(record.view[:length], natives, strict=False)
     ]
     new = Record(view=view, out=record.out[:length], origins=list(range(length)), quiet_until=record.quiet_until)
-    new.instructions = system_messages_as_others(known)
+    new.instructions = record.instructions
     new.unbound_from = _still_unbound(record, length)
     new.remember([snapshot(native) for native in natives[:length]], new.view, weights)
     new.shown = list(new.seen)

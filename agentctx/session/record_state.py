@@ -15,15 +15,15 @@ from typing import Any
 from attrs import asdict, evolve, fields
 
 from agentctx.core.compare import Change, Outcome
-from agentctx.core.ledger import ROLES, Book, Span, numbers
-from agentctx.core.message import SYSTEM_ROLES, Message
+from agentctx.core.ledger import Book, Span, numbers
+from agentctx.core.message import Message
 from agentctx.core.pairing import broken_pair
 from agentctx.core.printable import shown
 from agentctx.errors import InvalidInput
 from agentctx.protocols import WireFormat, reads_places
 from agentctx.session.checked import Checked
 from agentctx.session.plain import DIGEST_BYTES, Digest, digest, from_plain, to_plain
-from agentctx.session.record import Record, as_instructions, call_ids
+from agentctx.session.record import Record, call_ids, goes_out_as_another
 
 _LETTERS = "sduat"
 """One for each role of ``ledger.ROLES``, in that order."""
@@ -31,7 +31,7 @@ _LETTERS = "sduat"
 _RECORD = (
     "seen", "sizes", "weights", "roles", "decided", "out", "origins", "edited", "sums", "settled", "tail",
     "tail_origin", "changes", "spans", "handles", "quiet_until", "unbound_from", "waiting", "foreign", "payloads",
-    "instructions",
+    "system", "instructions",
 )  # fmt: skip
 _CHANGE = tuple(attribute.name for attribute in fields(Change))
 _SPAN = tuple(attribute.name for attribute in fields(Span))
@@ -70,8 +70,15 @@ def dump_record(record: Record) -> dict[str, Any]:
         "waiting": record.waiting,
         "foreign": record.foreign_count,
         "payloads": [place for place in sorted(not_given) if _has_payload_of_its_own(record, place)],
-        "instructions": sorted(record.instructions),
+        "system": sorted(_system_messages_as_others(record)),
+        "instructions": b64encode(b"".join(sorted(record.instructions))).decode("ascii"),
     }
+
+
+def _system_messages_as_others(record: Record) -> set[int]:
+    """The indexes in the history of system messages that go out under another role."""
+    known = zip((*record.view, *record.tail), (*record.origins, *record.tail_origin), strict=True)
+    return {origin for message, origin in known if origin is not None and goes_out_as_another(message)}
 
 
 def _has_payload_of_its_own(record: Record, place: int) -> bool:
@@ -137,17 +144,18 @@ def load_record(state: Any, wire: WireFormat) -> Record:  # noqa: ANN401 - check
     payloads = _payloads(known, origins, edited)
     for place, origin in enumerate(origins):
         if origin is None or place in edited:  # nothing that the caller passes says so
-            view[place] = _not_given(view[place], None if origin is None else roles[origin], own=place in payloads)
+            view[place] = _not_given(view[place], made=origin is None, own=place in payloads)
     tail, tail_origin = _tail(known, wire, digests)
     settled = _settled(known, origins, tail_origin[0] if tail else len(seen))
     _check_pairs(known, view[:settled], wire)
     _check_pairs(known, view, wire)
     changes, added = _changes(known, len(seen), len(out))
-    record = Record(
+    system = frozenset(known.wholes("system", most=len(seen) - 1))
+    return Record(
         seen=seen,
         sizes=numbers(sizes),
         byte_sizes=numbers(weights),
-        view=view,
+        view=_as_system(view, origins, system),
         out=out,
         shown=[
             Digest(digest(native)) if origin is None or place in edited else seen[origin]
@@ -155,7 +163,7 @@ def load_record(state: Any, wire: WireFormat) -> Record:  # noqa: ANN401 - check
         ],
         origins=origins,
         settled=settled,
-        tail=tail,
+        tail=_as_system(tail, tail_origin, system),
         tail_origin=tail_origin,
         book=Book.of(changes, _spans(known, len(seen)), _handles(known, len(seen))),
         made={id(view[change.index]): (view[change.index], change) for change in added},
@@ -168,29 +176,31 @@ def load_record(state: Any, wire: WireFormat) -> Record:  # noqa: ANN401 - check
         unbound_from=known.whole_or_none("unbound_from", most=len(out)),
         waiting=known.truth("waiting"),
         foreign_count=known.whole("foreign", most=len(seen)),
-        instructions=frozenset(known.wholes("instructions", most=len(seen) - 1)),
+        instructions=frozenset(_digests(known, "instructions")),
         digests=bytearray(b"".join(digests)),
         linked=not seen,
     )
-    record.view = as_instructions(view, origins, record.instructions)
-    record.tail = as_instructions(tail, tail_origin, record.instructions)
-    return record
 
 
-def _not_given(message: Message, role: int | None, *, own: bool) -> Message:
+def _not_given(message: Message, *, made: bool, own: bool) -> Message:
     """A message of the view that the caller has not passed like that.
 
     Args:
         message: As it was sent.
-        role: The role of what it was made of, as its place in ``ledger.ROLES``; None when a stage made it.
+        made: Whether a stage made it.
         own: Whether it goes on from its own payload: the caller's, or none, says something else.
     """
-    if role is None:
+    if made:
         return message if own else Message(message.role, message.parts)
-    as_system = ROLES[role] in SYSTEM_ROLES
     if own:  # until the caller passes its own
-        return evolve(message, given=message.source, as_system=as_system)
-    return Message(message.role, message.parts, source=message.source, as_system=as_system)
+        return evolve(message, given=message.source)
+    return Message(message.role, message.parts, source=message.source)
+
+
+def _as_system(messages: Sequence[Message], origins: Sequence[int | None], system: frozenset[int]) -> list[Message]:
+    """The messages, those that were read from these places of the history as system messages."""
+    pairs = zip(messages, origins, strict=True)
+    return [evolve(message, as_system=True) if origin in system else message for message, origin in pairs]
 
 
 def _digests(known: Checked, name: str) -> list[bytes]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import count
 from typing import Any
 
 from attrs import define, evolve, field, frozen
@@ -22,7 +21,7 @@ from agentctx.runner import Trail, run_stage
 from agentctx.session.cost import warmth_after
 from agentctx.session.foreign import DropForeignReasoning
 from agentctx.session.late import asked_at
-from agentctx.session.record import REPAIR, Record, as_instructions, rewound
+from agentctx.session.record import REPAIR, Record, rewound, with_instructions
 from agentctx.session.snapshot import snapshots
 from agentctx.session.surroundings import Surroundings
 from agentctx.session.weights import Weights
@@ -199,7 +198,7 @@ async def _read_new(around: Surroundings, record: Record, natives: Sequence[Any]
 def _read(around: Surroundings, record: Record, natives: Sequence[Any]) -> _New:
     new = natives[len(record) :]
     fresh = around.source.messages(new, len(record), record.tail)
-    fresh = as_instructions(fresh, count(len(record)), record.instructions)
+    fresh = with_instructions(fresh, record.instructions)
     return fresh, snapshots(new, len(record)), asked_at(record, natives, fresh, around.source.wire)
 
 

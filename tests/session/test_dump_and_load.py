@@ -20,6 +20,7 @@ from agentctx import (
     InvalidInput,
     MemoryStore,
     Pipeline,
+    PlaceCacheMarkers,
     Session,
     TrimRounds,
     TruncateToolOutputs,
@@ -31,7 +32,7 @@ from agentctx.testing.histories import broken_histories, budgets, histories, sta
 from agentctx.testing.trial import texts_of
 
 BOUND = "claude-opus-5-5"
-MODELS = st.sampled_from([None, BOUND, "gpt-5.4"])
+MODELS = st.sampled_from([None, BOUND, "claude-sonnet-4-5", "gpt-5.4", "gpt-5.6-sol"])
 LOOPS = st.sampled_from(["keeps", "rebuilds", "writes back"])
 
 
@@ -74,7 +75,7 @@ async def outcome(session, messages, history, *, handles=True):
 
 @given(
     history=st.one_of(histories(max_rounds=8), broken_histories(max_rounds=8)),
-    stage=stages(),
+    stage=st.one_of(stages(), stages(), st.just(PlaceCacheMarkers())),
     budget=st.one_of(st.none(), budgets(3_000)),
     model=MODELS,
     every=st.integers(1, 4),

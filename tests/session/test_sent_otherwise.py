@@ -1,6 +1,7 @@
 """What goes out otherwise than it came is known for what it is: after a load, and when the caller writes it back."""
 
 import json
+import re
 from copy import deepcopy
 from itertools import chain
 
@@ -8,7 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx import AgentctxError, Budget, FitContextWindow, MemoryStore, Pipeline, PlaceCacheMarkers, Session
+from agentctx import (
+    AgentctxError,
+    Budget,
+    ContextOverflow,
+    FitContextWindow,
+    MemoryStore,
+    Pack,
+    Pipeline,
+    PlaceCacheMarkers,
+    Session,
+    TrimRounds,
+)
 from agentctx.testing.builders import assistant, call, result, transcript, user
 from agentctx.testing.trial import texts_of
 
@@ -81,6 +93,46 @@ async def test_going_back_in_what_was_written_back_leaves_it_known():
     for stop in range(7, len(history), 2):
         view = await session.prepare([*view.messages, *history[stop - 1 : stop + 1]])
         assert all(said in json.dumps(view.messages) for said in (RULE, TASK, "the other way"))
+
+
+MOVES = st.lists(
+    st.tuples(st.sampled_from(["on", "on", "on", "back", "load", "other model"]), st.integers(0, 99)),
+    min_size=5,
+    max_size=14,
+)
+STAGES = st.sampled_from([(FitContextWindow(),), (TrimRounds(1),), (Pack(keep_last=1, note=True), PlaceCacheMarkers())])
+
+
+@given(MOVES, STAGES, st.sampled_from([500, 900]), st.booleans())
+def test_whichever_way_the_caller_goes_it_stays(both_loops, moves, stages, window, rolling):
+    """What the system, and the user first and last, have said is in every view, whichever one they go back to."""
+
+    async def walk():
+        plan = Pipeline(*stages, budget=Budget(window))
+        session, current, passed = plan.session(format="anthropic"), transcript("anthropic", user("WISH 0")), []
+        for number, (move, pick) in enumerate(moves, 1):
+            if move == "load":
+                session = Session.load(plan, json.loads(json.dumps(session.dump())))
+            base = passed[pick % len(passed)] if move == "back" and passed else current
+            given_now = [*base, *said_next(number, pick), *rounds("anthropic", 1, pick)]
+            model = "claude-opus-5-5" if move == "other model" else "claude-sonnet-4-5"
+            try:
+                view = await session.prepare(given_now, model=model)
+            except ContextOverflow:
+                continue
+            said, sent = (re.findall(r"RULE \d+|WISH \d+", json.dumps(each)) for each in (given_now, view.messages))
+            wishes = [each for each in said if each.startswith("WISH")]
+            assert {wishes[0], wishes[-1], *(each for each in said if each.startswith("RULE"))} <= {*sent}
+            current = list(view.messages) if rolling else given_now
+            passed.append(current)
+
+    both_loops(walk)
+
+
+def said_next(number, pick):
+    """What is said before a round: by the system, by the user, or nothing."""
+    role, words = (("system", "RULE"), ("user", "WISH"), (None, ""))[pick % 3]
+    return [{"role": role, "content": f"{words} {number}"}] if role else []
 
 
 @pytest.mark.anyio
