@@ -13,6 +13,7 @@ from agentctx.binding import settle_reasoning
 from agentctx.core.budget import Budget
 from agentctx.core.event import Compaction
 from agentctx.core.message import Context, Message
+from agentctx.core.pairing import open_at_end
 from agentctx.core.parts import Text
 from agentctx.core.protection import ProtectRule
 from agentctx.core.reasoning import ThinkingPolicy
@@ -378,7 +379,7 @@ def _ends_wrong(trail: Trail, call: Call) -> bool:
     if minding is None:
         return False
     known = trail.context.messages[-1:] or (call.before() if call.before is not None else ())[-1:]
-    return bool(known) and not minding.may_end_on(known[0], call.profile)
+    return bool(known) and not minding.may_end_on(known[0], call.profile) and not open_at_end(trail.context.messages)
 
 
 async def _closed(context: Context, call: Call, /) -> Context:

@@ -313,22 +313,43 @@ def _halves(messages: Sequence[Message], wire: WireFormat, earlier: Earlier) -> 
 
 
 def _freed(messages: Sequence[Message], call: Call, wire: WireFormat, earlier: Earlier) -> Sequence[Message]:
-    """The messages without a word of a caller that is not in the request; the same object when there is none."""
+    """The messages without a word of callers that are gone, or had ended; the same object when there is none."""
     frees = frees_calls(wire)
     named = {name for message in messages for name in _callers(message)}
-    if frees is None or not (named and (gone := named - server_calls(messages)[0])):
+    if frees is None or not named:
         return messages
-    if not (gone := gone - server_calls(earlier.messages())[0]):
+    if gone := named - server_calls(messages)[0]:
+        gone -= server_calls(earlier.messages())[0]
+    early = _answered_too_late(messages) if wire.answers_server_calls else {}
+    if not gone and not early:
         return messages
     out: list[Message] = []
-    for message in messages:
-        if gone.isdisjoint(_callers(message)):
+    for index, message in enumerate(messages):
+        wrong = gone | early.get(index, set())
+        if wrong.isdisjoint(_callers(message)):
             out.append(message)
             continue
-        out.append(frees.without_callers(message, gone))
+        out.append(frees.without_callers(message, wrong))
         for each in (message, out[-1]):
-            call.note(each, "the code that made the call is not in the request")
+            call.note(each, "the code that made the call is not in the request, or had ended")
     return out
+
+
+def _answered_too_late(messages: Sequence[Message]) -> dict[int, set[str]]:
+    """By message, the callers in it that ended before what they called was answered: they called nothing, then."""
+    waiting: dict[str, tuple[int, str]] = {}
+    found: dict[int, set[str]] = {}
+    for index, message in enumerate(messages):
+        for part in message.parts:
+            if isinstance(part, ToolCall) and part.caller is not None:
+                waiting[part.id] = index, part.caller
+            elif isinstance(part, ToolResult):
+                waiting.pop(part.call_id, None)
+            elif isinstance(part, Opaque) and part.closes is not None:
+                for place, caller in waiting.values():
+                    if caller == part.closes:
+                        found.setdefault(place, set()).add(caller)
+    return found
 
 
 def _callers(message: Message) -> Iterator[str]:

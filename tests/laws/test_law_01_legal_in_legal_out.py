@@ -251,7 +251,29 @@ async def test_when_code_goes_what_it_called_stays_as_the_models_own_calls(prepa
         False,
         *[True] * 3,
     ]
-    assert {change.reason for change in view.report.in_force} >= {"the code that made the call is not in the request"}
+    assert {change.reason for change in view.report.in_force} >= {
+        "the code that made the call is not in the request, or had ended"
+    }
+
+
+@pytest.mark.anyio
+async def test_calls_whose_code_ended_before_they_were_answered_are_the_models_own(preparing):
+    """Anthropic: with results that come behind the end of the code, and the user's words, no code is pending."""
+    code = [Code(CODE), Ask("t0", "read", {}, CODE)]
+    turns = [Turn("user", (Say("task"),)), Turn("assistant", tuple(code)), Turn("assistant", (Ran(CODE, "42"),))]
+    turns += [Turn("results", (Answer("t0", "late"), Say("hurry")))]
+    view = await preparing(Pipeline(), "anthropic")(write(Plan(tuple(turns)), "anthropic").messages)
+    assert errors({"messages": view.messages}, "anthropic") == []
+    assert all(word in str(view.messages) for word in ("late", "hurry", "42"))
+
+
+@pytest.mark.anyio
+async def test_a_paused_server_keeps_the_last_word(preparing):
+    """Anthropic: where a result without a call goes, the open call of the provider's tool before it stays open."""
+    search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+    paused = [{"role": "user", "content": "task"}, {"role": "assistant", "content": [search]}]
+    view = await preparing(Pipeline(), "anthropic")([*paused, *transcript("anthropic", result("gone", "left over"))])
+    assert view.messages == paused
 
 
 @pytest.mark.anyio

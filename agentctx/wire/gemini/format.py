@@ -10,7 +10,6 @@ from typing import Any
 
 from attrs import frozen
 
-from agentctx.core.marker import is_marker
 from agentctx.core.message import Message, Tool
 from agentctx.core.parts import Text, ToolCall, ToolResult
 from agentctx.core.profile import ModelProfile
@@ -126,8 +125,7 @@ class Gemini:
 
     def may_end_on(self, message: Message, _profile: ModelProfile | None, /) -> bool:
         """Whether the model answers this message: its own last words are refused, or it goes on with them."""
-        said = [part for part in message.parts if not is_marker(part)]
-        return message.role != "assistant" or not (said and isinstance(said[-1], Text))
+        return message.role != "assistant"
 
     def numbered(self, call_id: str, number: int, /) -> str:
         """Another id for a call, made of the one that it shares with others."""
