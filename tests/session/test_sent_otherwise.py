@@ -257,3 +257,24 @@ def test_a_restart_forgets_nothing_of_it(both_loops, conversation, stages, windo
             assert said[0][1:] == said[1][1:]
 
     both_loops(walk)
+
+
+PATCH = {"type": "custom_tool_call", "call_id": "k", "name": "patch", "input": "*** Begin"}
+RUN = {"type": "function_call", "call_id": "c", "name": "run", "arguments": "{}"}
+ANSWERED_AMISS = [
+    pytest.param([PATCH], id="not at all"),
+    pytest.param([PATCH, {"type": "function_call_output", "call_id": "k", "output": "ok"}], id="of another kind"),
+]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("answered", ANSWERED_AMISS)
+async def test_what_repair_answered_is_answered_after_a_load(answered):
+    """The answer to a custom call that repair made, or made another, is not repaired again after a load."""
+    wish = transcript(RESPONSES, user("go on"))
+    messages = [user_of(RESPONSES), *answered, *wish, RUN, *wish, {**RUN, "call_id": "d"}]
+    plan, steps = Pipeline(PlaceCacheMarkers()), (len(messages) - 3, len(messages) - 1, len(messages))
+    live = loaded = plan.session(model="gpt-5.6-sol", format=RESPONSES)
+    for stop in steps:
+        loaded = Session.load(plan, json.loads(json.dumps(loaded.dump())))
+        assert (await told(live, messages[:stop]))[1:] == (await told(loaded, messages[:stop]))[1:]
