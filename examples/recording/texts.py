@@ -78,7 +78,7 @@ def test_a_reserve_of_zero_is_not_mentioned():
 def test_a_trigger_is_named_with_its_target():
     """Where a session acts, and how far down it goes, is said when a trigger was given."""
     budget = Budget(100_000, 0.25, trigger=0.6)
-    assert str(budget) == "100,000 tokens, 25,000 reserved, 75,000 to send, acts above 60,000, down to 30,000"
+    assert str(budget) == "100,000 tokens, 25,000 reserved, 75,000 to send, acts above 45,000, down to 22,500"
 '''
 
 FIRST_VERSION = '''\
