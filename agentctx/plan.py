@@ -15,7 +15,7 @@ from agentctx.core.event import Compaction
 from agentctx.core.message import Context, Message
 from agentctx.core.pairing import open_at_end
 from agentctx.core.parts import Text
-from agentctx.core.protection import ProtectRule
+from agentctx.core.protection import GO_ON, ProtectRule
 from agentctx.core.reasoning import ThinkingPolicy
 from agentctx.core.report import Report, StageReport
 from agentctx.errors import InvalidInput
@@ -361,10 +361,9 @@ async def _fit(trail: Trail, call: Call, limit: int, *, asked: bool) -> None:
         aim -= max(0, trail.tokens + closing() - limit)
 
 
-GO_ON = "[go on]"
-"""What the user says last, where what was last when it was passed in stands further up, or cannot be sent."""
-
 _CLOSING = Message("user", (Text(GO_ON),))
+"""Comes last where what was last when it was passed in stands further up, or cannot be sent."""
+
 _ASKING = frozenset({"user", "tool"})
 
 

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 from agentctx.core.message import SYSTEM_ROLES, Message
 from agentctx.core.parts import Text
+from agentctx.core.protection import NOT_SHOWN
 from agentctx.protocols import Call, Meter, WireFormat
 from agentctx.strategies.repair_history import repair
-
-NOT_SHOWN = "[earlier messages are not shown]"
-"""What the user says where the model would speak first."""
 
 _ANY_ORDER = ("openai-chat", "openai-responses")
 

@@ -16,6 +16,16 @@ ProtectRule = Callable[[Sequence[Message]], Iterable[int]]
 """Given the messages, the indexes of those that must survive byte for byte."""
 
 
+NOT_SHOWN = "[earlier messages are not shown]"
+"""What the user says where the model, or a call, would come first or behind the model's own words."""
+
+GO_ON = "[go on]"
+"""What the user says where the model would speak twice in a row, would begin, or would have the last word."""
+
+STAND_INS = frozenset({NOT_SHOWN, GO_ON})
+"""What no user has said: it stands where a provider wants words of the user's and there are none."""
+
+
 def words(message: Message) -> tuple[Part, ...]:
     """What a message says beside tool results."""
     return tuple(part for part in message.parts if not isinstance(part, ToolResult) and not is_marker(part))
@@ -29,15 +39,17 @@ def speaks(message: Message) -> bool:
 
 
 def says_something(message: Message) -> bool:
-    """Whether this is a message in which the user says something: a text that is not blank, or anything but text."""
-    return (
-        message.role == "user"
-        and not message.is_system
-        and any(
-            part.text.strip() if isinstance(part, Text) else not isinstance(part, ToolResult) and not is_marker(part)
-            for part in message.parts
-        )
-    )
+    """Whether this is a message in which the user says something: a text that is not blank, or anything but text.
+
+    Words that stand in for those of a user say nothing.
+    """
+    return message.role == "user" and not message.is_system and any(map(_says_something, message.parts))
+
+
+def _says_something(part: Part) -> bool:
+    if isinstance(part, Text):
+        return bool(part.text.strip()) and part.text not in STAND_INS
+    return not isinstance(part, ToolResult) and not is_marker(part)
 
 
 def system_messages(messages: Sequence[Message]) -> list[int]:

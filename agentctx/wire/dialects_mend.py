@@ -8,6 +8,7 @@ from attrs import evolve
 
 from agentctx.core.message import SYSTEM_ROLES, Message
 from agentctx.core.parts import Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.protection import GO_ON
 from agentctx.wire.dialects import Dialect
 from agentctx.wire.openai_chat.mend import IDS
 from agentctx.wire.openai_chat.read import LEGACY
@@ -18,9 +19,6 @@ from agentctx.wire.translate.turns import HEARD
 
 NO_ANSWER = "[no answer]"
 """What the model says between two messages of the user that have to be parted."""
-
-GO_ON = "[go on]"
-"""What the user says between two messages of the model that have to be parted, and before its first one."""
 
 _KEY = "reasoning_content"
 

@@ -48,6 +48,14 @@ FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 HARSH = (ClearToolResults(keep_last=0), TrimRounds(1), FitContextWindow())
 
 
+def busy_rounds(count):
+    """Rounds of one call each, as turns."""
+    numbers = range(count)
+    asked = [assistant(call(f"c{number}", "read", {"n": number})) for number in numbers]
+    answered = [result(f"c{number}", f"result {number} " * 30) for number in numbers]
+    return [turn for pair in zip(asked, answered, strict=True) for turn in pair]
+
+
 def busy(format_name, rounds=12):
     """A task, many rounds, a second task, many rounds."""
     turns = [user("first task")]
@@ -112,6 +120,29 @@ async def test_the_harshest_pipeline_keeps_the_user(format_name, preparing):
     view = await prepare(messages)
     assert all(any(message is kept for kept in view.messages) for message in spoken)
     assert len(view.messages) < 8
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["full", "rolling", "load"])
+@pytest.mark.parametrize(
+    ("format_name", "model"),
+    [
+        ("anthropic", "claude-sonnet-4-5"),
+        ("bedrock", "amazon.nova-pro-v1:0"),
+        ("gemini", None),
+        ("openai-chat", "hosted_vllm/qwen3-32b"),
+        ("openai-chat", "mistral-large-latest"),
+    ],
+)
+async def test_what_stands_in_for_the_user_is_not_the_first_task(walk, format_name, model, mode):
+    """Where the model speaks first, something stands before it for some providers: the task is still the user's."""
+    greeting = [assistant("Hello."), user("the first task")]
+    asked = transcript(format_name, *greeting, assistant("I begin."), *busy_rounds(12), user("latest wish"))
+    pipeline, least, cuts = Pipeline(*HARSH, budget=900), len(transcript(format_name, *greeting)), 0
+    async for passed, view in walk(pipeline, asked, mode, format=format_name, model=model):
+        assert len(passed) < least or "the first task" in json.dumps(view.messages)
+        cuts += view.report.acted
+    assert cuts
 
 
 @pytest.mark.anyio

@@ -13,7 +13,8 @@ from agentctx.core.marker import is_marker
 from agentctx.core.message import Message
 from agentctx.core.parts import Text, ToolResult
 from agentctx.core.profile import ModelProfile
-from agentctx.wire.translate.turns import HEARD, NOT_SHOWN
+from agentctx.core.protection import NOT_SHOWN
+from agentctx.wire.translate.turns import HEARD
 
 TAKES_ASSISTANT_FIRST = re.compile(r"claude|qwen")
 """Families that take a conversation which the assistant begins."""

@@ -14,14 +14,12 @@ from attrs import define, evolve, field
 
 from agentctx.core.message import Message
 from agentctx.core.parts import Part, Text, ToolCall, ToolResult
+from agentctx.core.protection import NOT_SHOWN
 from agentctx.wire.gemini.bare import is_bare
 from agentctx.wire.gemini.names import is_made, made_id
 
 Arranged = tuple[int, tuple[Message, ...], str]
 """Index of a message, what stands in its place instead, and why."""
-
-NOT_SHOWN = "[earlier messages are not shown]"
-"""What the user says where a call would stand behind nothing or behind the model's own words."""
 
 
 def pair(messages: Sequence[Message], after: Sequence[Message] = ()) -> list[Message]:

@@ -10,12 +10,10 @@ from attrs import evolve, field, frozen
 
 from agentctx.core.message import SYSTEM_ROLES
 from agentctx.core.parts import Media, Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.protection import NOT_SHOWN
 from agentctx.wire.translate.media import left_out
 from agentctx.wire.translate.parts import in_one_text
 from agentctx.wire.translate.target import Target
-
-NOT_SHOWN = "[earlier messages are not shown]"
-"""What the user says where the model would speak first."""
 
 HEARD = "[tool results received]"
 """What the model says where the user may not speak directly after the results of tools."""
