@@ -400,8 +400,13 @@ class _StageDiff:
         old = self.before.messages[origin]
         said = self.call.notes.why(old)
         outcome = said.outcome or (Outcome.DROPPED if new is None else Outcome.EDITED)
-        why = said.why or UNSAID
+        why = self._said_on_the_way[old.identity] if said.why else UNSAID
         return self._change(index, old, new, outcome, f"{why}; {LEGAL_FIRST}" if origin in self.pinned else why)
+
+    @cached_property
+    def _said_on_the_way(self) -> dict[int, str]:
+        """All that was said of each message, and of what was made of it before the stage was done."""
+        return self.call.notes.by_identity()
 
     def _change(self, index: int, old: Message, new: Message | None, outcome: Outcome, why: str) -> Change:
         size = 0 if new is None else self.call.count(new)
@@ -450,7 +455,7 @@ class _StageDiff:
         """What was made, and what was made before and says something else now: by the stage that made it."""
         remade = {position: origin for origin, position in self.found.edited if self.trail.origins[origin] is None}
         places = sorted((*self.found.added, *remade))
-        said = self.call.notes.by_identity() if places else {}
+        said = self._said_on_the_way if places else {}
         for position in places:
             made, place = self.after.messages[position], self.trail.offset + position
             why = said.get(made.identity) or UNSAID

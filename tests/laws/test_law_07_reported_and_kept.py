@@ -378,17 +378,20 @@ async def test_what_makes_way_says_for_what(waits, preparing):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("half", ["server_tool_use", "web_search_tool_result"])
-async def test_half_of_a_server_call_says_why_it_goes(half, preparing):
-    """A message that loses half of a call which the provider runs says so."""
-    asked = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}
-    found = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}
+@pytest.mark.parametrize(
+    ("call_id", "before"), [("srvtoolu_1", ""), ("s1", "the id of a call is spelled as the provider takes it; ")]
+)
+async def test_half_of_a_server_call_says_why_it_goes(half, call_id, before, preparing):
+    """A message that loses half of a call which the provider runs says so, beside what else was done to it."""
+    asked = {"type": "server_tool_use", "id": call_id, "name": "web_search", "input": {"query": "x"}}
+    found = {"type": "web_search_tool_result", "tool_use_id": call_id, "content": []}
     one = next(block for block in (asked, found) if block["type"] == half)
     messages = transcript("anthropic", user("task"), user("go"))
     messages.insert(1, {"role": "assistant", "content": [one, {"type": "text", "text": "so"}]})
     view = await preparing(Pipeline(budget=9_000), "anthropic")(messages)
     (change,) = view.report.in_force
     assert (change.index, change.outcome) == (1, Outcome.EDITED)
-    assert change.reason == "half of a call that the provider's server runs"
+    assert change.reason == f"{before}half of a call that the provider's server runs"
 
 
 @pytest.mark.anyio
