@@ -106,15 +106,13 @@ async def put(store: Store, content: bytes) -> str:
             msg = f"{name}: put is not async: it gave {type(answer).__name__}, which cannot be awaited"
             raise StoreError(msg)
         handle = await answer
-    if not isinstance(handle, str) or not handle or not _is_unicode(handle):
-        msg = (
-            f"{name}: put gave {shown(handle)} as a handle; a handle is a text that is not empty, and that UTF-8 holds"
-        )
+    if not isinstance(handle, str) or not handle or not _is_utf8(handle):
+        msg = f"{name}: put gave {shown(handle)} as a handle; a handle is a text, not empty, in UTF-8"
         raise StoreError(msg)
     return handle
 
 
-def _is_unicode(text: str) -> bool:
+def _is_utf8(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 

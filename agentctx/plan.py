@@ -315,7 +315,7 @@ def refuse_empty(trail: Trail) -> None:
 
 
 async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Context) -> None:
-    """Make sure that the request fits the budget, and that its reasoning is still taken.
+    """Make sure that the request fits the budget, that its reasoning is taken, and that it may end as it does.
 
     Args:
         trail: Where the step stands; brought up to date.
@@ -334,13 +334,15 @@ async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Con
             await run_stage(LimitImages(budget.media.images), trail, call)
         await _fit(trail, call, budget.limit, asked=asked)
         if budget.request_bytes is not None:
-            room = budget.request_bytes - (call.meter.weight(_CLOSING) if asked and _ends_wrong(trail, call) else 0)
+            room = budget.request_bytes - (
+                call.meter.weight(_GO_ON_MESSAGE) if asked and _ends_wrong(trail, call) else 0
+            )
             await run_stage(FitRequestBytes(room, trail.origins), trail, call)
     await _arrange(trail, call)  # which costs nothing: it was counted before
     await settle_reasoning(trail, call, before)
     await _arrange(trail, call)
     if asked and _ends_wrong(trail, call):
-        await run_stage(_closed, trail, call, trusted=True)
+        await run_stage(_append_go_on, trail, call, trusted=True)
     if trail.reports:
         await _keep_markers(trail, call, budget, before)
     await run_stage(LimitCacheMarkers(), trail, call, trusted=True)  # the request only gets smaller by it
@@ -352,7 +354,7 @@ async def _fit(trail: Trail, call: Call, limit: int, *, asked: bool) -> None:
     """Make the request fit, with what has to stand between messages that only now are neighbours, or behind them."""
 
     def closing() -> int:
-        return call.meter.message(_CLOSING) if asked and _ends_wrong(trail, call) else 0
+        return call.meter.message(_GO_ON_MESSAGE) if asked and _ends_wrong(trail, call) else 0
 
     aim = limit - closing()
     while trail.tokens + closing() > limit:
@@ -361,15 +363,15 @@ async def _fit(trail: Trail, call: Call, limit: int, *, asked: bool) -> None:
         aim -= max(0, trail.tokens + closing() - limit)
 
 
-_CLOSING = Message("user", (Text(GO_ON),))
+_GO_ON_MESSAGE = Message("user", (Text(GO_ON),))
 """Comes last where what was last when it was passed in stands further up, or cannot be sent."""
 
 _ASKING = frozenset({"user", "tool"})
 
 
-def closes(message: Message) -> bool:
-    """Whether it is there for the end of the request alone."""
-    return message.role == _CLOSING.role and message.parts == _CLOSING.parts
+def is_go_on(message: Message) -> bool:
+    """Whether it is what ``guarantee`` adds to the end of a request, for one step."""
+    return message.role == _GO_ON_MESSAGE.role and message.parts == _GO_ON_MESSAGE.parts
 
 
 def _ends_wrong(trail: Trail, call: Call) -> bool:
@@ -381,14 +383,14 @@ def _ends_wrong(trail: Trail, call: Call) -> bool:
     return bool(known) and not minding.may_end_on(known[0], call.profile) and not open_at_end(trail.context.messages)
 
 
-async def _closed(context: Context, call: Call, /) -> Context:
+async def _append_go_on(context: Context, call: Call, /) -> Context:
     """Let the user speak last, who did so when the request came in."""
-    said = Message(_CLOSING.role, _CLOSING.parts)
-    call.note(said, "the assistant would have the last word, and had not when it was passed in")
+    said = Message(_GO_ON_MESSAGE.role, _GO_ON_MESSAGE.parts)
+    call.note(said, "the request came in ending on the user or a tool, and would end on the assistant for this model")
     return context.with_messages((*context.messages, said))
 
 
-_closed.__name__ = "ArrangeMessages"
+_append_go_on.__name__ = "ArrangeMessages"  # as all that is done so that messages stand where the model takes them
 
 
 async def _arrange(trail: Trail, call: Call) -> None:

@@ -28,7 +28,7 @@ def main() -> None:
 
 
 class _Visible(io.TextIOWrapper):
-    """A stream for errors, which quote what was typed, also where others word them: nothing in them hides."""
+    """Standard error without characters that hide, or turn the text around them: errors quote what was typed."""
 
     def write(self, text: str, /) -> int:
         """Write what can be seen of the text."""

@@ -148,7 +148,7 @@ def wrap(client: T, conversations: Conversations) -> T:
 
 
 def _module(real: ModuleType, conversations: Conversations) -> ModuleType:
-    """The module with its model calls prepared or refused, by whatever module within it they are reached as well."""
+    """The module with its model calls prepared or refused, also where a module within it, or one in that, has them."""
     own = {name: shape for name, shape in PREPARED.items() if hasattr(real, name)}
     calls = {name: _prepared(getattr(real, name), shape, conversations) for name, shape in own.items()}
     refused = {name: _refused(name, instead) for name, instead in REFUSED.items()}
@@ -159,7 +159,9 @@ def _module(real: ModuleType, conversations: Conversations) -> ModuleType:
         for name, instead in names.items():
             module = getattr(real, within)
             stand_ins.put(module, name, _refused(f"{module.__name__}.{name}", instead))
-    return _Module(real, stand_ins, {**calls, **refused})
+    wrapped = _Module(real, stand_ins, {**calls, **refused})
+    stand_ins.put(real.main, real.__name__, wrapped)  # which modules within have in turn
+    return wrapped
 
 
 @define
@@ -184,7 +186,7 @@ class _StandIns:
         """Whether a model call is reached by a module, or by one in it."""
         inner = filter(_is_module, vars(module).values())
         reached = chain(vars(module).values(), *(vars(each).values() for each in inner))
-        return any(_identity(each) in self._known for each in reached)
+        return any(_identity(each) in self._known for each in reached if not isinstance(each, ModuleType))
 
 
 def _is_module(value: object) -> bool:

@@ -32,8 +32,8 @@ class Message:
         read_parts: The parts as they were read from ``source``; None when it was not read from anything.
         given: The caller's own payload, where ``source`` is another one that was made of it; for a message without any
             payload the one that it was made of; else None.
-        as_system: Whether it is a system message though ``source`` does not say so: it went out under another role, and
-            the caller has written that back.
+        as_system: Whether it is a system message, also where neither ``role`` nor ``read_role`` says so: after a load,
+            or when the caller has written a view back in which it went out under another role.
     """
 
     role: str
@@ -74,7 +74,7 @@ class Message:
 
     @property
     def payload(self) -> Any:  # noqa: ANN401 - any native payload
-        """The caller's own payload; the message it was made of where that has none; None for what is new."""
+        """The caller's own payload; of a message made of one without a payload, that message; None for a new one."""
         return self.source if self.given is None else self.given
 
     @property

@@ -13,8 +13,8 @@ from agentctx.core.pace import paced
 from agentctx.core.report import StageReport
 from agentctx.core.units import iter_units
 from agentctx.offload import MUCH, offload
-from agentctx.plan import closes
-from agentctx.session.record import Record, call_ids, first_unanswered_call, looks_of_instructions
+from agentctx.plan import is_go_on
+from agentctx.session.record import Record, call_ids, first_unanswered_call, instruction_digests
 from agentctx.session.snapshot import snapshot
 from agentctx.session.step import Step
 from agentctx.strategies.repair_history import names_of
@@ -66,7 +66,7 @@ def commit(step: Step) -> None:
     _mark_final(step, replaced[: max(0, record.settled - step.start)])
     record.quiet_until, record.waiting = step.quiet_until, step.waiting
     record.unbound_from = trail.unbound_from
-    record.instructions |= frozenset(looks_of_instructions(messages, written))
+    record.instructions |= frozenset(instruction_digests(messages, written))
 
 
 def _look(record: Record, made: Any, origin: int | None, place: int | None) -> Any:  # noqa: ANN401 - any snapshot
@@ -128,8 +128,8 @@ def _mark_final(step: Step, replaced: Sequence[Message]) -> None:
         open_from = max(open_from, step.raw_origin[0])
         place = bisect_left(step.raw_origin, open_from)
         record.tail, record.tail_origin = step.raw[place:], step.raw_origin[place:]
-    while settled and record.origins[settled - 1] is None and closes(record.view[settled - 1]):
-        settled -= 1  # whatever comes next, it is not there any more
+    if settled and record.origins[settled - 1] is None and is_go_on(record.view[settled - 1]):
+        settled -= 1  # it is added for this step only
     start = min(step.start, record.settled)
     if start < len(replaced):  # then less has to be weighed when it is all weighed again
         start, replaced, record.view_tokens, record.view_bytes = 0, record.view[:0], 0, 0

@@ -274,12 +274,15 @@ def undecided(record: Record, *, binds_reasoning: bool) -> Record:
 def with_instructions(messages: list[Message], instructions: frozenset[bytes]) -> list[Message]:
     """Messages as they were read, those of the user as system messages that look like one of ``instructions``.
 
-    Should the user have said the same, it is protected once more: nothing is lost by it.
+    A message in which the user says the same is then taken for one of these: it is protected as they are, and counts
+    neither as the first task nor as the latest words.
     """
     if not instructions:
         return messages
     return [
-        evolve(message, as_system=True) if message.role == "user" and _look(message.source) in instructions else message
+        evolve(message, as_system=True)
+        if message.role == "user" and _bare_digest(message.source) in instructions
+        else message
         for message in messages
     ]
 
@@ -289,18 +292,18 @@ def goes_out_as_another(message: Message) -> bool:
     return message.is_system and message.role not in SYSTEM_ROLES
 
 
-def looks_of_instructions(messages: Iterable[Message], natives: Iterable[Any]) -> Iterator[bytes]:
-    """What the system messages look like that go out under another role.
+def instruction_digests(messages: Iterable[Message], natives: Iterable[Any]) -> Iterator[bytes]:
+    """The digests of the system messages that go out under another role, without their cache markers.
 
     Args:
         messages: Messages of a view.
         natives: The same, as they go out.
     """
     pairs = zip(messages, natives, strict=True)
-    return (_look(native) for message, native in pairs if goes_out_as_another(message))
+    return (_bare_digest(native) for message, native in pairs if goes_out_as_another(message))
 
 
-def _look(native: Any) -> bytes:  # noqa: ANN401 - a native message
+def _bare_digest(native: Any) -> bytes:  # noqa: ANN401 - a native message
     return digest(unmarked(native))
 
 

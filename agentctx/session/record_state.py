@@ -31,7 +31,7 @@ _LETTERS = "sduat"
 _RECORD = (
     "seen", "sizes", "weights", "roles", "decided", "out", "origins", "edited", "sums", "settled", "tail",
     "tail_origin", "changes", "spans", "handles", "quiet_until", "unbound_from", "waiting", "foreign", "payloads",
-    "system", "instructions",
+    "system_sent_as_user", "instruction_digests",
 )  # fmt: skip
 _CHANGE = tuple(attribute.name for attribute in fields(Change))
 _SPAN = tuple(attribute.name for attribute in fields(Span))
@@ -70,8 +70,8 @@ def dump_record(record: Record) -> dict[str, Any]:
         "waiting": record.waiting,
         "foreign": record.foreign_count,
         "payloads": [place for place in sorted(not_given) if _has_payload_of_its_own(record, place)],
-        "system": sorted(_system_messages_as_others(record)),
-        "instructions": b64encode(b"".join(sorted(record.instructions))).decode("ascii"),
+        "system_sent_as_user": sorted(_system_messages_as_others(record)),
+        "instruction_digests": b64encode(b"".join(sorted(record.instructions))).decode("ascii"),
     }
 
 
@@ -150,7 +150,7 @@ def load_record(state: Any, wire: WireFormat) -> Record:  # noqa: ANN401 - check
     _check_pairs(known, view[:settled], wire)
     _check_pairs(known, view, wire)
     changes, added = _changes(known, len(seen), len(out))
-    system = frozenset(known.wholes("system", most=len(seen) - 1))
+    system = frozenset(known.wholes("system_sent_as_user", most=len(seen) - 1))
     return Record(
         seen=seen,
         sizes=numbers(sizes),
@@ -176,7 +176,7 @@ def load_record(state: Any, wire: WireFormat) -> Record:  # noqa: ANN401 - check
         unbound_from=known.whole_or_none("unbound_from", most=len(out)),
         waiting=known.truth("waiting"),
         foreign_count=known.whole("foreign", most=len(seen)),
-        instructions=frozenset(_digests(known, "instructions")),
+        instructions=frozenset(_digests(known, "instruction_digests")),
         digests=bytearray(b"".join(digests)),
         linked=not seen,
     )
@@ -188,7 +188,7 @@ def _not_given(message: Message, *, made: bool, own: bool) -> Message:
     Args:
         message: As it was sent.
         made: Whether a stage made it.
-        own: Whether it goes on from its own payload: the caller's, or none, says something else.
+        own: Whether it has a payload other than the caller's, for example one that repair wrote.
     """
     if made:
         return message if own else Message(message.role, message.parts)
@@ -204,7 +204,7 @@ def _as_system(messages: Sequence[Message], origins: Sequence[int | None], syste
 
 
 def _digests(known: Checked, name: str) -> list[bytes]:
-    """The digests of messages: of those of the history (``seen``), of those of the view that are ours (``sums``)."""
+    """The digests that stand under ``name``, each of ``DIGEST_BYTES`` bytes."""
     try:
         content = b64decode(known.text(name), validate=True)
     except ValueError as error:
@@ -320,7 +320,7 @@ def _settled(known: Checked, origins: Sequence[int | None], open_from: int) -> i
     settled = known.whole("settled", most=len(origins))
     final = [origin is None or origin < open_from for origin in origins[:settled]]
     provisional = [origin is None or origin >= open_from for origin in origins[settled:]]
-    most = 1 if open_from == len(known.text("roles")) else len(provisional)  # what is there for the end alone
+    most = 1 if open_from == len(known.text("roles")) else len(provisional)  # ``[go on]``, added for one step
     if not all(final) or not all(provisional) or len(provisional) > most:
         raise known.fail("settled", f"{settled:,} messages of the view are not those before the unfinished round")
     return settled

@@ -18,7 +18,7 @@ from agentctx.session.checked import Checked
 from agentctx.session.learned_limit import REMEMBERED, LearnedLimit
 from agentctx.tokens.calibration import BELIEVABLE, SAMPLES, Calibration
 
-VERSION = 3
+VERSION = 4
 
 STATE = (
     "version", "id", "model", "home", "format", "assumed", "steps", "children", "billed_tokens", "budget", "sent",

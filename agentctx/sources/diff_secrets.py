@@ -15,6 +15,8 @@ _RENAMED = re.compile(r'(?m)^rename (?:from|to) "?(?P<name>[^\n"]+)')
 _KEY_LINE = re.compile(r"[ +-]{0,2}[ \t]{0,40}(?P<key>[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70}|[A-Za-z0-9+/]{76})\r?")
 """A whole line of a private key, as wide as programs write them."""
 
+_LAST_LINE = re.compile(r"[ +-]{0,2}[ \t]{0,40}(?=[A-Za-z0-9+/]{0,76}[0-9+/=])[A-Za-z0-9+/]{2,76}={0,2}\r?")
+
 
 def redact_diff(text: str, redact: Redactor) -> str:
     """A diff, as ``git diff`` prints it with ``a/`` and ``b/``, without the secrets in it.
@@ -42,7 +44,8 @@ def _of_hunk(text: str, names: tuple[str, ...], redact: Redactor) -> str:
     numbers, end, body = text.partition("\n")
     places, at, line = numbers.partition("@@")
     if at and line.strip():
-        numbers = f"{places}@@ {_within_keys([_by_names(line.strip(), names, redact)], redact)[0]}"
+        heading = _by_names(line.strip(), names, redact)
+        numbers = f"{places}@@ {''.join(_within_keys([heading], redact))}"
     return numbers + end + "\n".join(_within_keys(list(_runs(body, names, redact)), redact))
 
 
@@ -62,10 +65,20 @@ def _within_keys(lines: list[str], redact: Redactor) -> list[str]:
     The redactor is asked what it takes out of such a key.
     """
     told: list[str] = []
-    for is_key, found in groupby(lines, _may_be_of_a_key):
-        run = list(found)
-        told += _as_key(run, redact) if is_key else run
+    place = 0
+    while place < len(lines):
+        stop = _end_of_key(lines, place)
+        told += _as_key(lines[place:stop], redact) if stop > place else lines[place : place + 1]
+        place = max(stop, place + 1)
     return told
+
+
+def _end_of_key(lines: list[str], start: int) -> int:
+    """Where whole lines of what may be a key end, with the shorter line at its end; ``start`` when there is none."""
+    stop = start
+    while stop < len(lines) and _may_be_of_a_key(lines[stop]):
+        stop += 1
+    return stop + 1 if stop > start and stop < len(lines) and _LAST_LINE.fullmatch(lines[stop]) else stop
 
 
 def _may_be_of_a_key(line: str) -> bool:
@@ -74,6 +87,7 @@ def _may_be_of_a_key(line: str) -> bool:
 
 
 def _as_key(lines: list[str], redact: Redactor) -> list[str]:
+    # written as a key, so that the redactor of the caller decides whether, and by what, keys are replaced
     key = "\n".join(("-----BEGIN PRIVATE KEY-----", *lines, "-----END PRIVATE KEY-----"))
     told = redact(key, "")
     return lines if lines[0] in told else [lines[0][:1] + told]

@@ -48,7 +48,7 @@ _CODE = re.compile(
     r"rb|rs|scala|sql|svelte|swift|ts|tsx|vue|zig)"
 )
 _RUN_COMMANDS = re.compile(r"\.\w{1,40}rc")
-"""Settings that are named for no kind of file: ``.npmrc``, ``.pypirc``."""
+"""Settings by their whole name, which ends with no known suffix: ``.npmrc``, ``.pypirc``."""
 
 _HEAD = re.compile(
     r"(?<![\w.-])[.-]{0,2}(?P<name>[A-Za-z_][\w.-]{0,100}+)(?:\\{0,15}[\"'])?\]?(?P<is>\s{0,8}(?::=|=>|==|!=|[:=]))"

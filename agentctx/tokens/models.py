@@ -93,8 +93,9 @@ def register_model(model: ModelProfile | str, *, like: str | None = None, **said
     maker before it (``openai/gpt-4o``), as it is called on Bedrock (``us.anthropic.…``), and through gateways that give
     models no windows of their own (``openrouter/…``, ``vllm/…``, or one that nobody knows). It does not hold for what
     a gateway is known to serve in its own way (``azure/gpt-4o``, ``github_copilot/gpt-4o``): say it of that name. What
-    is said of a gateway's name (``azure/gpt-4o``) holds for that gateway only, and never for the name alone. Where a
-    name states its window (``…:48k``, ``…[1m]``), that one holds.
+    is said of a gateway's name (``azure/gpt-4o``) holds for that gateway only, and never for the name alone. A
+    window that a name states (``…:48k``) holds up to the one that is known of the model: the table's, or the one that
+    is registered where the table does not know it.
 
     Args:
         model: The model's name, with or without provider prefix; or a whole profile: of a known model, or with

@@ -204,10 +204,10 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign("Langfuse or LangSmith (export)", _observed),
     Foreign("a data set like Alpaca (instruction, output)", lambda fields: _has(fields, "instruction", "output")),
     Foreign("a data set like Dolly (instruction, response)", lambda fields: _has(fields, "instruction", "response")),
-    Foreign("OpenAssistant", _oasst),
+    Foreign("a record of OpenAssistant", _oasst),
     Foreign("a data set of preferences (chosen, rejected)", _rated),
     Foreign("a data set (prompt, completion)", lambda fields: _has(fields, "prompt", "completion")),
-    Foreign("UltraChat", lambda fields: fields.keys() == {"id", "data"} and isinstance(fields["data"], (list, tuple))),
+    Foreign("a record of UltraChat", lambda fields: fields.keys() == {"id", "data"} and isinstance(fields["data"], (list, tuple))),
     Foreign("a data set or a trace (input beside what came of it)", _sample),
     Foreign("the OpenAI Assistants API", lambda fields: fields.get("object") == "thread.message"),
     Foreign("a whole answer of Chat Completions", _answered, "its choices[0].message"),
@@ -298,5 +298,5 @@ def tool_of(value: object, known: Sequence[Foreign] = DOCUMENTS) -> Foreign | No
 def described(tool: Foreign) -> str:
     """A sentence that says whose shape it is, and what to take in its place."""
     how = f" (take {tool.instead})" if tool.instead else ""
-    whose = tool.name if tool.name.startswith("a ") else f"a transcript of {tool.name} in its own shape"
+    whose = tool.name if tool.name.startswith(("a ", "an ")) else f"a transcript of {tool.name} in its own shape"
     return f"this is {whose}, and not messages of a model's provider{how}"

@@ -140,10 +140,10 @@ def test_a_key_of_a_registry_goes_from_its_settings():
 def test_the_middle_of_a_private_key_is_not_told_in_a_diff(width):
     """Lines of a key whose two ends the diff does not show go; those of a redactor that takes no keys out stay."""
     lines = [made(width) for _ in range(7)]
-    hunk = "".join(f" {line}\n" for line in lines[:3]) + f"-{lines[3]}\n+{lines[4]}\n" + f" {lines[5]}\n"
+    hunk = "".join(f" {line}\n" for line in lines[:3]) + f"-{lines[3]}\n+{lines[4]}\n" + f" {lines[5]}\n E+rnP4Q==\n"
     text = f"diff --git a/c.py b/c.py\n--- a/c.py\n+++ b/c.py\n@@ -9,5 +9,5 @@ {lines[6]}\n{hunk}"
     told = redact_diff(text, redact_secrets)
-    assert not [line for line in lines if line in told]
+    assert not [line for line in (*lines, "E+rnP4Q") if line in told]
     assert redact_diff(text, lambda text, _name: text) == text
 
 
