@@ -160,7 +160,7 @@ class Pipeline(Plan):
         call = evolve(call, late=lambda: trail.after(last))
         for stage in self.at_once:
             await run_stage(stage, trail, call)
-        await guarantee(trail, call, budget, given)
+        await guarantee(trail, call, budget, given, given.messages[-1].role)
         await keep_originals(trail)
         report = await offload(lambda: _report(given, trail, call, size, started), len(messages))
         await self.tell(report)

@@ -314,7 +314,7 @@ def refuse_empty(trail: Trail) -> None:
         raise InvalidInput(where, f"nothing is left to send: {what}")
 
 
-async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Context) -> None:
+async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Context, last: str) -> None:
     """Make sure that the request fits the budget, that its reasoning is taken, and that it may end as it does.
 
     Args:
@@ -322,26 +322,24 @@ async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Con
         call: What the stages are told.
         budget: The budget in force.
         before: The request as it was when the model's reasoning was made.
+        last: The role of the last message that was passed in.
 
     Raises:
         ContextOverflow: If it cannot be made to fit.
         InvalidInput: If nothing is left to send.
     """
-    asked = bool(before.messages) and before.messages[-1].role in _ASKING
     await _arrange(trail, call)
     if budget is not None:
         if budget.media.images is not None:
             await run_stage(LimitImages(budget.media.images), trail, call)
-        await _fit(trail, call, budget.limit, asked=asked)
+        await _fit(trail, call, budget.limit, last)
         if budget.request_bytes is not None:
-            room = budget.request_bytes - (
-                call.meter.weight(_GO_ON_MESSAGE) if asked and _ends_wrong(trail, call) else 0
-            )
+            room = budget.request_bytes - (call.meter.weight(_GO_ON_MESSAGE) if _lacks_end(trail, call, last) else 0)
             await run_stage(FitRequestBytes(room, trail.origins), trail, call)
     await _arrange(trail, call)  # which costs nothing: it was counted before
     await settle_reasoning(trail, call, before)
     await _arrange(trail, call)
-    if asked and _ends_wrong(trail, call):
+    if _lacks_end(trail, call, last):
         await run_stage(_append_go_on, trail, call, trusted=True)
     if trail.reports:
         await _keep_markers(trail, call, budget, before)
@@ -350,11 +348,11 @@ async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Con
         refuse_empty(trail)
 
 
-async def _fit(trail: Trail, call: Call, limit: int, *, asked: bool) -> None:
+async def _fit(trail: Trail, call: Call, limit: int, last: str) -> None:
     """Make the request fit, with what has to stand between messages that only now are neighbours, or behind them."""
 
     def closing() -> int:
-        return call.meter.message(_GO_ON_MESSAGE) if asked and _ends_wrong(trail, call) else 0
+        return call.meter.message(_GO_ON_MESSAGE) if _lacks_end(trail, call, last) else 0
 
     aim = limit - closing()
     while trail.tokens + closing() > limit:
@@ -374,13 +372,21 @@ def is_go_on(message: Message) -> bool:
     return message.role == _GO_ON_MESSAGE.role and message.parts == _GO_ON_MESSAGE.parts
 
 
-def _ends_wrong(trail: Trail, call: Call) -> bool:
-    """Whether the request ends on words of the assistant that its model would refuse there, or go on with."""
-    minding = minds_the_end(call.wire)
-    if minding is None:
-        return False
+def _lacks_end(trail: Trail, call: Call, last: str) -> bool:
     known = trail.context.messages[-1:] or (call.before() if call.before is not None else ())[-1:]
-    return bool(known) and not minding.may_end_on(known[0], call.profile) and not open_at_end(trail.context.messages)
+    return bool(known) and lacks_end(known[0], last, call) and not open_at_end(trail.context.messages)
+
+
+def lacks_end(message: Message, last: str, call: Call) -> bool:
+    """Whether the user has to speak behind this message at the end, which the model refuses there, or goes on with.
+
+    Args:
+        message: The last message of the request.
+        last: The role of the last message that was passed in: to end on the assistant is up to the caller.
+        call: What the stages are told.
+    """
+    minding = minds_the_end(call.wire) if last in _ASKING else None
+    return minding is not None and not minding.may_end_on(message, call.profile)
 
 
 async def _append_go_on(context: Context, call: Call, /) -> Context:

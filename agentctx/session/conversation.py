@@ -285,7 +285,7 @@ class Conversation:
         narrow(step)
         same = step.record is old  # and not one of a history that was changed
         start = min(step.start, sent.length) if same else 0
-        before, grown = old.shown[start : sent.length], same and not old.tail
+        before, grown = old.shown[start : sent.length], same and not old.tail and old.settled == len(old.view)
         same_fixed = self._same_fixed(step.around, given)
         fixed = self.fixed if same_fixed and not isinstance(self.fixed, Digest) else given.fixed()
         await commit_aside(step, on_copy=on_copy)

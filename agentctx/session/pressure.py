@@ -13,7 +13,7 @@ from agentctx.core.protection import speaks
 from agentctx.core.reasoning import signed
 from agentctx.core.report import StageReport
 from agentctx.offload import offload
-from agentctx.plan import guarantee
+from agentctx.plan import guarantee, lacks_end
 from agentctx.protocols import ContextStrategy, arranges_for_model, cache_markers, head_markers
 from agentctx.runner import run_stage
 from agentctx.session.step import Step, widen
@@ -117,7 +117,7 @@ async def _run_now(step: Step, stages: Sequence[ContextStrategy], aim: int | Non
     if step.start:
         call = evolve(call, before=lambda: tuple(record.view[: step.start]))
     system, tools = step.reasoning_made_with or (step.trail.context.system, step.around.tools)
-    await guarantee(step.trail, call, budget, Context(before, system, tools))
+    await guarantee(step.trail, call, budget, Context(before, system, tools), step.last_role)
 
 
 async def _needs_whole_view(step: Step, stages: Sequence[ContextStrategy], *, foreign: bool) -> bool:
@@ -131,6 +131,8 @@ async def _needs_whole_view(step: Step, stages: Sequence[ContextStrategy], *, fo
         return True
     if step.reasoning_made_with is not None or step.trail.unbound_from is not None or _leaves_reasoning(step):
         return True  # where reasoning lost its prefix is a place of the whole view
+    if _lacks_end(step):
+        return True  # the last of its messages stands further up
     return await offload(lambda: _marks_too_much(step) or _stands_wrong(step), len(step.raw))
 
 
@@ -166,6 +168,12 @@ def _stands_wrong(step: Step) -> bool:
     known = (*view[place : step.start], *new)
     after = view[place - 1] if place else None
     return arranging.arrange_for(known, around.source.profile, lambda _message, _why: None, after) is not known
+
+
+def _lacks_end(step: Step) -> bool:
+    """Whether the view ends on the assistant where the history does not, and the model would refuse that."""
+    last = step.trail.context.messages[-1:] or step.record.view[max(0, step.start - 1) : step.start]
+    return any(lacks_end(message, step.last_role, step.around.bare_call) for message in last)
 
 
 def _leaves_reasoning(step: Step) -> bool:

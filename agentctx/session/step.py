@@ -88,6 +88,13 @@ class Step:
         """The new messages as they were read."""
         return self.raw[len(self.raw) - len(self.seen) :]
 
+    @property
+    def last_role(self) -> str:
+        """The role of the last message of the history; empty when there is none."""
+        if self.raw:
+            return self.raw[-1].role
+        return ROLES[self.record.roles[-1]] if self.record.roles else ""
+
     def snapshot(self) -> StepSnapshot:
         """Where the step stands now, to be restored at most once."""
         return StepSnapshot(self.trail.copy(), self.start)

@@ -207,7 +207,10 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign("a record of OpenAssistant", _oasst),
     Foreign("a data set of preferences (chosen, rejected)", _rated),
     Foreign("a data set (prompt, completion)", lambda fields: _has(fields, "prompt", "completion")),
-    Foreign("a record of UltraChat", lambda fields: fields.keys() == {"id", "data"} and isinstance(fields["data"], (list, tuple))),
+    Foreign(
+        "a record of UltraChat",
+        lambda fields: fields.keys() == {"id", "data"} and isinstance(fields["data"], (list, tuple)),
+    ),
     Foreign("a data set or a trace (input beside what came of it)", _sample),
     Foreign("the OpenAI Assistants API", lambda fields: fields.get("object") == "thread.message"),
     Foreign("a whole answer of Chat Completions", _answered, "its choices[0].message"),

@@ -10,7 +10,9 @@ from agentctx import (
     Budget,
     ClearToolResults,
     FitContextWindow,
+    Outcome,
     Pipeline,
+    Session,
     StageError,
     TrimRounds,
     count,
@@ -342,8 +344,35 @@ async def test_a_late_result_leaves_the_last_word_to_the_user(format_name, model
         assert view.messages == at_once.messages
         assert passed[-1]["role"] not in ASKING or view.messages[-1]["role"] in ASKING
         assert count(view.messages, **wire) == view.report.tokens_after
+        assert adds_up(view.report)
     assert all(word in str(view.messages) for word in ("built", "wait", "hm", "done", "and now?"))
     assert ("[go on]" in str(view.messages)) == (mode == "rolling")  # it is the caller's then
+
+
+def adds_up(report):
+    """Whether what the report says is in force accounts for the number of messages."""
+    outcomes = [change.outcome for change in report.in_force]
+    made, gone = outcomes.count(Outcome.ADDED), outcomes.count(Outcome.DROPPED)
+    return report.messages_before + made - gone == report.messages_after
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("way", ["at once", "after a load"])
+@pytest.mark.parametrize(("format_name", "model"), MIND_THE_END)
+async def test_a_caller_who_goes_back_has_the_last_word_again(format_name, model, way):
+    """At the late result, where the view ended on words of the user that were there for one step, they are again."""
+    messages, pipeline = transcript(format_name, *LATE), Pipeline()
+    late = len(transcript(format_name, *LATE[:5]))
+    wire = {"format": format_name, "model": model}
+    session = pipeline.session(**wire)
+    for length in (late, len(messages)):
+        await session.prepare(messages[:length])
+        if way == "after a load":
+            session = Session.load(pipeline, json.loads(json.dumps(session.dump())))
+    for again in (messages[:late], messages[:late], messages):
+        view = await session.prepare(again)
+        assert view.messages == (await pipeline.prepare(again, **wire)).messages
+        assert adds_up(view.report)
 
 
 @pytest.mark.anyio
