@@ -19,7 +19,7 @@ from agentctx.core.reasoning import POLICIES, ThinkingPolicy
 from agentctx.core.report import Report
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
-from agentctx.plan import Plan, guarantee, refuse_empty, relief, since, view_of
+from agentctx.plan import Plan, guarantee, let_answers_follow, refuse_empty, relief, since, view_of
 from agentctx.protocols import Call, ContextStrategy, Listeners, Meter, Phase, RunInner, Store, Summarizer, TokenCounter
 from agentctx.reading import as_list, naming_what_is_too_deep, reader
 from agentctx.runner import Trail, keep_originals, run_stage
@@ -154,6 +154,7 @@ class Pipeline(Plan):
         trail = Trail(head, list(range(len(given.messages))), sent, list(relief(given, head, call, sent)))
         await run_stage(LiftCacheMarkers(), trail, call, trusted=True)
         await run_stage(RepairHistory(), trail, call, trusted=True)
+        await let_answers_follow(trail, call, lambda index: said[index].role)
         refuse_empty(trail)
         turns = (place for place in range(len(said) - 1, -1, -1) if said[place].role == "assistant")
         last = next(turns, -1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import pairwise
 from time import perf_counter
 from typing import Any, cast
 
@@ -387,6 +388,47 @@ def lacks_end(message: Message, last: str, call: Call) -> bool:
     """
     minding = minds_the_end(call.wire) if last in _ASKING else None
     return minding is not None and not minding.may_end_on(message, call.profile)
+
+
+async def let_answers_follow(
+    trail: Trail, call: Call, role_at: Callable[[int], str], after: tuple[Message, int | None] | None = None
+) -> None:
+    """Let the user speak before an answer of the assistant where what it answers stands further up by now, or is gone.
+
+    When it was given, ``guarantee`` had put the same words there: reasoning may be bound to them.
+
+    Args:
+        trail: Where the step stands, repaired; brought up to date.
+        call: What the stages are told.
+        role_at: The role of the message of the history at an index.
+        after: What stands before the trail's messages, with its index in the history.
+    """
+    known = [*([] if after is None else [after]), *zip(trail.context.messages, trail.origins, strict=True)]
+    answers = {
+        id(message)
+        for (before, asked), (message, answered) in pairwise(known)
+        if message.role == before.role == "assistant" and asked is not None and answered is not None
+        if any(role_at(index) in _ASKING for index in range(asked + 1, answered)) and _ended(before, call)
+    }
+    if not answers:
+        return
+
+    async def parted(context: Context, call: Call, /) -> Context:
+        out: list[Message] = []
+        for message in context.messages:
+            if id(message) in answers:
+                out.append(Message(_GO_ON_MESSAGE.role, _GO_ON_MESSAGE.parts))
+                call.note(out[-1], "the assistant answered what stands further up, or was left out")
+            out.append(message)
+        return context.with_messages(tuple(out))
+
+    parted.__name__ = "RepairHistory"  # it follows from the history alone, too
+    await run_stage(parted, trail, call, trusted=True)
+
+
+def _ended(message: Message, call: Call) -> bool:
+    """Whether a message of the assistant ended a turn, and its model would have refused to be asked with it last."""
+    return not message.calls and not open_at_end((message,)) and lacks_end(message, "user", call)
 
 
 async def _append_go_on(context: Context, call: Call, /) -> Context:

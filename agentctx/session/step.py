@@ -15,7 +15,7 @@ from agentctx.core.message import Context, Message, Tool
 from agentctx.core.pairing import unfinished_from
 from agentctx.core.units import units
 from agentctx.offload import offload
-from agentctx.plan import refuse_empty
+from agentctx.plan import let_answers_follow, refuse_empty
 from agentctx.protocols import Call
 from agentctx.runner import Trail, run_stage
 from agentctx.session.cost import warmth_after
@@ -94,6 +94,11 @@ class Step:
         if self.raw:
             return self.raw[-1].role
         return ROLES[self.record.roles[-1]] if self.record.roles else ""
+
+    def role_at(self, index: int) -> str:
+        """The role of the message of the history at an index."""
+        known = len(self.record)
+        return ROLES[self.record.roles[index]] if index < known else self.fresh[index - known].role
 
     def snapshot(self) -> StepSnapshot:
         """Where the step stands now, to be restored at most once."""
@@ -277,6 +282,8 @@ async def _mend(step: Step) -> None:
 
         repaired.__name__ = REPAIR
         await run_stage(repaired, step.trail, call, trusted=True)
+    before = (step.record.view[step.start - 1], step.record.origins[step.start - 1]) if step.start else None
+    await let_answers_follow(step.trail, call, step.role_at, before)
     if step.start == 0:
         refuse_empty(step.trail)
 
