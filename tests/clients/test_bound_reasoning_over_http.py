@@ -68,6 +68,39 @@ async def test_no_signature_is_refused_whatever_the_policy(serve, made, kind, th
     assert bool(asked) is (thinking == "drop_block")
 
 
+LATE = [
+    {"role": "user", "content": "task"},
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "read", "input": {}}]},
+    {"role": "user", "content": "Wait."},
+    {"role": "assistant", "content": "I wait."},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "late"}]},
+]
+BLANK = [LATE[0], {"role": "assistant", "content": "Here."}, {"role": "user", "content": " "}]
+
+
+@pytest.mark.parametrize("mode", ["stateless", "full", "load", "rolling"])
+@pytest.mark.parametrize("begun", [LATE, BLANK], ids=["late result", "blank question"])
+@pytest.mark.anyio
+async def test_reasoning_stands_behind_what_it_was_made_behind(serve, made, begun, mode):
+    """An answer to what stands further up, or was left out, is sent again behind the words that it was asked with."""
+    desk, url = serve(messages, answer=lambda body: Said("So it is.", thinking=f"Of {len(body['messages'])}."))
+    client, pipeline = made(AsyncAnthropic, url), agentctx.Pipeline()
+    session, history = pipeline.session(model=BOUND, format="anthropic"), begun
+    for _ in range(3):
+        if mode == "stateless":
+            view = await pipeline.prepare(history, tools=[TOOL], model=BOUND, format="anthropic")
+        else:
+            view = await session.prepare(history, tools=[TOOL])
+        answer = await client.messages.create(model=BOUND, max_tokens=100, messages=view.messages, tools=[TOOL])
+        said = [block.model_dump(exclude_none=True) for block in answer.content]
+        asked = list(view.messages) if mode == "rolling" else history
+        history = [*asked, {"role": "assistant", "content": said}, {"role": "user", "content": "And now?"}]
+        if mode == "load":
+            session = agentctx.Session.load(pipeline, json.loads(json.dumps(session.dump())))
+    assert len(desk.accepted) == 3
+    assert json.dumps(desk.requests[-1]).count("[go on]") == 1
+
+
 @pytest.mark.anyio
 async def test_the_server_would_have_refused_it(serve, made):
     """Without the options the same cut is refused: the server does check."""
