@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from agentctx import Budget, FitContextWindow, FixedCounter, Pipeline, Session, TruncateToolOutputs, validate
+from agentctx.testing import Recorder
 from agentctx.testing.builders import assistant, call, result, system, transcript, user
 from agentctx.testing.histories import FORMATS
 
@@ -116,6 +117,19 @@ async def test_it_is_done_once_a_step_and_again_at_the_next():
     size = await sent(session, messages)
     again = await session.recover(too_long(size, 3_000))
     assert again.report.tokens_after < min(size, 3_000)
+
+
+async def test_listeners_hear_of_a_view_that_was_made_smaller():
+    """What an overflow had cut is told as every compaction is; an overflow that cuts nothing tells nothing."""
+    told = Recorder()
+    session = pipeline().session(format="openai-chat", id="main", on_compact=told)
+    size = await sent(session, messages_of(60))
+    before = len(told.events)
+    view = await session.recover(too_long(size, 20_000))
+    assert [event.session for event in told.events[before:]] == ["main"]
+    assert told.events[-1].tokens_after == view.report.tokens_after
+    assert await session.recover(too_long(20_000, 19_000)) is None
+    assert len(told.events) == before + 1
 
 
 async def test_of_two_tasks_that_failed_one_gets_a_view():
