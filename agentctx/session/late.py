@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from agentctx.core.message import Message
 from agentctx.core.parts import ToolCall, ToolResult
 from agentctx.errors import InvalidInput
-from agentctx.protocols import WireFormat
+from agentctx.protocols import WireFormat, reads_places
 from agentctx.session.record import REPAIR, Record
 from agentctx.strategies.pair_results import stands_in
 
@@ -33,7 +33,9 @@ def asked_at(record: Record, natives: Sequence[Any], fresh: Sequence[Message], w
         late |= {each.call_id for _, mended, _ in wire.mend(fresh) if mended is not None for each in mended.results}
     found = _early(record, natives, waiting, wire) if waiting else []
     if late:
-        found += _in_view(record, natives, late, wire)
+        # where the place tells which call a result answers, it may be any of that tool
+        names = {each.name for message in fresh for each in message.results if each.call_id in late}
+        found += _in_view(record, natives, late, wire, names if reads_places(wire) is not None else set())
         gone = late - {call.id for message in record.view[: record.settled] for call in message.calls}
         if gone and len(record.view) < len(record):
             found += _among_dropped(record, natives, gone, wire)
@@ -82,14 +84,16 @@ def legible(natives: Sequence[Any], index: int, wire: WireFormat) -> Iterator[Me
         yield wire.read_message(natives[index], index)
 
 
-def _in_view(record: Record, natives: Sequence[Any], late: set[str], wire: WireFormat) -> list[int]:
+def _in_view(
+    record: Record, natives: Sequence[Any], late: set[str], wire: WireFormat, names: Collection[str | None]
+) -> list[int]:
     """The indexes of calls in the final view that have no answer, or one that only holds its place."""
     asked: dict[str, deque[int]] = defaultdict(deque)
     found: list[int] = []
     for place, message in enumerate(record.view[: record.settled]):
         origin = record.origins[place]
         if origin is not None:
-            for name in _late_calls(record, place, natives, late, wire):
+            for name in _late_calls(record, place, natives, late, wire, names):
                 asked[name].append(origin)
         for result in message.results:
             if asked.get(result.call_id):
@@ -98,7 +102,9 @@ def _in_view(record: Record, natives: Sequence[Any], late: set[str], wire: WireF
     return [*found, *chain.from_iterable(asked.values())]
 
 
-def _late_calls(record: Record, place: int, natives: Sequence[Any], late: set[str], wire: WireFormat) -> Iterator[str]:
+def _late_calls(
+    record: Record, place: int, natives: Sequence[Any], late: set[str], wire: WireFormat, names: Collection[str | None]
+) -> Iterator[str]:
     """The ids of the calls at this place of the view that late results may be meant for.
 
     Repair may have given a call another id, so that no two have the same: results come with the one of the caller.
@@ -109,7 +115,7 @@ def _late_calls(record: Record, place: int, natives: Sequence[Any], late: set[st
     given = (
         set() if record.as_given(place) else {each.id for read in legible(natives, origin, wire) for each in read.calls}
     )
-    return (call.id for call in calls if call.id in late or not late.isdisjoint(given))
+    return (call.id for call in calls if call.id in late or call.name in names or not late.isdisjoint(given))
 
 
 def _among_dropped(record: Record, natives: Sequence[Any], gone: set[str], wire: WireFormat) -> list[int]:

@@ -16,7 +16,7 @@ from agentctx.core.pairing import unfinished_from
 from agentctx.core.units import units
 from agentctx.offload import offload
 from agentctx.plan import let_answers_follow, refuse_empty
-from agentctx.protocols import Call
+from agentctx.protocols import Call, reads_places
 from agentctx.runner import Trail, run_stage
 from agentctx.session.cost import warmth_after
 from agentctx.session.foreign import DropForeignReasoning
@@ -155,6 +155,7 @@ async def take_in(
         whole: Whether all stages will run on the whole history: none runs on what is new then.
     """
     meter = around.source.meter
+    record = await offload(lambda: _paired_anew(around, record, natives), len(natives) - len(record))
     fresh, seen, asked = await _read_new(around, record, natives)
     if asked is not None:
         weights, known = around.weigh(record.view), len(record)
@@ -201,6 +202,18 @@ def stand_still(around: Surroundings, record: Record, natives: Sequence[Any], id
 
 _New = tuple[list[Message], list[Any], int | None]
 """New messages as values, what they look like, and the index of an earlier call that they answer, if any."""
+
+
+def _paired_anew(around: Surroundings, record: Record, natives: Sequence[Any]) -> Record:
+    """The record with the messages of the unfinished round as they are read beside what is new.
+
+    Where the place tells which call a result answers, a later result may tell that an earlier one answers another call.
+    """
+    if not record.tail or reads_places(around.source.wire) is None:
+        return record
+    read = around.source.messages([*(each.source for each in record.tail), *natives[len(record) :]])
+    tail = read[: len(record.tail)]
+    return record if tail == record.tail else evolve(record, tail=tail)
 
 
 async def _read_new(around: Surroundings, record: Record, natives: Sequence[Any]) -> _New:

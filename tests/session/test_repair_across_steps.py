@@ -307,3 +307,31 @@ async def test_what_is_at_fault_beside_the_parts_is_written_anew(preparing):
     found = validate({"messages": view.messages}, format="openai-chat", model="gpt-4.1")
     assert [str(each) for each in found if each.severity == "error"] == []
     assert {1, 4} <= {change.index for change in view.report.changes}
+
+
+def gemini_call(*arguments):
+    """A content of the model with calls of one tool, none of which has an id."""
+    return {"role": "model", "parts": [{"functionCall": {"name": "run", "args": {"n": each}}} for each in arguments]}
+
+
+def gemini_answer(*texts):
+    """A content with results of that tool, none of which says which call it answers."""
+    answers = [{"functionResponse": {"name": "run", "response": {"output": each}}} for each in texts]
+    return {"role": "user", "parts": answers}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["full", "load"])
+@pytest.mark.parametrize("between", [[], [{"role": "model", "parts": [{"text": "I wait."}]}]], ids=["open", "gone on"])
+@pytest.mark.parametrize("calls", [[[1], [2]], [[1, 2], [3]], [[1], [2, 3]]])
+@pytest.mark.parametrize("stride", [1, 4, 5])
+async def test_results_without_ids_that_come_in_turns_are_given_to_calls_as_at_once(calls, between, mode, stride, walk):
+    """Which call a result answers is told by its place: those that come later may tell that of earlier ones anew."""
+    task, wait = ({"role": "user", "parts": [{"text": text}]} for text in ("task", "Wait."))
+    texts = [f"result {number}" for group in calls for number in group]
+    history = [task, *(gemini_call(*group) for group in calls), gemini_answer(texts[0]), *between, wait]
+    history += [gemini_answer(*texts[1:]), {"role": "model", "parts": [{"text": "done"}]}, wait]
+    async for given, view in walk(Pipeline(), history, mode, stride, format="gemini"):
+        once = await Pipeline().prepare(given, format="gemini")
+        assert view.messages == once.messages
+    assert [text for text in texts if text not in str(view.messages)] == []
