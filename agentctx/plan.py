@@ -403,6 +403,8 @@ async def let_answers_follow(
         role_at: The role of the message of the history at an index.
         after: What stands before the trail's messages, with its index in the history.
     """
+    if minds_the_end(call.wire) is None:
+        return
     known = [*([] if after is None else [after]), *zip(trail.context.messages, trail.origins, strict=True)]
     answers = {
         id(message)

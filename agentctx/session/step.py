@@ -155,14 +155,13 @@ async def take_in(
         whole: Whether all stages will run on the whole history: none runs on what is new then.
     """
     meter = around.source.meter
-    record = await offload(lambda: _paired_anew(around, record, natives), len(natives) - len(record))
-    fresh, seen, asked = await _read_new(around, record, natives)
+    record, fresh, seen, asked = await _read_new(around, record, natives)
     if asked is not None:
         weights, known = around.weigh(record.view), len(record)
         record = rewound(
             record, asked, weights, unchanged_until=known, history_length=len(natives), binds_reasoning=around.binds
         )
-        fresh, seen, _ = await _read_new(around, record, natives)
+        record, fresh, seen, _ = await _read_new(around, record, natives)
     known = len(record)
     await meter.settle(fresh)
     arrived = await offload(partial(around.weigh, fresh), len(fresh))
@@ -200,20 +199,8 @@ def stand_still(around: Surroundings, record: Record, natives: Sequence[Any], id
     )
 
 
-_New = tuple[list[Message], list[Any], int | None]
-"""New messages as values, what they look like, and the index of an earlier call that they answer, if any."""
-
-
-def _paired_anew(around: Surroundings, record: Record, natives: Sequence[Any]) -> Record:
-    """The record with the messages of the unfinished round as they are read beside what is new.
-
-    Where the place tells which call a result answers, a later result may tell that an earlier one answers another call.
-    """
-    if not record.tail or reads_places(around.source.wire) is None:
-        return record
-    read = around.source.messages([*(each.source for each in record.tail), *natives[len(record) :]])
-    tail = read[: len(record.tail)]
-    return record if tail == record.tail else evolve(record, tail=tail)
+_New = tuple[Record, list[Message], list[Any], int | None]
+"""The record; new messages as values, what they look like, and the index of an earlier call that they answer."""
 
 
 async def _read_new(around: Surroundings, record: Record, natives: Sequence[Any]) -> _New:
@@ -221,10 +208,19 @@ async def _read_new(around: Surroundings, record: Record, natives: Sequence[Any]
 
 
 def _read(around: Surroundings, record: Record, natives: Sequence[Any]) -> _New:
-    new = natives[len(record) :]
-    fresh = around.source.messages(new, len(record), record.tail)
+    """What is new, and the record with the unfinished round as it reads beside that.
+
+    Where the place tells which call a result answers, a later result may tell that an earlier one answers another call.
+    """
+    new, source, again = natives[len(record) :], around.source, len(record.tail)
+    if again and reads_places(source.wire) is not None:
+        read = source.messages([*(each.source for each in record.tail), *new], len(record) - again)
+        tail, fresh = read[:again], read[again:]
+        record = record if tail == record.tail else evolve(record, tail=with_instructions(tail, record.instructions))
+    else:
+        fresh = source.messages(new, len(record), record.tail)
     fresh = with_instructions(fresh, record.instructions)
-    return fresh, snapshots(new, len(record)), asked_at(record, natives, fresh, around.source.wire)
+    return record, fresh, snapshots(new, len(record)), asked_at(record, natives, fresh, source.wire)
 
 
 def _open_from(trail: Trail, clean: Sequence[Message]) -> int | None:

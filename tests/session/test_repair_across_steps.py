@@ -335,3 +335,13 @@ async def test_results_without_ids_that_come_in_turns_are_given_to_calls_as_at_o
         once = await Pipeline().prepare(given, format="gemini")
         assert view.messages == once.messages
     assert [text for text in texts if text not in str(view.messages)] == []
+
+
+@pytest.mark.anyio
+async def test_a_content_that_cannot_be_read_is_named_by_its_place_in_the_history():
+    """Also while a round is open whose contents are read again."""
+    session = Pipeline().session(format="gemini")
+    history = [{"role": "user", "parts": [{"text": "task"}]}, gemini_call(1, 2), gemini_answer("one")]
+    await session.prepare(history)
+    with pytest.raises(InvalidInput, match=r"messages\[3\]|contents\[3\]"):
+        await session.prepare([*history, {"role": "wizard", "parts": [{"text": "hm"}]}])
