@@ -150,6 +150,7 @@ def load_record(state: Any, wire: WireFormat) -> Record:  # noqa: ANN401 - check
     _check_pairs(known, view[:settled], wire)
     _check_pairs(known, view, wire)
     changes, added = _changes(known, len(seen), len(out))
+    spans = _spans(known, origins, len(seen))
     system = frozenset(known.wholes("system_sent_as_user", most=len(seen) - 1))
     return Record(
         seen=seen,
@@ -165,7 +166,7 @@ def load_record(state: Any, wire: WireFormat) -> Record:  # noqa: ANN401 - check
         settled=settled,
         tail=_as_system(tail, tail_origin, system),
         tail_origin=tail_origin,
-        book=Book.of(changes, _spans(known, len(seen)), _handles(known, len(seen))),
+        book=Book.of(changes, spans, _handles(known, len(seen))),
         made={id(view[change.index]): (view[change.index], change) for change in added},
         roles=bytearray(roles),
         decided=_decided(known, len(seen)),
@@ -360,14 +361,23 @@ def _outcome(known: Checked) -> Outcome:
     return Outcome(said)
 
 
-def _spans(known: Checked, length: int) -> list[Span]:
-    """What is said of messages that are gone."""
+def _spans(known: Checked, origins: Sequence[int | None], length: int) -> list[Span]:
+    """What is said of messages that are gone: of each message of the history that is not in the view."""
     spans: list[Span] = []
+    there = bytearray(length)
+    for origin in origins:
+        if origin is not None:
+            there[origin] = 1
     for each, where in known.listed("spans"):
         one = Checked.of(each, where, _SPAN)
         start = one.whole("start", spans[-1].stop if spans else 0, length)
         stop = one.whole("stop", start + 1, length)
+        if (kept := there.find(1, start, stop)) >= 0:
+            raise known.fail("spans", f"message {kept:,} of the history is said to be gone, and is in the view")
+        there[start:stop] = b"\1" * (stop - start)
         spans.append(Span(start, stop, _outcome(one), one.text("stage"), one.text("reason")))
+    if (lost := there.find(0)) >= 0:
+        raise known.fail("spans", f"message {lost:,} of the history is neither in the view nor said to be gone")
     return spans
 
 

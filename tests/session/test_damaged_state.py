@@ -322,3 +322,24 @@ def test_what_is_said_of_messages_that_are_not_there_is_refused(path, value, whe
     with pytest.raises(InvalidInput) as refused:
         Session.load(pipeline(), put(STATES["anthropic"], ("record", *path), value))
     assert refused.value.where.startswith(f"state.record.{where}")
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("line", ["whole", "first", "last", "one more before", "one more after"])
+def test_each_message_of_the_history_is_in_the_view_or_said_to_be_gone(line, format_name):
+    """Without a span of what was dropped, or with a shorter or longer one, a state is refused: it would miscount."""
+    state = STATES[format_name]
+    spans = state["record"]["spans"]
+    assert spans
+    for place, span in enumerate(spans):
+        instead = {
+            "whole": [],
+            "first": [{**span, "start": span["start"] + 1}],
+            "last": [{**span, "stop": span["stop"] - 1}],
+            "one more before": [{**span, "start": span["start"] - 1}],
+            "one more after": [{**span, "stop": span["stop"] + 1}],
+        }[line]
+        told = [*spans[:place], *instead, *spans[place + 1 :]]
+        with pytest.raises(InvalidInput) as refused:
+            Session.load(pipeline(), put(state, ("record", "spans"), told))
+        assert refused.value.where.startswith("state.record.spans")
