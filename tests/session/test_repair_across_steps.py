@@ -20,6 +20,7 @@ WORDS = {
     "role": "assistant",
     "content": [{"type": "output_text", "text": "so it is", "annotations": []}],
 }
+THOUGHT_AGAIN = {**THOUGHT, "encrypted_content": "Rg=="}
 TRIGGER = {"type": "compaction_trigger"}
 
 HISTORIES = {
@@ -33,6 +34,15 @@ HISTORIES = {
     "a wish for compaction that others follow": [TASK, TRIGGER, GO_ON, WORDS, TRIGGER, GO_ON],
     "reasoning that its call follows a step later": [TASK, THOUGHT, CALL, OUTPUT, GO_ON],
     "reasoning that nothing follows": [TASK, THOUGHT, GO_ON, WORDS, GO_ON],
+    "reasoning that nothing follows, and another with its id": [
+        TASK,
+        THOUGHT,
+        GO_ON,
+        THOUGHT_AGAIN,
+        CALL,
+        OUTPUT,
+        GO_ON,
+    ],
     "one call id in every round": [TASK, *[{**CALL, "id": None}, OUTPUT] * 3, GO_ON],
 }
 

@@ -82,6 +82,15 @@ def test_reasoning_that_nothing_follows_goes():
     assert mended(unsigned, USER) == [unsigned, USER]
 
 
+def test_of_reasoning_with_one_id_the_first_that_can_be_sent_stays():
+    """Reasoning that goes because nothing follows it takes no other with its id along."""
+    other = {**THOUGHT, "encrypted_content": "Rg=="}
+    assert mended(THOUGHT, USER, other, CALL, OUTPUT) == [USER, other, CALL, OUTPUT]
+    assert mended(THOUGHT, USER, THOUGHT, CALL, OUTPUT, USER) == [USER, THOUGHT, CALL, OUTPUT, USER]
+    assert mended(CALL, OUTPUT, THOUGHT, CALL, USER, other, WORDS) == [CALL, OUTPUT, USER, other, WORDS]
+    assert mended(THOUGHT, CALL, OUTPUT, other, WORDS) == [THOUGHT, CALL, OUTPUT, WORDS]
+
+
 def test_readable_reasoning_goes_back_encrypted_only():
     """OpenAI refuses the readable form of encrypted reasoning; summary and encrypted content stay."""
     summary = [{"type": "summary_text", "text": "short"}]

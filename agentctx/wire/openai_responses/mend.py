@@ -79,9 +79,10 @@ def mend(messages: Sequence[Message], earlier: Mapping[str, Message]) -> tuple[M
             if not _is_fine(part):
                 _mend_parts(mending, index, message)
                 break
-    _repeated(mending, earlier)
+    _repeated(mending, earlier, reasoning=False)
     _triggers(mending)
     _unfollowed(mending)
+    _repeated(mending, earlier, reasoning=True)  # last: of two with one id, the first may be among those that went
     return tuple((index, *mending.instead[index]) for index in sorted(mending.instead))
 
 
@@ -239,11 +240,18 @@ def of_their_kind(messages: Sequence[Message]) -> Iterator[tuple[int, tuple[Mess
                     yield index, (made,), f"a {kind_answering(call)} has to answer the call, not a {kind}"
 
 
-def _repeated(mending: _Mending, earlier: Mapping[str, Message]) -> None:
-    """No two items may have one id: the same item again goes, another one with that id goes on without id."""
+def _repeated(mending: _Mending, earlier: Mapping[str, Message], *, reasoning: bool) -> None:
+    """No two items may have one id: the same item again goes, another one with that id goes on without id.
+
+    Args:
+        mending: What is sent instead.
+        earlier: As of ``mend``.
+        reasoning: Look at reasoning too.
+    """
     seen: dict[str, Message] = {}
     for index, message in paced(enumerate(mending.messages)):
-        if (identity := item_id(message)) is None:
+        now = mending.now(index)
+        if now is None or (identity := item_id(now)) is None or (_thought(now) is not None and not reasoning):
             continue
         first = earlier.get(identity) or seen.setdefault(identity, message)
         if first is message:
@@ -252,7 +260,7 @@ def _repeated(mending: _Mending, earlier: Mapping[str, Message]) -> None:
         if same or _value(message.source, "type") in _NEEDS_ID:
             mending.put(index, None, f"the item {identity!r} is there twice")
         else:
-            mending.put(index, without_id(mending.now(index) or message), f"another item has the id {identity!r}")
+            mending.put(index, without_id(now), f"another item has the id {identity!r}")
 
 
 def _triggers(mending: _Mending) -> None:
@@ -271,11 +279,15 @@ def _unfollowed(mending: _Mending) -> None:
     """Signed reasoning goes when the item that it led to is not there."""
     followed = False
     for index in range(len(mending.messages) - 1, -1, -1):
-        message = mending.messages[index]
-        if index in mending.instead and mending.now(index) is None:
+        if (message := mending.now(index)) is None:
             continue
-        first = message.parts[0] if message.parts else None
-        if not isinstance(first, Thinking):
+        if (thought := _thought(message)) is None:
             followed = message.role == "assistant"
-        elif first.signed and not followed:
+        elif thought.signed and not followed:
             mending.put(index, None, "nothing follows the reasoning")
+
+
+def _thought(message: Message) -> Thinking | None:
+    """The reasoning that an item is; None when it is another."""
+    first = message.parts[0] if message.parts else None
+    return first if isinstance(first, Thinking) else None
