@@ -112,7 +112,8 @@ def _converted(source: Reader, goal: Reader, passed: tuple[Sequence[Any], Any, A
         raise InvalidInput(where, "nothing is left to send: no message says anything that can be taken along")
     if len(after.messages) != len(given.messages):
         numbers = f"{len(given.messages)} messages became {len(after.messages)}"
-        log.remarks.append(f"{numbers}, joined and split as {goal.wire.name} has them")
+        done = "joined" if len(after.messages) < len(given.messages) else "split"
+        log.remarks.append(f"{numbers}, {done} as {goal.wire.name} has them")
     return Converted(*converted, log.report(given, after, perf_counter() - started))
 
 

@@ -194,8 +194,18 @@ def test_joined_messages_are_no_silence():
     messages = [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
     done = convert(messages, "bedrock", format="openai-chat")
     assert not done.report.changes
-    assert "2 messages became 1" in report_text(done.report)
+    assert "2 messages became 1, joined" in report_text(done.report)
     assert "nothing was changed" not in report_text(done.report)
+
+
+def test_a_message_that_was_split_was_not_joined():
+    """Where more messages come out than went in, the report says that they were split."""
+    calls = [{"functionCall": {"id": each, "name": "f", "args": {}}} for each in "ab"]
+    results = [{"functionResponse": {"id": each, "name": "f", "response": {"output": each}}} for each in "ab"]
+    contents = [*HELLO["gemini"], {"role": "model", "parts": calls}, {"role": "user", "parts": results}]
+    said = report_text(convert(contents, "openai-chat", format="gemini").report)
+    assert "3 messages became 4, split" in said
+    assert "joined" not in said
 
 
 HELLO = {

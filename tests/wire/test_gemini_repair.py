@@ -219,3 +219,17 @@ async def test_signatures_survive_a_full_window():
     request, before = ({"model": "gemini-3.5-flash", "contents": each} for each in (view.messages, contents))
     assert len(view.messages) < len(contents)
     assert [each for each in validate(request, format="gemini", before=before) if each.severity == "error"] == []
+
+
+@pytest.mark.anyio
+async def test_a_content_that_is_parted_is_not_said_to_be_joined():
+    """What is taken out of a content leaves one content; what comes together says which rule it follows."""
+    response = told("f:1")["parts"]
+    mixed = {"role": "model", "parts": [*SAY["parts"], *response, *asked("f")["parts"]]}
+    parted = (await repaired(ASK, mixed)).report
+    assert [change.index for change in parted.in_force] == [1, 2]
+    assert "joined" not in " ".join(change.reason for change in parted.in_force)
+    together = (await repaired(ASK, asked("f", "g"), told("f:1"), told("g:1"))).report
+    assert {change.reason for change in together.in_force} == {
+        "the responses to the calls of one turn stand in one content"
+    }

@@ -259,7 +259,8 @@ def _changes(place: _Place, before: _Place) -> list[Arranged]:
     homeless = place.messages[0].role == "assistant" and place.calls and not _heard(before)
     opening = (Message("user", (Text(NOT_SHOWN),)),) if homeless else ()
     if others and not _of_one_run(place.messages, place.messages[0]):
-        why = "joined with the content beside it"
+        acts = place.messages[0].role == "assistant"  # what becomes one here may have been one before repair
+        why = f"the {'words and calls' if acts else 'responses to the calls'} of one turn stand in one content"
         joined = _joined(place.messages, before.calls)
         return [(first, (*opening, joined), why), *((index, (), why) for index in others)]
     why = "a function call stands behind the user or a function response"
