@@ -131,6 +131,8 @@ def test_an_object_that_occurs_twice_behind_what_stayed():
     assert ((1, 2), ((1, 1),), ()) == (found.later, found.edited, found.dropped)
     found = match([first, message, edit], [first, edit])
     assert ((2,), (), (1,)) == (found.later, found.edited, found.dropped)
+    found = match([message, first, edit], [first, message])
+    assert ((1, 0), (), (2,)) == (found.later, found.edited, found.dropped)
     found = match([first, message, message], [first, message, message, message])
     assert ((None,), (3,)) == (found.later, found.added)
 
@@ -150,6 +152,15 @@ def test_of_one_object_in_many_places_the_first_and_the_last_stay():
     assert found.dropped == tuple(range(1, 51))
     assert found.origins == (0, *range(51, 60))
     assert (found.added, found.moved, found.edited) == ((), (), ())
+
+
+def test_what_stands_before_an_object_that_comes_again_stays_as_it_was():
+    """Only the end that both have may be later ones: what is before it is the same, and the cache holds it."""
+    first, second, again, between = (native(name) for name in "abcd")
+    found = match([first, second, again, between, again], [first, second, again])
+    assert ((2, 3), (0, 1, 4), 2) == (found.dropped, found.origins, found.first_changed)
+    found = match([first, again, second, between], [first, again])
+    assert ((2, 3), (0, 1), 2) == (found.dropped, found.origins, found.first_changed)
 
 
 def test_an_object_that_was_there_is_itself_and_no_other_that_says_the_same():

@@ -122,6 +122,16 @@ def test_what_was_added_is_told_by_those_who_made_it():
     assert ([], [added]) == (list(book.snapshot(SIZES, USER)), list(book.snapshot(SIZES, USER, [added])))
 
 
+def test_other_sizes_are_told_from_the_first_to_the_last():
+    """When another model counts, the changes of each message lead from size to size anew, in proportion between."""
+    steps = [(1, 100, 40), (3, 10, 5), (1, 40, 30), (1, 30, 20)]
+    book = Book.of([Change(at, "user", Outcome.EDITED, "Cut", "", one, two) for at, one, two in steps], [], {})
+    book.write([marked(2)])
+    book.recount([7, 50, 30, 20], {1: 12, 2: 31, 3: 9})
+    told = [(change.index, change.tokens_before, change.tokens_after) for change in book.lines()]
+    assert [(1, 50, 20), (3, 20, 9), (1, 20, 15), (1, 15, 12), (2, 30, 31)] == told
+
+
 def test_numbers_are_kept_small():
     """Four bytes a number, none negative."""
     assert (4, [1, 2]) == (numbers([1, 2]).itemsize, list(numbers([1, 2])))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx.core.message import Message
-from agentctx.core.pairing import broken_pair, only_results, open_at_end, unfinished_from, waits
+from agentctx.core.pairing import broken_pair, only_results, open_at_end, server_calls, unfinished_from, waits
 from agentctx.core.parts import Opaque, Text, Thinking, ToolCall, ToolResult
 
 ASKED = Message("assistant", (ToolCall("a", "read", "{}"),))
@@ -150,6 +150,8 @@ def turn(*parts):
         ([turn(server("s"), ASKED.parts[0]), TOLD, TOLD], {"s"}),
         ([turn(server("s")), TOLD], {"s"}),
         ([turn(server("s")), TOLD, turn()], set()),
+        ([turn(server("s")), TOLD, ASKED, turn(Text("so")), TOLD], {"s"}),
+        ([turn(server("s")), BETWEEN, ASKED, TOLD], set()),
         ([turn(server(closes="s"))], set()),
         ([turn(server("s")), BETWEEN], set()),
         ([turn(server("s")), TOLD, turn(Text("so"))], set()),
@@ -159,8 +161,14 @@ def turn(*parts):
     ],
 )
 def test_what_a_paused_server_may_still_answer(messages, found):
-    """What the last assistant turn opened and did not close, with nothing but results after it."""
+    """What the last assistant turn opened and did not close, or one before turns that only called tools."""
     assert found == open_at_end(messages)
+
+
+def test_which_server_calls_nothing_answers():
+    """All that any message opens; of them those that nothing behind them closes."""
+    messages = [turn(server(closes="u"), server("s"), server("t")), TOLD, turn(server("u"), server(closes="s"))]
+    assert ({"s", "t", "u"}, {"t", "u"}) == server_calls(messages)
 
 
 THOUGHT, SETTING = turn(Thinking("hm")), Message("developer", (Opaque("setting", {}),))

@@ -1,5 +1,7 @@
 """What survives without being asked for."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,12 +13,14 @@ from agentctx.core.protection import (
     first_task,
     last_words,
     pending,
+    places_of,
     says_something,
     speaks,
     system_messages,
     unread,
     words,
 )
+from agentctx.errors import ConfigError
 
 IDS = st.sampled_from("ab")
 PARTS = st.one_of(
@@ -115,3 +119,11 @@ def test_what_waits_for_an_answer_is_pending():
     assert [1] == pending([asks, asks]) == pending([asks, interim])
     assert [2] == pending([said("assistant", ASKED), interim, interim])
     assert [] == pending([said("assistant", ASKED), interim, said("tool", ANSWER)])
+
+
+@pytest.mark.parametrize("gave", [None, 3, "12", [1, "2"], [1.0]])
+def test_a_rule_that_gives_no_indexes_is_refused(gave):
+    """The error names the rule and shows what it gave; any iterable of whole numbers is taken."""
+    with pytest.raises(ConfigError, match=rf"protect: the rule .* gave {re.escape(repr(gave))}"):
+        places_of(lambda _: gave, ())
+    assert [1, 2] == places_of(lambda _: iter((1, 2)), ())

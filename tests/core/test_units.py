@@ -62,6 +62,15 @@ def test_a_paused_server_tool_joins_the_turn_that_resumes():
     assert [(0, 1), (1, 4), (4, 5)] == spans(messages)
 
 
+def test_what_a_server_tool_waits_for_takes_what_stands_between_along():
+    """Its answer, and the calls that its code makes with their results, belong to its turn, however late they come."""
+    opened, closed = (Opaque("server", {}, **{does: "s1"}) for does in ("opens", "closes"))
+    called = assistant(ToolCall("a", "read", "{}", caller="s1"))
+    assert [(0, 3), (3, 4)] == spans([assistant(opened), user(), assistant(closed), user()])
+    assert [(0, 4), (4, 5)] == spans([assistant(opened), user(), called, result("a"), user()])
+    assert [(0, 1), (1, 2), (2, 3)] == spans([assistant(opened), user(), assistant(Opaque("server", {}, closes="s2"))])
+
+
 def test_a_late_result_takes_what_stands_between_along():
     """A result that does not stand directly after its turn still belongs to it, with all that is between."""
     messages = [assistant(call("a"), call("b")), result("a"), user(), assistant(call("c")), result("b"), result("c")]
@@ -77,8 +86,8 @@ def test_signed_reasoning_by_itself_binds_what_the_model_does_after_it():
 
 
 def test_reasoning_that_nobody_signed_binds_its_own_turn_only():
-    """Unsigned reasoning, or signed reasoning beside other parts, does not reach beyond the results of its turn."""
-    for thought in (assistant(Thinking("hm")), assistant(Thinking("hm", "s"), Text("so"))):
+    """Unsigned reasoning, signed reasoning beside other parts, or nothing, does not reach beyond its turn's results."""
+    for thought in (assistant(Thinking("hm")), assistant(Thinking("hm", "s"), Text("so")), assistant()):
         messages = [thought, assistant(call("a")), result("a"), assistant(call("b")), result("b")]
         assert [(0, 3), (3, 5)] == spans(messages)
 
