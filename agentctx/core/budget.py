@@ -160,7 +160,7 @@ class Budget:
         return Budget(
             limit + reserved,
             reserved,
-            trigger=max(target, trigger, least),
+            trigger=max(trigger, least),
             target=max(target, least),
             request_bytes=self.request_bytes,
             media=self.media,

@@ -103,7 +103,7 @@ def test_the_model_table_is_there_when_nothing_else_is_loaded():
 
 
 @pytest.mark.parametrize("name", ["trigger", "target"])
-@pytest.mark.parametrize(("amount", "window"), [(2, 8_000), (80, 128_000), (100, 10_000), (50, 1_000_000)])
+@pytest.mark.parametrize(("amount", "window"), [(1, 4_000), (2, 8_000), (80, 128_000), (100, 10_000), (50, 1_000_000)])
 def test_a_percentage_is_no_number_of_tokens(name, amount, window):
     """A number that can only be meant as a percentage is refused with how to write it, and not taken for tokens."""
     with pytest.raises(ConfigError, match=f"{name}: {amount} tokens .* write {amount / 100:g} for"):
@@ -113,8 +113,15 @@ def test_a_percentage_is_no_number_of_tokens(name, amount, window):
 def test_small_windows_have_small_amounts():
     """What is more than a hundredth of its window may be a number of tokens, and scaling never makes a percentage."""
     assert Budget(1_000, trigger=80, target=20).target_tokens == 20
+    assert Budget(5_000, trigger=80).trigger_tokens == 80
     assert Budget(128_000, target=120).scaled(0.3).target_tokens > 0
     assert Budget(10_000, trigger=300, target=100).target_tokens == 100
+
+
+@pytest.mark.parametrize(("window", "trigger", "scaled"), [(10_000, 101, 51), (8_000, 81, 41), (5_000, 51, 25)])
+def test_a_small_trigger_is_scaled_to_the_least_that_is_none(window, trigger, scaled):
+    """At half the size: one token more than a percentage would have, where a number can be taken for one."""
+    assert Budget(window, trigger=trigger, target=trigger).scaled(0.5).trigger_tokens == scaled
 
 
 @given(limit=integers(1, 30_000), reserve=integers(0, 30_000), target=integers(1, 30_000), share=floats(0.001, 1))

@@ -88,6 +88,13 @@ def test_as_few_as_possible_have_moved(order):
     assert () == found.edited == found.dropped == found.added == found.remade
 
 
+def test_what_changes_places_where_much_went_has_moved():
+    """The order of those that are left is told, however far from their old places they stand."""
+    before = [native(str(index)) for index in range(6)]
+    found = match(before, [before[5], before[4]])
+    assert ((0, 1, 2, 3), 1) == (found.dropped, len(found.moved))
+
+
 def test_messages_made_by_hand_are_matched_by_identity():
     """Without a payload nothing tells that one was made of the other."""
     one, other = Message("user", (Text("a"),)), Message("user", (Text("b"),))
@@ -108,6 +115,17 @@ def test_a_marker_alone_makes_another_object_that_says_the_same(parts, now):
     assert (((0, 0),), (), None) == ((found := match([message], [marked])).remade, found.edited, found.first_changed)
     for other in (Message.read("user", (Text("b"), *now), payload), Message.read("tool", marked.parts, payload)):
         assert ((), ((0, 0),), 0) == ((found := match([message], [other])).remade, found.edited, found.first_changed)
+
+
+@pytest.mark.parametrize(
+    ("more", "told"), [({"cache_control": {"type": "ephemeral"}}, "remade"), ({"name": "b"}, "edited")]
+)
+def test_a_payload_with_more_in_it_says_something_else(more, told):
+    """Also where what was read of it is the same; a cache marker alone says nothing."""
+    message = native("a")
+    other = message.replaced(Message.read("user", message.parts, {**message.source, **more}))
+    found = match([message], [other])
+    assert ((0, 0),) == getattr(found, told) == (*found.edited, *found.remade)
 
 
 def test_everything_is_told_by_its_place_also_behind_what_stayed():

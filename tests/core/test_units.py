@@ -68,6 +68,8 @@ def test_what_a_server_tool_waits_for_takes_what_stands_between_along():
     called = assistant(ToolCall("a", "read", "{}", caller="s1"))
     assert [(0, 3), (3, 4)] == spans([assistant(opened), user(), assistant(closed), user()])
     assert [(0, 4), (4, 5)] == spans([assistant(opened), user(), called, result("a"), user()])
+    messages = [assistant(opened, call("b")), user(), assistant(closed), result("b"), assistant(Text("so"))]
+    assert [(0, 4), (4, 5)] == spans(messages)
     assert [(0, 1), (1, 2), (2, 3)] == spans([assistant(opened), user(), assistant(Opaque("server", {}, closes="s2"))])
 
 
