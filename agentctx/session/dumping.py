@@ -11,7 +11,7 @@ from agentctx.protocols import WireFormat
 from agentctx.session.allowances import Allowances
 from agentctx.session.checked import LARGEST, Checked
 from agentctx.session.conversation import Conversation, Given
-from agentctx.session.plain import Digest, digest, from_plain, to_plain
+from agentctx.session.plain import Digest, digest, exact_digest, from_plain, to_plain
 from agentctx.session.record import Record
 from agentctx.session.record_state import dump_record, load_record
 from agentctx.session.sent import Sent
@@ -53,9 +53,10 @@ def _moment(at: float | None) -> float | None:
 
 
 def _plain_head(last: Given) -> list[Any] | None:
-    """System prompt and tools of the last request; None when JSON cannot hold them."""
+    """System prompt and tools of the last request, and their exact digest; None when JSON cannot hold them."""
     try:
-        return [to_plain(last.system, "system"), to_plain(last.tools, "tools")]
+        head = [to_plain(last.system, "system"), to_plain(last.tools, "tools")]
+        return [*head, exact_digest(head).hex()]
     except (InvalidInput, RecursionError):
         return None
 
@@ -107,10 +108,11 @@ def _load_messages(known: Conversation, state: Checked, format_name: str, sent: 
 def _last(known: Conversation, state: Checked, wire: WireFormat) -> Given:
     """The last request as far as the state holds it: the messages of the view, and of the others what tells them."""
     try:
-        system, tools = (from_plain(native) for native, _ in state.listed("head"))
-    except (ValueError, RecursionError) as error:
-        raise state.fail("head", f"expected a system prompt and tools: {error}") from error
-    if known.fixed != [system, tools] or not isinstance(tools, (list, type(None))):
+        system, tools, told = (from_plain(native) for native, _ in state.listed("head"))
+        same = exact_digest(state.values["head"][:2]).hex() == told and known.fixed == [system, tools]
+    except (TypeError, ValueError, RecursionError) as error:
+        raise state.fail("head", f"expected a system prompt, tools and a digest: {error}") from error
+    if not same or not isinstance(tools, (list, type(None))):
         raise state.fail("head", "it is not the system prompt and the tools that the state tells of")
     wire.read_system(system)
     wire.read_tools(tools)

@@ -105,6 +105,11 @@ def digest(native: object) -> bytes:
     return sha256(text.encode("utf-8", "surrogatepass")).digest()[:DIGEST_BYTES]
 
 
+def exact_digest(plain: object) -> bytes:
+    """What tells plain JSON values from all others, those with a null and without it too."""
+    return sha256(json.dumps(plain, sort_keys=True).encode()).digest()[:DIGEST_BYTES]
+
+
 def _canonical(native: object) -> Any:  # noqa: ANN401 - any JSON value
     if native is None or isinstance(native, (str, int, float)):
         return native

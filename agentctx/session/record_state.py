@@ -22,7 +22,7 @@ from agentctx.core.printable import shown
 from agentctx.errors import InvalidInput
 from agentctx.protocols import WireFormat, reads_places
 from agentctx.session.checked import Checked
-from agentctx.session.plain import DIGEST_BYTES, Digest, digest, from_plain, to_plain
+from agentctx.session.plain import DIGEST_BYTES, Digest, digest, exact_digest, from_plain, to_plain
 from agentctx.session.record import Record, call_ids, goes_out_as_another
 
 _LETTERS = "sduat"
@@ -49,6 +49,8 @@ def dump_record(record: Record) -> dict[str, Any]:
     out = _natives(_as_sent(record))
     not_given = {*edited, *(place for place, origin in enumerate(record.origins) if origin is None)}
     ours = (native for place, native in enumerate(out) if place in not_given)
+    tail = _natives([message.source for message in record.tail])
+    sums = *(digest(from_plain(native)) for native in ours), exact_digest(out), exact_digest(tail)
     return {
         "seen": b64encode(record.digested()).decode("ascii"),
         "sizes": list(record.sizes),
@@ -58,9 +60,9 @@ def dump_record(record: Record) -> dict[str, Any]:
         "out": out,
         "origins": list(record.origins),
         "edited": edited,
-        "sums": b64encode(b"".join(digest(from_plain(native)) for native in ours)).decode("ascii"),
+        "sums": b64encode(b"".join(sums)).decode("ascii"),
         "settled": record.settled,
-        "tail": _natives([message.source for message in record.tail]),
+        "tail": tail,
         "tail_origin": list(record.tail_origin),
         "changes": [_dump_run(list(run)) for _, run in groupby(record.changes(), _said)],
         "spans": [asdict(span) for span in record.book.spans],
@@ -146,6 +148,7 @@ def load_record(state: Any, wire: WireFormat) -> Record:  # noqa: ANN401 - check
         if origin is None or place in edited:  # nothing that the caller passes says so
             view[place] = _not_given(view[place], made=origin is None, own=place in payloads)
     tail, tail_origin = _tail(known, wire, digests)
+    _check_nulls(known)
     settled = _settled(known, origins, tail_origin[0] if tail else len(seen))
     _check_pairs(known, view[:settled], wire)
     _check_pairs(known, view, wire)
@@ -285,14 +288,27 @@ def _check_messages(
     """Refuse a message of the view that is not the one that was dumped: it would be sent."""
     sums = _digests(known, "sums")
     ours = [place for place, origin in enumerate(origins) if origin is None or place in edited]
-    if len(sums) != len(ours):
-        raise known.fail("sums", f"{len(sums):,} digests for {len(ours):,} messages of the view that are no one else's")
-    expected = dict(zip(ours, sums, strict=True))
+    if len(sums) != len(ours) + 2:
+        raise known.fail(
+            "sums", f"{len(sums):,} digests, not two and {len(ours):,} for what is no one else's in the view"
+        )
+    expected = dict(zip(ours, sums[:-2], strict=True))
     for place, origin in enumerate(origins):
         if place in expected and digest(out[place]) != expected[place]:
             raise InvalidInput(f"{known.at('out')}[{place}]", "it is not the message that was dumped")  # noqa: EM102
         if place not in expected and origin is not None and digest(out[place]) != digests[origin]:
             raise InvalidInput(f"{known.at('out')}[{place}]", f"it is not the message {origin:,} of the history")  # noqa: EM102
+
+
+def _check_nulls(known: Checked) -> None:
+    """Refuse messages that lack a null of those that were dumped, or have one more: it may be an argument of a call."""
+    for name, expected in zip(("out", "tail"), _digests(known, "sums")[-2:], strict=True):
+        try:
+            same = exact_digest(known.values[name]) == expected
+        except (TypeError, ValueError, RecursionError) as error:
+            raise known.fail(name, f"no JSON: {error}") from error
+        if not same:
+            raise known.fail(name, "a null of a message was taken away or put in")
 
 
 def _payloads(known: Checked, origins: Sequence[int | None], edited: set[int]) -> set[int]:

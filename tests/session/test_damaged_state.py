@@ -232,11 +232,30 @@ def test_a_message_that_was_changed_is_refused_when_it_is_loaded(name, format_na
     found = [("record", name, *path) for path in leaves(state["record"][name])]
     for number, path in enumerate(found[:: max(1, len(found) // 40)]):
         odd = ODD[number % len(ODD)]
-        if inside(state, path) is None or (odd is not GONE and inside(state, path) == odd):
+        if odd is not GONE and inside(state, path) == odd:
             continue
         error = try_to_load(without(state, path) if odd is GONE else put(state, path, odd), format_name)
         assert error is not None, (path, odd)
         assert error.where.startswith(f"state.record.{name}"), (path, odd, error)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("open_round", [False, True])
+async def test_a_null_that_was_taken_away_is_refused(open_round):
+    """Nothing is no null in the arguments of a call: it would be sent, so it is refused."""
+    asked = assistant(call("c", "read", {"path": "a", "limit": None}), call("d", "read"))
+    answers = [] if open_round else [result("c", "x"), result("d", "y"), user("go on")]
+    session = Pipeline().session(format="anthropic")
+    tools = [{"name": "read", "input_schema": {"type": "object", "default": None}}]
+    await session.prepare(transcript("anthropic", user("task"), asked, *answers), tools=tools)
+    state = json.loads(json.dumps(session.dump()))
+    Session.load(Pipeline(), state)
+    nulls = [path for path in leaves(state) if path[0] != "learned" and path[-1] in {"limit", "default"}]
+    assert {path[1] for path in nulls} == {1, "out", *(["tail"] if open_round else ())}
+    for path in nulls:
+        with pytest.raises(InvalidInput) as refused:
+            Session.load(Pipeline(), without(state, path))
+        assert refused.value.where == ("state.head" if path[0] == "head" else f"state.record.{path[1]}")
 
 
 @given(format_name=st.sampled_from(FORMATS), number=st.integers(0, 100_000), odd=st.sampled_from(ODD))
