@@ -51,7 +51,8 @@ class Pipeline(Plan):
     Args:
         stages: What to do, in order: anything with ``async (context, call) -> context``.
         budget: The room of one model call; a number is a window in tokens. Without it stages need limits of their
-            own, or a model must be named.
+            own, or a model must be named. The budget of a pipeline within is what its stages come down to: where this
+            one has none, and the model takes what cannot be brought down to it, it is sent, and the report says so.
         counter: Counts tokens: a counter, or a plain function of a text; without it, tiktoken's encoding for the model.
         store: Keeps the originals of what is left out or edited.
         protect: What must survive byte for byte, beside system prompt, first task and latest user message; see
@@ -161,7 +162,9 @@ class Pipeline(Plan):
         call = evolve(call, late=lambda: trail.after(last))
         for stage in self.at_once:
             await run_stage(stage, trail, call)
-        await guarantee(trail, call, budget, given, given.messages[-1].role)
+        above = self.refuses_above(model)
+        most = None if above is None else above.limit
+        await guarantee(trail, call, budget, given, given.messages[-1].role, most)
         await keep_originals(trail)
         report = await offload(lambda: _report(given, trail, call, size, started), len(messages))
         await self.tell(report)

@@ -19,7 +19,7 @@ from agentctx.core.parts import Text
 from agentctx.core.protection import GO_ON, ProtectRule
 from agentctx.core.reasoning import ThinkingPolicy
 from agentctx.core.report import Report, StageReport
-from agentctx.errors import InvalidInput
+from agentctx.errors import ContextOverflow, InvalidInput, UnknownModel
 from agentctx.listeners import as_listeners, tell
 from agentctx.protocols import (
     Call,
@@ -91,6 +91,21 @@ class Plan:
         if self.budget is not None:
             return self.budget
         return next((budget for budget in _carried(self.stages) if budget is not None), None)
+
+    def refuses_above(self, model: str | None) -> Budget | None:
+        """The model's own budget, where the one in force is that of a pipeline within: what its stages aim at.
+
+        Only what the model does not take is refused then. None where the budget in force refuses: the plan's own, one
+        that a stage carries itself, or any where the model table does not know the model, or knows a smaller window.
+        """
+        governing = self.governing
+        if governing is None or self.budget is not None or governing not in (plan.budget for plan in self._inner):
+            return None
+        try:
+            own = None if model is None else Budget.for_model(model)
+        except UnknownModel:
+            return None
+        return own if own is not None and own.limit > governing.limit else None
 
     @cached_property
     def counting(self) -> TokenCounter | None:
@@ -315,7 +330,9 @@ def refuse_empty(trail: Trail) -> None:
         raise InvalidInput(where, f"nothing is left to send: {what}")
 
 
-async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Context, last: str) -> None:
+async def guarantee(
+    trail: Trail, call: Call, budget: Budget | None, before: Context, last: str, most: int | None = None
+) -> None:
     """Make sure that the request fits the budget, that its reasoning is taken, and that it may end as it does.
 
     Args:
@@ -324,6 +341,7 @@ async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Con
         budget: The budget in force.
         before: The request as it was when the model's reasoning was made.
         last: The role of the last message that was passed in.
+        most: The tokens above which it is refused, where the budget is only aimed at; see ``Plan.refuses_above``.
 
     Raises:
         ContextOverflow: If it cannot be made to fit.
@@ -333,7 +351,7 @@ async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Con
     if budget is not None:
         if budget.media.images is not None:
             await run_stage(LimitImages(budget.media.images), trail, call)
-        await _fit(trail, call, budget.limit, last)
+        await _fit_or_say(trail, call, budget.limit, last, most)
         if budget.request_bytes is not None:
             room = budget.request_bytes - (call.meter.weight(_GO_ON_MESSAGE) if _lacks_end(trail, call, last) else 0)
             await run_stage(FitRequestBytes(room, trail.origins), trail, call)
@@ -349,6 +367,20 @@ async def guarantee(trail: Trail, call: Call, budget: Budget | None, before: Con
         refuse_empty(trail)
 
 
+async def _fit_or_say(trail: Trail, call: Call, limit: int, last: str, most: int | None) -> None:
+    """Make the request fit, or say that it cannot be made to, where more is taken than the budget aims at."""
+    known = trail.copy()
+    try:
+        await _fit(trail, call, limit, last)
+    except ContextOverflow:
+        if most is None:
+            raise
+        trail.restore(known)
+        note = f"{trail.tokens - limit:,} tokens over the {limit:,} of a pipeline within: no more may be left out"
+        trail.reports.append(StageReport("FitGuarantee", (), trail.tokens, trail.tokens, 0.0, (note,)))
+        await _fit(trail, call, most, last)
+
+
 async def _fit(trail: Trail, call: Call, limit: int, last: str) -> None:
     """Make the request fit, with what has to stand between messages that only now are neighbours, or behind them."""
 
@@ -357,7 +389,10 @@ async def _fit(trail: Trail, call: Call, limit: int, last: str) -> None:
 
     aim = limit - closing()
     while trail.tokens + closing() > limit:
-        await run_stage(FitGuarantee(aim, trail.origins), trail, call)
+        try:
+            await run_stage(FitGuarantee(aim, trail.origins), trail, call)
+        except ContextOverflow as error:
+            raise ContextOverflow(error.tokens + limit - aim, limit, error.biggest) from None
         await _arrange(trail, call)
         aim -= max(0, trail.tokens + closing() - limit)
 

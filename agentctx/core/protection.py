@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import SupportsIndex
 
@@ -26,6 +27,19 @@ STAND_INS = frozenset({NOT_SHOWN, GO_ON})
 """What no user has said: it stands where a provider wants words of the user's and there are none."""
 
 
+SUMMARY = "[Summary of {count} earlier messages]\n"
+"""What stands before a summary, so that nobody takes it for the user's own words."""
+
+_SUMMARY = re.compile(re.escape(SUMMARY).replace(re.escape("{count}"), r"(\d{1,9})"))
+
+
+def summed_up(message: Message) -> int:
+    """How many messages this one stands for, when it is a summary of such; else 0."""
+    first = message.parts[0] if message.role == "user" and len(message.parts) == 1 else None
+    found = _SUMMARY.match(first.text) if isinstance(first, Text) else None
+    return 0 if found is None else int(found[1])
+
+
 def words(message: Message) -> tuple[Part, ...]:
     """What a message says beside tool results."""
     return tuple(part for part in message.parts if not isinstance(part, ToolResult) and not is_marker(part))
@@ -41,9 +55,11 @@ def speaks(message: Message) -> bool:
 def says_something(message: Message) -> bool:
     """Whether this is a message in which the user says something: a text that is not blank, or anything but text.
 
-    Words that stand in for those of a user say nothing.
+    Words that stand in for those of a user say nothing, nor does a summary of what was said.
     """
-    return message.role == "user" and not message.is_system and any(map(_says_something, message.parts))
+    if message.role != "user" or message.is_system or summed_up(message):
+        return False
+    return any(map(_says_something, message.parts))
 
 
 def _says_something(part: Part) -> bool:
@@ -78,7 +94,7 @@ def _first_turn(messages: Iterable[tuple[int, Message]]) -> list[int]:
 
     At either end of the conversation that is what the provider takes for what the user said first or last.
     """
-    return next(([index] for index, message in messages if speaks(message)), [])
+    return next(([index] for index, message in messages if speaks(message) and not summed_up(message)), [])
 
 
 def unread(messages: Sequence[Message]) -> list[int]:

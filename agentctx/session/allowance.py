@@ -100,13 +100,15 @@ class Allowance:
             return 0
         return min(self.given.reserved, int(limit * MOST_RESERVED))
 
+    def local(self, limit: int) -> int:
+        """A limit in the provider's tokens by our count, and at most what an error taught."""
+        limit = self.calibration.local(limit)
+        return limit if self.learned.tokens is None else min(limit, self.learned.tokens)
+
     def _renew(self) -> None:
         given = self.given
         if given is None:
             self.in_force = None if self.learned.tokens is None else Budget(self.learned.tokens)
             return
-        limit = self.calibration.local(given.limit)
-        if self.learned.tokens is not None:
-            limit = min(limit, self.learned.tokens)
-        share = limit / given.limit
+        share = self.local(given.limit) / given.limit
         self.in_force = given if share >= WORTH_IT else given.scaled(share)

@@ -117,7 +117,7 @@ async def _run_now(step: Step, stages: Sequence[ContextStrategy], aim: int | Non
     if step.start:
         call = evolve(call, before=lambda: tuple(record.view[: step.start]))
     system, tools = step.reasoning_made_with or (step.trail.context.system, step.around.tools)
-    await guarantee(step.trail, call, budget, Context(before, system, tools), step.last_role)
+    await guarantee(step.trail, call, budget, Context(before, system, tools), step.last_role, step.around.most)
 
 
 async def _needs_whole_view(step: Step, stages: Sequence[ContextStrategy], *, foreign: bool) -> bool:

@@ -56,6 +56,12 @@ class Surroundings:
         return self._calls[warmth]
 
     @property
+    def most(self) -> int | None:
+        """The tokens above which a request is refused where the budget is only aimed at: ``Plan.refuses_above``."""
+        above = None if self.allowance.given != self.plan.governing else self.plan.refuses_above(self.model)
+        return None if above is None else self.allowance.local(above.limit)
+
+    @property
     def binds(self) -> bool:
         """Whether the model binds its reasoning to all that stands before it."""
         return self.source.profile is not None and self.source.profile.bound_thinking

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 from attrs import field, frozen
@@ -13,6 +14,7 @@ from agentctx.offload import offload
 from agentctx.protocols import Call, Scope
 from agentctx.strategies.drop_oldest import drop_oldest
 from agentctx.strategies.options import as_budget
+from agentctx.strategies.summary import SHARE, sum_up
 
 
 @frozen
@@ -21,6 +23,10 @@ class FitContextWindow:
 
     Protected messages and the round that the model is in stay. When these alone are too large, the results of
     that round are cut so that it takes half of the room that the rest leaves.
+
+    Where the pipeline has a summarizer, one message behind the first task stands for what was dropped: at most a tenth
+    of what the cut comes down to, and at the next cut another in its place. Without a session, or with views that are
+    not written back, the summarizer is asked at every call that has to be cut.
 
     Args:
         budget: The budget to fit; a number is a window in tokens. Without it the pipeline's budget holds.
@@ -35,6 +41,7 @@ class FitContextWindow:
     max_tokens: int | None = field(default=None, kw_only=True)
     reserve_tokens: int = field(default=0, kw_only=True)
     scope: ClassVar[Scope] = Scope.PRESSURE
+    summarizes: ClassVar[bool] = True
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -62,7 +69,13 @@ class FitContextWindow:
         if size <= aim:
             return context
         to_cut = size if size > limit else 0  # what fits as it is has no result to be cut
-        return await offload(lambda: drop_oldest(context, limit, aim, call, size), len(context.messages), to_cut)
+        most = 0 if call.summarizer is None else int(SHARE * aim)
+        work = partial(drop_oldest, context, limit, aim - most, call, size)
+        fitted = await offload(work, len(context.messages), to_cut)
+        if call.summarizer is None:
+            return fitted
+        most = min(most, limit - call.size(fitted))
+        return await sum_up(context, fitted, most, call, call.summarizer)
 
     def _limits(self, call: Call) -> tuple[int, int]:
         """The hard limit and the size to come down to, in tokens."""

@@ -73,7 +73,7 @@ def check_listeners(where: str, on_compact: object) -> None:
 
 
 def check_summarizer(summarizer: object, stages: Sequence[ContextStrategy]) -> None:
-    """Check that there is a stage that may ask the summarizer: no stage of the library does by itself.
+    """Check that there is a stage that may ask the summarizer: one of the library's that does, or one of another's.
 
     Raises:
         ConfigError: If there is none.
@@ -88,7 +88,7 @@ def _may_summarize(stage: ContextStrategy) -> bool:
     holding = holds_stages(stage)
     if holding is not None:
         return any(map(_may_summarize, holding.stages))
-    return not type(stage).__module__.startswith("agentctx.strategies.")
+    return getattr(stage, "summarizes", False) or not type(stage).__module__.startswith("agentctx.strategies.")
 
 
 def as_budget(value: Budget | int | None) -> Budget | None:

@@ -33,7 +33,7 @@ from agentctx.testing.accounts import Given, unaccounted
 from agentctx.testing.counting import CountingCounter
 from agentctx.testing.flaky import FlakyError, FlakyStore, failing_listener, flaky, unlogged
 from agentctx.testing.plan import Say, Turn
-from agentctx.testing.quoting import LIBERTIES, Liberty, misquotes
+from agentctx.testing.quoting import LIBERTIES, Liberty, misquotes, unnumbered
 from agentctx.testing.trial import Step, Trial, text_of, texts_of
 from agentctx.testing.writers import WRITERS
 from agentctx.view import View
@@ -310,8 +310,10 @@ async def nobody_is_misquoted(trial: Trial) -> None:
         repaired = await trial.prepare(Pipeline(), step.given)
         if step.view is None or repaired.view is None:
             continue
-        view = trial.read(step.view.messages).messages
-        for wrong in misquotes(repaired.view.context.messages, view, trial.may):
+        own = {call.id for message in trial.read(step.given).messages for call in message.calls}
+        said = unnumbered(repaired.view.context.messages, own)
+        view = unnumbered(trial.read(step.view.messages).messages, own)
+        for wrong in misquotes(said, view, trial.may):
             msg = f"misquoted: {step}: {wrong}"
             raise AssertionError(msg)
 

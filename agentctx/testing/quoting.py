@@ -13,8 +13,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from typing import Literal, get_args
 
+from attrs import evolve
+
 from agentctx.core.message import SYSTEM_ROLES, Message
-from agentctx.core.parts import Text, ToolResult
+from agentctx.core.parts import Part, Text, ToolCall, ToolResult
+from agentctx.core.protection import summed_up
 
 Liberty = Literal[
     "assistant_text", "user_text", "system_text", "tool_text", "tool_calls", "arguments", "is_error", "swap_results",
@@ -43,12 +46,36 @@ def misquotes(history: Sequence[Message], view: Sequence[Message], allowed: Coll
             yield from check(history, view)
 
 
+def unnumbered(messages: Iterable[Message], own: Collection[str]) -> list[Message]:
+    """Messages with the ids that their calls came with, where repair had given a repeated one a number.
+
+    Which number it is depends on what was left out before: the caller's id says more.
+
+    Args:
+        messages: The messages.
+        own: The ids that the caller's calls have.
+    """
+
+    def known_as(identity: str) -> str:
+        first, _, number = identity.rpartition("_")
+        return first if identity not in own and number.isdecimal() and first in own else identity
+
+    def with_own_id(part: Part) -> Part:
+        if isinstance(part, ToolCall):
+            return evolve(part, id=known_as(part.id))
+        return evolve(part, call_id=known_as(part.call_id)) if isinstance(part, ToolResult) else part
+
+    return [evolve(message, parts=tuple(map(with_own_id, message.parts))) for message in messages]
+
+
 def _voice(message: Message) -> str:
     return "system" if message.role in SYSTEM_ROLES else message.role
 
 
 def _said(messages: Iterable[Message], voice: str) -> list[str]:
-    parts = [part for message in messages if _voice(message) == voice for part in message.parts]
+    """The texts of a voice; a summary is nobody's."""
+    said = (message for message in messages if _voice(message) == voice and not summed_up(message))
+    parts = (part for message in said for part in message.parts)
     return [part.text for part in parts if isinstance(part, Text) and part.text.strip()]
 
 

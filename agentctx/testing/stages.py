@@ -22,6 +22,7 @@ from agentctx.strategies.tiered import ByTools, Tiered
 from agentctx.strategies.trim_rounds import TrimRounds
 from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
 from agentctx.strategies.when import first_of, over, when
+from agentctx.testing.summarizer import fixed_summarizer
 from agentctx.testing.words import NAMES
 from agentctx.tiers.tier import TierRule
 
@@ -63,7 +64,14 @@ def single_stages() -> st.SearchStrategy[ContextStrategy]:
         packs(),
         tiereds(),
         st.just(RepairHistory()),
+        summaries(),
     )
+
+
+def summaries() -> st.SearchStrategy[Pipeline]:
+    """Leaving out the oldest with a summary in its place: short, empty, far too long, or one that breaks marks."""
+    texts = st.sampled_from(("They read two files.", "", " \n", "and then " * 150, "</system> [go on] \x1b[31m"))
+    return st.builds(lambda text: Pipeline(FitContextWindow(), summarizer=fixed_summarizer(text)), texts)
 
 
 def tiereds() -> st.SearchStrategy[Tiered]:

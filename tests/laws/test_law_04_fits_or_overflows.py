@@ -417,3 +417,37 @@ async def test_what_a_stage_adds_is_counted(format_name):
     messages = transcript(format_name, user("word " * 20), *([assistant("ok"), user("and?")] * 3))
     with pytest.raises(AgentctxError):
         await Pipeline(chatty, TrimRounds(5), budget=Budget(200)).prepare(messages, format=format_name)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("model", [None, "gpt-4o", "gpt-4"])
+async def test_the_budget_of_a_pipeline_within_is_aimed_at(model, preparing):
+    """What cannot be cut down to it is sent where the model takes it, and the report says so; else it is refused."""
+    within = coding_agent(Budget(1_000))
+    task = "word " * (1_500 if model != "gpt-4" else 8_000)
+    messages = [{"role": "user", "content": task}, *({"role": "assistant", "content": "hm"},) * 3]
+    messages.append({"role": "user", "content": "go on"})
+    prepare = preparing(Pipeline(within), "openai-chat", model)
+    if model != "gpt-4o":
+        with pytest.raises(ContextOverflow) as refused:
+            await prepare(messages)
+        assert refused.value.limit == (1_000 if model is None else Budget.for_model(model).limit)
+        return
+    view = await prepare(messages)
+    assert [message["content"] for message in view.messages] == [task, "go on"]
+    said = " ".join(note for stage in view.report.stages for note in stage.notes)
+    assert f"{view.report.tokens_after - 1_000:,} tokens over the 1,000 of a pipeline within" in said
+
+
+@pytest.mark.anyio
+async def test_a_refusal_names_the_limit_also_where_the_user_has_to_speak_last(preparing):
+    """The words that the engine would add are part of what is needed, not of what is available."""
+    said = [
+        {"role": "user", "content": "go " * 200},
+        {"role": "assistant", "content": [{"type": "text", "text": "hm"}]},
+    ]
+    messages = [*said, {"role": "user", "content": [{"type": "text", "text": " "}]}]
+    with pytest.raises(ContextOverflow) as refused:
+        await preparing(Pipeline(budget=100), "anthropic", "claude-opus-5-5")(messages)
+    assert refused.value.limit == 100
+    assert refused.value.tokens > 200

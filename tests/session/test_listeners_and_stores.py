@@ -278,7 +278,7 @@ async def test_a_summarizer_that_no_stage_asks_is_refused():
         return context
 
     with pytest.raises(ConfigError, match="no stage asks"):
-        Pipeline(FitContextWindow(), summarizer=shorten)
+        Pipeline(TrimRounds(2), summarizer=shorten)
     assert Pipeline(own, summarizer=shorten).summarizer is shorten
 
 
