@@ -147,7 +147,7 @@ def test_the_smallest_budgets():
 @pytest.mark.parametrize("share", [0.0, -0.5, 1.5, float("nan")])
 def test_shares_lie_above_nothing_and_up_to_all(share):
     """Of a window as of a scale; the error says which amount it is."""
-    with pytest.raises(ConfigError, match="amount: a share"):
+    with pytest.raises(ConfigError, match="amount: a share of the limit"):
         Budget(100).tokens(share)
     with pytest.raises(ConfigError, match="share: expected"):
         Budget(100).scaled(share)

@@ -177,6 +177,8 @@ def test_what_stands_before_an_object_that_comes_again_stays_as_it_was():
     first, second, again, between = (native(name) for name in "abcd")
     found = match([first, second, again, between, again], [first, second, again])
     assert ((2, 3), (0, 1, 4), 2) == (found.dropped, found.origins, found.first_changed)
+    found = match([first, again, second, again], [first, again])
+    assert ((1, 2), (0, 3), 1) == (found.dropped, found.origins, found.first_changed)
     found = match([first, again, second, between], [first, again])
     assert ((2, 3), (0, 1), 2) == (found.dropped, found.origins, found.first_changed)
 

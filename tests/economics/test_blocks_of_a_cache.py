@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from agentctx import Pipeline
+from agentctx import Context, Message, Opaque, Pipeline
 from agentctx.economics.blocks import BlockReader
 from agentctx.reading import reader
 from agentctx.wire.cache_markers import ANTHROPIC
@@ -49,6 +49,15 @@ def test_every_part_is_a_block_and_every_token_is_in_one():
     sizes = [block.tokens for block in found[1:]]
     assert [sum(sizes[:2]), sizes[2], sum(sizes[3:])] == [OURS.message(message) for message in sent.messages]
     assert sizes[1] == OURS.parts(sent.messages[0].parts[1:])
+
+
+def test_a_message_of_markers_alone_is_a_block():
+    """What it costs by itself is in the request, and it ends a turn as any message of its role."""
+    mark = Opaque("cachePoint", {"cachePoint": {"type": "default"}})
+    for role, ends in (("user", True), ("assistant", False)):
+        message = Message(role, (mark,))
+        (block,) = BlockReader(OURS).read(Context((message,))).blocks[1:]
+        assert (block.tokens, block.turn_end) == (OURS.message(message), ends)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx.economics.cache import Block, CacheSimulator, Prompt
-from agentctx.economics.cache_rules import ANTHROPIC, DEEPSEEK, GEMINI, NONE, NOVA, OPENAI, OPENAI_TURNS, cache_rules
+from agentctx.economics.cache_rules import (
+    ANTHROPIC,
+    DEEPSEEK,
+    GEMINI,
+    NONE,
+    NOVA,
+    OPENAI,
+    OPENAI_TURNS,
+    cache_rules,
+    warmth,
+)
 from agentctx.economics.prices import Usage, cost
 from agentctx.tokens.models import profile
 
@@ -41,6 +51,30 @@ def bills(model, *requests, pause=10.0):
     simulator = CacheSimulator(cache_rules(profile(model)))
     sent = [simulator.send(Prompt.of(blocks), number * pause) for number, blocks in enumerate(requests)]
     return [cost(usage, profile(model)) for usage in sent]
+
+
+@pytest.mark.parametrize("model", KINDS)
+def test_every_answer_is_billed(model):
+    """Whatever is read and written of the prompt."""
+    simulator = CacheSimulator(KINDS[model])
+    assert [simulator.send(Prompt.of([head()]), second, output=7).output for second in (0, 1)] == [7, 7]
+
+
+@pytest.mark.parametrize("model", [model for model, rules in KINDS.items() if rules.kind != "none"])
+def test_an_entry_lives_to_its_last_second(model):
+    """Read when its time is over, not after; reading makes it live as long again."""
+    rules, prompt = KINDS[model], Prompt.of([head(), said(1, 500, "short")])
+    simulator = CacheSimulator(rules)
+    seconds = (0, rules.ttl, 2 * rules.ttl, 3 * rules.ttl + 1)
+    assert [simulator.send(prompt, at).cached > 0 for at in seconds] == [False, True, True, False]
+    assert [warmth(rules, idle) for idle in (rules.ttl, rules.ttl + 1)] == [1, 0]
+
+
+def test_claude_finds_nothing_behind_a_mark():
+    """Of a request that was written to its end, none is read when only an earlier place is marked."""
+    simulator = CacheSimulator(ANTHROPIC)
+    simulator.send(Prompt.of([head(mark=None), said(1, 500, "short")]), 0)
+    assert simulator.send(Prompt.of([head(), said(1, 500)]), 1) == Usage(500, written=10_000)
 
 
 @pytest.mark.parametrize(("shared", "cached"), [(1_023, 0), (1_024, 1_024), (1_151, 1_024), (1_152, 1_152)])

@@ -182,7 +182,8 @@ def test_nova_writes_for_nothing():
 def test_gemini_explicit_cache_is_read_until_it_ends():
     """What was put into an explicit cache is read by requests that begin with it, for as long as it was asked to be."""
     simulator = CacheSimulator(GEMINI)
-    simulator.hold(Prompt.of(blocks(5000)), at=0, seconds=7_200)
+    assert simulator.hold(Prompt.of(blocks(5000)), at=0, seconds=7_200) == Usage(fresh=5000)
+    simulator.hold(Prompt.of(blocks(5000)), at=0, seconds=10)
 
     assert simulator.send(Prompt.of(blocks(5000, 100)), at=7_000).cached == 5000
     assert simulator.send(Prompt.of(blocks(5000, 100)), at=30_000).cached == 0

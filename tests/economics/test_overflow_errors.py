@@ -123,6 +123,44 @@ def test_groups_are_followed():
     assert classify_error(group).limit == 8_192
 
 
+def test_a_member_that_occurs_twice_hides_no_other():
+    """Each is looked at once, and all of them."""
+    again = ValueError("no")
+    assert classify_error(ExceptionGroup("tasks", [again, again, StatusError(WORDS)])).limit == 8_192
+
+
+def test_the_exception_that_another_one_keeps_is_looked_at():
+    """Some wrappers keep the provider's error as ``original_exception``, and raise theirs from nothing."""
+    wrapper = RuntimeError("model call failed")
+    wrapper.original_exception = StatusError(WORDS)
+    assert classify_error(wrapper).limit == 8_192
+
+
+class Spoken(Exception):
+    """As an exception that makes its words when it is asked for them."""
+
+    def __str__(self):
+        return WORDS
+
+
+def test_words_that_are_made_when_asked_for_count():
+    """What an exception says is what ``str`` gives, whatever it stores."""
+    assert classify_error(Spoken()).limit == 8_192
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Error code: 403 - forbidden",
+        "max_tokens: 9999 > 8192, which is the maximum allowed number of output tokens",
+        "string too long. Expected a string with maximum length 64, but got a string with length 70",
+    ],
+)
+def test_another_error_that_came_of_an_overflow_is_none(said):
+    """Access, a long answer or a long name: the outermost that says what is wrong decides, not what it came from."""
+    assert classify_error(raised(ValueError(said), cause=StatusError(WORDS))) is None
+
+
 def test_circular_causes_end():
     """Exceptions that name each other as cause are looked at once."""
     one, other = ValueError("one"), ValueError("other")
@@ -197,6 +235,9 @@ def test_numbers_given_as_fields():
     overflow = classify_error({"error": {"type": "exceed_context_size_error", "n_prompt_tokens": 17949, "n_ctx": 8192}})
 
     assert (overflow.limit, overflow.requested, overflow.excess, overflow.prompt) == (8_192, 17_949, 9_757, 17_949)
+    for name, told in (("n_ctx", (8_192, None)), ("n_prompt_tokens", (None, 8_192))):
+        overflow = classify_error({"error": {"type": "exceed_context_size_error", name: 8_192}})
+        assert (overflow.limit, overflow.requested) == told
 
 
 def test_what_the_model_said_is_no_error():
@@ -218,6 +259,19 @@ def test_bare_413():
         "bytes", provider="test_overflow_errors", message="Error code: 413"
     )
     assert classify_error(StatusError("rate limit", 413)) is None
+
+
+@pytest.mark.parametrize("said", ["Error code: {}", "HTTP {}", "{} - refused", "status: {}"])
+def test_a_status_that_a_text_begins_with(said):
+    """It counts as if it had come as a number."""
+    assert classify_error(said.format(413)).kind == "bytes"
+    assert classify_error(said.format(401) + ": " + WORDS) is None
+
+
+def test_busy_without_a_word():
+    """A body that is not there may mean an overflow with status 400, and never with 429."""
+    assert classify_error(StatusError("400 status code (no body)")).kind == "window"
+    assert classify_error(StatusError("400 status code (no body)", 429)) is None
 
 
 def test_overflow_wins_over_a_server_status():

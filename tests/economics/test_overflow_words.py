@@ -52,6 +52,20 @@ def test_a_text_whose_size_is_not_told(limit):
     assert (overflow.kind, overflow.limit, overflow.requested, overflow.excess) == ("characters", limit, None, None)
 
 
+def test_an_allowance_that_is_only_used_up_is_none():
+    """A request as large as the whole allowance of a minute may still go through; one token more never does."""
+    busy = "Rate limit reached on tokens per min. Limit 30,000, Requested 30,00{}"
+    assert classify_error(busy.format(0)) is None
+    assert classify_error(busy.format(1)).excess == 1
+
+
+def test_numbers_however_they_are_written():
+    """With thousands apart, or in thousands and millions."""
+    for limit, size in (("1m", "1_048_577"), ("1,000k", "1,048,577"), ("1000000", "1048577")):
+        overflow = classify_error(f"maximum context length is {limit} tokens, however you requested {size} tokens")
+        assert (overflow.limit, overflow.requested, overflow.excess) == (1_000_000, 1_048_577, 48_577)
+
+
 def body(message):
     """As most providers shape an error body."""
     return {"error": {"message": message, "type": "invalid_request_error"}}

@@ -11,6 +11,7 @@ from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Message
 from agentctx.core.parts import Text
 from agentctx.core.profile import ModelProfile, Prices
+from agentctx.economics.cache_rules import NONE
 from agentctx.economics.conditions import cache_cold, expected_forecast, made_forecast, pays_back
 from agentctx.economics.payback import Cut, Request, call_cost, compared, forecast
 from agentctx.economics.prices import Usage, cost, storage_cost
@@ -72,6 +73,15 @@ def test_call_cost_writes_where_writing_costs():
     """What is not read is written at the write price, or billed as plain input where there is none."""
     assert call_cost(CLAUDE, 1_000_000, cached=400_000) == pytest.approx(0.4 + 0.6 * 12.5)
     assert call_cost(AUTOMATIC, 1_000_000, cached=400_000) == pytest.approx(0.4 + 0.6 * 10)
+    for model in (CLAUDE, AUTOMATIC):
+        assert call_cost(model, 0, output=1_000_000) == 50
+
+
+def test_a_model_that_costs_nothing():
+    """A price of 0 is a price, also where only a long request costs something."""
+    free = ModelProfile("free", prices=Prices(0, output=0), long_from=10, long_prices=Prices(2, output=4))
+    assert cost(Usage(10, output=5), free) == 0
+    assert cost(Usage(1_000_000), free) == 2
 
 
 def test_storage_of_an_explicit_cache():
@@ -113,6 +123,22 @@ def test_two_requests_are_compared_by_what_is_known_of_each():
     assert found.without == pytest.approx(20_000 * 1e-6 + 10_000 * 12.5e-6)
     assert found.with_cut == pytest.approx(5_000 * 1e-6 + 7_000 * 12.5e-6)
     assert (found.later_without, found.later_with) == pytest.approx((0.03, 0.012))
+
+
+def test_what_the_next_call_brings_is_new_in_either_case():
+    """It is written whether there is a cut or not, and read by the calls after it."""
+    found = forecast(CLAUDE, Cut(5_000, 7_000, 8_000, new=1_000))
+
+    assert found.without == pytest.approx(20_000 * 1e-6 + 1_000 * 12.5e-6)
+    assert found.with_cut == pytest.approx(5_000 * 1e-6 + 8_000 * 12.5e-6)
+    assert (found.later_without, found.later_with) == pytest.approx((0.021, 0.013))
+
+
+def test_other_rules_than_the_models_can_be_given():
+    """As for a server of one's own that caches nothing."""
+    found = forecast(CLAUDE, Cut(5_000, 7_000, 8_000), rules=NONE)
+
+    assert (found.without, found.with_cut) == pytest.approx((0.2, 0.12))
 
 
 def test_a_cold_cut_pays_at_once():
@@ -277,6 +303,9 @@ def test_conditions_join_as_they_are_read(large, cold, pays):
         ({"billed": 140_000, "sent": 100_000, "window": 131_072}, False),
         ({"billed": 131_000, "sent": 132_000, "window": 131_072, "output": 0, "stopped_by_length": True}, True),
         ({"billed": 131_000, "sent": 132_000, "window": 131_072, "output": 9, "stopped_by_length": True}, False),
+        ({"billed": 131_072, "sent": 131_072, "window": 131_072, "output": 0, "stopped_by_length": True}, True),
+        ({"billed": 131_072, "sent": 131_072, "window": 131_072}, False),
+        ({"billed": 1, "sent": 20_000}, True),
     ],
 )
 def test_truncation_is_suspected(numbers, suspected):

@@ -86,6 +86,22 @@ def test_a_price_holds_for_the_dated_names():
     assert profile("gpt-4o-mini").prices.input != 9.0
 
 
+def test_the_budget_of_a_registered_model_is_what_is_known_of_it():
+    """Without a window there is none; an input larger than the window is the window."""
+    register_model(ModelProfile("narrow", window=10_000, max_input=20_000, max_output=9_000))
+    register_model(ModelProfile("unknown", max_output=100))
+    assert Budget.for_model("narrow") == Budget(10_000)
+    with pytest.raises(UnknownModel, match="'unknown': pass Budget"):
+        Budget.for_model("unknown")
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "gpt-5"])
+def test_a_reserve_that_is_no_share_is_named(model):
+    """Also where the longest answer has room of its own beside the input."""
+    with pytest.raises(ConfigError, match=r"^output_reserve: "):
+        Budget.for_model(model, output_reserve=2.0)
+
+
 def test_what_cannot_be_registered_is_refused():
     """A model that nobody knows cannot be like another, and a field that there is not cannot be set."""
     with pytest.raises(UnknownModel, match="gpt-99"):
