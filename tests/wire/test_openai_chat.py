@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentctx import convert, count
 from agentctx.core.message import Message, Tool
 from agentctx.core.parts import Media, Opaque, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
+from agentctx.testing.words import PIXEL
 from agentctx.wire.openai_chat import OpenAIChat
 
 CHAT = OpenAIChat()
@@ -66,6 +68,12 @@ MESSAGES = [
         "user",
         (Opaque("hologram", {"type": "hologram", "x": 1}),),
     ),
+    (
+        {"role": "user", "content": "look", "images": [PIXEL, PIXEL]},
+        "user",
+        (Text("look"), Media("image", "image/png", PIXEL), Media("image", "image/png", PIXEL)),
+    ),
+    ({"role": "user", "content": "look", "images": ["a.png"]}, "user", (Text("look"),)),
     ({"role": "assistant", "content": "yo", "annotations": []}, "assistant", (Text("yo"),)),
     (
         {"role": "assistant", "content": None, "tool_calls": [CALL, CUSTOM]},
@@ -236,6 +244,35 @@ def test_an_edited_text_block_keeps_its_other_keys():
     written = CHAT.write_message(message.with_parts((Text("short", source=text.source), opaque)))
     assert written["content"][0] == {**marked, "text": "short"}
     assert written["content"][1] is native["content"][1]
+
+
+def test_images_beside_the_content_stay_there():
+    """Of Ollama's images those that are left stand under their own key; what is put in their place is content."""
+    native = {"role": "user", "content": "look", "images": [PIXEL, f"{PIXEL[:-1]}+"], "x": 1}
+    message = CHAT.read_message(native, 0)
+    words, first, second = message.parts
+    assert CHAT.write_message(message.with_parts((words, second))) == {**native, "images": [second.data]}
+    without = CHAT.write_message(message.with_parts((words, Text("[image]"), Text("[image]"))))
+    assert without == {
+        "role": "user",
+        "content": [{"type": "text", "text": each} for each in ("look", "[image]", "[image]")],
+        "x": 1,
+    }
+    unread = {"role": "user", "content": "look", "images": ["a.png"]}
+    assert CHAT.write_message(CHAT.read_message(unread, 0).with_parts((Text("l"),))) == {**unread, "content": "l"}
+    assert first.data == PIXEL
+
+
+def test_images_beside_the_content_are_counted_and_taken_along():
+    """Ollama's images cost as others do, and a conversion takes them to where the other format has them."""
+    words, image = {"role": "user", "content": "look"}, {"url": f"data:image/png;base64,{PIXEL}"}
+    blocks = {"role": "user", "content": [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": image}]}
+    beside = {**words, "images": [PIXEL]}
+    sizes = [count([each], format="openai-chat", model="ollama/llava") for each in (words, beside, blocks)]
+    assert sizes[0] < sizes[1] == sizes[2]
+    converted = [convert([each], "anthropic", format="openai-chat") for each in (beside, blocks)]
+    assert converted[0].messages == converted[1].messages
+    assert not any(each.report.changes for each in converted)
 
 
 def test_dropping_all_calls_leaves_no_trace_of_them():

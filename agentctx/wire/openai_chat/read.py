@@ -16,6 +16,7 @@ from attrs import evolve
 from agentctx.core.message import Message, Tool
 from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
+from agentctx.tokens.carried import media_of
 from agentctx.wire.native import as_mapping, mapping_or_none
 
 LEGACY = "function_call:"
@@ -26,6 +27,9 @@ REASONING_BLOCKS = ("thinking_blocks", "reasoning_details")
 
 REASONING_TEXTS = ("reasoning_content", "reasoning")
 """Keys of assistant messages that hold reasoning as text: DeepSeek's and its followers', OpenRouter's and vLLM's."""
+
+IMAGES = "images"
+"""Ollama's key of a user's message for its images."""
 
 _REASONING = frozenset(REASONING_BLOCKS + REASONING_TEXTS)
 _ROLES = "'system', 'assistant', 'user', 'function', 'tool', and 'developer'"
@@ -46,7 +50,7 @@ def read_message(native: Any, index: int) -> Message:  # noqa: ANN401 - a dict o
     if role == "assistant":
         parts = _assistant(data, index)
     elif role in ("user", "system", "developer"):
-        parts = _content(data.get("content"), index)
+        parts = (*_content(data.get("content"), index), *read_images(data))
     elif role in ("tool", "function"):
         parts, role = (_result(native, data, index),), "tool"
     else:
@@ -145,6 +149,15 @@ def read_audio(audio: Any) -> Media | Opaque:  # noqa: ANN401 - a dict or any SD
     if data is None or not isinstance(identity := data.get("id"), str):
         return Opaque("audio", audio, source={"audio": audio})
     return Media("audio", data=_text_or_none(data.get("data")), url=identity, source={"audio": audio})
+
+
+def read_images(data: Mapping[str, Any]) -> tuple[Media, ...]:
+    """The images beside the content of a user's message, base64 each, as Ollama takes them; none for anything else."""
+    images = data.get(IMAGES) if data.get("role") == "user" else None
+    if not isinstance(images, (list, tuple)) or not all(isinstance(image, str) for image in images):
+        return ()
+    found = tuple([evolve(media_of(image), source={IMAGES: image}) for image in images])
+    return found if all(media.kind == "image" for media in found) else ()
 
 
 def _at(index: int) -> str:

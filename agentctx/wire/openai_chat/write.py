@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 from agentctx.core.message import Message
@@ -10,6 +11,7 @@ from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, T
 from agentctx.errors import InvalidInput
 from agentctx.wire.native import as_mapping, mapping_or_none
 from agentctx.wire.openai_chat.read import (
+    IMAGES,
     LEGACY,
     REASONING_BLOCKS,
     REASONING_TEXTS,
@@ -17,6 +19,7 @@ from agentctx.wire.openai_chat.read import (
     read_block,
     read_call,
     read_function_call,
+    read_images,
 )
 
 _PARTS = "message.parts"
@@ -37,7 +40,17 @@ def write_message(message: Message) -> Any:  # noqa: ANN401 - the caller's own o
     if message.role == "assistant":
         return _assistant_message(message, source)
     _refuse_misplaced(message.role, message.parts, ToolCall | ToolResult)
-    return {**source, "role": message.role, "content": _content(message.parts, source.get("content"))}
+    return _said(message, source)
+
+
+def _said(message: Message, source: Mapping[str, Any]) -> dict[str, Any]:
+    """What others than the model and the tools say; images that stood beside the content stand there again."""
+    beside = [isinstance(part, Media) and _key_of(part) == IMAGES for part in message.parts]
+    within = [part for part, apart in zip(message.parts, beside, strict=True) if not apart]
+    native = {**source, "role": message.role, "content": _content(within, source.get("content"))}
+    if any(beside):
+        return {**native, IMAGES: [part.data for part in compress(message.parts, beside) if isinstance(part, Media)]}
+    return _without(native, IMAGES) if read_images(source) else native
 
 
 def _refuse_misplaced(role: str, parts: Sequence[Part], kinds: Any) -> None:  # noqa: ANN401 - a union of classes

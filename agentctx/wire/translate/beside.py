@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from agentctx.core.message import Message, Tool
-from agentctx.core.parts import Opaque, Part, Text, Thinking, ToolResult
+from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolResult
 from agentctx.wire.native import fields_or_none
 from agentctx.wire.translate.media import NAMES
 
@@ -86,11 +86,17 @@ def beside(message: Message, format_name: str, named: AbstractSet[int] = frozens
         format_name: Name of the format that it was read from.
         named: The ids of the parts whose names were taken along.
     """
-    taken = _TAKEN[format_name.partition("/")[0]]
+    taken = _TAKEN[format_name.partition("/")[0]] | {key for part in message.parts for key in _own_key(part)}
     answer = _ANSWER if isinstance((fields_or_none(message.source) or {}).get("usage"), (dict, Mapping)) else _MARKS
     found = [key for key in _keys(message.source, taken) if key not in answer and not _is_tool_name(key, message)]
     found += [key for part in message.parts for key in _of_part(part, taken, named)]
     return list(dict.fromkeys(found))
+
+
+def _own_key(part: Part) -> Iterator[str]:
+    """The key of the message that a part is the value of."""
+    if isinstance(part, Media) and type(part.source) is dict and len(part.source) == 1:
+        yield from part.source
 
 
 def beside_tool(tool: Tool) -> list[str]:
