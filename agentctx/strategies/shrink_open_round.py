@@ -41,7 +41,7 @@ def _cut_what_stays(context: Context, limit: int, call: Call, room: Room, held: 
     if room.floor <= limit:
         return context, room
     places = room.staying - call.frozen(context)
-    held = sum(call.meter.parts(context.messages[index].results) for index in places)
-    wanted = max(0, limit - (room.floor - held)) // 2
-    shrunk = shrink_results(context, places, held - wanted, call, "what must stay is larger than the window")
+    taken = sum(call.meter.parts(context.messages[index].results) for index in places)
+    wanted = max(0, limit - (room.floor - taken)) // 2
+    shrunk = shrink_results(context, places, taken - wanted, call, "what must stay is larger than the window")
     return shrunk, room if shrunk is context else lay_out(shrunk, call, unread=held)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,3 +62,19 @@ def test_a_result_that_nobody_has_read_stays_when_it_is_cut():
     shrunk, room = shrink_open_round(spoken_behind(3_000), 1_000, CALL)
     assert CALL.size(shrunk) == room.size < 1_000
     assert room.staying == {0, 1, 2, 4}
+
+
+@pytest.mark.parametrize(
+    ("limit", "staying"), [(500, {0, 1, 2, 3, 4, 5, 6, 7}), (400, {0, 3, 4, 5, 6, 7}), (250, {0, 5, 6, 7})]
+)
+def test_of_late_results_the_latest_stay_that_fit_when_they_are_cut(limit, staying):
+    """Those before them may go with their rounds, and are not cut."""
+    asks = [Message("assistant", (ToolCall(f"c{each}", "read", f'{{"path": "{"x " * 300}"}}'),)) for each in range(3)]
+    answers = [Message("tool", (ToolResult(f"c{each}", (Text("word " * 2_000),)),)) for each in range(3)]
+    rounds = [message for pair in zip(asks, answers, strict=True) for message in pair]
+    context = Context((Message("user", (Text("the task"),)), *rounds, Message("user", (Text("go on"),))))
+    call = evolve(CALL, late=lambda: frozenset(message.identity for message in answers))
+    shrunk, room = shrink_open_round(context, limit, call)
+    assert (room.staying, len(room.unread)) == (staying, len(staying) // 2 - 1)
+    assert room.floor <= limit
+    assert [at for at in range(8) if shrunk.messages[at] is not context.messages[at]] == sorted(staying & {2, 4, 6})
