@@ -209,6 +209,7 @@ BAD = [
     ),
     ("server_tool_unpaired", "messages.1.content.0", ask(HI, assistant(search(), call()), user(result(), text()))),
     ("server_tool_missing", "messages.1.content.1", {**PAUSED, "tools": [{"name": "f", "input_schema": {}}]}),
+    ("server_tool_missing", "messages.1.content.1", {**PAUSED, "tools": []}),
     ("server_result_orphan", "messages.1.content.0", ask(HI, assistant(hits(), text()), HI)),
     ("server_result_orphan", "messages.1.content.0", ask(HI, assistant(hits(), search()))),
     (

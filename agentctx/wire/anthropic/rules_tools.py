@@ -257,12 +257,14 @@ def _may_wait(request: Request, waiting: dict[str, Block]) -> bool:
 
 
 def _without_tool(request: Request, waiting: Iterable[Block]) -> Iterator[Violation]:
-    """An open call needs its tool; a request that lists no tools at all is taken for a part of one."""
+    """An open call needs its tool; what does not say which tools there are is taken for a part of a request."""
+    if not isinstance(request.data.get("tools"), (list, tuple)):
+        return
     names = [f"{tool.get('name')} {tool.get('type')}" for tool in request.tools]
     for block in waiting:
         tool = _tool_of(block)
         family = "code_execution" if tool.endswith("code_execution") else tool
-        if names and block.kind == "server_tool_use" and not any(family in name for name in names):
+        if block.kind == "server_tool_use" and not any(family in name for name in names):
             text = (
                 f"{block.path}: `{tool}` tool use with id `{block.string('id')}` was found, "
                 f"but no `{family}` tool was provided"
