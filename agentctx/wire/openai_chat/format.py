@@ -15,6 +15,7 @@ from agentctx.protocols import CacheMarkers
 from agentctx.wire import cache_markers
 from agentctx.wire.openai_chat import mend, read, rules, write
 from agentctx.wire.openai_chat.evidence import evidence
+from agentctx.wire.openai_chat.rules_message import CALLS_MAX
 from agentctx.wire.openai_chat.write import answer_to
 from agentctx.wire.translate.ids import numbered
 
@@ -32,7 +33,7 @@ class OpenAIChat:
     merges_turns: ClassVar[bool] = False
     results_anywhere: ClassVar[bool] = False
     unique_ids: ClassVar[bool] = False
-    most_calls: ClassVar[int | None] = 128
+    most_calls: ClassVar[int | None] = CALLS_MAX
     answers_server_calls: ClassVar[bool] = False
 
     @property

@@ -24,6 +24,8 @@ from agentctx.wire.openai_chat.view import (
 )
 
 CALLS_MAX = 128
+"""The most calls in one message: "Expected an array with maximum length 128" is what OpenAI answers to more."""
+
 STRING_MAX = 10_485_760
 STRING_SEEN = 1_048_576
 _INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
