@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from agentctx.core.marker import is_marker
 from agentctx.core.message import Message
 from agentctx.core.pace import paced
-from agentctx.core.parts import Opaque, Thinking, ToolCall, ToolResult
+from agentctx.core.parts import Opaque, Thinking, ToolCall, ToolResult, server_ends
 from agentctx.core.units import units
 
 
@@ -114,13 +114,11 @@ def open_at_end(messages: Sequence[Message]) -> frozenset[str]:
 
 def _note_server_calls(message: Message, opened: set[str], closed: set[str]) -> None:
     """Note what the message opens that is not in ``closed``, and what it closes; from its end to its beginning."""
-    for part in reversed(message.parts):
-        if not isinstance(part, Opaque):
-            continue
-        if part.closes is not None:
-            closed.add(part.closes)
-        if part.opens is not None:
-            (closed.discard if part.opens in closed else opened.add)(part.opens)
+    for call, opens in reversed(tuple(server_ends(message.parts))):
+        if not opens:
+            closed.add(call)
+        else:
+            (closed.discard if call in closed else opened.add)(call)
 
 
 def server_calls(messages: Iterable[Message]) -> tuple[frozenset[str], frozenset[str]]:
@@ -128,12 +126,10 @@ def server_calls(messages: Iterable[Message]) -> tuple[frozenset[str], frozenset
     opened: set[str] = set()
     waiting: set[str] = set()
     for message in messages:
-        for part in message.parts:
-            if isinstance(part, Opaque):
-                if part.opens is not None:
-                    opened.add(part.opens)
-                    waiting.add(part.opens)
-                waiting.discard(part.closes or "")
+        for call, opens in server_ends(message.parts):
+            (waiting.add if opens else waiting.discard)(call)
+            if opens:
+                opened.add(call)
     return frozenset(opened), frozenset(waiting)
 
 

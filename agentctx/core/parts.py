@@ -6,6 +6,7 @@ part in equality. The writer gives that block back when the part still says the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from attrs import field, frozen
@@ -150,3 +151,13 @@ class Opaque:
 
 
 Part = Text | Media | Thinking | ToolCall | ToolResult | Opaque
+
+
+def server_ends(parts: Iterable[Part]) -> Iterator[tuple[str, bool]]:
+    """The ids of the server-side calls that parts open (True) or answer (False), in order."""
+    for part in parts:
+        if isinstance(part, Opaque):
+            if part.opens is not None:
+                yield part.opens, True
+            if part.closes is not None:
+                yield part.closes, False

@@ -16,7 +16,7 @@ from attrs import define, field, frozen
 
 from agentctx.core.message import Message
 from agentctx.core.pace import breathe, paced
-from agentctx.core.parts import Opaque, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.parts import Opaque, Text, Thinking, ToolCall, ToolResult, server_ends
 
 
 @frozen
@@ -143,19 +143,16 @@ def _last_results(messages: Sequence[Message], start: int) -> dict[int, int]:
 
 
 def _note_server_call(part: Opaque, index: int, calls: dict[str, int], last: dict[int, int]) -> None:
-    if part.opens is not None:
-        calls[part.opens] = index
-    if part.closes is not None and part.closes in calls:
-        last[calls.pop(part.closes)] = index
+    for call, opens in server_ends((part,)):
+        if opens:
+            calls[call] = index
+        elif call in calls:
+            last[calls.pop(call)] = index
 
 
 def _note_server(message: Message, server_open: set[str]) -> None:
-    for part in message.parts:
-        if isinstance(part, Opaque):
-            if part.opens is not None:
-                server_open.add(part.opens)
-            if part.closes is not None:
-                server_open.discard(part.closes)
+    for call, opens in server_ends(message.parts):
+        (server_open.add if opens else server_open.discard)(call)
 
 
 def answers(message: Message, waiting: Counter[str]) -> bool:
