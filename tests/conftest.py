@@ -31,14 +31,13 @@ settings.load_profile(PROFILE)
 
 @pytest.hookimpl(trylast=True)  # when Hypothesis has marked its own
 def pytest_collection_modifyitems(items):
-    """Trace for coverage what walks new lines: no property, which walks those of plain tests, and no test's twin."""
+    """Trace for coverage what walks new lines: each test once, and no property, which walks those of plain tests."""
+    traced = set()
     for item in items:
-        if item.get_closest_marker("hypothesis") or _is_twin(item):
+        test = item.nodeid.partition("[")[0]
+        if test in traced or item.get_closest_marker("hypothesis"):
             item.add_marker(pytest.mark.no_cover)
-
-
-def _is_twin(item):
-    return hasattr(item, "callspec") and item.callspec.params.get("anyio_backend") == "trio"
+        traced.add(test)
 
 
 def pytest_collection_finish():
