@@ -64,10 +64,6 @@ class Asking:
         await self.ask()
         return "a summary"
 
-    async def summarizing(self, context, call):
-        await call.summarizer(context.messages, 100)
-        return context
-
     def blocks(self, _event):
         self.calls += 1
         ask(self.client, self.note)
@@ -84,7 +80,7 @@ class Asking:
         raise agentctx.StoreError(handle)
 
     def pipeline(self):
-        stages = {"stage": [self.stage], "summarizer": [self.summarizing]}.get(self.part, [])
+        stages = [self.stage] if self.part == "stage" else []
         options = {
             "summarizer": {"summarizer": self.summarizer},
             "listener": {"on_compact": self.listens},
