@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from typing import ClassVar
 
 from attrs import field, frozen
@@ -65,16 +67,16 @@ class ClearToolResults:
         if not clear:
             return context
         messages = list(context.messages)
-        for index in {index for index, _ in clear.values()}:
-            messages[index] = edit_results(messages[index], lambda result: self._cleared(result, clear))
+        for index, old in clear.items():
+            messages[index] = edit_results(messages[index], partial(self._cleared, old))
             if messages[index] is not context.messages[index]:
                 call.note(context.messages[index], f"older than the last {self.keep_last} tool results")
         if all(new is old for new, old in zip(messages, context.messages, strict=True)):
             return context
         return context.with_messages(tuple(messages))
 
-    def _old(self, messages: Sequence[Message], staying: frozenset[int]) -> dict[int, tuple[int, ToolResult]]:
-        """The results to clear, by identity, with the index of their message."""
+    def _old(self, messages: Sequence[Message], staying: frozenset[int]) -> dict[int, set[int]]:
+        """The results to clear, by the index of their message and identity: one object may stand in many messages."""
         found: list[tuple[int, ToolResult, str]] = []
         names: dict[str, str] = {}
         for index, message in paced(enumerate(messages)):
@@ -84,13 +86,15 @@ class ClearToolResults:
                 elif isinstance(part, ToolResult):
                     found.append((index, part, part.name or names.get(part.call_id, "")))
         old = found[: max(0, len(found) - self.keep_last)]
-        return {
-            id(part): (index, part) for index, part, name in old if index not in staying and name not in self.exclude
-        }
+        clear: dict[int, set[int]] = defaultdict(set)
+        for index, part, name in old:
+            if index not in staying and name not in self.exclude:
+                clear[index].add(id(part))
+        return clear
 
-    def _cleared(self, result: ToolResult, clear: dict[int, tuple[int, ToolResult]]) -> ToolResult:
+    def _cleared(self, old: Collection[int], result: ToolResult) -> ToolResult:
         only_text = all(isinstance(part, Text) for part in result.content)
-        if id(result) not in clear or (only_text and len(result.text) <= len(self.placeholder)):
+        if id(result) not in old or (only_text and len(result.text) <= len(self.placeholder)):
             return result
         content: tuple[Part, ...] = (Text(self.placeholder),)
         return with_content(result, content)

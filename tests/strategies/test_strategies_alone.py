@@ -12,9 +12,11 @@ from agentctx import (
     Budget,
     ClearToolResults,
     ConfigError,
+    Context,
     ContextOverflow,
     FitContextWindow,
     FixedCounter,
+    HeuristicCounter,
     Message,
     Outcome,
     Pipeline,
@@ -29,7 +31,9 @@ from agentctx import (
     over,
     when,
 )
+from agentctx.protocols import Call
 from agentctx.testing.builders import assistant, call, result, system, transcript, user
+from agentctx.tokens.meter import MessageMeter
 
 pytestmark = pytest.mark.anyio
 
@@ -87,6 +91,15 @@ async def test_clearing_spares_what_the_model_has_not_read():
     later = [*messages, *transcript("openai-chat", assistant("I see"), user("go on"))]
     view = await Pipeline(ClearToolResults(1)).prepare(later)
     assert [change.index for change in view.report.changes] == [2, 3]
+
+
+async def test_clearing_takes_one_object_in_many_places_for_many_results():
+    """A message that occurs three times is cleared twice."""
+    asked = Message("assistant", (ToolCall("a", "read", "{}"),))
+    told = Message("tool", (ToolResult("a", (Text("long " * 50),)),))
+    sent = Context((Message("user", (Text("task"),)), *(asked, told) * 3, Message("assistant", (Text("so"),))))
+    cleared = await ClearToolResults(1)(sent, Call(MessageMeter(HeuristicCounter())))
+    assert [message is told for message in cleared.messages if message.results] == [False, False, True]
 
 
 async def test_clearing_spares_excluded_tools():
