@@ -259,9 +259,10 @@ class Conversation:
         others = self._counted_by is not None or around.model != self.model  # and not only a load
         counted_anew = self._counted_by is not meter
         if counted_anew:
+            if others and len(record):
+                record = record.copy()  # ours stays as it was counted, until the step has succeeded
             await meter.settle(record.view)
             record.weigh_view(around.weigh(record.view[: record.settled]))
-            self._counted_by = meter
         if given.loaded:
             return record
         link(record, natives, around.source.wire)
@@ -277,7 +278,7 @@ class Conversation:
             self.around, self.wire_name = around, around.source.wire.name
             self.model, self.format, self.allowance = around.model, around.format, around.allowance
             self.allowances.keep(self.model, self.allowance)
-        self.record = step.record
+        self.record, self._counted_by = step.record, around.source.meter
 
     async def _commit(self, step: Step, given: Given, now: float, started: float, *, on_copy: bool) -> Report:
         """Remember the step and report on it. Nothing waits once anything changes: no step is ever half done."""

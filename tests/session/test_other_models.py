@@ -19,6 +19,7 @@ from agentctx import (
     convert,
     validate,
 )
+from agentctx.reading import reader
 from agentctx.session.allowances import MOST
 from agentctx.testing.builders import assistant, call, result, thinking, transcript, user
 from agentctx.wire.translate.parts import FOREIGN_REASONING
@@ -228,3 +229,28 @@ async def test_going_back_within_a_round_whose_calls_lost_their_ids():
         "c2",
         "d2",
     ]
+
+
+async def test_what_was_done_is_told_in_the_tokens_of_the_model_of_now():
+    """Each change that holds has the sizes that the new model counts; a switch that fails has counted nothing."""
+
+    async def refuses(context, call):
+        if call.profile.name == "gpt-4" and len(context.messages) < 6:
+            raise LookupError
+        return context
+
+    turns = [user("Aufgabe"), assistant(call("c", "read")), result("c", "Übergrößenträger " * 400), assistant("gut")]
+    history = transcript("openai-chat", *turns, user("weiter"))
+    session = Pipeline(TruncateToolOutputs(100), refuses).session(model=GPT, format="openai-chat")
+    await session.prepare(history)
+    before = session.dump()
+    with pytest.raises(LookupError):
+        await session.prepare(history, model="gpt-4")
+    assert session.dump() == before
+    view = await session.prepare([*history, history[-1]], model="gpt-4")
+    (change,), meter = view.report.in_force, reader(history, format="openai-chat", model="gpt-4").meter
+    given = (await Pipeline().prepare(history, format="openai-chat")).context.messages[2]
+    assert (change.tokens_before, change.tokens_after) == (
+        meter.message(given),
+        meter.message(view.context.messages[2]),
+    )
