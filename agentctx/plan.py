@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from time import perf_counter
 from typing import Any, cast
 
@@ -426,7 +426,11 @@ def lacks_end(message: Message, last: str, call: Call) -> bool:
 
 
 async def let_answers_follow(
-    trail: Trail, call: Call, role_at: Callable[[int], str], after: tuple[Message, int | None] | None = None
+    trail: Trail,
+    call: Call,
+    role_at: Callable[[int], str],
+    earlier: Sequence[Message] = (),
+    last: int | None = None,
 ) -> None:
     """Let the user speak before an answer of the assistant where what it answers stands further up by now, or is gone.
 
@@ -436,16 +440,19 @@ async def let_answers_follow(
         trail: Where the step stands, repaired; brought up to date.
         call: What the stages are told.
         role_at: The role of the message of the history at an index.
-        after: What stands before the trail's messages, with its index in the history.
+        earlier: What stands before the trail's messages.
+        last: The index in the history of the last of these.
     """
     if minds_the_end(call.wire) is None:
         return
-    known = [*([] if after is None else [after]), *zip(trail.context.messages, trail.origins, strict=True)]
+    new, start = trail.context.messages, len(earlier)
+    known = [*((message, last) for message in earlier[-1:]), *zip(new, trail.origins, strict=True)]
     answers = {
         id(message)
-        for (before, asked), (message, answered) in pairwise(known)
+        for place, ((before, asked), (message, answered)) in enumerate(pairwise(known), 0 if start else 1)
         if message.role == before.role == "assistant" and asked is not None and answered is not None
-        if any(role_at(index) in _ASKING for index in range(asked + 1, answered)) and _ended(before, call)
+        if any(role_at(index) in _ASKING for index in range(asked + 1, answered))
+        if _ended((*earlier, *new[:place]), call)
     }
     if not answers:
         return
@@ -463,9 +470,11 @@ async def let_answers_follow(
     await run_stage(parted, trail, call, trusted=True)
 
 
-def _ended(message: Message, call: Call) -> bool:
-    """Whether a message of the assistant ended a turn, and its model would have refused to be asked with it last."""
-    return not message.calls and not open_at_end((message,)) and lacks_end(message, "user", call)
+def _ended(messages: Sequence[Message], call: Call) -> bool:
+    """Whether messages end with a turn of the assistant that is over, and its model would not be asked with it last."""
+    turn = takewhile(lambda message: message.role == "assistant", reversed(messages))
+    calls = any(message.calls for message in turn)  # whose results stand behind the turn
+    return not calls and not open_at_end(messages) and lacks_end(messages[-1], "user", call)
 
 
 async def _append_go_on(context: Context, call: Call, /) -> Context:

@@ -291,8 +291,8 @@ async def _mend(step: Step) -> None:
 
         repaired.__name__ = REPAIR
         await run_stage(repaired, step.trail, call, trusted=True)
-    before = (step.record.view[step.start - 1], step.record.origins[step.start - 1]) if step.start else None
-    await let_answers_follow(step.trail, call, step.role_at, before)
+    earlier, at = step.record.view[: step.start], step.record.origins[step.start - 1] if step.start else None
+    await let_answers_follow(step.trail, call, step.role_at, earlier, at)
     if step.start == 0:
         refuse_empty(step.trail)
 

@@ -456,3 +456,37 @@ async def test_what_a_provider_refuses_is_mended_with_its_words_kept(name, steps
     assert words in str(view.messages)
     assert view.report.in_force
     assert count(view.messages, format=format_name, model=model) == view.report.tokens_after
+
+
+def _uses(*ids):
+    return [{"type": "tool_use", "id": identity, "name": "run", "input": {}} for identity in ids]
+
+
+def _told(*ids):
+    return [{"type": "tool_result", "tool_use_id": identity, "content": identity} for identity in ids]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "later",
+    [
+        [_told("b"), "x"],
+        [_told("b", "a"), "x"],
+        ["w", None, _told("b"), "x"],
+        ["w", None, _told("b"), _told("a"), "x"],
+    ],
+)
+@pytest.mark.parametrize("first", [[], [_told("a")]])
+@pytest.mark.parametrize("step", [1, 10])
+async def test_the_user_does_not_speak_between_calls_and_their_results(later, first, step):
+    """A turn of the assistant goes on though a blank message was in it: nothing parts its calls from the results."""
+    say = [{"type": "text", "text": "say"}]
+    blank = ["t", *first, _uses("a"), say, " ", _uses("b"), *later]
+    mine = {id(say), *(id(said) for said in blank if isinstance(said, list) and said[0]["type"] == "tool_use")}
+    roles = ["assistant" if said is None or id(said) in mine else "user" for said in blank]
+    history = [{"role": role, "content": said or say} for role, said in zip(roles, blank, strict=True)]
+    session = Pipeline().session(format="anthropic", model="claude-sonnet-4-5")
+    for stop in range(min(step, len(history)), len(history) + 1):
+        if history[stop - 1]["role"] == "user":
+            view = await session.prepare(history[:stop])
+            assert not [each for each in validate({"messages": view.messages}, "anthropic") if each.severity == "error"]
