@@ -193,6 +193,17 @@ async def test_sizes_that_nobody_knows_are_not_judged():
     assert session.suspicion is None
 
 
+async def test_pictures_that_a_tool_returned_are_not_judged():
+    """What a picture costs is the provider's business, in a result as elsewhere."""
+    picture = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
+    messages = transcript("anthropic", user("look"), assistant(call("c", "show")), result("c", "here"), user("on"))
+    messages[2] = {"role": "user", "content": [{**messages[2]["content"][0], "content": [picture] * 12}]}
+    session = pipeline().session(format="anthropic", model="claude-sonnet-4-5")
+    assert (await session.prepare(messages)).report.tokens_after > 5_000
+    session.record({"input_tokens": 100, "output_tokens": 5})
+    assert session.suspicion is None
+
+
 async def test_deferred_tools_are_not_judged_before_the_first_report():
     """Tools that the provider loads only when needed cost nothing before: a small first bill is no truncation."""
     tools = [
