@@ -37,6 +37,20 @@ def test_cuts_of_cuts(all_of_them):
         assert left_out <= len(WHOLE) - sum(map(len, pieces))
 
 
+class Quarters:
+    """Counts four characters as a token, rounded down, so that a whole has more tokens than its pieces together."""
+
+    def count(self, text):
+        return len(text) // 4
+
+
+@pytest.mark.parametrize("keep", ["head", "tail", "both"])
+def test_a_cut_is_exact_where_pieces_count_less_than_their_whole(keep):
+    """What is cut has as many tokens as it may, and not one more."""
+    cut = {most: cut_to_tokens(WHOLE, most, Quarters(), Cut(keep)) for most in range(20, 60)}
+    assert {most: Quarters().count(text) for most, text in cut.items()} == {most: most for most in cut}
+
+
 def test_the_number_of_an_earlier_cut_is_added():
     """A marker that is left out with its text passes its number on."""
     once = cut_to_chars(WHOLE, 1000, Cut())

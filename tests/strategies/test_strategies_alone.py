@@ -11,6 +11,7 @@ import pytest
 from agentctx import (
     Budget,
     ClearToolResults,
+    CollapseRepeats,
     ConfigError,
     Context,
     ContextOverflow,
@@ -109,9 +110,46 @@ async def test_clearing_spares_excluded_tools():
 
 
 async def test_clearing_leaves_what_is_smaller_than_the_placeholder():
-    """A result that the placeholder would not make smaller stays."""
-    view = await Pipeline(ClearToolResults(0)).prepare(agent(1, c0="ok"))
-    assert view.messages[-1]["content"] == "ok"
+    """A result that the placeholder would not make smaller stays, and nothing is reported."""
+    messages = [*agent(1, c0="ok"), *transcript("openai-chat", assistant("done"), user("more"))]
+    view = await Pipeline(ClearToolResults(0)).prepare(messages)
+    assert view.messages[3]["content"] == "ok"
+    assert not view.report.acted
+
+
+async def test_clearing_counts_results_and_not_messages():
+    """Of two results in one message, only the one that is older than those to be kept goes."""
+    asks = [call(name, "read") for name in "ab"]
+    turns = [user("task"), assistant(*asks), result("a", "long " * 50), result("b", "last " * 50), assistant("done")]
+    view = await Pipeline(ClearToolResults(1)).prepare(transcript("anthropic", *turns, user("more")))
+    contents = [block["content"] for block in view.messages[2]["content"]]
+    assert ["cleared" in str(content) for content in contents] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("stage", "why"),
+    [
+        (ClearToolResults(1), "older than the last 1 tool results"),
+        (CollapseRepeats(), "the same result stands further down"),
+        (TrimRounds(1), "older than the last 1 rounds"),
+        (TruncateToolOutputs(50), "tool output longer than 50 tokens"),
+        (FitContextWindow(max_tokens=300), "over 300 tokens: oldest first"),
+    ],
+)
+async def test_every_strategy_says_why(stage, why):
+    """Each change that it makes is in the report with its reason."""
+    same = {f"c{number}": "long " * 200 for number in range(3)}
+    view = await Pipeline(stage).prepare([*agent(3, **same), *transcript("openai-chat", assistant("so"), user("on"))])
+    assert {change.reason for change in view.report.changes} == {why}
+
+
+async def test_the_system_prompt_is_in_the_body():
+    """What is left of a history fits in so many bytes together with it."""
+    turns = [turn for each in range(9) for turn in (user(f"question {each}"), assistant("answer " * 100))]
+    messages, budget = transcript("anthropic", *turns, user("now")), Budget(100_000, request_bytes=9_000)
+    system = "rules " * 1_000
+    view = await Pipeline(FitContextWindow(), budget=budget).prepare(messages, system, format="anthropic")
+    assert 1_000 < len(json.dumps([*view.messages, system])) <= 9_000
 
 
 async def test_fit_drops_the_oldest_rounds_first():
