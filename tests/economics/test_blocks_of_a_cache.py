@@ -75,6 +75,8 @@ def test_a_careful_client_marks_what_requests_share():
     first, second, third = (context(MESSAGES[:length]) for length in (1, 2, 3))
     for sent, places in (((first,), [0, 2]), ((first, second), [0, 2, 3]), ((first, second, third), [0, 2, 3, 6])):
         assert [place for place, block in enumerate(blocks(*sent)) if block.mark] == places
+    other = context([*MESSAGES[:2], {"role": "user", "content": [text("else")]}])
+    assert [place for place, block in enumerate(blocks(third, other)) if block.mark] == [0, 3, 4]
     assert not any(block.mark for block in blocks(first, mark=None))
 
 

@@ -123,15 +123,22 @@ def test_gpt_5_6_over_272k_costs_twice_as_a_whole():
     assert second == pytest.approx(272_000 * 0.8e-6 + 1 * 10e-6)
 
 
-@pytest.mark.parametrize(("place", "read"), [(0, 0), (1, 1_100)])
+@pytest.mark.parametrize(("place", "read"), [(0, 0), (1, 2_100)])
 def test_gpt_5_6_writes_at_most_four_places(place, read):
     """Beside the end of the last turn the latest three marks are written; earlier ones are not."""
-    marked = [Block(0, 1_000, "short"), *(Block(number, 100, "short") for number in range(1, 4))]
+    marked = [Block(0, 2_000, "short"), *(Block(number, 100, "short") for number in range(1, 4))]
     simulator = CacheSimulator(OPENAI_TURNS)
     simulator.send(Prompt.of([*marked, said(9, 100)]), 0)
 
     sent = [*marked[: place + 1], said(8, 5_000)]
-    assert simulator.send(Prompt.of(sent), 1).cached == (read if place else 0)
+    assert simulator.send(Prompt.of(sent), 1).cached == read
+
+
+def test_gpt_5_6_writes_only_the_last_end_of_a_turn():
+    """Going back to an earlier one, nothing is found there."""
+    simulator, first = CacheSimulator(OPENAI_TURNS), [head(mark=None), said(1, 500)]
+    simulator.send(Prompt.of([*first, answer(1), said(2, 500)]), 0)
+    assert simulator.send(Prompt.of(first), 1).cached == 0
 
 
 @pytest.mark.parametrize(("later", "read"), [(79, 2_000), (80, 0)])

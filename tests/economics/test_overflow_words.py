@@ -131,6 +131,7 @@ def test_only_what_the_provider_says_counts():
     """Neither what it quotes of the request nor a number that is no status tells of an overflow."""
     assert classify_error({"error": {"message": "bad", "input": TOO_LONG}}) is None
     assert classify_error({"error": {"message": "bad", "param": 413}}) is None
+    assert classify_error({"text": "so far", "error": {"message": TOO_LONG}}).limit == 8
     assert classify_error({"error": {"message": "bad", "status": 413}}).kind == "bytes"
 
 

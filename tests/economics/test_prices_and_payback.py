@@ -60,6 +60,8 @@ def test_unlisted_prices_follow_those_of_the_input():
     assert cost(Usage(0, 0, 1_000_000), bare) == 2
     assert cost(Usage(0, 0, 0, 1_000_000), bare) == 4
     assert cost(Usage(0, 1_000_000), tiered) == pytest.approx(0.4)
+    listed = evolve(tiered, prices=Prices(2, 0.2, 3, 4, 4), long_prices=Prices(4, write=7, write_long=9, output=6))
+    assert (cost(Usage(0, 0, 1_000_000), listed), cost(Usage(0, 0, 0, 1_000_000), listed)) == (7, 9)
 
 
 def test_a_model_without_prices_is_an_error():
@@ -192,9 +194,27 @@ def test_pays_back_counts_the_calls():
     assert not pays_back(int(found.calls) - 1)(here, now)
 
 
+@pytest.mark.parametrize("within", [True, 0, 2.5])
+def test_pays_back_within_a_number_of_calls(within):
+    """A whole one, and at least one."""
+    with pytest.raises(ConfigError, match="within must be a whole number"):
+        pays_back(within)
+
+
+def test_what_is_never_cut_is_read_and_the_rest_that_stays_is_written():
+    """System prompt, system messages and the first task stand before the first cut; the next words do not."""
+    lead = [Message(role, (Text(role),)) for role in ("system", "user", "user")]
+    here = Context((*lead, *context(3_000).messages[1:]), Message("system", (Text("rules"),)))
+    model = evolve(CLAUDE, min_cache=1)
+    now = call(2_000, model)
+    head = now.meter.fixed(here) + 2
+    assert expected_forecast(here, now) == forecast(model, Cut(head, 2_000 - head, now.size(here) - 2_000))
+
+
 def test_pays_back_is_false_with_nothing_to_cut():
-    """A context within the limit has nothing to pay back."""
+    """A context within the limit, or as large, has nothing to pay back."""
     assert not pays_back(20)(context(3), call(900_000))
+    assert expected_forecast(context(1_999), call(2_000)) is None
 
 
 def test_pays_back_approves_of_what_was_made():
