@@ -120,6 +120,30 @@ async def test_what_is_left_over_is_given_back():
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("cap", [None, 50])
+async def test_what_is_left_over_is_given_to_the_stronger_tier_first(cap):
+    """Of 25 tokens each, a round and an answer take 20 and 10: the rest is one more round, which its cap allows."""
+    rules = [TierRule(Tier.RAG, share=0.5, cap=cap), TierRule(Tier.HISTORY, share=0.5)]
+    messages = transcript("openai-chat", user("task"), *worked(8), assistant("so"), user("and now?"))
+    assert left(await prepared(Tiered(rules, tier_of=SEARCHED), messages, 70)) == [5, 7]
+
+
+@pytest.mark.anyio
+async def test_results_that_nobody_has_read_count_in_the_floor_of_their_tier():
+    """Of 50 tokens that the weaker tier is sure of, 20 are taken by the round that stays."""
+    messages = transcript("openai-chat", user("task"), *worked(9), user("wait"), user("and now?"))
+    stage = Tiered([TierRule(Tier.HISTORY, floor=50)], tier_of=SEARCHED)
+    assert left(await prepared(stage, messages, 90)) == [6, 7, 8]
+
+
+@pytest.mark.anyio
+async def test_words_that_no_round_follows_may_go():
+    """They are a piece of their tier by themselves."""
+    view = await prepared(Tiered(), transcript("openai-chat", user("task"), user("wait"), user("and now?")), 20)
+    assert [(change.index, change.stage) for change in view.report.changes] == [(1, "Tiered")]
+
+
+@pytest.mark.anyio
 async def test_what_goes_is_told_with_its_reason():
     """The report says of each message why it went."""
     view = await prepared(Tiered(), agent(8), 80)
