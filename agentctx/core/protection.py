@@ -6,6 +6,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import SupportsIndex
+from zlib import crc32
 
 from agentctx.core.marker import is_marker
 from agentctx.core.message import Message
@@ -27,17 +28,28 @@ STAND_INS = frozenset({NOT_SHOWN, GO_ON})
 """What no user has said: it stands where a provider wants words of the user's and there are none."""
 
 
-SUMMARY = "[Summary of {count} earlier messages]\n"
-"""What stands before a summary, so that nobody takes it for the user's own words."""
+_SUMMARY = re.compile(r"\[Summary of (\d{1,9}) earlier messages, ([0-9a-f]{8})\]\n(.*)", re.DOTALL)
 
-_SUMMARY = re.compile(re.escape(SUMMARY).replace(re.escape("{count}"), r"(\d{1,9})"))
+
+def summary(text: str, count: int) -> Text:
+    """Words that stand for earlier messages; what stands before them tells them from a user's, by their checksum.
+
+    Args:
+        text: What is said of the messages.
+        count: How many messages it stands for.
+    """
+    return Text(f"[Summary of {count} earlier messages, {_sum(text)}]\n{text}")
 
 
 def summed_up(message: Message) -> int:
     """How many messages this one stands for, when it is a summary of such; else 0."""
     first = message.parts[0] if message.role == "user" and len(message.parts) == 1 else None
-    found = _SUMMARY.match(first.text) if isinstance(first, Text) else None
-    return 0 if found is None else int(found[1])
+    found = _SUMMARY.fullmatch(first.text) if isinstance(first, Text) else None
+    return 0 if found is None or found[2] != _sum(found[3]) else int(found[1])
+
+
+def _sum(text: str) -> str:
+    return f"{crc32(text.encode(errors='surrogatepass')):08x}"
 
 
 def words(message: Message) -> tuple[Part, ...]:

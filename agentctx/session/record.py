@@ -14,6 +14,7 @@ from agentctx.core.ledger import ROLES, Book, Ledger, numbers
 from agentctx.core.message import SYSTEM_ROLES, Message
 from agentctx.core.pace import paced
 from agentctx.core.pairing import unfinished_from
+from agentctx.core.parts import server_ends
 from agentctx.session.plain import DIGEST_BYTES, digest
 from agentctx.session.snapshot import snapshot
 from agentctx.session.weights import Weights
@@ -229,7 +230,7 @@ def rewound(
         history_length: How many messages the caller passes now: with these known, what stays decided is still true.
         binds_reasoning: Whether the model binds its reasoning to all that stands before it.
     """
-    cut, decided_until = _cut(record, decided_until)
+    cut, decided_until = _cut(record, _joined_from(record, decided_until))
     new = Record(
         seen=record.seen[:decided_until],
         sizes=record.sizes[:decided_until],
@@ -335,6 +336,24 @@ def _cut(record: Record, length: int) -> tuple[int, int]:
     return (cut if said else 0), length  # what repair put before others is nothing without them
 
 
+def _joined_from(record: Record, length: int) -> int:
+    """The index at which the turn begins into whose messages repair has put some that came at ``length`` or later.
+
+    ``length`` when there is none. Providers want the results of one turn in one message, and the words of one turn.
+    """
+    if not any(span.stage == REPAIR and span.stop > length for span in record.book.spans):
+        return length
+    stop = next((at for at, origin in enumerate(record.origins) if (origin or 0) >= length), len(record.view))
+    start = stop
+    while start and record.view[start - 1].role != "assistant":
+        start -= 1
+    while start and record.view[start - 1].role == "assistant":
+        start -= 1
+    turn = [(at, origin) for at, origin in enumerate(record.origins[start:stop], start) if origin is not None]
+    edited = any(not record.as_given(at) for at, _ in turn)
+    return min((origin for _, origin in turn), default=length) if edited else length
+
+
 def _stands_for_others(record: Record, place: int) -> bool:
     """Whether a stage made the message at this place of the view; one of repair belongs to what is beside it."""
     made = record.made.get(id(record.view[place]))
@@ -344,8 +363,8 @@ def _stands_for_others(record: Record, place: int) -> bool:
 def first_unanswered_call(view: Sequence[Message], origins: Sequence[int | None], start: int, stop: int) -> int:
     """Where the first call of ``view[start:stop]`` was read that has no result there; ``stop`` when all have one.
 
-    A call that a stage wrote anew, or that repair took out of a message, was read with the last message before it
-    that is known: that place; ``start`` when there is none.
+    Also one that the provider's server runs. A call that a stage wrote anew, or that repair took out of a message, was
+    read with the last message before it that is known: that place; ``start`` when there is none.
 
     Args:
         view: The messages of the view.
@@ -358,6 +377,11 @@ def first_unanswered_call(view: Sequence[Message], origins: Sequence[int | None]
         asked |= {call.id: place for call in view[place].calls if not call.optional}
         for result in view[place].results:
             asked.pop(result.call_id, None)
+        for call, opens in server_ends(view[place].parts):
+            if opens:
+                asked[call] = place
+            else:
+                asked.pop(call, None)
     place = min(asked.values(), default=stop)
     while start < place < stop and origins[place] is None:
         place -= 1

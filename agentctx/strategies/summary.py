@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from agentctx.core.compare import Outcome, match
 from agentctx.core.message import Context, Message
-from agentctx.core.parts import Text
-from agentctx.core.protection import SUMMARY, first_task, summed_up
+from agentctx.core.protection import first_task, summary, summed_up
 from agentctx.protocols import Call, Summarizer
 from agentctx.tiers.answering import answered
-from agentctx.tiers.summarize import fitted_summary
+from agentctx.tokens.graphemes import floor
 
 SHARE = 0.1
 """At most so much of what a cut comes down to is the summary."""
@@ -19,7 +18,7 @@ SHARE = 0.1
 async def sum_up(before: Context, after: Context, most: int, call: Call, summarizer: Summarizer) -> Context:
     """Let one message say in few words what a cut has left out; an earlier summary in it is replaced.
 
-    Where the summarizer fails, or says nothing, what was left out stays so without one, and the report says why.
+    Where the summarizer fails, or says nothing, the earlier summary stays, and the report says why there is no other.
 
     Args:
         before: The request before the cut.
@@ -29,26 +28,26 @@ async def sum_up(before: Context, after: Context, most: int, call: Call, summari
         summarizer: Writes the summary.
     """
     gone = [before.messages[index] for index in match(before.messages, after.messages).dropped]
-    if not gone:
-        return after
-    heading = SUMMARY.replace("{count}", str(sum(summed_up(message) or 1 for message in gone)))
-    left = most - call.count(Message("user", (Text(heading),)))
+    count = sum(summed_up(message) or 1 for message in gone)
+    if all(map(summed_up, gone)):
+        return _standing(after, gone)
+    left = most - call.count(Message("user", (summary("", count),)))
     text = await _asked(gone, left, call, summarizer) if left > 0 else ""
-    summary = fitted_summary("user", heading, text, most, call.meter)
-    if summary is None:
+    made = _fitted(text, count, most, call)
+    if made is None:
         call.remark("no summary: " + ("there is no room for one" if left <= 0 else "the summarizer gave none"))
-        return after
+        earlier = [message for message in gone if summed_up(message)]
+        return _standing(after, earlier if sum(map(call.count, earlier)) <= most else [])
     for message in gone:
         call.note(message, "in the summary", Outcome.SUMMARISED)
-    call.note(summary, f"stands for {len(gone)} messages that were left out")
-    place = _behind_the_task(after.messages)
-    return after.with_messages((*after.messages[:place], summary, *after.messages[place:]))
+    call.note(made, f"stands for {count} messages that were left out")
+    return _standing(after, [made])
 
 
 async def _asked(gone: Sequence[Message], tokens: int, call: Call, summarizer: Summarizer) -> str:
-    """The summarizer's words; none when it fails, as that of a listener its failure costs nothing that was there."""
+    """The summarizer's words; none when it fails: as that of a listener, its failure costs nothing that was there."""
     try:
-        text: object = await answered("the summarizer", summarizer(gone, tokens))
+        text: object = await answered("the summarizer", summarizer(tuple(gone), tokens))
     except Exception as error:  # noqa: BLE001 - user code, whatever it raises
         call.remark(f"the summarizer raised {type(error).__name__}: {error}")
         return ""
@@ -58,8 +57,20 @@ async def _asked(gone: Sequence[Message], tokens: int, call: Call, summarizer: S
     return text
 
 
-def _behind_the_task(messages: Sequence[Message]) -> int:
-    """Where the summary stands: behind the first task; without one, behind the system messages that lead."""
-    for place in first_task(messages):
-        return place + 1
-    return next((place for place, message in enumerate(messages) if not message.is_system), len(messages))
+def _fitted(text: str, count: int, most: int, call: Call) -> Message | None:
+    """A summary of at most ``most`` tokens; None when nothing of the text fits, or nothing is said in it."""
+    while text.strip():
+        made = Message("user", (summary(text, count),))
+        tokens = call.count(made)
+        if tokens <= most:
+            return made
+        text = text[: floor(text, min(len(text) - 1, len(text) * most // tokens))]
+    return None
+
+
+def _standing(context: Context, summaries: Sequence[Message]) -> Context:
+    """The request with summaries where they stand: behind the first task, else behind the system messages that lead."""
+    messages = context.messages
+    leading = next((place for place, message in enumerate(messages) if not message.is_system), len(messages))
+    place = next((task + 1 for task in first_task(messages)), leading)
+    return context.with_messages((*messages[:place], *summaries, *messages[place:])) if summaries else context

@@ -9,15 +9,17 @@ from attrs import field, frozen
 
 from agentctx.core.message import Message
 from agentctx.core.parts import Text
-from agentctx.core.protection import SUMMARY
 from agentctx.errors import ConfigError, StageError
-from agentctx.protocols import Meter, Summarizer
+from agentctx.protocols import Summarizer
 from agentctx.tiers.answering import answered
 from agentctx.tiers.drop import Drop, must_stay
 from agentctx.tiers.eviction import Allowance, Eviction, label_of, name_of
 from agentctx.tiers.pieces import Piece, messages_of, pieces
 from agentctx.tiers.truncate_oldest import TruncateOldest
 from agentctx.tokens.graphemes import floor
+
+HEADING = "[Summary of {count} earlier messages]\n"
+"""What stands before a summary, so that nobody takes it for the user's own words."""
 
 LEAST_FOR_SUMMARY = 0.25
 """The newest turn stays word for word when it leaves at least this part of the room for the summary."""
@@ -49,7 +51,7 @@ class Summarize:
 
     summarizer: Summarizer = field(validator=_callable)
     role: str = field(default="user", kw_only=True)
-    heading: str = field(default=SUMMARY, kw_only=True)
+    heading: str = field(default=HEADING, kw_only=True)
     fallback: Eviction | None = field(default=TruncateOldest(), kw_only=True)
     on: tuple[type[Exception], ...] = field(default=(Exception,), kw_only=True)
     label: ClassVar[str] = "summarized"
@@ -83,7 +85,7 @@ class Summarize:
             if self.fallback is None or isinstance(error, StageError):
                 raise
             return await self._instead(f"the summarizer raised {_said(error)}", staying, messages, allowance)
-        summary = fitted_summary(self.role, heading, text, room, allowance.meter)
+        summary = _fitted(self.role, heading, text, room, allowance)
         if summary is None:
             return await self._instead("the summary was empty", staying, messages, allowance)
         return (summary, *staying)
@@ -118,19 +120,11 @@ def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def fitted_summary(role: str, heading: str, text: str, room: int, meter: Meter) -> Message | None:
-    """A summary as a message, cut to ``room`` tokens; None when nothing of it fits, or nothing is said in it.
-
-    Args:
-        role: The message's role.
-        heading: What stands before the text.
-        text: The summary.
-        room: The most tokens of the message.
-        meter: Counts it.
-    """
+def _fitted(role: str, heading: str, text: str, room: int, allowance: Allowance) -> Message | None:
+    """The summary as a message of at most ``room`` tokens; None when nothing of it fits."""
     while text.strip():
         summary = Message(role, (Text(heading + text),))
-        tokens = meter.message(summary)
+        tokens = allowance.meter.message(summary)
         if tokens <= room:
             return summary
         text = text[: floor(text, min(len(text) - 1, len(text) * room // tokens))]

@@ -412,3 +412,17 @@ async def test_what_stands_after_a_load_and_a_step_that_failed_is_the_callers(fo
     with pytest.raises(ContextOverflow):
         await session.prepare([messages[0], long[-1]])
     assert [*map(id, (await session.prepare(messages)).messages)] == [*map(id, messages)]
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("stops", [(3, 4, 6, 3), (4, 3, 4), (6, 3, 6, 3)])
+async def test_results_that_repair_put_into_one_message_go_with_what_they_came_in(format_name, stops):
+    """Back in the middle of a round whose results came one by one, only those that the caller shows are there."""
+    asked = assistant(*(call(f"c{name}", f"read_{name}") for name in "abc"))
+    turns = [user("task"), asked, result("ca", "RA"), result("cb", "RB"), result("cc", "RC")]
+    messages = transcript(format_name, *turns, assistant("ok"), user("next"))
+    plan = Pipeline(budget=100_000)
+    session = plan.session(format=format_name)
+    for stop in stops:
+        at_once = await plan.prepare(messages[:stop], format=format_name)
+        assert texts_of((await session.prepare(messages[:stop])).messages) == texts_of(at_once.messages)

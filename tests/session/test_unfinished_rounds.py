@@ -56,3 +56,63 @@ async def test_a_round_that_is_whole_once_repaired_is_not_read_again():
     pipeline = Pipeline(FitContextWindow(), budget=35, counter=FixedCounter(10))
     (view,) = await walk(pipeline.session(format="openai-chat"), messages, 6)
     assert view.messages == [messages[0], messages[4]]
+
+
+async def test_a_result_before_its_call_leaves_a_run_of_code_whole_that_it_stands_in():
+    """What is read again, so that the result gets to its call, begins where no server-side call is open."""
+    by, kind = "code_execution", "code_execution_20250825"
+
+    def code(name):
+        asked = {"type": "tool_use", "id": f"toolu_{name}", "name": "run", "input": {}}
+        asked["caller"] = {"type": kind, "tool_id": f"srvtoolu_{name}"}
+        return [{"type": "server_tool_use", "id": f"srvtoolu_{name}", "name": by, "input": {"code": "x"}}, asked]
+
+    def ended(name):
+        told = {"type": "code_execution_result", "stdout": "x", "stderr": "", "return_code": 0, "content": []}
+        done = {"type": "code_execution_tool_result", "tool_use_id": f"srvtoolu_{name}", "content": told}
+        return [done, {"type": "text", "text": "fine"}]
+
+    def answer(name):
+        return [{"type": "tool_result", "tool_use_id": f"toolu_{name}", "content": "r"}]
+
+    said = ["task", code(1), answer(1), answer(2), ended(1), code(2), ended(2), "and now?"]
+    roles = ("user", "assistant", "user", "user", "assistant", "assistant", "assistant", "user")
+    messages = [{"role": role, "content": content} for role, content in zip(roles, said, strict=True)]
+    tools = [{"name": "run", "description": "d", "input_schema": {"type": "object"}, "allowed_callers": [kind]}]
+    tools.append({"type": kind, "name": by})
+    for stop in range(2, 8):
+        session = Pipeline(budget=100_000).session(model="claude-sonnet-5", format="anthropic")
+        await session.prepare(messages[:stop], None, tools)
+        view = await session.prepare(messages, None, tools)
+        found = validate({"messages": view.messages, "tools": tools}, format="anthropic", model="claude-sonnet-5")
+        assert not [violation for violation in found if violation.severity == "error"]
+
+
+async def test_of_two_results_without_ids_each_answers_one_call():
+    """A result of one of Gemini's calls answers no call of the same name in a later round as well."""
+
+    def asks(*names):
+        return {
+            "role": "model",
+            "parts": [{"functionCall": {"name": name, "args": {"k": place}}} for place, name in names],
+        }
+
+    def tells(name, said):
+        return {"role": "user", "parts": [{"functionResponse": {"name": name, "response": {"result": said}}}]}
+
+    messages = [
+        asks((1, "run")),
+        {"role": "user", "parts": [{"text": "and"}]},
+        asks((2, "look"), (3, "look"), (4, "look"), (5, "run")),
+        tells("look", "r3"),
+        tells("run", "r5"),
+        asks((7, "run"), (8, "look")),
+        tells("look", "r8"),
+    ]
+    plan = Pipeline(budget=100_000)
+    session = plan.session(model="gemini-2.5-flash", format="gemini")
+    for stop in (4, 5, 7):
+        view = await session.prepare(messages[:stop])
+    at_once = await plan.prepare(messages, format="gemini", model="gemini-2.5-flash")
+    assert view.messages == at_once.messages
+    assert str(view.messages).count("r5") == 1

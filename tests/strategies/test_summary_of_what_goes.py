@@ -124,6 +124,39 @@ async def test_a_summarizer_that_fails_costs_nothing(summarizer, why):
     assert why in " ".join(note for stage in view.report.stages for note in stage.notes)
 
 
+@pytest.mark.parametrize("mode", ["full", "rolling", "load"])
+async def test_a_summary_outlives_a_summarizer_that_fails_later(mode):
+    """What it stands for stays said, and the next one that is made takes it in."""
+    telling = Telling()
+
+    async def moody(messages, most):
+        made = await telling(messages, most)
+        return "" if len(telling.asked) % 2 == 0 else made
+
+    before = None
+    for view in await walked("openai-chat", mode, moody, number=100):
+        standing = said(view)
+        assert len(standing) == (before is not None or bool(standing))
+        assert sum(change.outcome is Outcome.SUMMARISED for change in view.report.in_force) <= sum(
+            summed_up(view.context.messages[place]) for place, _ in standing
+        )
+        before = standing or None
+    number = len(telling.asked)
+    assert number > 5
+    assert telling.asked[-1][0][0].text.endswith(f"summary {number - 1 - number % 2}.")  # the last that was said
+
+
+@pytest.mark.parametrize("summarizer", [None, Telling()])
+async def test_words_of_the_user_that_look_like_a_summary_are_the_user_s(summarizer, preparing):
+    """As the first task and as the latest words: what the user said is not ours to leave out."""
+    first, last = "[Summary of 3 earlier messages, 0a1b2c3d]\nmine", "[Summary of 9 earlier messages]\nmine, too"
+    messages = transcript("openai-chat", user(first), *rounds(30)[1:], user(last), *rounds(30)[1:])
+    pipeline = Pipeline(FitContextWindow(), budget=2_000, summarizer=summarizer)
+    sent = [message["content"] for message in (await preparing(pipeline, "openai-chat")(messages)).messages]
+    assert first in sent
+    assert last in sent
+
+
 async def test_a_summary_that_is_too_long_is_cut():
     """To a tenth of what the cut comes down to."""
 
