@@ -31,7 +31,8 @@ settings.load_profile(PROFILE)
 
 @pytest.hookimpl(trylast=True)  # when Hypothesis has marked its own
 def pytest_collection_modifyitems(items):
-    """Trace for coverage what walks new lines: each test once, and no property, which walks those of plain tests."""
+    """Begin with what takes longest. Trace for coverage each test once, and no property: they walk the same lines."""
+    items.sort(key=lambda item: "recorded" not in getattr(item, "fixturenames", ()))
     traced = set()
     for item in items:
         test = item.nodeid.partition("[")[0]
