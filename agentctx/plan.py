@@ -369,12 +369,12 @@ async def guarantee(
 
 async def _fit_or_say(trail: Trail, call: Call, limit: int, last: str, most: int | None) -> None:
     """Make the request fit, or say that it cannot be made to, where more is taken than the budget aims at."""
+    if most is None:
+        return await _fit(trail, call, limit, last)
     known = trail.copy()
     try:
         await _fit(trail, call, limit, last)
     except ContextOverflow:
-        if most is None:
-            raise
         trail.restore(known)
         note = f"{trail.tokens - limit:,} tokens over the {limit:,} of a pipeline within: no more may be left out"
         trail.reports.append(StageReport("FitGuarantee", (), trail.tokens, trail.tokens, 0.0, (note,)))

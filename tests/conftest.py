@@ -31,14 +31,15 @@ settings.load_profile(PROFILE)
 
 @pytest.hookimpl(trylast=True)  # when Hypothesis has marked its own
 def pytest_collection_modifyitems(items):
-    """Begin with what takes longest. Trace for coverage each test once, and no property: they walk the same lines."""
+    """Begin with what takes longest. Trace no property for coverage, which walks lines of plain tests, and no twin."""
     items.sort(key=lambda item: "recorded" not in getattr(item, "fixturenames", ()))
-    traced = set()
     for item in items:
-        test = item.nodeid.partition("[")[0]
-        if test in traced or item.get_closest_marker("hypothesis"):
+        if item.get_closest_marker("hypothesis") or _is_twin(item):
             item.add_marker(pytest.mark.no_cover)
-        traced.add(test)
+
+
+def _is_twin(item):
+    return hasattr(item, "callspec") and item.callspec.params.get("anyio_backend") == "trio"
 
 
 def pytest_collection_finish():
