@@ -426,11 +426,7 @@ def lacks_end(message: Message, last: str, call: Call) -> bool:
 
 
 async def let_answers_follow(
-    trail: Trail,
-    call: Call,
-    role_at: Callable[[int], str],
-    earlier: Sequence[Message] = (),
-    last: int | None = None,
+    trail: Trail, call: Call, role_at: Callable[[int], str], after: tuple[Message, int | None] | None = None
 ) -> None:
     """Let the user speak before an answer of the assistant where what it answers stands further up by now, or is gone.
 
@@ -438,21 +434,20 @@ async def let_answers_follow(
 
     Args:
         trail: Where the step stands, repaired; brought up to date.
-        call: What the stages are told.
+        call: What the stages are told; its ``before`` is asked only where the user may have to speak.
         role_at: The role of the message of the history at an index.
-        earlier: What stands before the trail's messages.
-        last: The index in the history of the last of these.
+        after: The last message before the trail's, with its index in the history.
     """
     if minds_the_end(call.wire) is None:
         return
-    new, start = trail.context.messages, len(earlier)
-    known = [*((message, last) for message in earlier[-1:]), *zip(new, trail.origins, strict=True)]
+    new, start = trail.context.messages, 0 if after is None else 1
+    known = [*([] if after is None else [after]), *zip(new, trail.origins, strict=True)]
     answers = {
         id(message)
-        for place, ((before, asked), (message, answered)) in enumerate(pairwise(known), 0 if start else 1)
+        for place, ((before, asked), (message, answered)) in enumerate(pairwise(known), 1 - start)
         if message.role == before.role == "assistant" and asked is not None and answered is not None
         if any(role_at(index) in _ASKING for index in range(asked + 1, answered))
-        if _ended((*earlier, *new[:place]), call)
+        if _ended((*(call.before() if call.before else ()), *new[:place]), call)
     }
     if not answers:
         return

@@ -291,8 +291,9 @@ async def _mend(step: Step) -> None:
 
         repaired.__name__ = REPAIR
         await run_stage(repaired, step.trail, call, trusted=True)
-    earlier, at = step.record.view[: step.start], step.record.origins[step.start - 1] if step.start else None
-    await let_answers_follow(step.trail, call, step.role_at, earlier, at)
+    after = (step.record.view[step.start - 1], step.record.origins[step.start - 1]) if step.start else None
+    call = evolve(call, before=lambda: tuple(step.record.view[: step.start])) if step.start else call
+    await let_answers_follow(step.trail, call, step.role_at, after)
     if step.start == 0:
         refuse_empty(step.trail)
 

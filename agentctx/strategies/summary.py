@@ -9,7 +9,7 @@ from agentctx.core.message import Context, Message
 from agentctx.core.protection import first_task, summary, summed_up
 from agentctx.protocols import Call, Summarizer
 from agentctx.tiers.answering import answered
-from agentctx.tokens.graphemes import floor
+from agentctx.tiers.summarize import fitted
 
 SHARE = 0.1
 """At most so much of what a cut comes down to is the summary."""
@@ -33,7 +33,7 @@ async def sum_up(before: Context, after: Context, most: int, call: Call, summari
         return _standing(after, gone)
     left = most - call.count(Message("user", (summary("", count),)))
     text = await _asked(gone, left, call, summarizer) if left > 0 else ""
-    made = _fitted(text, count, most, call)
+    made = fitted(text, most, lambda said: Message("user", (summary(said, count),)), call.count)
     if made is None:
         call.remark("no summary: " + ("there is no room for one" if left <= 0 else "the summarizer gave none"))
         earlier = [message for message in gone if summed_up(message)]
@@ -55,17 +55,6 @@ async def _asked(gone: Sequence[Message], tokens: int, call: Call, summarizer: S
         call.remark(f"the summarizer returned {type(text).__name__} instead of text")
         return ""
     return text
-
-
-def _fitted(text: str, count: int, most: int, call: Call) -> Message | None:
-    """A summary of at most ``most`` tokens; None when nothing of the text fits, or nothing is said in it."""
-    while text.strip():
-        made = Message("user", (summary(text, count),))
-        tokens = call.count(made)
-        if tokens <= most:
-            return made
-        text = text[: floor(text, min(len(text) - 1, len(text) * most // tokens))]
-    return None
 
 
 def _standing(context: Context, summaries: Sequence[Message]) -> Context:

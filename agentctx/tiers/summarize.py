@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from attrs import field, frozen
@@ -85,7 +85,7 @@ class Summarize:
             if self.fallback is None or isinstance(error, StageError):
                 raise
             return await self._instead(f"the summarizer raised {_said(error)}", staying, messages, allowance)
-        summary = _fitted(self.role, heading, text, room, allowance)
+        summary = fitted(text, room, lambda said: Message(self.role, (Text(heading + said),)), allowance.meter.message)
         if summary is None:
             return await self._instead("the summary was empty", staying, messages, allowance)
         return (summary, *staying)
@@ -120,11 +120,18 @@ def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _fitted(role: str, heading: str, text: str, room: int, allowance: Allowance) -> Message | None:
-    """The summary as a message of at most ``room`` tokens; None when nothing of it fits."""
+def fitted(text: str, room: int, made: Callable[[str], Message], count: Callable[[Message], int]) -> Message | None:
+    """A summary of at most ``room`` tokens; None when nothing of it fits, or nothing is said in it.
+
+    Args:
+        text: What the summarizer said.
+        room: The most tokens.
+        made: Makes the message of a text.
+        count: Counts a message, in tokens.
+    """
     while text.strip():
-        summary = Message(role, (Text(heading + text),))
-        tokens = allowance.meter.message(summary)
+        summary = made(text)
+        tokens = count(summary)
         if tokens <= room:
             return summary
         text = text[: floor(text, min(len(text) - 1, len(text) * room // tokens))]
