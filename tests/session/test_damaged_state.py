@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from base64 import b64decode, b64encode
 from copy import deepcopy
 
 import anyio
@@ -23,6 +24,7 @@ from agentctx import (
     TruncateToolOutputs,
     validate,
 )
+from agentctx.session.plain import DIGEST_BYTES, exact_digest
 from agentctx.testing.builders import assistant, call, result, transcript, user
 from agentctx.testing.histories import FORMATS
 
@@ -341,6 +343,65 @@ def test_what_is_said_of_messages_that_are_not_there_is_refused(path, value, whe
     with pytest.raises(InvalidInput) as refused:
         Session.load(pipeline(), put(STATES["anthropic"], ("record", *path), value))
     assert refused.value.where.startswith(f"state.record.{where}")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "where"),
+    [
+        (("sizes",), [], "sizes"),
+        (("weights",), [], "weights"),
+        (("roles",), "", "roles"),
+        (("roles",), "x" * 29, "roles"),
+        (("decided",), [], "decided"),
+        (("decided", 0), [29], "decided[0]"),
+        (("decided",), [[0, 1], [0, 29]], "decided[1].times"),
+        (("origins", 0), 29, "origins[0]"),
+        (("sums",), "", "sums"),
+        (("seen",), "!" + STATES["anthropic"]["record"]["seen"], "seen"),
+        (("changes", 0, "index", 0), 29, "changes[0].index[0]"),
+    ],
+)
+def test_columns_that_do_not_belong_together_are_named(path, value, where):
+    """A column of another length than the history, and what stands for no role, no message or no digest, is named."""
+    with pytest.raises(InvalidInput) as refused:
+        Session.load(pipeline(), put(STATES["anthropic"], ("record", *path), value))
+    assert refused.value.where == f"state.record.{where}"
+
+
+@pytest.mark.parametrize(("name", "expected"), [("waiting", "true or false"), ("roles", "text"), ("out", "a list")])
+def test_what_was_expected_is_said(name, expected):
+    """The error says what should stand there, and what does."""
+    with pytest.raises(InvalidInput) as refused:
+        Session.load(pipeline(), put(STATES["anthropic"], ("record", name), 5))
+    assert refused.value.what == f"expected {expected}, got 5"
+
+
+def summed(record):
+    """A record with the digests that belong to its view and its tail."""
+    made = b64decode(record["sums"])[: -2 * DIGEST_BYTES]
+    whole = b"".join(exact_digest(record[name]) for name in ("out", "tail"))
+    return {**record, "sums": b64encode(made + whole).decode()}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("open_round", [False, True])
+async def test_a_view_with_a_broken_pair_is_refused(open_round):
+    """A call without its result is refused though all digests are right, also where only the final part ends on it."""
+    messages = transcript("openai-chat", user("task"), assistant(call("c", "f"), call("d", "f")), result("c", "x"))
+    messages += [] if open_round else transcript("openai-chat", result("d", "y"), user("more"))
+    session = Pipeline().session(format="openai-chat")
+    await session.prepare(messages)
+    state = json.loads(json.dumps(session.dump()))
+    record, gone = state["record"], {"start": 2, "stop": 3, "outcome": "dropped", "stage": "X", "reason": "x"}
+    if open_round:
+        without = {**record, "settled": 2, "tail": record["tail"][1:], "tail_origin": [2]}
+    else:
+        without = {name: [*record[name][:2], *record[name][3:]] for name in ("out", "origins")}
+        without = {**record, **without, "spans": [gone], "settled": record["settled"] - 1}
+    assert Session.load(Pipeline(), state).dump() == state
+    with pytest.raises(InvalidInput, match="has no tool result") as refused:
+        Session.load(Pipeline(), {**state, "record": summed(without)})
+    assert refused.value.where == "state.record.out"
 
 
 @pytest.mark.parametrize("format_name", FORMATS)

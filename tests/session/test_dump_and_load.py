@@ -371,6 +371,18 @@ async def test_a_child_keeps_its_budget_and_its_name():
     assert hop(first, plan).budget == Budget(300)
 
 
+@pytest.mark.anyio
+async def test_an_output_that_stands_behind_other_items_is_loaded():
+    """Where an output may stand anywhere after its call, a state in which one does is a state like any other."""
+    asked = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    said = {"type": "function_call_output", "call_id": "c", "output": "x"}
+    session = Pipeline().session(format="openai-responses")
+    words = transcript("openai-responses", user("task"), user("meanwhile"), user("go on"))
+    view = await session.prepare([words[0], asked, words[1], said, words[2]])
+    assert hop(session, session.plan).dump() == session.dump()
+    assert view.messages[3] is said
+
+
 def test_a_session_that_has_not_begun_is_dumped_and_loaded():
     """A state without any message is a session that may begin."""
     plan = pipeline()

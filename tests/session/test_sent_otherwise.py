@@ -67,6 +67,19 @@ async def test_a_system_message_that_goes_out_as_the_users_stays(walk, model, pl
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("model", TAKES_NO_SYSTEM)
+async def test_several_are_known_after_a_load_also_the_last_of_all(model):
+    """A state with two system messages that go out as the user's, one of them last, is dumped again as it was."""
+    history = transcript(TAKES_NO_SYSTEM[model], user(TASK), assistant("well"))
+    history = [*history, *({"role": "system", "content": rule} for rule in (RULE, "BE BRIEF"))]
+    session = Pipeline().session(model=model, format=TAKES_NO_SYSTEM[model])
+    await session.prepare(history)
+    loaded = Session.load(Pipeline(), json.loads(json.dumps(session.dump())))
+    assert loaded.dump() == session.dump()
+    assert len(session.dump()["record"]["system_sent_as_user"]) == 2
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize("then", ["claude-haiku-4-5", "claude-opus-5-5", "claude-fable-5-1"])
 async def test_it_is_still_known_when_another_model_is_called(then):
     """A system message in a view that was written back stays when the conversation goes on with another model."""
