@@ -100,22 +100,18 @@ async def _run(step: Step, stages: Sequence[ContextStrategy], aim: int | None) -
 
 async def _run_now(step: Step, stages: Sequence[ContextStrategy], aim: int | None) -> None:
     budget, record = step.around.budget, step.record
-    if stages:
-        call = step.call(aim)
-        stages = [stage for stage in stages if concerns(stage, call)]
+    call = evolve(step.call(aim), late=step.late)
+    stages = [stage for stage in stages if concerns(stage, call)]
     foreign = await _carries_foreign_markers(step)
     if await _needs_whole_view(step, stages, foreign=foreign):
         widen(step)
     elif not step.trail.reports:
         return
-    call = evolve(step.call(aim), late=step.late)
     if foreign:
         await run_stage(LiftCacheMarkers(), step.trail, call, trusted=True)
     for stage in stages:
         await run_stage(stage, step.trail, call)
     before = (*record.view[: record.settled], *step.raw) if step.start == 0 else tuple(step.raw)
-    if step.start:
-        call = evolve(call, before=lambda: tuple(record.view[: step.start]))
     system, tools = step.reasoning_made_with or (step.trail.context.system, step.around.tools)
     await guarantee(step.trail, call, budget, Context(before, system, tools), step.last_role, step.around.most)
 
@@ -172,7 +168,7 @@ def _stands_wrong(step: Step) -> bool:
 
 def _lacks_end(step: Step) -> bool:
     """Whether the view ends on the assistant where the history does not, and the model would refuse that."""
-    last = step.trail.context.messages[-1:] or step.record.view[max(0, step.start - 1) : step.start]
+    last = step.trail.context.messages[-1:] or step.record.view[step.start - 1 : step.start]
     return any(lacks_end(message, step.last_role, step.around.bare_call) for message in last)
 
 

@@ -111,15 +111,13 @@ class Step:
     def call(self, aim: int | None = None) -> Call:
         """What the stages are told, with the tokens to come down to."""
         around = self.around
-        if aim is None and not around.plan.pinned:
-            return around.call(self.warmth)
-        return around.plan.call(around.source, around.budget, aim, len(self.natives), self.message_at, self.warmth)
+        call = around.plan.call(around.source, around.budget, aim, len(self.natives), self.message_at, self.warmth)
+        return evolve(call, before=lambda: tuple(self.record.view[: self.start]))
 
     def late(self) -> frozenset[int]:
         """The identities of the messages that came after the model's last one, wherever they stand now."""
-        told = zip(self.raw, self.raw_origin, strict=True)
-        last = max((origin for message, origin in told if message.role == "assistant"), default=-1)
-        return self.trail.after(max(last, self.record.roles.rfind(ROLES.index("assistant"))))
+        fresh = [index for index, message in enumerate(self.fresh, len(self.record)) if message.role == "assistant"]
+        return self.trail.after(max([self.record.roles.rfind(ROLES.index("assistant")), *fresh]))
 
     @property
     def warmth(self) -> float:
@@ -292,7 +290,6 @@ async def _mend(step: Step) -> None:
         repaired.__name__ = REPAIR
         await run_stage(repaired, step.trail, call, trusted=True)
     after = (step.record.view[step.start - 1], step.record.origins[step.start - 1]) if step.start else None
-    call = evolve(call, before=lambda: tuple(step.record.view[: step.start])) if step.start else call
     await let_answers_follow(step.trail, call, step.role_at, after)
     if step.start == 0:
         refuse_empty(step.trail)
@@ -300,10 +297,8 @@ async def _mend(step: Step) -> None:
 
 async def _treat(step: Step) -> None:
     """Run the stages that look at what is new."""
-    call, stages = step.call(), step.around.plan.on_arrival
-    if stages and step.start:
-        call = evolve(call, before=lambda: tuple(step.record.view[: step.start]))
-    for stage in stages:
+    call = step.call()
+    for stage in step.around.plan.on_arrival:
         await run_stage(stage, step.trail, call)
 
 

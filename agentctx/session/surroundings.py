@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 from attrs import evolve, frozen
 
@@ -49,12 +48,6 @@ class Surroundings:
     bare_call: Call
     given: Context
 
-    def call(self, warmth: float) -> Call:
-        """What stages are told when nothing has to shrink, the provider's cache being believed to be so warm."""
-        if warmth not in self._calls:  # there are few: a cache is warm or cold
-            self._calls[warmth] = evolve(self.bare_call, warmth=warmth)
-        return self._calls[warmth]
-
     @property
     def most(self) -> int | None:
         """The tokens above which a request is refused where the budget is only aimed at: ``Plan.refuses_above``."""
@@ -65,10 +58,6 @@ class Surroundings:
     def binds(self) -> bool:
         """Whether the model binds its reasoning to all that stands before it."""
         return self.source.profile is not None and self.source.profile.bound_thinking
-
-    @cached_property
-    def _calls(self) -> dict[float, Call]:
-        return {self.bare_call.warmth: self.bare_call}
 
     def with_budget(self, budget: Budget | None) -> Surroundings:
         """The same with another budget in force."""

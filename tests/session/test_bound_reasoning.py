@@ -69,20 +69,38 @@ async def test_an_edit_waits_for_the_end_of_the_round():
     views = await walk(session, [step(number) for number in range(9)], {"type": "enabled", "budget_tokens": 1_024})
     assert views[-1].report.tokens_after > ROOM.trigger_tokens
     assert not any(view.report.changes for view in views)
-    assert [note for view in views for note in notes(view) if "postponed" in note] == notes(
-        next(view for view in views if notes(view))
-    )
+    (said,) = [stage for view in views for stage in view.report.stages]
+    assert (said.stage, said.seconds, "postponed" in said.notes[0]) == ("Session", 0.0, True)
     assert len(signatures(views[-1].messages)) == 9
 
 
 @pytest.mark.anyio
 async def test_what_runs_at_every_step_runs_while_an_edit_waits():
-    """Cache markers are at the end of each view above the trigger."""
-    session = Pipeline(TrimRounds(2), PlaceCacheMarkers(), budget=ROOM).session(model=BOUND, format="anthropic")
+    """Cache markers are at the end of each view above the trigger, and a stage is told the limit, as below it."""
+    limits = []
+
+    async def looking(context, call):
+        limits.append(call.limit)
+        return context
+
+    stages = TrimRounds(2), PlaceCacheMarkers(), looking
+    session = Pipeline(*stages, budget=ROOM).session(model=BOUND, format="anthropic")
     views = await walk(session, [step(number) for number in range(9)], {"type": "enabled", "budget_tokens": 1_024})
     waiting = [view for view in views if view.report.tokens_after > ROOM.trigger_tokens]
     assert len(waiting) > 2
     assert all("cache_control" in str(view.messages[-1]) for view in waiting)
+    assert limits == [ROOM.limit] * len(views)
+
+
+@pytest.mark.anyio
+async def test_an_open_round_without_reasoning_waits_for_nothing():
+    """Where the model has not thought since the user spoke last, the session cuts as soon as it has passed the mark."""
+    session = Pipeline(TrimRounds(2), budget=ROOM).session(model=BOUND, format="anthropic")
+    views = await walk(
+        session, [[{**asks, "content": asks["content"][1:]}, said] for asks, said in map(step, range(9))]
+    )
+    assert any(view.report.changes for view in views)
+    assert not any(notes(view) for view in views)
 
 
 @pytest.mark.anyio

@@ -64,9 +64,45 @@ async def test_what_cannot_shrink_is_said_once_with_the_arithmetic():
     assert "system and tools" in heard.events[0].stages[0].notes[0]
 
 
+async def test_what_comes_down_to_the_trigger_exactly_is_below_it():
+    """The trigger itself is no size to be above: nothing is said of it, one token lower it is."""
+    messages = transcript("openai-chat", system("rule " * 400), *(user("more " * 50) for _ in range(9)))
+    floor = (await prepared(messages, trigger=300)).report.tokens_after
+    assert floor < 0.9 * (await prepared(messages, trigger=10_000)).report.tokens_after
+    said = [notes((await prepared(messages, trigger=trigger)).report) for trigger in (floor, floor - 1)]
+    assert ["stays above the trigger" in " ".join(each) for each in said] == [False, True]
+
+
+async def prepared(messages, trigger):
+    """A view of which as much is left out as can be, once it has passed the trigger."""
+    session = Pipeline(FitContextWindow(), budget=Budget(10_000, trigger=trigger, target=100))
+    return await session.session(format="openai-chat").prepare(messages)
+
+
+async def test_a_caller_that_comes_down_itself_ends_the_quiet():
+    """After a try that got nowhere the next one waits for growth, unless the caller was down at the target since."""
+    tries = []
+
+    async def fruitless(context, call):
+        tries.append(call.limit)
+        return context
+
+    fruitless.scope = Scope.PRESSURE
+    large, small = (transcript("openai-chat", user("task " * words)) for words in (500, 50))
+    for between, tried in (([large], 1), ([small], 2)):
+        tries.clear()
+        budget = Budget(10_000, trigger=400, target=200)
+        session = Pipeline(fruitless, budget=budget).session(format="openai-chat")
+        for messages in (large, *between, large):
+            await session.prepare(messages)
+        assert len(tries) == tried
+
+
 def floor_events(heard):
-    """The events that say that the context cannot get below the trigger."""
-    return [event for event in heard.events if any("stays above the trigger" in each for each in notes(event))]
+    """The events that say that the context cannot get below the trigger; saying so takes no time."""
+    found = [event for event in heard.events if any("stays above the trigger" in each for each in notes(event))]
+    assert all(stage.seconds == 0 for event in found for stage in event.stages if stage.stage == "Session")
+    return found
 
 
 def notes(event):

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from agentctx import InvalidInput, Pipeline, Session, validate
+from agentctx import InvalidInput, Pipeline, Protect, Session, validate
 from agentctx.testing.builders import assistant, call, result, transcript, user
 from agentctx.testing.histories import FORMATS
 
@@ -229,6 +229,18 @@ async def test_a_late_result_reaches_a_call_that_repair_gave_another_id(format_n
         await session.prepare(messages[:-1])
     view = await session.prepare(messages)
     assert view.messages == (await plan.prepare(messages, format=format_name)).messages
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("rule", [Protect.first_task(), Protect.pins(0), lambda _messages: [0]])
+async def test_what_is_mended_is_called_protected_in_whichever_step_it_comes_or_in_none(rule):
+    """A rule that names the first message of the conversation names no other one where only what is new is mended."""
+    messages = transcript("anthropic", user("task"), assistant("well"))
+    messages += [{"role": "user", "content": [{"type": "text", "text": each} for each in (" ", "again")]}]
+    session = Pipeline(protect=[rule]).session(format="anthropic")
+    await session.prepare(messages[:1])
+    (change,) = (await session.prepare(messages)).report.changes
+    assert change.reason == "blank text removed"
 
 
 @pytest.mark.anyio
