@@ -12,6 +12,7 @@ from agentctx.core.message import Context
 from agentctx.errors import ContextOverflow
 from agentctx.protocols import Call
 from agentctx.strategies.fit_guarantee import FitGuarantee, biggest, known_as
+from agentctx.tokens.carried import base64_of
 
 STEP = 0.9
 """Each try aims at this share of the tokens that would fit if all tokens had the same size."""
@@ -58,6 +59,8 @@ def body_bytes(context: Context, call: Call) -> int:
     return len(json.dumps(natives, default=_plain).encode("utf-8", "surrogatepass"))
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - an SDK's object
-    dump = getattr(value, "model_dump", None)
-    return str(value) if dump is None else dump(mode="json", exclude_unset=True)
+def _plain(value: Any) -> Any:  # noqa: ANN401 - what JSON has not
+    """What a client sends: an SDK's object as its fields; bytes, and what a file or a stream holds, as base64."""
+    if (dump := getattr(value, "model_dump", None)) is not None:
+        return dump(mode="json", exclude_unset=True)
+    return base64_of(value) or str(value)

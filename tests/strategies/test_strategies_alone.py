@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
+from io import BytesIO
 from itertools import chain
 
 import pytest
+from anthropic.types import TextBlock
 
 from agentctx import (
     Budget,
@@ -33,7 +36,15 @@ from agentctx import (
     when,
 )
 from agentctx.protocols import Call
+from agentctx.reading import reader
+from agentctx.strategies.fit_guarantee import FitGuarantee
+from agentctx.strategies.fit_request_bytes import FitRequestBytes, body_bytes
+from agentctx.strategies.limit_images import LimitImages
+from agentctx.strategies.pack import Pack
+from agentctx.strategies.repair_history import RepairHistory
+from agentctx.strategies.tiered import Tiered
 from agentctx.testing.builders import assistant, call, result, system, transcript, user
+from agentctx.tiers.tier import Tier, TierRule
 from agentctx.tokens.meter import MessageMeter
 
 pytestmark = pytest.mark.anyio
@@ -143,6 +154,36 @@ async def test_every_strategy_says_why(stage, why):
     assert {change.reason for change in view.report.changes} == {why}
 
 
+IDLE = {
+    "clear": ClearToolResults(0),
+    "clear none": ClearToolResults(9),
+    "collapse": CollapseRepeats(marker="no"),
+    "cut tokens": TruncateToolOutputs(50),
+    "cut characters": TruncateToolOutputs(max_chars=200),
+    "trim": TrimRounds(9),
+    "images": LimitImages(1),
+    "guarantee": FitGuarantee(10_000),
+    "bytes": FitRequestBytes(10_000),
+    "repair": RepairHistory(),
+    "tiers": Tiered([TierRule(Tier.HISTORY, cap=5_000)], max_tokens=9_000),
+    "pack": Pack("recent", max_tokens=9_000),
+}
+
+
+@pytest.mark.parametrize("stage", IDLE.values(), ids=IDLE)
+async def test_a_stage_with_nothing_to_do_gives_back_the_same_and_says_nothing(stage):
+    """Repeated results that are no longer than what would stand for them, and all else within its limits, stay."""
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
+    turns = [turn for each in "ab" for turn in (assistant(call(each, "read")), result(each, "ok"))]
+    messages = transcript("anthropic", user("task"), *turns, assistant("done"), user("more"))
+    messages[-1]["content"] = [image, {"type": "text", "text": "more"}]
+    source = reader(messages, format="anthropic")
+    context, told = Context(tuple(source.messages(messages))), Call(source.meter, wire=source.wire)
+    assert await stage(context, told) is context
+    assert not told.notes.reasons
+    assert not told.notes.remarks
+
+
 async def test_the_system_prompt_is_in_the_body():
     """What is left of a history fits in so many bytes together with it."""
     turns = [turn for each in range(9) for turn in (user(f"question {each}"), assistant("answer " * 100))]
@@ -150,6 +191,35 @@ async def test_the_system_prompt_is_in_the_body():
     system = "rules " * 1_000
     view = await Pipeline(FitContextWindow(), budget=budget).prepare(messages, system, format="anthropic")
     assert 1_000 < len(json.dumps([*view.messages, system])) <= 9_000
+
+
+def bytes_of(format_name, *blocks):
+    """The size of a body that is one message of the user."""
+    key = "parts" if format_name == "gemini" else "content"
+    messages = [{"role": "user", key: list(blocks)}]
+    source = reader(messages, format=format_name)
+    return body_bytes(Context(tuple(source.messages(messages))), Call(source.meter, wire=source.wire))
+
+
+def test_bytes_and_files_are_in_the_body_as_base64(tmp_path):
+    """Bytes, a stream and a file are as long as the base64 that a client makes of them."""
+    content = bytes(range(128, 256)) * 20
+    (path := tmp_path / "a.png").write_bytes(content)
+    data = b64encode(content).decode()
+    sizes = {
+        bytes_of("anthropic", {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": each}})
+        for each in (data, path, BytesIO(content))
+    }
+    sizes_in_bedrock = {
+        bytes_of("bedrock", {"image": {"format": "png", "source": {"bytes": each}}}) for each in (data, content)
+    }
+    assert len(sizes) == len(sizes_in_bedrock) == 1
+
+
+def test_an_sdks_object_is_in_the_body_as_its_fields():
+    """Those that were given, as JSON writes them."""
+    sent = {"type": "text", "text": "hi"}
+    assert bytes_of("anthropic", TextBlock(**sent)) == bytes_of("anthropic", sent)
 
 
 async def test_fit_drops_the_oldest_rounds_first():
