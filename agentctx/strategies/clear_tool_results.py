@@ -64,8 +64,6 @@ class ClearToolResults:
 
     def _masked(self, context: Context, call: Call) -> Context:
         clear = self._old(context.messages, call.frozen(context).union(call.unread(context)))
-        if not clear:
-            return context
         messages = list(context.messages)
         for index, old in clear.items():
             messages[index] = edit_results(messages[index], partial(self._cleared, old))
@@ -77,14 +75,14 @@ class ClearToolResults:
 
     def _old(self, messages: Sequence[Message], staying: frozenset[int]) -> dict[int, set[int]]:
         """The results to clear, by the index of their message and identity: one object may stand in many messages."""
-        found: list[tuple[int, ToolResult, str]] = []
+        found: list[tuple[int, ToolResult, str | None]] = []
         names: dict[str, str] = {}
         for index, message in paced(enumerate(messages)):
             for part in message.parts:
                 if isinstance(part, ToolCall):
                     names[part.id] = part.name
                 elif isinstance(part, ToolResult):
-                    found.append((index, part, part.name or names.get(part.call_id, "")))
+                    found.append((index, part, part.name or names.get(part.call_id)))
         old = found[: max(0, len(found) - self.keep_last)]
         clear: dict[int, set[int]] = defaultdict(set)
         for index, part, name in old:

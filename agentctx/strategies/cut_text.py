@@ -53,8 +53,7 @@ class Cut:
 
     def bare(self, text: str, head: str) -> str:
         """``head`` of ``text`` without a marker, when there is room for none, nor for part of an earlier one."""
-        cut = [mark.start() for mark in self._marks(text) if mark.start() < len(head) < mark.end()]
-        return head[: cut[0]] if cut else head
+        return head[: next((mark.start() for mark in self._marks(text) if mark.start() < len(head) < mark.end()), None)]
 
     def _marks(self, text: str) -> list[re.Match[str]]:
         """The markers of earlier cuts that stand in ``text``."""

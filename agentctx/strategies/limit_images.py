@@ -55,7 +55,7 @@ def _replaced(parts: tuple[Part, ...], spare: int) -> tuple[tuple[Part, ...], in
     out: list[Part] = []
     gone = 0
     for part in parts:
-        if isinstance(part, ToolResult) and gone < spare:
+        if isinstance(part, ToolResult):
             content, more = _replaced(part.content, spare - gone)
             gone += more
             changed = evolve(part, content=content)

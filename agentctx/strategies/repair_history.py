@@ -393,7 +393,7 @@ def _unless_empty(message: Message, parts: tuple[Part, ...]) -> Message | None:
 
 
 def _answers(index: int, pairs: Pairs, call: Call, wire: WireFormat, lost_result: str) -> list[Message]:
-    unanswered = pairs.unanswered.get(index, ())
+    unanswered = pairs.unanswered[index]
     if unanswered:
         call.remark(f"answered {len(unanswered)} tool call(s) without a result: {', '.join(c.id for c in unanswered)}")
     made = wire.synthetic_result(unanswered, lost_result) if unanswered else ()

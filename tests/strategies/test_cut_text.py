@@ -78,6 +78,12 @@ def test_a_marker_within_what_stays_is_left_alone():
     assert cut == Cut().mark(507) + "x" * 100
 
 
+def test_no_part_of_an_earlier_marker_stays():
+    """Where there is no room for a marker, the head ends before one that it would cut in two."""
+    assert cut_to_chars("ab" + Cut().mark(7) + "y" * 500, 6, Cut()) == "ab"
+    assert cut_to_chars("abcdef" + Cut().mark(7), 6, Cut()) == "abcdef"
+
+
 class Bytes:
     """A counter that can only count: a token for each byte."""
 
@@ -91,8 +97,8 @@ class Bytes:
 def test_with_a_counter_that_only_counts_the_longest_ends_stay(size):
     """The head or the tail has as many tokens as there may be, to the last one."""
     text = WHOLE[:100]
-    assert cut_to_tokens(text, size, Bytes(), Cut("head", "")) == text[:size]
-    assert cut_to_tokens(text, size, Bytes(), Cut("tail", "")) == text[-size:]
+    assert cut_to_tokens(text + "€" * 9, size, Bytes(), Cut("head", "")) == text[:size]
+    assert cut_to_tokens("€" * 9 + text, size, Bytes(), Cut("tail", "")) == text[-size:]
 
 
 def test_no_marker_that_is_longer_than_what_it_stands_for():

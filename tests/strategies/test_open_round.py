@@ -64,6 +64,21 @@ def test_a_result_that_nobody_has_read_stays_when_it_is_cut():
     assert room.staying == {0, 1, 2, 4}
 
 
+@pytest.mark.parametrize(("count", "held"), [(9, 4), (16, 8), (19, 9)])
+def test_of_very_many_late_results_half_are_let_go_at_a_time(count, held):
+    """Where more than eight do not all fit, few tries must do."""
+    asks = [
+        Message("assistant", (ToolCall(f"c{each}", "read", f'{{"path": "{"x " * 300}"}}'),)) for each in range(count)
+    ]
+    answers = [Message("tool", (ToolResult(f"c{each}", (Text("so"),)),)) for each in range(count)]
+    rounds = [message for pair in zip(asks, answers, strict=True) for message in pair]
+    context = Context((Message("user", (Text("the task"),)), *rounds, Message("user", (Text("go on"),))))
+    call = evolve(CALL, late=lambda: frozenset(message.identity for message in answers))
+    shrunk, room = shrink_open_round(context, CALL.size(context) - 1, call)
+    assert shrunk is context
+    assert len(room.unread) == held
+
+
 @pytest.mark.parametrize(
     ("limit", "staying"), [(500, {0, 1, 2, 3, 4, 5, 6, 7}), (400, {0, 3, 4, 5, 6, 7}), (250, {0, 5, 6, 7})]
 )

@@ -5,7 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.strategies.shrink_results import water_level
+from agentctx import Context, HeuristicCounter, Message, Text, ToolResult
+from agentctx.protocols import Call
+from agentctx.strategies.shrink_results import shrink_results, water_level
+from agentctx.tokens.meter import MessageMeter
 
 
 def freed(sizes, cap):
@@ -21,3 +24,14 @@ def test_the_cap_is_the_largest_that_frees_enough(sizes, spare):
     else:
         assert freed(sizes, cap) >= spare
         assert freed(sizes, cap + 1) < spare
+
+
+def test_results_below_the_cap_stay_as_they_are():
+    """Of two results only the long one is cut and noted; the short one keeps its two blocks, also where it is alone."""
+    short, long = (Message("tool", (ToolResult("c", (Text("one"), Text("word " * length))),)) for length in (1, 400))
+    call, context = Call(MessageMeter(HeuristicCounter())), Context((short, long))
+    after = shrink_results(context, [0, 1], 200, call, "too large")
+    assert [new is old for new, old in zip(after.messages, context.messages, strict=True)] == [True, False]
+    assert call.notes.why(long).why.startswith("too large: results cut to ")
+    assert not call.notes.why(short).why
+    assert shrink_results(context, [0], 200, call, "too large") is context

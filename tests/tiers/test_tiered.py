@@ -137,6 +137,17 @@ async def test_results_that_nobody_has_read_count_in_the_floor_of_their_tier():
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(("cap", "rounds"), [(60, [0, 2, 3, 4]), (80, [0, 1, 2, 3, 4])])
+async def test_all_rounds_that_nobody_has_read_count_in_their_cap(cap, rounds):
+    """Two searches whose results came late take 40 tokens of it: what is left holds one of two others, or both."""
+    late = [assistant(call(each, "search")) for each in "ab"] + [result(each, f"late {each}") for each in "ab"]
+    messages = transcript("openai-chat", user("task"), *worked(5), *late, user("and now?"))
+    view = await prepared(Tiered([TierRule(Tier.RAG, cap=cap)], tier_of=SEARCHED), messages, 1_000)
+    found = [message["content"].split() for message in view.messages if message["role"] == "tool"]
+    assert found == [*(["found", str(each)] for each in rounds), ["late", "a"], ["late", "b"]]
+
+
+@pytest.mark.anyio
 async def test_words_that_no_round_follows_may_go():
     """They are a piece of their tier by themselves."""
     view = await prepared(Tiered(), transcript("openai-chat", user("task"), user("wait"), user("and now?")), 20)
@@ -256,7 +267,7 @@ def test_needs_a_budget():
 )
 def test_options_that_make_no_sense(options):
     """Options are checked when the stage is built."""
-    with pytest.raises(ConfigError, match=r"Tiered: |allocate: the shares"):
+    with pytest.raises(ConfigError, match=r"^Tiered: |^allocate: the shares"):
         Tiered(**options)
 
 
