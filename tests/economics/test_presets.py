@@ -225,10 +225,11 @@ class OnlyClaude:
 
 
 @pytest.mark.parametrize(("model", "calls"), [("gpt-5.4", 0), ("claude-sonnet-4-5", len(CALLS))])
-def test_a_stage_that_does_not_concern_the_model_does_not_run(model, calls):
+@pytest.mark.parametrize("around", [lambda stage: stage, Pipeline], ids=["alone", "nested"])
+def test_a_stage_that_does_not_concern_the_model_does_not_run(around, model, calls):
     """In a session it is not run, and the history not gone through for it: so it is with markers for most models."""
     stage = OnlyClaude()
-    Sent(Pipeline(stage, budget=Budget(1_000_000)), stateful=True, model=model)
+    Sent(Pipeline(around(stage), budget=Budget(1_000_000)), stateful=True, model=model)
 
     assert stage.ran == calls
 

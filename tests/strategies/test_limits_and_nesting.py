@@ -116,6 +116,18 @@ async def test_a_condition_decides_when_and_the_target_how_far():
     assert view.report.tokens_after <= 60
 
 
+async def test_what_a_stage_says_needs_no_approval():
+    """Where it changed nothing there is nothing to approve of, and what it said is told."""
+
+    async def says(context, call):
+        call.remark("looked")
+        return context
+
+    never = Condition(lambda _context, _call: True, "never", lambda _before, _after, _call: False)
+    view = await Pipeline(when(never, says)).prepare(agent(1))
+    assert [(stage.stage, stage.notes) for stage in view.report.stages] == [("says", ("looked",))]
+
+
 @pytest.mark.parametrize(("tokens", "runs"), [(149, True), (150, False)])
 async def test_over_is_more_than(tokens, runs):
     """A context of just so many tokens is not over them."""

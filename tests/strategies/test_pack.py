@@ -8,7 +8,7 @@ import anyio
 import pytest
 from packed import agent, answered, packed
 
-from agentctx import Budget, Call, ConfigError, FixedCounter, HeuristicCounter, Pipeline
+from agentctx import Budget, Call, ConfigError, Context, FixedCounter, HeuristicCounter, Message, Pipeline, Text
 from agentctx.strategies.pack import Pack
 from agentctx.strategies.packing.bm25 import Bm25
 from agentctx.strategies.packing.choose import choose
@@ -113,6 +113,23 @@ async def test_compression_restores_what_fits():
     messages = agent(40, {number: f"line {number} of a long output\n" * 100 for number in range(40)})
     view = await Pipeline(Pack("compression"), budget=12_000).prepare(messages)
     assert 12_000 - view.report.tokens_after < 700
+
+
+async def test_what_is_not_cut_after_all_leaves_room_for_the_note():
+    """Results that are a little too long get back what the note leaves, and no later stage has to cut again."""
+    messages = agent(40, {number: "word " * (215 + number) for number in range(40)})
+    view = await Pipeline(Pack("compression", note=True), budget=4_000).prepare(messages)
+    assert [each.stage for each in view.report.stages] == ["Pack"]
+    assert sum(each.reason == "says what was left out" for each in view.report.changes) == 1
+    assert 3_950 < view.report.tokens_after <= 4_000
+
+
+async def test_where_nothing_may_go_nothing_is_said():
+    """What must stay is larger than the room: the context comes back as it is."""
+    told = Call(MessageMeter(HeuristicCounter()))
+    context = Context((Message("user", (Text("the task"),)),))
+    assert await Pack("recent", max_tokens=1)(context, told) is context
+    assert not told.notes.remarks
 
 
 async def test_a_note_is_not_bought_with_a_unit():

@@ -3,8 +3,9 @@
 import anyio
 import pytest
 
-from agentctx import Pipeline, validate
+from agentctx import Call, Context, Pipeline, validate
 from agentctx.reading import reader
+from agentctx.strategies.repair_history import RepairHistory
 
 TASK = {"role": "user", "content": "task"}
 GO_ON = {"role": "user", "content": "go on"}
@@ -153,6 +154,38 @@ async def test_a_servers_call_that_is_made_again_was_not_answered():
     messages = [TASK, said("assistant", SEARCH, text("again"), SEARCH, HITS, text("ok")), GO_ON]
     assert await repaired(messages) == [TASK, said("assistant", text("again"), SEARCH, HITS, text("ok")), GO_ON]
     assert await said_of(messages) == {(1, "half of a call that the provider's server runs")}
+
+
+@pytest.mark.anyio
+async def test_a_message_that_is_but_half_of_a_servers_call_goes():
+    """There is nothing left of it to send."""
+    assert await repaired([TASK, said("assistant", SEARCH), GO_ON]) == [TASK, GO_ON]
+
+
+@pytest.mark.anyio
+async def test_a_call_of_code_that_is_not_there_is_the_models_own():
+    """Also where nothing in the request was run by the provider."""
+    caller = {"type": "code_execution_20250825", "tool_id": "srvtoolu_1"}
+    sent = await repaired([TASK, said("assistant", use("c1", caller=caller)), said("user", answer("c1")), GO_ON])
+    assert sent == [TASK, said("assistant", use("c1")), said("user", answer("c1")), GO_ON]
+
+
+@pytest.mark.anyio
+async def test_a_legal_history_comes_back_as_the_same_object():
+    """Responses: also where the result of a call stands behind words."""
+    asked = {"type": "function_call", "call_id": "c1", "name": "run", "arguments": "{}"}
+    messages = [TASK, asked, GO_ON, {"type": "function_call_output", "call_id": "c1", "output": "done"}]
+    source = reader(messages, format="openai-responses")
+    context = Context(tuple(source.messages(messages)))
+    assert await RepairHistory()(context, Call(source.meter, wire=source.wire)) is context
+
+
+@pytest.mark.anyio
+async def test_messages_hold_as_many_calls_as_they_may():
+    """More than a message of Chat takes are parted into messages that are full, but for the last one."""
+    asked, *answers = chat(260)[:0:-1]
+    sent = await repaired([TASK, asked, *answers, GO_ON], "openai-chat")
+    assert [len(message["tool_calls"]) for message in sent if message["role"] == "assistant"] == [128, 128, 4]
 
 
 @pytest.mark.anyio

@@ -41,6 +41,7 @@ from agentctx.strategies.fit_guarantee import FitGuarantee
 from agentctx.strategies.fit_request_bytes import FitRequestBytes, body_bytes
 from agentctx.strategies.limit_images import LimitImages
 from agentctx.strategies.pack import Pack
+from agentctx.strategies.protect import bind
 from agentctx.strategies.repair_history import RepairHistory
 from agentctx.strategies.tiered import Tiered
 from agentctx.testing.builders import assistant, call, result, system, transcript, user
@@ -375,6 +376,15 @@ def test_protected_tools_are_told_by_their_own_calls():
     ]
     messages = [Message("user", (Text("task"),)), *chain.from_iterable(turns)]
     assert list(Protect.tools("read")(messages)) == [1, 2, 5, 6]
+
+
+def test_rules_give_the_indexes_that_they_name():
+    """Of pins only those that exist, counted from either end; bound, those of the same messages."""
+    messages = [Message("user", (Text(f"q{number}"),)) for number in range(3)]
+    pins = Protect.pins(0, -1, -4, 3, 4)
+    rules = {Protect.last_user(): [2], Protect.where(lambda message: message.text == "q1"): [1], pins: [0, 2]}
+    assert {rule: list(rule(messages)) for rule in rules} == rules
+    assert [list(rule(messages[1:])) for rule in bind([pins], 3, messages.__getitem__)] == [[1]]
 
 
 async def test_pins_survive_whatever_a_stage_drops_before():
