@@ -33,15 +33,14 @@ class DropForeignReasoning:
         until: The first index in the history that the model of now may have made.
     """
 
-    origins: Sequence[int | None]
+    origins: Sequence[int]
     until: int
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context without it."""
         kept: list[Message] = []
         for message, origin in zip(context.messages, self.origins, strict=True):
-            old = origin is not None and origin < self.until
-            bare = without_reasoning(message, call.format) if old else message
+            bare = without_reasoning(message, call.format) if origin < self.until else message
             if bare is not message:
                 by_id_only = bare is not None and bare.given is not None
                 call.note(message, FOREIGN_ID if by_id_only else FOREIGN_REASONING)

@@ -51,10 +51,6 @@ def link(record: Record, natives: Sequence[Any], wire: WireFormat) -> None:
         elif origin < known:
             record.shown[place] = snapshot(record.out[place])
             record.view[place] = _made_of(record.view[place], wire.read_message(natives[origin], origin))
-    record.tail = [
-        evolve(message, source=natives[origin]) if origin < known else message
-        for message, origin in zip(record.tail, record.tail_origin, strict=True)
-    ]
     record.linked = known == len(record)
 
 

@@ -141,13 +141,14 @@ async def _holds_until(record: Record, natives: Sequence[Any], length: int, arou
     """
     since = _pinned_since(record, natives, around) | _unread_since(record, natives, length, around)
     moved = min((index for index in since if index < length), default=length)
-    if max(record.decided[:length], default=0) <= length:
+    late = record.decided_later(length)
+    if not late:
         return moved
-    needed = await offload(lambda: _first_needed(record, natives, length, around), len(natives))
+    needed = await offload(lambda: _first_needed(record, natives, length, late, around), len(natives))
     return min(moved, needed)
 
 
-def _first_needed(record: Record, natives: Sequence[Any], length: int, around: Surroundings) -> int:
+def _first_needed(record: Record, natives: Sequence[Any], length: int, late: set[int], around: Surroundings) -> int:
     messages = with_instructions(around.source.messages(natives), record.instructions)
     call = around.plan.call(around.source, around.budget, None, len(messages), messages.__getitem__)
     heard = messages[: _heard(messages)]
@@ -155,8 +156,8 @@ def _first_needed(record: Record, natives: Sequence[Any], length: int, around: S
     groups = units(messages)
     open_round = {index for unit in groups[-1:] if unit.is_round for index in range(unit.start, unit.stop)}
     needed |= open_round.union(_answered_early(messages, open_round))
-    late = {index for index in needed if index < length < record.decided[index]}
-    lost = (late and late - record.whole()) | _untrue(record, messages, length, around)
+    needed &= late
+    lost = (needed and needed - record.whole()) | _untrue(record, messages, late, around)
     if not lost:
         return length
     return next(unit.start for unit in groups if unit.stop > min(lost))
@@ -183,13 +184,14 @@ def _heard(messages: Sequence[Message]) -> int:
     return stop
 
 
-def _untrue(record: Record, messages: Sequence[Message], length: int, around: Surroundings) -> set[int]:
-    """The indexes of messages that were edited to point to what is not there any more."""
-    found: set[int] = set()
-    for name, stage in around.plan.pointing.items():
-        told = {change.index for change in record.book.changes if change.stage == name}
-        found |= {index for index in told if index < length < record.decided[index]}.difference(stage.true_at(messages))
-    return found
+def _untrue(record: Record, messages: Sequence[Message], late: set[int], around: Surroundings) -> set[int]:
+    """Those of the indexes ``late`` whose messages were edited to point to what is not there any more."""
+    return {
+        index
+        for name, stage in around.plan.pointing.items()
+        for index in late.intersection(change.index for change in record.book.changes if change.stage == name)
+        - set(stage.true_at(messages))
+    }
 
 
 def recount(record: Record, natives: Sequence[Any], around: Surroundings) -> None:

@@ -179,6 +179,10 @@ class Record:
             if change.outcome is not Outcome.ADDED and change.stage != REPAIR:
                 self.decided[change.index] = len(self)
 
+    def decided_later(self, length: int) -> set[int]:
+        """The indexes of those of the first ``length`` messages of which something was decided when more was known."""
+        return {index for index, known in enumerate(self.decided[:length]) if known > length}
+
     def whole(self) -> set[int]:
         """The indexes in the history of the messages that are in the view as they came in; markers are no change."""
         places = zip(range(len(self.origins)), self.origins, strict=True)
@@ -403,7 +407,7 @@ def _still_unbound(record: Record, cut: int) -> int | None:
 
 def _unbound(record: Record, cut: int, length: int) -> int | None:
     """Where reasoning begins that has lost its prefix: all behind the cut, when what is before was changed later on."""
-    late = {index for index, known in enumerate(record.decided[:length]) if known > length}
+    late = record.decided_later(length)
     lost = late and not late <= record.whole()
     return cut if lost and _still_unbound(record, cut) is None else _still_unbound(record, cut)
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import queue
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from threading import Event, Thread, Timer
 
@@ -82,7 +83,7 @@ def test_a_pool_works_for_the_block_that_hands_work_over():
         assert pool.submit(current).result(PATIENCE) is None
         with two:
             assert pool.submit(current).result(PATIENCE) is two
-            assert pool.submit(int, "7", base=8).result(PATIENCE) == 7
+            assert pool.submit(int, "11", base=8).result(PATIENCE) == 9
         assert pool.submit(current).result(PATIENCE) is None
 
 
@@ -368,6 +369,30 @@ def test_blocks_end_in_any_order():
         generator.close()
         assert current() is inner
     assert current() is None
+
+
+def test_a_generator_goes_on_after_its_block():
+    """A generator that has left its block speaks for whoever reads it."""
+
+    def speaks(session):
+        with session:
+            yield current()
+        yield current()
+
+    outer, inner = PLAN.session(), PLAN.session()
+    with outer:
+        assert list(speaks(inner)) == [inner, outer]
+
+
+def test_each_leaves_its_own_block_of_a_session():
+    """Of two that have entered one session, the first may leave first."""
+    session, elsewhere = PLAN.session(), copy_context()
+    with session:
+        elsewhere.run(session.__enter__)
+    assert current() is None
+    assert elsewhere.run(current) is session
+    elsewhere.run(session.__exit__, None, None, None)
+    assert elsewhere.run(current) is None
 
 
 def test_a_session_may_be_entered_twice():

@@ -137,13 +137,18 @@ async def test_what_a_rule_names_then_is_there_again(format_name, rule):
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
-async def test_going_back_costs_no_prefix_where_nothing_is_missing(format_name):
+@pytest.mark.parametrize(
+    "end",
+    [(assistant("what else?"), user("this")), (assistant(call("x", "read")), result("x", "ok"))],
+    ids=["words", "an open round"],
+)
+async def test_going_back_costs_no_prefix_where_nothing_is_missing(format_name, end):
     """Where all that counts is there, what was decided stays, and the request begins as the last one did."""
     messages = history_of(format_name)
     session = await walked(pipeline().session(format=format_name), messages)
     last = await session.prepare(messages)
     assert last.report.in_force
-    edited = [*messages[:-2], *transcript(format_name, assistant("what else?"), user("this"))]
+    edited = [*messages[:-2], *transcript(format_name, *end)]
     view = await session.prepare(edited)
     kept = len(last.messages) - 2
     assert view.messages[:kept] == last.messages[:kept]
@@ -299,6 +304,33 @@ async def test_a_pin_that_moves_on_to_a_message_that_was_cut():
     assert view.messages[2] == history[2]
 
 
+async def test_a_pin_that_moves_on_holds_nothing_that_was_edited():
+    """What the caller has edited is there as it stands now, though a pin names a message that comes after it."""
+    history = transcript("anthropic", user("task"), *rounds(6))
+    session = Pipeline(TruncateToolOutputs(40), protect=[Protect.pins(-3)]).session(format="anthropic")
+    await session.prepare(history[:3])
+    await session.prepare(history[:9])
+    edited = transcript("anthropic", result("c1", "another\n" * 60))
+    view = await session.prepare([*history[:4], *edited, *history[5:11]])
+    assert "another" in str(view.messages[4])
+
+
+async def test_reasoning_that_lost_its_prefix_does_not_come_back_with_what_a_pin_names():
+    """What a pin brings back that moves on stands behind another prefix: reasoning bound to the old one stays out."""
+    turns = [
+        (assistant(thinking(f"thought {n}", f"c2ln{n}"), call(f"c{n}", "read")), result(f"c{n}", f"line {n}\n" * 60))
+        for n in range(10)
+    ]
+    messages, last = transcript("anthropic", user("the task")), set()
+    session = pipeline(thinking="drop", protect=[Protect.pins(-4)]).session(format="anthropic", model=BOUND)
+    for number, turn in enumerate(turns):
+        messages = [*messages, *transcript("anthropic", *turn)]
+        sent = str((await session.prepare(messages)).messages)
+        there = {name for name in range(10) if f"thought {name}" in sent}
+        assert there <= last | {number}
+        last = there
+
+
 async def test_a_state_after_a_shorter_history_that_cannot_be_sent():
     """Going back to what does not fit, and dump: the state can be loaded."""
     plan = Pipeline(budget=Budget(200))
@@ -412,6 +444,21 @@ async def test_what_stands_after_a_load_and_a_step_that_failed_is_the_callers(fo
     with pytest.raises(ContextOverflow):
         await session.prepare([messages[0], long[-1]])
     assert [*map(id, (await session.prepare(messages)).messages)] == [*map(id, messages)]
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_a_history_is_known_after_a_load_and_a_view_that_was_refused(format_name):
+    """What was edited is still recognised as it came, also when a step on the view was refused after the load."""
+    plan, messages = Pipeline(TruncateToolOutputs(40), budget=Budget(300)), history_of(format_name)[:3]
+    session = plan.session(format=format_name)
+    view = await session.prepare(messages)
+    assert view.report.in_force
+    session = hop(session, plan)
+    with pytest.raises(ContextOverflow):
+        await session.prepare([*view.messages, *transcript(format_name, assistant("ok"), user("a wish " * 600))])
+    again = await session.prepare(messages)
+    assert (again.messages, again.report.in_force) == (view.messages, view.report.in_force)
+    assert not again.report.changes
 
 
 @pytest.mark.parametrize("format_name", FORMATS)

@@ -12,8 +12,10 @@ from agentctx import (
     ClearToolResults,
     FitContextWindow,
     InvalidInput,
+    Message,
     Pipeline,
     Session,
+    Text,
     TruncateToolOutputs,
     UnknownModel,
     convert,
@@ -133,6 +135,17 @@ async def test_reasoning_of_another_model_goes_once():
     assert thoughts(await session.prepare(rebuilt)) == 0
 
 
+async def test_in_a_turn_that_two_models_make_each_has_its_own_reasoning():
+    """Of what is read once more the reasoning of the model before goes; that of the model that goes on stays."""
+    session = Pipeline(budget=500_000).session(model=BOUND, format="anthropic")
+    history = [*task(), *transcript("anthropic", assistant(thinking("ours", "b3Vycw=="), call("lost", "read")))]
+    assert thoughts(await session.prepare(history)) == 1
+    assert thoughts(await session.prepare(history, model=CLAUDE)) == 0
+    view = await session.prepare([*history, *rounds(0, 2)])
+    assert thoughts(view) == 2
+    assert "ours" not in str(view.messages)
+
+
 async def test_models_that_read_each_other_keep_the_view():
     """Where the new model takes the reasoning, what was decided stays, byte for byte."""
     plan = Pipeline(TruncateToolOutputs(100), ClearToolResults(2), budget=Budget(50_000))
@@ -229,6 +242,23 @@ async def test_going_back_within_a_round_whose_calls_lost_their_ids():
         "c2",
         "d2",
     ]
+
+
+async def test_what_a_stage_made_is_told_in_the_tokens_of_the_model_of_now():
+    """A message that a stage has made is of the size that the new model counts."""
+
+    async def adds(context, _call):
+        if len(context.messages) != 3:
+            return context
+        made = Message("user", (Text("Übergrößenträger " * 20),))
+        return context.with_messages((context.messages[0], made, *context.messages[1:]))
+
+    history = transcript("openai-chat", user("task"), assistant("hm"), user("go on"))
+    session = Pipeline(adds).session(model=GPT, format="openai-chat")
+    (before,) = (await session.prepare(history)).report.in_force
+    view = await session.prepare([*history, *transcript("openai-chat", assistant("ok"), user("more"))], model="gpt-4")
+    (made,), meter = view.report.in_force, reader(history, format="openai-chat", model="gpt-4").meter
+    assert made.tokens_after == meter.message(view.context.messages[1]) > before.tokens_after
 
 
 async def test_what_was_done_is_told_in_the_tokens_of_the_model_of_now():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentctx import FitContextWindow, FixedCounter, Pipeline, validate
+from agentctx import Budget, FitContextWindow, FixedCounter, Pipeline, validate
 from agentctx.testing.builders import assistant, call, result, transcript, user
 
 pytestmark = pytest.mark.anyio
@@ -116,3 +116,16 @@ async def test_of_two_results_without_ids_each_answers_one_call():
     at_once = await plan.prepare(messages, format="gemini", model="gemini-2.5-flash")
     assert view.messages == at_once.messages
     assert str(view.messages).count("r5") == 1
+
+
+@pytest.mark.parametrize("format_name", ["openai-chat", "gemini"])
+async def test_what_was_left_out_of_an_open_round_is_left_out_once(format_name):
+    """A call that gave way while the round waits for another one's result is not read and decided about again."""
+    lost = assistant(call("lost", "read", {"path": "long " * 300}))
+    turns = [user("task"), lost, assistant(call("b", "read")), result("b", "ok")]
+    messages = transcript(format_name, *turns)
+    session = Pipeline(FitContextWindow(), budget=Budget(200, target=150)).session(format=format_name)
+    first = (await session.prepare(messages[:-1])).report
+    assert 1 in {change.index for change in first.changes}
+    second = (await session.prepare(messages)).report
+    assert 1 not in {change.index for change in second.changes}
