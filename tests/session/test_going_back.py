@@ -137,18 +137,36 @@ async def test_what_a_rule_names_then_is_there_again(format_name, rule):
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
-@pytest.mark.parametrize(
-    "end",
-    [(assistant("what else?"), user("this")), (assistant(call("x", "read")), result("x", "ok"))],
-    ids=["words", "an open round"],
-)
-async def test_going_back_costs_no_prefix_where_nothing_is_missing(format_name, end):
+async def test_an_open_round_asks_for_nothing_before_it(format_name):
+    """Back to before a compaction had seen all, into another open round: nothing is decided anew."""
+    messages = history_of(format_name)
+    session = pipeline().session(format=format_name)
+    await session.prepare(messages)
+    more = transcript(format_name, assistant(call("x", "read")), result("x", "ok"))
+    view = await session.prepare([*messages[:-4], *more])
+    assert view.report.in_force
+    assert not view.report.changes
+
+
+@pytest.mark.parametrize("format_name", ["anthropic", "openai-responses"])
+async def test_results_before_a_thought_that_nothing_follows_are_there_again(format_name):
+    """A thought alone is no answer: the model has not read the results before it."""
+    messages = history_of(format_name)
+    session = pipeline().session(format=format_name)
+    await session.prepare(messages)
+    thought = transcript(format_name, assistant(thinking("hm", "c2ln")))
+    view = await session.prepare([*messages[:21], *thought])
+    assert view.messages[1:3] == messages[19:21]
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_going_back_costs_no_prefix_where_nothing_is_missing(format_name):
     """Where all that counts is there, what was decided stays, and the request begins as the last one did."""
     messages = history_of(format_name)
     session = await walked(pipeline().session(format=format_name), messages)
     last = await session.prepare(messages)
     assert last.report.in_force
-    edited = [*messages[:-2], *transcript(format_name, *end)]
+    edited = [*messages[:-2], *transcript(format_name, assistant("what else?"), user("this"))]
     view = await session.prepare(edited)
     kept = len(last.messages) - 2
     assert view.messages[:kept] == last.messages[:kept]

@@ -109,3 +109,25 @@ async def test_sessions_of_one_pipeline_ask_its_counter_once_about_each_text():
         await shared.session(format="openai-chat").prepare(conversation("same", 3))
         await shared.prepare(conversation("same", 3), format="openai-chat")
     assert len(counter.texts) == len(set(counter.texts))
+
+
+RULES, ASKED = {"role": "system", "content": "rules"}, {"role": "user", "content": "this"}
+HELLO, OTHER = {"role": "assistant", "content": "hello"}, {"role": "user", "content": "that"}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([RULES, ASKED], [RULES, OTHER]),
+        ([RULES, ASKED], [RULES, OTHER, HELLO]),
+        ([HELLO, ASKED], [HELLO, OTHER]),
+        ([RULES], [{"role": "system", "content": "others"}]),
+        ([RULES, ASKED], [{"role": "system", "content": "others"}, ASKED]),
+    ],
+)
+async def test_what_begins_otherwise_is_another_conversation(one, other):
+    """Another task, also after the same words of the model, or another system prompt, begins another one."""
+    session = Pipeline(budget=1_000).session(format="openai-chat")
+    await session.prepare(one)
+    assert session.holding([*one, HELLO], None, "openai-chat", None) is session
+    assert session.holding(other, None, "openai-chat", None) is not session
