@@ -43,6 +43,7 @@ from agentctx.strategies.limit_images import LimitImages
 from agentctx.strategies.pack import Pack
 from agentctx.strategies.protect import bind
 from agentctx.strategies.repair_history import RepairHistory
+from agentctx.strategies.shrink_arguments import shrink_arguments
 from agentctx.strategies.tiered import Tiered
 from agentctx.testing.builders import assistant, call, result, system, transcript, user
 from agentctx.tiers.tier import Tier, TierRule
@@ -283,6 +284,26 @@ async def test_the_guarantee_cuts_arguments_last():
     assert arguments["path"] == "a.py"
     assert "omitted" in arguments["content"]
     assert 450 < view.report.tokens_after <= 500
+    (change,) = view.report.changes
+    assert re.fullmatch(r"over 500 tokens: strings in call arguments cut to [\d,]+ tokens", change.reason)
+
+
+@pytest.mark.parametrize("around", ["", "[" * 150], ids=["one string", "deep"])
+def test_arguments_that_are_one_string_or_nested_deep_stay(around):
+    """They are not cut, as long as they may be."""
+    arguments = around + json.dumps("x = 1\n" * 400) + "]" * len(around)
+    context = Context((Message("assistant", (ToolCall("w", "write", arguments),)),))
+    assert shrink_arguments(context, [0], 100, Call(MessageMeter(HeuristicCounter())), "too large") is context
+
+
+async def test_the_guarantee_cuts_what_no_rule_names():
+    """Of two results in the open round, that which a rule names stays whole, and the other makes room."""
+    answers = [result("a", "kept " * 300), result("b", "line of text\n" * 900)]
+    messages = transcript("openai-chat", user("task"), assistant(call("a", "read"), call("b", "read")), *answers)
+    rule = Protect.where(lambda message: any("kept" in part.text for part in message.results))
+    view = await Pipeline(budget=Budget(1_000), protect=[rule]).prepare(messages)
+    assert [sent is given for sent, given in zip(view.messages, messages, strict=True)] == [True, True, True, False]
+    assert view.report.tokens_after <= 1_000
 
 
 async def test_the_guarantee_cuts_strings_wherever_they_stand():
@@ -322,6 +343,9 @@ async def test_overflow_names_the_biggest_items():
         await Pipeline(budget=Budget(500)).prepare(messages)
     assert raised.value.limit == 500
     assert raised.value.biggest[0].tokens > 800
+    with pytest.raises(ContextOverflow) as raised:
+        await Pipeline(budget=Budget(500), protect=[Protect.last_user(9)]).prepare([*messages, *messages[1:] * 8])
+    assert [each.place for each in raised.value.biggest] == [f"messages[{each}]" for each in range(5)]
 
 
 async def test_overflow_names_what_a_stage_made():
