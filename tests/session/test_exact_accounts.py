@@ -93,3 +93,14 @@ async def test_a_result_that_comes_when_the_history_was_cut_back_to_its_call_is_
     assert len((await session.prepare(messages)).messages) == 4
     messages = [*messages[:2], *chat(result("c", "it came"))]
     assert (await session.prepare(messages)).messages == messages
+
+
+async def test_bytes_before_are_those_that_were_passed_in(preparing):
+    """System prompt, tools and messages as they came; after a cut less goes out than came, and without one as much."""
+    messages = transcript("anthropic", user("task"), assistant(call("c", "f")), result("c", "word " * 900))
+    tools = [{"name": "f", "description": "reads", "input_schema": {"type": "object"}}]
+    whole, cut = [
+        (await preparing(Pipeline(*stages), "anthropic")(messages, "Be brief.", tools)).report
+        for stages in ((), (TruncateToolOutputs(50),))
+    ]
+    assert whole.bytes_before == whole.bytes_after == cut.bytes_before > cut.bytes_after > len("Be brief.")
