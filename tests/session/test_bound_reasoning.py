@@ -93,6 +93,17 @@ async def test_what_runs_at_every_step_runs_while_an_edit_waits():
 
 
 @pytest.mark.anyio
+async def test_a_thought_further_up_in_the_open_round_is_waited_for():
+    """Where only the first of many calls of the round was thought about, an edit waits for the round's end as well."""
+    session = Pipeline(TrimRounds(2), budget=ROOM).session(model=BOUND, format="anthropic")
+    unthought = ([{**asks, "content": asks["content"][1:]}, said] for asks, said in map(step, range(1, 9)))
+    views = await walk(session, [step(0), *unthought])
+    assert views[-1].report.tokens_after > ROOM.trigger_tokens
+    assert not any(view.report.changes for view in views)
+    assert sum("postponed" in note for view in views for note in notes(view)) == 1
+
+
+@pytest.mark.anyio
 async def test_an_open_round_without_reasoning_waits_for_nothing():
     """Where the model has not thought since the user spoke last, the session cuts as soon as it has passed the mark."""
     session = Pipeline(TrimRounds(2), budget=ROOM).session(model=BOUND, format="anthropic")
