@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, frozen
 
 from agentctx.core.compare import match
 from agentctx.core.ledger import ROLES
@@ -58,7 +58,6 @@ class Step:
         raw_origin: The index in the history of each of ``raw``.
         idle: Seconds since the last request was prepared; None when there was none.
         open_from: Index in the history from which the last round is unfinished; None when it is finished.
-        ids: The call ids that repair has seen in this step.
         quiet_until: See ``Record``.
         waiting: See ``Record``.
         reasoning_made_with: System prompt and tools that the reasoning so far was made with; None when they are those
@@ -77,7 +76,6 @@ class Step:
     raw_origin: list[int]
     idle: float | None
     open_from: int | None = None
-    ids: set[str] = field(factory=set)
     quiet_until: int = 0
     waiting: bool = False
     reasoning_made_with: tuple[Message | None, tuple[Tool, ...]] | None = None
@@ -276,7 +274,7 @@ async def _mend(step: Step) -> None:
     def looked() -> tuple[list[Message] | None, int | None]:
         earlier = Earlier(step.record.ids, _named(step), last, lambda: step.record.view[: step.start])
         clean = cleaned(bare, call, wire, earlier)
-        whole = paired(clean, call, wire, seen=step.ids, earlier=earlier)
+        whole = paired(clean, call, wire, earlier=earlier)
         legal = None if whole is bare else list(whole)
         open_ = legal is not None or has_server_calls(bare) or any(each.role not in _ANSWERING for each in bare[-1:])
         return legal, _open_from(step.trail, clean) if open_ else None
