@@ -19,6 +19,7 @@ from agentctx import (
     pays_back,
     when,
 )
+from agentctx.testing.summarizer import fixed_summarizer
 
 HELLO = [{"role": "user", "content": "hello"}]
 
@@ -30,6 +31,8 @@ WRONG = {
     "counter": lambda: Pipeline(counter=5),
     "store": lambda: Pipeline(store={}),
     "on_compact": lambda: Pipeline(on_compact=5),
+    "summarizer is given": lambda: Pipeline(TrimRounds(1), summarizer=fixed_summarizer("so")),
+    "no stage asks it": lambda: Pipeline(when(over(1), Pipeline(TrimRounds(1))), summarizer=fixed_summarizer("so")),
     "output_reserve": lambda: Budget(100, "10"),
     "trigger": lambda: Budget(100, trigger="x"),
     "request_bytes": lambda: Budget(100, request_bytes="1MB"),
