@@ -7,7 +7,16 @@ from copy import deepcopy
 
 import pytest
 
-from agentctx import ContextOverflow, FixedCounter, Outcome, Pipeline, Session, TruncateToolOutputs, count
+from agentctx import (
+    ContextOverflow,
+    FixedCounter,
+    Outcome,
+    Pipeline,
+    PlaceCacheMarkers,
+    Session,
+    TruncateToolOutputs,
+    count,
+)
 from agentctx.testing.builders import assistant, call, result, system, transcript, user
 
 pytestmark = pytest.mark.anyio
@@ -84,6 +93,19 @@ async def test_messages_that_were_rebuilt_go_out_as_they_are_now():
     edited = [*deepcopy(rebuilt[:3]), *chat(result("c", "another")), *chat(user("go on"))]
     view = await session.prepare(edited)
     assert all(ours is theirs for ours, theirs in zip(edited, view.messages, strict=True))
+
+
+async def test_of_a_history_that_is_rebuilt_what_carries_no_marker_any_more_is_the_callers():
+    """A message whose cache marker has moved on goes out as the caller's object of today."""
+    turns = [turn for n in range(6) for turn in (assistant(call(f"c{n}", "f")), result(f"c{n}", "line\n" * 80))]
+    messages = transcript("anthropic", user("task " * 2_000), *turns)
+    session = Pipeline(PlaceCacheMarkers(), budget=100_000).session(format="anthropic")
+    for length in range(3, len(messages) + 1, 2):
+        given = deepcopy(messages[:length])
+        sent = (await session.prepare(given)).messages
+        bare = [place for place, native in enumerate(sent) if "cache_control" not in str(native)]
+        assert bare
+        assert all(sent[place] is given[place] for place in bare)
 
 
 async def test_a_result_that_comes_when_the_history_was_cut_back_to_its_call_is_taken():

@@ -110,6 +110,22 @@ async def test_a_result_that_gave_way_to_the_latest_wish_is_there_again_after_th
     assert view.messages[-3:-1] == messages[-2:]
 
 
+async def test_a_result_that_was_dropped_for_the_latest_wish_is_there_again_after_the_next():
+    """The same of a round that a stage left out altogether."""
+
+    async def gives_way(context, _call):
+        said = [message for message in context.messages if message.role == "user"]
+        kept = [message for message in context.messages if not (message.calls or message.results)]
+        return context.with_messages(tuple(kept)) if "wish" in str(said[-1].parts) else context
+
+    turns = [user("the task"), user("wish " * 300), assistant(call("c0", "read")), result("c0", "line\n" * 200)]
+    messages = transcript("openai-chat", *turns)
+    session = Pipeline(gives_way, FitContextWindow(), budget=Budget(600)).session(format="openai-chat")
+    assert (await session.prepare(messages)).messages == messages[:2]
+    view = await session.prepare([*messages, *transcript("openai-chat", user("stop"))])
+    assert view.messages[-3:-1] == messages[-2:]
+
+
 @pytest.mark.parametrize("format_name", FORMATS)
 async def test_the_wish_that_is_the_latest_again_is_there(format_name):
     """The user's message that is the latest one at that point is sent, though it had gone when others followed."""
@@ -118,6 +134,18 @@ async def test_the_wish_that_is_the_latest_again_is_there(format_name):
     session = await walked(pipeline().session(format=format_name), more)
     assert "a wish" not in str((await session.prepare(more)).messages)
     assert "a wish" in str((await session.prepare(messages)).messages)
+
+
+async def test_an_instruction_that_went_out_as_the_users_is_no_latest_wish():
+    """In a view that was written back, the wish before an instruction is the latest, and is there again."""
+    messages = transcript("anthropic", user("the task"), assistant("ok"), user("a wish"))
+    session = pipeline().session(format="anthropic", model=MANUAL)
+    view = await session.prepare([*messages, {"role": "system", "content": "be careful"}])
+    assert view.messages[3] == {"role": "user", "content": "be careful"}
+    more = transcript("anthropic", *rounds(10), assistant("ok"), user("another"), *rounds(10, first=10))
+    given = [*view.messages, *more]
+    assert "a wish" not in str((await session.prepare(given)).messages)
+    assert "a wish" in str((await session.prepare(given[:8])).messages)
 
 
 @pytest.mark.parametrize("format_name", FORMATS)

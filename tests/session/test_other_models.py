@@ -23,6 +23,7 @@ from agentctx import (
 )
 from agentctx.reading import reader
 from agentctx.session.allowances import MOST
+from agentctx.session.foreign import FOREIGN_ID
 from agentctx.testing.builders import assistant, call, result, thinking, transcript, user
 from agentctx.wire.translate.parts import FOREIGN_REASONING
 
@@ -232,7 +233,8 @@ async def test_going_back_within_a_round_whose_calls_lost_their_ids():
     ask, more = {"role": "user", "content": "task"}, {"role": "user", "content": "go on"}
     whole = [ask, *items(1), more]
     cut = list((await session.prepare(whole)).messages)
-    await session.prepare(whole, model="gpt-4o")
+    told = {change.reason for change in (await session.prepare(whole, model="gpt-4o")).report.changes}
+    assert {FOREIGN_ID, FOREIGN_REASONING} <= told
     view = await session.prepare([*cut, *items(2)], model="gpt-4o")
     found = validate({"model": "gpt-4o", "input": view.messages}, format="openai-responses")
     assert [each for each in found if each.severity == "error"] == []
