@@ -8,6 +8,7 @@ import pytest
 
 from agentctx import (
     Budget,
+    Call,
     ClearToolResults,
     Condition,
     ContextOverflow,
@@ -22,6 +23,7 @@ from agentctx import (
 )
 from agentctx.testing import Recorder
 from agentctx.testing.builders import assistant, call, result, transcript, user
+from agentctx.tokens.meter import MessageMeter
 
 pytestmark = pytest.mark.anyio
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
@@ -116,16 +118,28 @@ async def test_a_condition_decides_when_and_the_target_how_far():
     assert view.report.tokens_after <= 60
 
 
+NEVER = Condition(lambda _context, _call: True, "never", lambda _before, _after, _call: False)
+
+
+async def test_what_is_not_approved_is_as_if_it_had_not_been_done(preparing):
+    """Neither the view nor the report shows it."""
+    view = await preparing(Pipeline(when(NEVER, ClearToolResults(0))), "openai-chat")(agent(7))
+    assert view.messages == agent(7)
+    assert not view.report.acted
+
+
 async def test_what_a_stage_says_needs_no_approval():
-    """Where it changed nothing there is nothing to approve of, and what it said is told."""
+    """Where it changed nothing there is nothing to approve of, and what it said is told, also when it is called."""
 
     async def says(context, call):
         call.remark("looked")
         return context
 
-    never = Condition(lambda _context, _call: True, "never", lambda _before, _after, _call: False)
-    view = await Pipeline(when(never, says)).prepare(agent(1))
+    view = await Pipeline(when(NEVER, says)).prepare(agent(1))
     assert [(stage.stage, stage.notes) for stage in view.report.stages] == [("says", ("looked",))]
+    told = Call(MessageMeter(FixedCounter(10)))
+    assert await when(NEVER, says)(view.context, told) is view.context
+    assert told.notes.remarks == ["looked"]
 
 
 @pytest.mark.parametrize(("tokens", "runs"), [(149, True), (150, False)])
