@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from agentctx import Budget, ClearToolResults, FitContextWindow, FixedCounter, Pipeline, Scope, Text
+from agentctx import Budget, ClearToolResults, FitContextWindow, FixedCounter, Pipeline, Scope, Session, Text
 from agentctx.testing import Recorder
 from agentctx.testing.builders import assistant, call, result, system, transcript, user
 
@@ -80,7 +80,7 @@ async def prepared(messages, trigger):
 
 
 async def test_a_caller_that_comes_down_itself_ends_the_quiet():
-    """After a try that got nowhere the next one waits for growth, unless the caller was down at the target since."""
+    """After a vain try the next one waits for growth, after a load too, unless the caller was down at the target."""
     tries = []
 
     async def fruitless(context, call):
@@ -95,6 +95,7 @@ async def test_a_caller_that_comes_down_itself_ends_the_quiet():
         session = Pipeline(fruitless, budget=budget).session(format="openai-chat")
         for messages in (large, *between, large):
             await session.prepare(messages)
+            session = Session.load(session.plan, session.dump())
         assert len(tries) == tried
 
 

@@ -597,6 +597,21 @@ async def test_of_two_markers_on_a_block_the_one_that_is_taken_stays(preparing, 
 
 
 @pytest.mark.anyio
+async def test_a_pinned_message_that_is_nothing_but_a_refused_marker_goes(preparing):
+    """A request that the provider takes goes first, and the report says so."""
+    point, llama = {"cachePoint": {"type": "default"}}, list(TAKEN["bedrock"])[-1]
+    messages = [
+        says("bedrock", "user", "Begin."),
+        says("bedrock", "assistant", "Well."),
+        says("bedrock", "user", "On."),
+    ]
+    messages.insert(1, {"role": "user", "content": [point]})
+    view = await preparing(Pipeline(protect=[Protect.where(lambda _: True)]), "bedrock", llama)(messages)
+    assert not kinds(view.messages)
+    assert [(each.index, "it is protected, but" in each.reason) for each in view.report.changes] == [(1, True)]
+
+
+@pytest.mark.anyio
 async def test_markers_on_system_prompt_and_tools_go_for_a_model_that_takes_none(preparing):
     """Bedrock refuses the whole request; with a model that takes them the caller's own objects are sent."""
     system = [{"text": "Mend."}, {"cachePoint": {"type": "default"}}]
