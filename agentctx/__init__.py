@@ -8,28 +8,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agentctx.assembly.build import Assembled
-    from agentctx.assembly.builder import ContextBuilder
+    from agentctx.builder.block import Block
+    from agentctx.builder.build import Assembled
+    from agentctx.builder.builder import ContextBuilder
+    from agentctx.builder.categories import Category, CategoryBudget, Division
+    from agentctx.builder.eviction import Drop, DropTail, Eviction, Strict, TruncateOldest
+    from agentctx.builder.facts import FactExtractor, Facts
+    from agentctx.builder.rendering import MarkdownList, MergeSystem, XmlTags
+    from agentctx.builder.slot import BlockReport, BuildReport
+    from agentctx.builder.summarize import Summarize
+    from agentctx.builder.tier import Tier, TierRule, allocate
     from agentctx.checking import count, validate, warmup
-    from agentctx.clients.portal import blocking
+    from agentctx.clients.bridge import blocking
     from agentctx.clients.wrap import wrap
-    from agentctx.condition import Condition
     from agentctx.conversion import Converted, convert
     from agentctx.core.budget import Budget, MediaLimits
     from agentctx.core.compare import Change, Outcome
-    from agentctx.core.event import Compaction, SilentTruncationSuspected
-    from agentctx.core.forecast import Forecast
     from agentctx.core.item import ContextItem
-    from agentctx.core.message import Context, Message, Tool
-    from agentctx.core.parts import Media, Opaque, Text, Thinking, ToolCall, ToolResult
-    from agentctx.core.profile import ImageRule, ModelProfile, Prices
-    from agentctx.core.report import Report, StageReport
+    from agentctx.core.message import Context, Media, Message, Opaque, Text, Thinking, Tool, ToolCall, ToolResult
+    from agentctx.core.report import Compaction, Forecast, Report, SilentTruncationSuspected, StageReport, View
     from agentctx.core.units import Unit, segments, units
-    from agentctx.core.violation import Violation
+    from agentctx.core.validity import Violation
     from agentctx.economics.cache import CacheSimulator
-    from agentctx.economics.conditions import cache_cold, pays_back
+    from agentctx.economics.conditions import Condition, cache_cold, pays_back
     from agentctx.economics.overflow import Overflow, classify_error
     from agentctx.economics.truncation import suspect_truncation
+    from agentctx.engine.protect import Protect
+    from agentctx.engine.repair import RepairHistory
     from agentctx.errors import (
         AgentctxError,
         AmbiguousFormat,
@@ -43,6 +48,8 @@ if TYPE_CHECKING:
         UnknownModel,
         VocabularyError,
     )
+    from agentctx.models.profile import ImageRule, ModelProfile, Prices
+    from agentctx.models.table import register_model
     from agentctx.pipeline import Pipeline
     from agentctx.presets import coding_agent, late_and_large, thrifty
     from agentctx.protocols import (
@@ -60,56 +67,31 @@ if TYPE_CHECKING:
     )
     from agentctx.session import Session
     from agentctx.session.sessions import SessionEvicted, Sessions
+    from agentctx.sources.asking import Gathered, SourceReport
     from agentctx.sources.build_errors import BuildErrors
     from agentctx.sources.decay import Decay
     from agentctx.sources.dependencies import Dependencies
     from agentctx.sources.environment import Environment
-    from agentctx.sources.gather import gather
-    from agentctx.sources.gathered import Gathered, SourceReport
+    from agentctx.sources.files import ReadOnlyFiles
+    from agentctx.sources.gather import gather, prioritise
     from agentctx.sources.git import GitSource
-    from agentctx.sources.prioritise import prioritise
-    from agentctx.sources.prompt_section import PromptSection, section_from
-    from agentctx.sources.read_only import ReadOnlyFiles
-    from agentctx.sources.recent_files import RecentFiles
+    from agentctx.sources.recent_files import RecentFiles, suggest_files
     from agentctx.sources.secrets import redact_secrets
-    from agentctx.sources.stable_prompt import StablePrompt
-    from agentctx.sources.suggest_files import suggest_files
+    from agentctx.sources.stable_prompt import PromptSection, StablePrompt, section_from
     from agentctx.stores.memory import MemoryStore
     from agentctx.strategies.clear_tool_results import ClearToolResults
     from agentctx.strategies.collapse_repeats import CollapseRepeats
     from agentctx.strategies.fit_context_window import FitContextWindow
     from agentctx.strategies.pack import Pack
-    from agentctx.strategies.packing.bm25 import Bm25
-    from agentctx.strategies.packing.relevance import Embedded, Relevance
-    from agentctx.strategies.packing.scoring import Weights
+    from agentctx.strategies.packing.relevance import Bm25, Embedded, Relevance, Weights
     from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
-    from agentctx.strategies.protect import Protect
-    from agentctx.strategies.repair_history import RepairHistory
     from agentctx.strategies.tiered import ByTools, Tiered
     from agentctx.strategies.trim_rounds import TrimRounds
     from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
     from agentctx.strategies.when import first_of, over, when
-    from agentctx.tiers.allocate import allocate
-    from agentctx.tiers.block import Block
-    from agentctx.tiers.build_report import BlockReport, BuildReport
-    from agentctx.tiers.categories import CategoryBudget
-    from agentctx.tiers.category import Category
-    from agentctx.tiers.division import Division
-    from agentctx.tiers.drop import Drop
-    from agentctx.tiers.drop_tail import DropTail
-    from agentctx.tiers.eviction import Eviction
-    from agentctx.tiers.facts import FactExtractor, Facts
-    from agentctx.tiers.merge_system import MergeSystem
-    from agentctx.tiers.rendering import MarkdownList, XmlTags
-    from agentctx.tiers.strict import Strict
-    from agentctx.tiers.summarize import Summarize
-    from agentctx.tiers.tier import Tier, TierRule
-    from agentctx.tiers.truncate_oldest import TruncateOldest
-    from agentctx.tokens.default import TiktokenCounter
-    from agentctx.tokens.fixed import FixedCounter
+    from agentctx.tokens.counting import TiktokenCounter
     from agentctx.tokens.heuristic import HeuristicCounter
-    from agentctx.tokens.models import register_model
-    from agentctx.view import View
+    from agentctx.tokens.overheads import FixedCounter
 
 __version__ = "0.1.0"
 
@@ -249,69 +231,43 @@ __all__ = [
 ]
 
 _HOMES = {
-    "agentctx.assembly.build": ("Assembled",),
-    "agentctx.assembly.builder": ("ContextBuilder",),
-    "agentctx.checking": (
-        "count",
-        "validate",
-        "warmup",
-    ),
-    "agentctx.clients.portal": ("blocking",),
+    "agentctx.builder.block": ("Block",),
+    "agentctx.builder.build": ("Assembled",),
+    "agentctx.builder.builder": ("ContextBuilder",),
+    "agentctx.builder.categories": ("Category", "CategoryBudget", "Division"),
+    "agentctx.builder.eviction": ("Drop", "DropTail", "Eviction", "Strict", "TruncateOldest"),
+    "agentctx.builder.facts": ("FactExtractor", "Facts"),
+    "agentctx.builder.rendering": ("MarkdownList", "MergeSystem", "XmlTags"),
+    "agentctx.builder.slot": ("BlockReport", "BuildReport"),
+    "agentctx.builder.summarize": ("Summarize",),
+    "agentctx.builder.tier": ("Tier", "TierRule", "allocate"),
+    "agentctx.checking": ("count", "validate", "warmup"),
+    "agentctx.clients.bridge": ("blocking",),
     "agentctx.clients.wrap": ("wrap",),
-    "agentctx.condition": ("Condition",),
-    "agentctx.conversion": (
-        "Converted",
-        "convert",
-    ),
-    "agentctx.core.budget": (
-        "Budget",
-        "MediaLimits",
-    ),
-    "agentctx.core.compare": (
-        "Change",
-        "Outcome",
-    ),
-    "agentctx.core.event": ("Compaction", "SilentTruncationSuspected"),
-    "agentctx.core.forecast": ("Forecast",),
+    "agentctx.conversion": ("Converted", "convert"),
+    "agentctx.core.budget": ("Budget", "MediaLimits"),
+    "agentctx.core.compare": ("Change", "Outcome"),
     "agentctx.core.item": ("ContextItem",),
     "agentctx.core.message": (
         "Context",
-        "Message",
-        "Tool",
-    ),
-    "agentctx.core.parts": (
         "Media",
+        "Message",
         "Opaque",
         "Text",
         "Thinking",
+        "Tool",
         "ToolCall",
         "ToolResult",
     ),
-    "agentctx.core.profile": (
-        "ImageRule",
-        "ModelProfile",
-        "Prices",
-    ),
-    "agentctx.core.report": (
-        "Report",
-        "StageReport",
-    ),
-    "agentctx.core.units": (
-        "Unit",
-        "segments",
-        "units",
-    ),
-    "agentctx.core.violation": ("Violation",),
+    "agentctx.core.report": ("Compaction", "Forecast", "Report", "SilentTruncationSuspected", "StageReport", "View"),
+    "agentctx.core.units": ("Unit", "segments", "units"),
+    "agentctx.core.validity": ("Violation",),
     "agentctx.economics.cache": ("CacheSimulator",),
-    "agentctx.economics.conditions": (
-        "cache_cold",
-        "pays_back",
-    ),
-    "agentctx.economics.overflow": (
-        "Overflow",
-        "classify_error",
-    ),
+    "agentctx.economics.conditions": ("Condition", "cache_cold", "pays_back"),
+    "agentctx.economics.overflow": ("Overflow", "classify_error"),
     "agentctx.economics.truncation": ("suspect_truncation",),
+    "agentctx.engine.protect": ("Protect",),
+    "agentctx.engine.repair": ("RepairHistory",),
     "agentctx.errors": (
         "AgentctxError",
         "AmbiguousFormat",
@@ -325,12 +281,10 @@ _HOMES = {
         "UnknownModel",
         "VocabularyError",
     ),
+    "agentctx.models.profile": ("ImageRule", "ModelProfile", "Prices"),
+    "agentctx.models.table": ("register_model",),
     "agentctx.pipeline": ("Pipeline",),
-    "agentctx.presets": (
-        "coding_agent",
-        "late_and_large",
-        "thrifty",
-    ),
+    "agentctx.presets": ("coding_agent", "late_and_large", "thrifty"),
     "agentctx.protocols": (
         "Call",
         "ContextProvider",
@@ -346,84 +300,31 @@ _HOMES = {
     ),
     "agentctx.session": ("Session",),
     "agentctx.session.sessions": ("SessionEvicted", "Sessions"),
+    "agentctx.sources.asking": ("Gathered", "SourceReport"),
     "agentctx.sources.build_errors": ("BuildErrors",),
     "agentctx.sources.decay": ("Decay",),
     "agentctx.sources.dependencies": ("Dependencies",),
     "agentctx.sources.environment": ("Environment",),
-    "agentctx.sources.gather": ("gather",),
-    "agentctx.sources.gathered": (
-        "Gathered",
-        "SourceReport",
-    ),
+    "agentctx.sources.files": ("ReadOnlyFiles",),
+    "agentctx.sources.gather": ("gather", "prioritise"),
     "agentctx.sources.git": ("GitSource",),
-    "agentctx.sources.prioritise": ("prioritise",),
-    "agentctx.sources.prompt_section": (
-        "PromptSection",
-        "section_from",
-    ),
-    "agentctx.sources.read_only": ("ReadOnlyFiles",),
-    "agentctx.sources.recent_files": ("RecentFiles",),
+    "agentctx.sources.recent_files": ("RecentFiles", "suggest_files"),
     "agentctx.sources.secrets": ("redact_secrets",),
-    "agentctx.sources.stable_prompt": ("StablePrompt",),
-    "agentctx.sources.suggest_files": ("suggest_files",),
+    "agentctx.sources.stable_prompt": ("PromptSection", "StablePrompt", "section_from"),
     "agentctx.stores.memory": ("MemoryStore",),
     "agentctx.strategies.clear_tool_results": ("ClearToolResults",),
     "agentctx.strategies.collapse_repeats": ("CollapseRepeats",),
     "agentctx.strategies.fit_context_window": ("FitContextWindow",),
     "agentctx.strategies.pack": ("Pack",),
-    "agentctx.strategies.packing.bm25": ("Bm25",),
-    "agentctx.strategies.packing.relevance": (
-        "Embedded",
-        "Relevance",
-    ),
-    "agentctx.strategies.packing.scoring": ("Weights",),
+    "agentctx.strategies.packing.relevance": ("Bm25", "Embedded", "Relevance", "Weights"),
     "agentctx.strategies.place_cache_markers": ("PlaceCacheMarkers",),
-    "agentctx.strategies.protect": ("Protect",),
-    "agentctx.strategies.repair_history": ("RepairHistory",),
-    "agentctx.strategies.tiered": (
-        "ByTools",
-        "Tiered",
-    ),
+    "agentctx.strategies.tiered": ("ByTools", "Tiered"),
     "agentctx.strategies.trim_rounds": ("TrimRounds",),
     "agentctx.strategies.truncate_tool_outputs": ("TruncateToolOutputs",),
-    "agentctx.strategies.when": (
-        "first_of",
-        "over",
-        "when",
-    ),
-    "agentctx.tiers.allocate": ("allocate",),
-    "agentctx.tiers.block": ("Block",),
-    "agentctx.tiers.build_report": (
-        "BlockReport",
-        "BuildReport",
-    ),
-    "agentctx.tiers.categories": ("CategoryBudget",),
-    "agentctx.tiers.category": ("Category",),
-    "agentctx.tiers.division": ("Division",),
-    "agentctx.tiers.drop": ("Drop",),
-    "agentctx.tiers.drop_tail": ("DropTail",),
-    "agentctx.tiers.eviction": ("Eviction",),
-    "agentctx.tiers.facts": (
-        "FactExtractor",
-        "Facts",
-    ),
-    "agentctx.tiers.merge_system": ("MergeSystem",),
-    "agentctx.tiers.rendering": (
-        "MarkdownList",
-        "XmlTags",
-    ),
-    "agentctx.tiers.strict": ("Strict",),
-    "agentctx.tiers.summarize": ("Summarize",),
-    "agentctx.tiers.tier": (
-        "Tier",
-        "TierRule",
-    ),
-    "agentctx.tiers.truncate_oldest": ("TruncateOldest",),
-    "agentctx.tokens.default": ("TiktokenCounter",),
-    "agentctx.tokens.fixed": ("FixedCounter",),
+    "agentctx.strategies.when": ("first_of", "over", "when"),
+    "agentctx.tokens.counting": ("TiktokenCounter",),
     "agentctx.tokens.heuristic": ("HeuristicCounter",),
-    "agentctx.tokens.models": ("register_model",),
-    "agentctx.view": ("View",),
+    "agentctx.tokens.overheads": ("FixedCounter",),
 }
 """The module of each public name: it is imported when the name is first used, so that importing agentctx is cheap."""
 

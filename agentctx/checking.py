@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agentctx.core.message import Context
-from agentctx.core.violation import Violation
+from agentctx.core.message import Context, Native
+from agentctx.core.validity import Violation
+from agentctx.engine.reading import as_list, known_profile, naming_what_is_too_deep, reader
 from agentctx.errors import InvalidInput
 from agentctx.protocols import TokenCounter
-from agentctx.reading import as_list, known_profile, naming_what_is_too_deep, reader
-from agentctx.tokens.counting import as_counter
-from agentctx.tokens.default import default_counter
-from agentctx.wire.foreign import refuse_foreign_document
-from agentctx.wire.registry import FORMATS, detect, format_named, messages_of
+from agentctx.providers.foreign import refuse_foreign_document
+from agentctx.providers.registry import FORMATS, detect, format_named, messages_of
+from agentctx.tokens.counting import as_counter, default_counter
 
 
 def count(
     messages: Sequence[Any],
     model: str | None = None,
-    tools: Any = None,  # noqa: ANN401 - any provider's tools
-    system: Any = None,  # noqa: ANN401 - any provider's system prompt
+    tools: Native = None,
+    system: Native = None,
     format: str | None = None,  # noqa: A002 - the contract's name
     counter: TokenCounter | Callable[[str], int] | None = None,
 ) -> int:

@@ -10,23 +10,25 @@ from attrs import define, field, frozen
 
 from agentctx.core.compare import Change, Outcome, match
 from agentctx.core.ledger import Ledger
-from agentctx.core.message import SYSTEM_ROLES, Context, Message, Tool
-from agentctx.core.parts import Part
+from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Part, Tool
 from agentctx.core.report import Report, StageReport
+from agentctx.engine.reading import Reader, as_list, known_profile, naming_what_is_too_deep, reader
+from agentctx.engine.repair import repair
 from agentctx.errors import InvalidInput
 from agentctx.protocols import Call, TokenCounter, arranges_for_model
-from agentctx.reading import Reader, as_list, known_profile, naming_what_is_too_deep, reader
-from agentctx.strategies.repair_history import repair
+from agentctx.providers.anthropic.request import traits
+from agentctx.providers.translate.parts import FOREIGN_REASONING, Translator, Turn, beside_tool, grouped
+from agentctx.providers.translate.target import (
+    Respelling,
+    Target,
+    native_system,
+    placeholder,
+    shares_reasoning,
+    target_of,
+    translated,
+    without_reasoning,
+)
 from agentctx.tokens.counting import as_counter
-from agentctx.wire.anthropic.models import traits
-from agentctx.wire.translate.beside import beside_tool
-from agentctx.wire.translate.ids import Respelling
-from agentctx.wire.translate.parts import FOREIGN_REASONING, Translator
-from agentctx.wire.translate.reasoning import shares_reasoning, without_reasoning
-from agentctx.wire.translate.system import native_system
-from agentctx.wire.translate.target import Target, target_of
-from agentctx.wire.translate.tools import placeholder, translated
-from agentctx.wire.translate.turns import Turn, grouped
 
 _STAGE = "convert"
 SAID_BY_THE_USER = "no system message may stand in the middle here: it is said by the user"
@@ -61,8 +63,8 @@ def convert(
     format: str | None = None,  # noqa: A002 - the contract's name
     model: str | None = None,
     from_model: str | None = None,
-    system: Any = None,  # noqa: ANN401 - any provider's system prompt
-    tools: Any = None,  # noqa: ANN401 - any provider's tools
+    system: Native = None,
+    tools: Native = None,
     counter: TokenCounter | Callable[[str], int] | None = None,
 ) -> Converted:
     """Take a conversation to another provider or model: legal there, and as whole as it can be.

@@ -9,25 +9,14 @@ from typing import Any
 
 from attrs import evolve
 
-from agentctx.binding import options_of
 from agentctx.core.budget import Budget
 from agentctx.core.compare import match
 from agentctx.core.ledger import ROLES, Book, Ledger, numbers
-from agentctx.core.message import Context
-from agentctx.core.protection import ProtectRule
-from agentctx.core.reasoning import POLICIES, ThinkingPolicy
-from agentctx.core.report import Report
-from agentctx.errors import ConfigError
-from agentctx.offload import offload
-from agentctx.plan import Plan, guarantee, let_answers_follow, refuse_empty, relief, since, view_of
-from agentctx.protocols import Call, ContextStrategy, Listeners, Meter, Phase, RunInner, Store, Summarizer, TokenCounter
-from agentctx.reading import as_list, naming_what_is_too_deep, reader
-from agentctx.runner import Trail, keep_originals, run_stage
-from agentctx.session import Session
-from agentctx.session.cost import bill
-from agentctx.session.current import preparing
-from agentctx.strategies.keep_cache_markers import LiftCacheMarkers, check_head, relieved_head
-from agentctx.strategies.options import (
+from agentctx.core.message import Context, Native
+from agentctx.core.protection import POLICIES, ProtectRule, ThinkingPolicy
+from agentctx.core.report import Report, View
+from agentctx.engine.cache_markers import LiftCacheMarkers, check_head, relieved_head
+from agentctx.engine.options import (
     as_budget,
     check_listeners,
     check_rules,
@@ -35,11 +24,19 @@ from agentctx.strategies.options import (
     check_store,
     check_summarizer,
 )
-from agentctx.strategies.protect import bind
-from agentctx.strategies.repair_history import RepairHistory
-from agentctx.strategies.running import run_alone
+from agentctx.engine.plan import Plan, guarantee, let_answers_follow, refuse_empty, relief, since, view_of
+from agentctx.engine.protect import bind
+from agentctx.engine.reading import as_list, naming_what_is_too_deep, reader
+from agentctx.engine.reasoning import options_of
+from agentctx.engine.repair import RepairHistory
+from agentctx.engine.run_stages import Trail, keep_originals, run_alone, run_stage
+from agentctx.errors import ConfigError
+from agentctx.offload import offload
+from agentctx.protocols import Call, ContextStrategy, Listeners, Meter, Phase, RunInner, Store, Summarizer, TokenCounter
+from agentctx.session import Session
+from agentctx.session.cost import bill
+from agentctx.session.current import preparing
 from agentctx.tokens.counting import as_counter
-from agentctx.view import View
 
 
 class Pipeline(Plan):
@@ -108,8 +105,8 @@ class Pipeline(Plan):
     async def prepare(
         self,
         messages: Sequence[Any],
-        system: Any = None,  # noqa: ANN401 - any provider's system prompt
-        tools: Any = None,  # noqa: ANN401 - any provider's tools
+        system: Native = None,
+        tools: Native = None,
         format: str | None = None,  # noqa: A002 - the contract's name
         model: str | None = None,
     ) -> View:
@@ -134,8 +131,8 @@ class Pipeline(Plan):
     async def _prepare(
         self,
         messages: Sequence[Any],
-        system: Any,  # noqa: ANN401 - any provider's system prompt
-        tools: Any,  # noqa: ANN401 - any provider's tools
+        system: Native,
+        tools: Native,
         format: str | None,  # noqa: A002 - the contract's name
         model: str | None,
     ) -> View:

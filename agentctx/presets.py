@@ -5,9 +5,9 @@ from __future__ import annotations
 from attrs import evolve
 
 from agentctx.core.budget import Budget
-from agentctx.core.profile_table import profile_of
-from agentctx.economics.cache_rules import cache_rules
+from agentctx.economics.cache import cache_rules
 from agentctx.economics.conditions import pays_back
+from agentctx.models.profile import profile_of
 from agentctx.pipeline import Pipeline
 from agentctx.strategies.clear_tool_results import ClearToolResults
 from agentctx.strategies.fit_context_window import FitContextWindow

@@ -12,15 +12,23 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
-from agentctx.core.event import Compaction
 from agentctx.core.item import ContextItem
-from agentctx.core.marker import CacheMarker, Ttl, is_marker_tool
-from agentctx.core.message import Context, Message, Tool
-from agentctx.core.parts import Opaque, Part, ToolCall
-from agentctx.core.profile import ModelProfile
-from agentctx.core.protection import ProtectRule, always, places_of, unread
-from agentctx.core.reasoning import ThinkingPolicy, leading_thought
-from agentctx.core.violation import Violation
+from agentctx.core.message import (
+    CacheMarker,
+    Context,
+    Message,
+    Native,
+    Opaque,
+    Part,
+    Tool,
+    ToolCall,
+    Ttl,
+    is_marker_tool,
+)
+from agentctx.core.protection import ProtectRule, ThinkingPolicy, always, leading_thought, places_of, unread
+from agentctx.core.report import Compaction
+from agentctx.core.validity import Violation
+from agentctx.models.profile import ModelProfile
 
 MANUAL_THINKING = frozenset({"anthropic", "bedrock"})
 """Formats in which a request can tell the model to think, and then wants the reasoning of the open round back."""
@@ -254,7 +262,7 @@ class WireFormat(Protocol):
         """How surely this request is in this format: 0 means impossible, higher is surer."""
         ...
 
-    def read_message(self, native: Any, index: int, /) -> Message:  # noqa: ANN401
+    def read_message(self, native: Native, index: int, /) -> Message:
         """One native message as a value.
 
         Raises:
@@ -262,7 +270,7 @@ class WireFormat(Protocol):
         """
         ...
 
-    def read_system(self, native: Any, /) -> Message | None:  # noqa: ANN401
+    def read_system(self, native: Native, /) -> Message | None:
         """The native system prompt, kept apart from the messages, as a value."""
         ...
 
@@ -270,7 +278,7 @@ class WireFormat(Protocol):
         """The native tool definitions as values."""
         ...
 
-    def write_message(self, message: Message, /) -> Any:  # noqa: ANN401
+    def write_message(self, message: Message, /) -> Native:
         """A message as this format writes it: the payload it was read from when nobody touched it."""
         ...
 

@@ -9,14 +9,14 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from agentctx.core.compare import Change, Outcome
-from agentctx.core.message import Context, Message
-from agentctx.core.violation import Violation
+from agentctx.core.message import Context, Message, Native
+from agentctx.core.report import View
+from agentctx.core.validity import Violation
+from agentctx.engine.reading import Reader, as_list, reader
 from agentctx.errors import ContextOverflow
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import WireFormat
-from agentctx.reading import Reader, as_list, reader
 from agentctx.session import Session
-from agentctx.view import View
 
 _PLACES = {"openai-responses": ("input", "instructions"), "gemini": ("contents", "system_instruction")}
 
@@ -174,7 +174,7 @@ async def replay(recording: Recording, pipeline: Pipeline, *, model: str | None 
 def request_of(
     wire: WireFormat,
     messages: Sequence[Any],
-    system: Any = None,  # noqa: ANN401 - any provider's system prompt
+    system: Native = None,
     tools: Sequence[Any] | None = None,
 ) -> dict[str, Any]:
     """The request that a recording's messages make, under the names that their provider gives its parts.

@@ -37,13 +37,11 @@ from sending import Way, in_session
 from windows import Windows
 
 from agentctx.core.budget import Budget
-from agentctx.core.profile import ModelProfile
-from agentctx.economics.blocks import BlockReader
-from agentctx.economics.cache import CacheSimulator
-from agentctx.economics.cache_rules import cache_rules
+from agentctx.economics.cache import BlockReader, CacheSimulator, cache_rules
 from agentctx.economics.prices import cost
+from agentctx.models.profile import ModelProfile
+from agentctx.models.table import profile
 from agentctx.presets import RECENT_RESULTS, coding_agent
-from agentctx.tokens.models import profile
 
 MODELS = (
     "gpt-5.4",

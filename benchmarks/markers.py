@@ -11,13 +11,11 @@ from windows import Windows
 
 from agentctx import Pipeline
 from agentctx.core.budget import Budget
-from agentctx.economics.blocks import BlockReader
-from agentctx.economics.cache import CacheSimulator
-from agentctx.economics.cache_rules import cache_rules
+from agentctx.economics.cache import BlockReader, CacheSimulator, cache_rules
 from agentctx.economics.prices import cost
+from agentctx.models.table import profile
 from agentctx.presets import coding_agent
 from agentctx.protocols import cache_markers
-from agentctx.tokens.models import profile
 
 MODELS = {
     "anthropic": ("claude-sonnet-4-5", "claude-sonnet-5-5"),

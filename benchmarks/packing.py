@@ -18,10 +18,10 @@ from rows import Row
 from transcript import transcript
 
 from agentctx import Call, Context, Pipeline, TiktokenCounter
+from agentctx.engine.drop import lay_out
 from agentctx.strategies.pack import STRATEGIES, Pack, Strategy
-from agentctx.strategies.packing.load import Load, load
-from agentctx.strategies.packing.rank import ranked
-from agentctx.strategies.room import lay_out
+from agentctx.strategies.packing.choose import Load, load
+from agentctx.strategies.packing.relevance import ranked
 from agentctx.tokens.meter import MessageMeter
 
 COUNTS = (100, 1_000, 10_000)

@@ -75,7 +75,7 @@ def peers(count: Count) -> dict[str, Peer]:
     }
 
 
-def _langchain_trim(counter: Any, messages: list[BaseMessage], room: int) -> object:  # noqa: ANN401 - as langchain takes it
+def _langchain_trim(counter: object, messages: list[BaseMessage], room: int) -> object:
     """As the docstring of ``trim_messages`` advises for chat models."""
     return trim_messages(
         messages, max_tokens=room, strategy="last", token_counter=counter, start_on="human", include_system=True

@@ -12,10 +12,10 @@ from attrs import field, frozen
 
 from agentctx.core.message import Context, Message, Tool
 from agentctx.core.protection import always
+from agentctx.engine.reading import Reader, reader
 from agentctx.protocols import Call
-from agentctx.reading import Reader, reader
+from agentctx.providers.registry import format_named
 from agentctx.replay import Recording, calls_of
-from agentctx.wire.registry import format_named
 
 HERE = Path(__file__).parents[1]
 SHARED, SHIPPED = HERE / "../shared/transcripts", HERE / "examples/sessions"

@@ -41,8 +41,8 @@ from agentctx import (
     gather,
     redact_secrets,
 )
-from agentctx.sources.prompt_section import section_from
-from agentctx.sources.suggest_files import suggest_files
+from agentctx.sources.recent_files import suggest_files
+from agentctx.sources.stable_prompt import section_from
 
 WINDOW = 16_000
 ANSWER = 2_000

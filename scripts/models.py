@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 - a script, not a package
-"""Make ``agentctx/tokens/models.json`` from the model table inside a litellm wheel.
+"""Make ``agentctx/models/models.json`` from the model table inside a litellm wheel.
 
 Usage: ``python scripts/models.py TABLE VERSION DATE [EARLIER ...]`` where TABLE is
 ``model_prices_and_context_window_backup.json`` of a litellm wheel, VERSION is that wheel's and DATE is the day on which
@@ -22,10 +22,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agentctx.tokens import families, names
-from agentctx.tokens.models import ALIKE
+from agentctx.models import names
+from agentctx.models.table import ALIKE
 
-TARGET = Path(__file__).parents[1] / "agentctx" / "tokens" / "models.json"
+TARGET = Path(__file__).parents[1] / "agentctx" / "models" / "models.json"
 
 PROVIDERS = (
     "openai",
@@ -172,7 +172,7 @@ def cautious(table: Mapping[str, Any], earlier: Mapping[str, Any]) -> dict[str, 
     made = dict(table)
     for name, row in table.items():
         before = earlier.get(name, {})
-        if row.get("litellm_provider") in families.OWN_WINDOWS and usable(row) and usable(before):
+        if row.get("litellm_provider") in names.OWN_WINDOWS and usable(row) and usable(before):
             made[name] = {**row, "max_input_tokens": min(row["max_input_tokens"], before["max_input_tokens"])}
     return made
 
@@ -207,7 +207,7 @@ def makers(table: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         models.setdefault(name, kept)
     for name in sorted(models):
         plain = plain_name(name)  # "claude" alone would answer for every Claude to come
-        if re.search(r"\d", plain) and families.CLOSED.match(names.key(plain)):
+        if re.search(r"\d", plain) and names.CLOSED.match(names.key(plain)):
             models.setdefault(plain, models[name])
     return models
 
@@ -235,7 +235,7 @@ def agreed(hosts: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, in
     told: dict[str, list[int]] = defaultdict(list)
     for rows in hosts.values():
         for key, row in rows.items():
-            if re.search(r"[a-z]{3}.*\d", key) and not families.CLOSED.match(key):
+            if re.search(r"[a-z]{3}.*\d", key) and not names.CLOSED.match(key):
                 told[list(names.forms(key))[-1]].append(row["window"])
     return {key: usual(windows) for key, windows in told.items() if len(windows) > 1 or re.search(r"\d[bm](-|$)", key)}
 
@@ -266,7 +266,7 @@ def differing(
             kept := {
                 key: row
                 for key, row in rows.items()
-                if host in families.OWN_WINDOWS or own.get(key) != row or stretched(key, row)
+                if host in names.OWN_WINDOWS or own.get(key) != row or stretched(key, row)
             }
         )
     }
@@ -274,7 +274,7 @@ def differing(
 
 def stretched(key: str, row: Mapping[str, Any]) -> bool:
     """Whether a host serves open weights with more than they were trained for."""
-    trained = next((families.OPEN_WEIGHTS[each] for each in names.families(key) if each in families.OPEN_WEIGHTS), None)
+    trained = next((names.OPEN_WEIGHTS[each] for each in names.families(key) if each in names.OPEN_WEIGHTS), None)
     return trained is not None and not key.endswith("-latest") and row["window"] * ALIKE > trained
 
 

@@ -37,13 +37,13 @@ ANSWERED = {"annotations"}
 """What a chat completion's message has and a request may therefore bring back."""
 
 
-def fields(kind: Any) -> set[str]:  # noqa: ANN401 - a TypedDict or a union of such
+def fields(kind: object) -> set[str]:
     """The fields of a type."""
     kinds = [kind] if is_typeddict(kind) else get_args(kind)
     return {name for each in kinds for name in each.__annotations__}
 
 
-def by_type(union: Any) -> dict[str, set[str]]:  # noqa: ANN401 - a union of TypedDicts
+def by_type(union: object) -> dict[str, set[str]]:
     """The fields of each type of a union, by the literal in its ``type``."""
     found: dict[str, set[str]] = {}
     for kind in filter(is_typeddict, get_args(union)):
@@ -52,12 +52,12 @@ def by_type(union: Any) -> dict[str, set[str]]:  # noqa: ANN401 - a union of Typ
     return found
 
 
-def _literals(hint: Any) -> list[str]:  # noqa: ANN401 - a type
+def _literals(hint: object) -> list[str]:
     inner = get_args(hint)
     return [each for part in inner for each in ([part] if isinstance(part, str) else _literals(part))]
 
 
-def aliases(model: Any) -> set[str]:  # noqa: ANN401 - a pydantic model
+def aliases(model: object) -> set[str]:
     """The names of a model's fields in JSON."""
     return {field.alias or name for name, field in model.model_fields.items()}
 
@@ -94,7 +94,7 @@ def table() -> dict[str, dict[str, Any]]:
     }
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - nested sets
+def _plain(value: object) -> object:
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in sorted(value.items())}
     return sorted(value)

@@ -8,15 +8,12 @@ import anyio
 import typer
 
 from agentctx.cli import options
-from agentctx.cli.amounts import parse_bytes
-from agentctx.cli.console import UnknownModels, err, to_json
-from agentctx.cli.failing import at, in_one_line
-from agentctx.cli.files import written
-from agentctx.cli.transcripts import Entry, Layout, chosen
-from agentctx.core.printable import printable
-from agentctx.core.report import Report
-from agentctx.show.report import report_text
-from agentctx.view import View
+from agentctx.cli.console import UnknownModels, at, err, in_one_line, to_json
+from agentctx.cli.options import parse_bytes
+from agentctx.cli.transcripts import Entry, Layout, chosen, written
+from agentctx.core.report import Report, View
+from agentctx.printable import printable
+from agentctx.show.view import report_text
 
 Out = Annotated[
     str | None,

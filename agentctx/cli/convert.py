@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import IO, Annotated, Any
+from typing import IO, Annotated
 
 import typer
 
 from agentctx.cli import options
-from agentctx.cli.amounts import parse_bytes
 from agentctx.cli.compact import Out
-from agentctx.cli.console import UnknownModels, err, to_json
-from agentctx.cli.failing import at, in_one_line
-from agentctx.cli.files import written
-from agentctx.cli.transcripts import Entry, Layout, chosen
+from agentctx.cli.console import UnknownModels, at, err, in_one_line, to_json
+from agentctx.cli.options import parse_bytes
+from agentctx.cli.transcripts import Entry, Layout, chosen, written
 from agentctx.conversion import Converted
 from agentctx.conversion import convert as converted
-from agentctx.core.printable import printable
+from agentctx.core.message import Native
 from agentctx.core.report import Report
+from agentctx.printable import printable
+from agentctx.providers.registry import FORMATS, format_named
 from agentctx.replay import request_of
-from agentctx.show.report import report_text
-from agentctx.wire.registry import FORMATS, format_named
+from agentctx.show.view import report_text
 
 To = Annotated[
     str, typer.Option("--to", metavar="FORMAT", show_default=False, help=f"The format to write: {', '.join(FORMATS)}.")
@@ -100,7 +99,7 @@ def _converted(
     )
 
 
-def _nested_tools(entry: Entry) -> Any:  # noqa: ANN401 - any JSON value
+def _nested_tools(entry: Entry) -> Native:
     """The tools of a Converse request, which stand one level deeper."""
     config = entry.document.get("toolConfig") if entry.key is not None else None
     return config.get("tools") if isinstance(config, Mapping) else None
@@ -115,7 +114,7 @@ def _write(stream: IO[bytes], entry: Entry, done: Converted, to: str, model: str
         stream.write(to_json(document, indent=indent) + b"\n")
 
 
-def _document(entry: Entry, done: Converted, to: str, model: str | None) -> Any:  # noqa: ANN401 - any JSON value
+def _document(entry: Entry, done: Converted, to: str, model: str | None) -> Native:
     """The conversation in the kind of document that it came in."""
     if entry.recorded:
         kept = {key: value for key, value in entry.document.items() if key != entry.key}
@@ -129,7 +128,7 @@ def _document(entry: Entry, done: Converted, to: str, model: str | None) -> Any:
     return {**named, **request}
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - any JSON value, with bytes in it
+def _plain(value: Native) -> Native:
     """The value as JSON has it: bytes, which AWS's own client encodes itself, as base64."""
     if isinstance(value, Mapping):
         return {key: _plain(each) for key, each in value.items()}

@@ -11,13 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from agentctx.cli import options
-from agentctx.cli.amounts import parse_bytes
-from agentctx.cli.console import NARROW, UnknownModels, print_json, printing
-from agentctx.cli.failing import Tally, in_one_line
+from agentctx.cli.console import NARROW, Tally, UnknownModels, in_one_line, print_json, printing
+from agentctx.cli.options import parse_bytes
 from agentctx.cli.transcripts import Entry, chosen
 from agentctx.core.message import Context
-from agentctx.core.printable import on_one_line, printable
-from agentctx.reading import as_list, reader
+from agentctx.engine.reading import as_list, reader
+from agentctx.printable import on_one_line, printable
 from agentctx.show.view import part_texts
 
 ByMessage = Annotated[bool, typer.Option("--by-message", help="One line for each message.")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 
-from agentctx.core.printable import visible
+from agentctx.printable import visible
 
 _NEEDED = frozenset({"click", "rich", "typer"})
 

@@ -11,16 +11,14 @@ from attrs import asdict, evolve, frozen
 
 from agentctx import warmup
 from agentctx.cli import options
-from agentctx.cli.amounts import parse_bytes
-from agentctx.cli.console import UnknownModels, err, print_json, printing, progress
-from agentctx.cli.failing import Tally, in_one_line
-from agentctx.cli.replay_table import print_replay
+from agentctx.cli.console import Tally, UnknownModels, err, in_one_line, print_json, printing, progress
+from agentctx.cli.options import parse_bytes
+from agentctx.cli.tables import print_replay, print_view
 from agentctx.cli.transcripts import Entry, chosen
-from agentctx.cli.view_table import print_view
 from agentctx.core.budget import Budget
+from agentctx.engine.reading import reader
 from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
-from agentctx.reading import reader
 from agentctx.replay import Recording, Step, calls_of
 from agentctx.replay import replay as replay_steps
 from agentctx.show.replay import step_json, summarise

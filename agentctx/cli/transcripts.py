@@ -14,10 +14,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import shutil
 import sys
+import tempfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from io import BufferedReader, RawIOBase
 from pathlib import Path
@@ -25,9 +28,82 @@ from typing import IO, Any, cast
 
 from attrs import field, frozen
 
+from agentctx.core.message import Native
 from agentctx.errors import InvalidInput
+from agentctx.providers.foreign import described, tool_of
 from agentctx.replay import Recording
-from agentctx.wire.foreign import described, tool_of
+
+
+@contextmanager
+def written(target: str | None) -> Iterator[IO[bytes]]:
+    """A stream whose content becomes the file ``target`` when the block ends well, and vanishes when it does not.
+
+    The content goes to a temporary file in the same folder, which is renamed at the end: readers see the old file or
+    the whole new one. Without a target (or with ``-``) it goes to stdout at the end.
+
+    Args:
+        target: Path of the file; an existing file is replaced and keeps its permissions. A pipe or a device is
+            written into at the end and never replaced.
+
+    Raises:
+        InvalidInput: If the file cannot be written; names it.
+    """
+    if target is None or target == "-":
+        with tempfile.TemporaryFile() as stream:
+            yield stream
+            sys.stdout.flush()
+            _pour(stream, sys.stdout.buffer)
+        return
+    path = Path(target)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with tempfile.TemporaryFile() as stream:
+            yield stream
+            _into(stream, path)
+        return
+    try:
+        path = path.resolve() if path.is_symlink() else path
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise InvalidInput(target, f"cannot be written: {error.strerror or error}") from None
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            yield stream
+            _take_place(stream, temporary, path)
+    finally:
+        with suppress(FileNotFoundError):  # it has taken its place, unless something went wrong
+            Path(temporary).unlink()
+
+
+def _pour(stream: IO[bytes], into: IO[bytes]) -> None:
+    stream.seek(0)
+    shutil.copyfileobj(stream, into, 1 << 20)
+    into.flush()
+
+
+def _into(stream: IO[bytes], path: Path) -> None:
+    """Write into a pipe, a terminal or another device; a pipe waits for its reader."""
+    try:
+        with path.open("wb") as device:
+            _pour(stream, device)
+    except OSError as error:
+        raise InvalidInput(str(path), f"cannot be written: {error.strerror or error}") from None
+
+
+def _take_place(stream: IO[bytes], temporary: str, path: Path) -> None:
+    try:
+        stream.flush()
+        os.fsync(stream.fileno())
+        Path(temporary).chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
+        Path(temporary).replace(path)
+    except OSError as error:
+        raise InvalidInput(str(path), f"cannot be written: {error.strerror or error}") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
 
 MESSAGE_KEYS = ("messages", "input", "contents")
 """Where the providers' requests keep their messages."""
@@ -70,7 +146,7 @@ class Entry:
     layout: Layout
     place: str
 
-    def with_messages(self, messages: Sequence[Any]) -> Any:  # noqa: ANN401 - any JSON value
+    def with_messages(self, messages: Sequence[Native]) -> Native:
         """The same document with other messages."""
         return list(messages) if self.key is None else {**self.document, self.key: list(messages)}
 
@@ -213,7 +289,7 @@ def _place(name: str, line: int) -> str:
     return f"{name}, line {line}"
 
 
-def _parse(name: str, line: Line) -> Any:  # noqa: ANN401 - any JSON value
+def _parse(name: str, line: Line) -> Native:
     number, content = line
     try:
         return json.loads(content.decode().rstrip())
@@ -262,7 +338,7 @@ class _Limited(RawIOBase):
         """It is."""
         return True
 
-    def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 - as RawIOBase has it
+    def readinto(self, buffer: Native, /) -> int:
         """Read into ``buffer`` and return the number of bytes."""
         content = self._stream.read(min(len(buffer), self._left + 1))
         if len(content) > self._left:

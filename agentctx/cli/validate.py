@@ -13,16 +13,15 @@ from rich.text import Text
 
 from agentctx import validate as violations_of
 from agentctx.cli import options
-from agentctx.cli.amounts import parse_bytes
-from agentctx.cli.console import print_json, printing
-from agentctx.cli.failing import Tally, in_one_line
+from agentctx.cli.console import Tally, in_one_line, print_json, printing
+from agentctx.cli.options import parse_bytes
 from agentctx.cli.transcripts import Entry, chosen
-from agentctx.core.printable import printable
-from agentctx.core.violation import Violation
+from agentctx.core.validity import Violation
 from agentctx.errors import InvalidInput
+from agentctx.printable import printable
 from agentctx.protocols import WireFormat
+from agentctx.providers.registry import format_named
 from agentctx.replay import request_of
-from agentctx.wire.registry import format_named
 
 
 @in_one_line

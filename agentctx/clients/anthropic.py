@@ -20,16 +20,16 @@ from anthropic import APIRequest, AsyncCallNext, AsyncStream, CallNext, Middlewa
 from attrs import field, frozen
 
 from agentctx.clients.bodies import watch, watch_async
+from agentctx.clients.bridge import drive
 from agentctx.clients.conversations import Conversations
 from agentctx.clients.exchange import Answer, Send, Ways, answer, begun, blocked, waiting
-from agentctx.clients.not_sent import NotSent
-from agentctx.clients.portal import drive
-from agentctx.clients.shape import api_path
-from agentctx.clients.shape_anthropic import Messages
+from agentctx.clients.proxy import NotSent, derived
 from agentctx.clients.streams import hold, hold_async
 from agentctx.clients.turn import Turn
-from agentctx.clients.twin import derived
+from agentctx.core.message import Native
 from agentctx.errors import ConfigError
+from agentctx.providers.adapter import api_path
+from agentctx.providers.anthropic.adapter import Messages
 
 T = TypeVar("T")
 
@@ -85,28 +85,28 @@ class Preparing(Middleware):
     conversations: Conversations = field(repr=False)
     betas: str = ""
 
-    def handle(self, request: APIRequest, call_next: CallNext) -> Any:  # noqa: ANN401 - the SDK's response
+    def handle(self, request: APIRequest, call_next: CallNext) -> Native:
         """Prepare a sync client's request."""
         body = _body_of(request)
         if body is None:
             return call_next(request)
 
-        async def send(prepared: dict[str, Any]) -> Any:  # noqa: ANN401 - the SDK's own
+        async def send(prepared: dict[str, Native]) -> Native:
             return call_next(_with_body(request, prepared, self.betas))
 
-        async def attempt() -> Any:  # noqa: ANN401 - the SDK's own
+        async def attempt() -> Native:
             turn = _again(request) or await begun(self.conversations, _SHAPE, body, _SYNC)
             return call_next(request) if turn is None else await _answered(turn, send, _SYNC)
 
         return drive(attempt())
 
-    async def handle_async(self, request: APIRequest, call_next: AsyncCallNext) -> Any:  # noqa: ANN401 - as above
+    async def handle_async(self, request: APIRequest, call_next: AsyncCallNext) -> Native:
         """Prepare an async client's request."""
         body = _body_of(request)
         if body is None:
             return await call_next(request)
 
-        async def send(prepared: dict[str, Any]) -> Any:  # noqa: ANN401 - the SDK's own
+        async def send(prepared: dict[str, Native]) -> Native:
             return await call_next(_with_body(request, prepared, self.betas))
 
         turn = _again(request) or await begun(self.conversations, _SHAPE, body, _ASYNC)
@@ -126,7 +126,7 @@ def _again(request: APIRequest) -> Turn | None:
     return turn if turn is not None and request.retries_taken > 0 and turn.body is request.json else None
 
 
-async def _answered(turn: Turn, send: Send, ways: Ways) -> Any:  # noqa: ANN401 - the SDK's response
+async def _answered(turn: Turn, send: Send, ways: Ways) -> Native:
     _UNANSWERED.set(turn)
     value = await answer(turn, send, ways)
     http = getattr(value, "http_response", None)
@@ -155,7 +155,7 @@ def _asked(headers: Mapping[str, Any]) -> str | None:
     return next(found, None)
 
 
-async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever the SDK returns
+async def _open_async(value: Native, turn: Turn, /) -> Answer:
     http = getattr(value, "http_response", None)
     if http is None:
         return Answer(value)
@@ -173,7 +173,7 @@ async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - wh
     return answer
 
 
-async def _open(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever the SDK returns
+async def _open(value: Native, turn: Turn, /) -> Answer:
     http = getattr(value, "http_response", None)
     if http is None:
         return Answer(value)
@@ -191,7 +191,7 @@ async def _open(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever
     return answer
 
 
-def _is_the_callers(http: Any) -> bool:  # noqa: ANN401 - the SDK's own
+def _is_the_callers(http: Native) -> bool:
     """Whether only the caller may read the body: it asked for it with ``with_streaming_response``."""
     return bool(http.is_success and http.request.headers.get("X-Stainless-Raw-Response") == "stream")
 

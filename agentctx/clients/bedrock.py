@@ -15,15 +15,15 @@ from attrs import evolve
 from botocore.client import BaseClient  # type: ignore[import-untyped]  # botocore carries no types
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]  # as above
 
+from agentctx.clients.bridge import drive
 from agentctx.clients.conversations import Conversations
 from agentctx.clients.exchange import Answer, Ways, blocked, exchange, waiting
-from agentctx.clients.not_sent import NotSent
-from agentctx.clients.portal import drive
-from agentctx.clients.shape_bedrock import Converse
+from agentctx.clients.proxy import NotSent, derived, twin
 from agentctx.clients.streams import follow, follow_async
 from agentctx.clients.turn import Turn
-from agentctx.clients.twin import derived, twin
+from agentctx.core.message import Native
 from agentctx.errors import ConfigError
+from agentctx.providers.bedrock.adapter import Converse
 
 T = TypeVar("T")
 
@@ -50,9 +50,9 @@ def wrap(client: T, conversations: Conversations) -> T:
     return twin(client, {"_make_api_call": make(kind, conversations)})
 
 
-def _async_call(kind: Any, conversations: Conversations) -> Callable[..., Any]:  # noqa: ANN401 - the client's own class
-    async def call(client: Any, operation: str, params: dict[str, Any]) -> Any:  # noqa: ANN401 - botocore's own
-        async def send(body: dict[str, Any]) -> Any:  # noqa: ANN401 - botocore's own
+def _async_call(kind: Native, conversations: Conversations) -> Callable[..., Native]:
+    async def call(client: Native, operation: str, params: dict[str, Native]) -> Native:
+        async def send(body: dict[str, Native]) -> Native:
             return await kind._make_api_call(client, operation, body)  # noqa: SLF001 - as above
 
         if operation not in _OPERATIONS:
@@ -63,9 +63,9 @@ def _async_call(kind: Any, conversations: Conversations) -> Callable[..., Any]: 
     return call
 
 
-def _call(kind: Any, conversations: Conversations) -> Callable[..., Any]:  # noqa: ANN401 - the client's own class
-    def call(client: Any, operation: str, params: dict[str, Any]) -> Any:  # noqa: ANN401 - botocore's own
-        async def send(body: dict[str, Any]) -> Any:  # noqa: ANN401 - botocore's own
+def _call(kind: Native, conversations: Conversations) -> Callable[..., Native]:
+    def call(client: Native, operation: str, params: dict[str, Native]) -> Native:
+        async def send(body: dict[str, Native]) -> Native:
             return kind._make_api_call(client, operation, body)  # noqa: SLF001 - as above
 
         if operation not in _OPERATIONS:
@@ -109,7 +109,7 @@ _MAKES_NO_TEXT = ("stability.", "luma.", "image", "canvas", "reel", "embed", "re
 """What is in the names of models that take a ``prompt`` and make no text, or take text and make none."""
 
 
-async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - botocore's own
+async def _open_async(value: Native, turn: Turn, /) -> Answer:
     stream = value.get("stream")
     if stream is None:
         turn.learn(turn.shape.usage(value))
@@ -118,7 +118,7 @@ async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - bo
     return _behind(value, stream, answer, "__aiter__")
 
 
-async def _open(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - botocore's own
+async def _open(value: Native, turn: Turn, /) -> Answer:
     stream = value.get("stream")
     if stream is None:
         turn.learn(turn.shape.usage(value))
@@ -127,7 +127,7 @@ async def _open(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - botocore
     return _behind(value, stream, answer, "__iter__")
 
 
-def _behind(value: Any, stream: Any, answer: Answer, iterate: str) -> Answer:  # noqa: ANN401 - botocore's own
+def _behind(value: Native, stream: Native, answer: Answer, iterate: str) -> Answer:
     """Let the response's stream, which belongs to this call alone, hand out what the answer reads."""
     stream._agentctx_rest = answer.value  # noqa: SLF001 - our own attribute
     kind: type = type(stream)
@@ -141,7 +141,7 @@ def _reading(kind: type, iterate: str) -> type:
     return derived(kind, {iterate: _rest})
 
 
-def _rest(stream: Any) -> Any:  # noqa: ANN401 - botocore's own
+def _rest(stream: Native) -> Native:
     return stream._agentctx_rest  # noqa: SLF001 - our own attribute
 
 
@@ -160,7 +160,7 @@ class OverflowBeforeSending(NotSent, ClientError):  # type: ignore[misc]  # boto
         return OverflowBeforeSending, (self.tokens, self.limit, self.biggest)
 
 
-def _told_as(ways: Ways, client: Any, operation: str) -> Ways:  # noqa: ANN401 - botocore's own
+def _told_as(ways: Ways, client: Native, operation: str) -> Ways:
     return evolve(ways, not_sent=_not_sent(client.exceptions.ValidationException, operation))
 
 

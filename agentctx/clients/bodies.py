@@ -13,16 +13,17 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from functools import cache, partial
 from typing import Any
 
+from agentctx.clients.bridge import drive
 from agentctx.clients.exchange import Answer
-from agentctx.clients.portal import drive
+from agentctx.clients.proxy import derived
 from agentctx.clients.streams import Held, Pull, Started, pulling
 from agentctx.clients.turn import Turn
-from agentctx.clients.twin import derived
+from agentctx.core.message import Native
 
 _END_OF_EVENT = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
-def watch_async(value: Any, http: Any, turn: Turn) -> Answer:  # noqa: ANN401 - an SDK's and its HTTP library's
+def watch_async(value: Native, http: Native, turn: Turn) -> Answer:
     """Look at an async response's body from now on.
 
     Args:
@@ -33,12 +34,14 @@ def watch_async(value: Any, http: Any, turn: Turn) -> Answer:  # noqa: ANN401 - 
     return _watched(value, http, turn, http.aiter_bytes().__anext__, _ASYNC)
 
 
-def watch(value: Any, http: Any, turn: Turn) -> Answer:  # noqa: ANN401 - an SDK's and its HTTP library's
+def watch(value: Native, http: Native, turn: Turn) -> Answer:
     """Look at a sync response's body from now on; as ``watch_async``."""
     return _watched(value, http, turn, pulling(http.iter_bytes().__next__), _SYNC)
 
 
-def _watched(value: Any, http: Any, turn: Turn, pull: Pull, reading: Mapping[str, Callable[..., Any]]) -> Answer:  # noqa: ANN401
+def _watched(
+    value: Native, http: Native, turn: Turn, pull: Pull, reading: Mapping[str, Callable[..., Native]]
+) -> Answer:
     pull = _reading(http, pull)
     events = "text/event-stream" in http.headers.get("content-type", "")
     given = _events(pull) if events else _whole(pull, turn)
@@ -50,7 +53,7 @@ def _watched(value: Any, http: Any, turn: Turn, pull: Pull, reading: Mapping[str
     return Answer(value, close=started.drop, stream=started if events else None)
 
 
-def _reading(http: Any, pull: Pull) -> Pull:  # noqa: ANN401 - of any HTTP library
+def _reading(http: Native, pull: Pull) -> Pull:
     async def next_piece() -> bytes:
         http._agentctx_reads = True  # noqa: SLF001 - our own attribute: the library's own raw bytes are asked for
         piece: bytes = await pull()
@@ -114,7 +117,7 @@ async def events_of(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
         yield event
 
 
-def said_in(event: bytes) -> Any:  # noqa: ANN401 - whatever JSON says
+def said_in(event: bytes) -> Native:
     """The JSON of an event; None when it has none."""
     lines = (line[5:] for line in event.splitlines() if line.startswith(b"data:"))
     return _read(b"\n".join(lines))
@@ -124,7 +127,7 @@ def _nothing_said(_piece: bytes) -> None:
     """A piece of a body says nothing alone."""
 
 
-def _read(data: bytes) -> Any:  # noqa: ANN401 - whatever JSON says
+def _read(data: bytes) -> Native:
     try:
         body = json.loads(data)
     except (ValueError, RecursionError):
@@ -151,17 +154,17 @@ def _sized(pull: Pull, size: int) -> Pull:
     return next_piece
 
 
-def _pieces(http: Any, size: int | None) -> Pull:  # noqa: ANN401 - of any HTTP library
+def _pieces(http: Native, size: int | None) -> Pull:
     pull: Pull = http._agentctx_body.next  # noqa: SLF001 - our own attribute
     return pull if size is None else _sized(pull, size)
 
 
-def _is_read(http: Any) -> bool:  # noqa: ANN401 - of any HTTP library
+def _is_read(http: Native) -> bool:
     """Whether the body was read before: then the library hands out what it keeps, or says that it does not."""
     return hasattr(http, "_content") or http.is_stream_consumed
 
 
-async def _aiter_bytes(http: Any, chunk_size: int | None = None) -> AsyncGenerator[bytes]:  # noqa: ANN401 - as above
+async def _aiter_bytes(http: Native, chunk_size: int | None = None) -> AsyncGenerator[bytes]:
     if _is_read(http):
         kind: Any = type(http).__base__
         async for piece in kind.aiter_bytes(http, chunk_size):
@@ -176,7 +179,7 @@ async def _aiter_bytes(http: Any, chunk_size: int | None = None) -> AsyncGenerat
         yield piece
 
 
-def _iter_bytes(http: Any, chunk_size: int | None = None) -> Generator[bytes]:  # noqa: ANN401 - as above
+def _iter_bytes(http: Native, chunk_size: int | None = None) -> Generator[bytes]:
     if _is_read(http):
         kind: Any = type(http).__base__
         yield from kind.iter_bytes(http, chunk_size)
@@ -190,16 +193,16 @@ def _iter_bytes(http: Any, chunk_size: int | None = None) -> Generator[bytes]:  
         yield piece
 
 
-async def _aiter_raw(http: Any, chunk_size: int | None = None) -> AsyncGenerator[bytes]:  # noqa: ANN401 - as above
+async def _aiter_raw(http: Native, chunk_size: int | None = None) -> AsyncGenerator[bytes]:
     async for piece in _own_raw(http, "aiter_raw")(http, chunk_size):
         yield piece
 
 
-def _iter_raw(http: Any, chunk_size: int | None = None) -> Generator[bytes]:  # noqa: ANN401 - as above
+def _iter_raw(http: Native, chunk_size: int | None = None) -> Generator[bytes]:
     yield from _own_raw(http, "iter_raw")(http, chunk_size)
 
 
-def _own_raw(http: Any, name: str) -> Any:  # noqa: ANN401 - as above
+def _own_raw(http: Native, name: str) -> Native:
     """How raw bytes are read: as all others where they are not encoded, else by the library, and not looked at."""
     methods = (vars(kind).get(name) for kind in type(http).__mro__)
     own = next(each for each in methods if each not in (None, _aiter_raw, _iter_raw))
@@ -214,11 +217,11 @@ async def _awaited(pull: Pull) -> bytes:
     return piece
 
 
-async def _aclose(http: Any) -> None:  # noqa: ANN401 - as above
+async def _aclose(http: Native) -> None:
     await http._agentctx_body.drop()  # noqa: SLF001 - our own attribute
 
 
-def _close(http: Any) -> None:  # noqa: ANN401 - as above
+def _close(http: Native) -> None:
     drive(http._agentctx_body.drop())  # noqa: SLF001 - our own attribute
 
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from attrs import define, frozen
 
+from agentctx.clients.bridge import blocking
 from agentctx.clients.conversations import Conversations
-from agentctx.clients.not_sent import NotSent
-from agentctx.clients.portal import blocking
-from agentctx.clients.shape import Body, Shape
+from agentctx.clients.proxy import NotSent
 from agentctx.clients.turn import Turn, begin
+from agentctx.core.message import Native
 from agentctx.economics.overflow import classify_error
 from agentctx.errors import AgentctxError, ContextOverflow
+from agentctx.providers.adapter import Body, Shape
 
 if TYPE_CHECKING:
     from agentctx.clients.streams import Started
@@ -36,7 +37,7 @@ class Refused(Exception):
         body: The error as the provider wrote it.
     """
 
-    def __init__(self, body: Any) -> None:  # noqa: ANN401 - a dict or any SDK's object
+    def __init__(self, body: Native) -> None:
         super().__init__(str(body)[:500])
         self.body = body
 
@@ -44,17 +45,17 @@ class Refused(Exception):
 class Wait(Protocol):
     """Runs an async function to its end, by waiting for it or by blocking."""
 
-    def __call__(self, function: Callable[..., Awaitable[T]], *args: Any) -> Coroutine[Any, Any, T]:  # noqa: ANN401
+    def __call__(self, function: Callable[..., Awaitable[T]], *args: Native) -> Coroutine[Native, Native, T]:
         """The function's result."""
         ...
 
 
-async def waiting(function: Callable[..., Awaitable[T]], *args: Any) -> T:  # noqa: ANN401 - the function's own
+async def waiting(function: Callable[..., Awaitable[T]], *args: Native) -> T:
     """Wait for it: for async clients."""
     return await function(*args)
 
 
-async def blocked(function: Callable[..., Awaitable[T]], *args: Any) -> T:  # noqa: ANN401 - the function's own
+async def blocked(function: Callable[..., Awaitable[T]], *args: Native) -> T:
     """Block until it is done: for sync clients."""
     return blocking(function, *args)
 
@@ -88,7 +89,7 @@ class Answer:
         if self.close is not None:
             await self.close()
 
-    def given(self) -> Any:  # noqa: ANN401 - whatever the SDK returned
+    def given(self) -> Native:
         """What the SDK returned; what it raised is raised."""
         if self.error is not None:
             raise self.error
@@ -98,7 +99,7 @@ class Answer:
 class Open(Protocol):
     """Looks into what an SDK returned: usage is recorded, of a stream when it ends."""
 
-    def __call__(self, value: Any, turn: Turn, /) -> Awaitable[Answer]:  # noqa: ANN401 - whatever the SDK returns
+    def __call__(self, value: Native, turn: Turn, /) -> Awaitable[Answer]:
         """The answer."""
         ...
 
@@ -120,7 +121,7 @@ class Ways:
     not_sent: type[NotSent]
 
 
-async def exchange(conversations: Conversations, shape: Shape, body: Body, send: Send, ways: Ways) -> Any:  # noqa: ANN401
+async def exchange(conversations: Conversations, shape: Shape, body: Body, send: Send, ways: Ways) -> Native:
     """The answer to a request: prepared, sent, and sent once more when it was too large and can be made smaller.
 
     Args:
@@ -150,7 +151,7 @@ async def begun(conversations: Conversations, shape: Shape, body: Body, ways: Wa
         raise ways.not_sent.of(error) from error
 
 
-async def answer(turn: Turn, send: Send, ways: Ways) -> Any:  # noqa: ANN401 - whatever the SDK returns
+async def answer(turn: Turn, send: Send, ways: Ways) -> Native:
     """The answer to a prepared request; it is sent once more when it was too large and can be made smaller.
 
     A second overflow in a row gives what the first gave. No request is sent again after its answer's first content; up

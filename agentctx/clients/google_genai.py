@@ -14,16 +14,16 @@ from attrs import frozen
 from google.genai import Client, errors
 from google.genai.client import AsyncClient
 
+from agentctx.clients.bridge import drive
 from agentctx.clients.conversations import Conversations
 from agentctx.clients.exchange import Answer, Ways, blocked, exchange, waiting
-from agentctx.clients.not_sent import NotSent
-from agentctx.clients.portal import drive
-from agentctx.clients.shape import get
-from agentctx.clients.shape_gemini import GenerateContent
+from agentctx.clients.proxy import NotSent, derived
 from agentctx.clients.streams import follow, follow_async
 from agentctx.clients.turn import Turn
-from agentctx.clients.twin import derived
+from agentctx.core.message import Native
 from agentctx.errors import ConfigError
+from agentctx.providers.adapter import get
+from agentctx.providers.gemini.adapter import GenerateContent
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ def wrap(client: T, conversations: Conversations) -> T:
     return wrapped
 
 
-def _over(client: Any, api: Any) -> Any:  # noqa: ANN401 - the SDK's own
+def _over(client: Native, api: Native) -> Native:
     """A client of the same state that calls models through ``api``; it keeps the given one alive, and so open."""
     other: Any = object.__new__(
         derived(type(client), {"__del__": _nothing, "interactions": property(_refuse_interactions)})
@@ -57,22 +57,22 @@ def _over(client: Any, api: Any) -> Any:  # noqa: ANN401 - the SDK's own
     return other
 
 
-def _api(api: Any, conversations: Conversations) -> Any:  # noqa: ANN401 - the SDK's own
+def _api(api: Native, conversations: Conversations) -> Native:
     """A twin of the SDK's API client with the same state: both share connections and credentials."""
 
-    def request(_twin: object, *args: Any, **more: Any) -> Any:  # noqa: ANN401 - the SDK's own
+    def request(_twin: object, *args: Native, **more: Native) -> Native:
         call = _Call(api.request, args, more)
         return drive(call.prepared(conversations, _SYNC, _now)) if call.asks(_WHOLE) else call.plainly()
 
-    def request_streamed(_twin: object, *args: Any, **more: Any) -> Iterator[Any]:  # noqa: ANN401 - as above
+    def request_streamed(_twin: object, *args: Native, **more: Native) -> Iterator[Native]:
         call = _Call(api.request_streamed, args, more)
         yield from drive(call.prepared(conversations, _STREAM, _now)) if call.asks(_STREAMED) else call.plainly()
 
-    async def async_request(_twin: object, *args: Any, **more: Any) -> Any:  # noqa: ANN401 - as above
+    async def async_request(_twin: object, *args: Native, **more: Native) -> Native:
         call = _Call(api.async_request, args, more)
         return await (call.prepared(conversations, _ASYNC, _later) if call.asks(_WHOLE) else call.plainly())
 
-    async def async_request_streamed(_twin: object, *args: Any, **more: Any) -> Any:  # noqa: ANN401 - as above
+    async def async_request_streamed(_twin: object, *args: Native, **more: Native) -> Native:
         call = _Call(api.async_request_streamed, args, more)
         return await (call.prepared(conversations, _ASYNC_STREAM, _later) if call.asks(_STREAMED) else call.plainly())
 
@@ -101,16 +101,18 @@ class _Call:
         """Whether the path is that of a model call."""
         return operation in self.args[1]
 
-    def plainly(self) -> Any:  # noqa: ANN401 - the SDK's own
+    def plainly(self) -> Native:
         """What the client itself makes of the call."""
         return self.method(*self.args, **self.more)
 
-    async def prepared(self, known: Conversations, ways: Ways, answered: Callable[[Any], Awaitable[Any]]) -> Any:  # noqa: ANN401
+    async def prepared(
+        self, known: Conversations, ways: Ways, answered: Callable[[Native], Awaitable[Native]]
+    ) -> Native:
         """The answer to the prepared request."""
         http_method, path, body, *options = self.args
         _refuse_added(options[0] if options else self.more.get("http_options"))
 
-        async def send(prepared: dict[str, Any]) -> Any:  # noqa: ANN401 - the SDK's own
+        async def send(prepared: dict[str, Native]) -> Native:
             return await answered(self.method(http_method, path, prepared, *options, **self.more))
 
         model = path.partition(":")[0].rpartition("/")[2]
@@ -120,7 +122,7 @@ class _Call:
 _READ = frozenset({"contents", "systemInstruction", "system_instruction", "tools", "cachedContent", "cached_content"})
 
 
-def _refuse_added(options: Any) -> None:  # noqa: ANN401 - the SDK's own, or a dict
+def _refuse_added(options: Native) -> None:
     added = get(options, "extra_body") or {}
     if found := sorted(_READ & {*added}):
         msg = (
@@ -137,24 +139,24 @@ def _refuse_interactions(_client: object) -> NoReturn:
     raise ConfigError(msg)
 
 
-async def _now(answer: Any) -> Any:  # noqa: ANN401 - the SDK's own
+async def _now(answer: Native) -> Native:
     return answer
 
 
-async def _later(answer: Awaitable[Any]) -> Any:  # noqa: ANN401 - the SDK's own
+async def _later(answer: Awaitable[Native]) -> Native:
     return await answer
 
 
-async def _open(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever the SDK returns
+async def _open(value: Native, turn: Turn, /) -> Answer:
     turn.learn(turn.shape.usage(value))
     return Answer(value)
 
 
-async def _open_async_stream(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever the SDK returns
+async def _open_async_stream(value: Native, turn: Turn, /) -> Answer:
     return follow_async(value, turn, _ERRORS)
 
 
-async def _open_stream(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever the SDK returns
+async def _open_stream(value: Native, turn: Turn, /) -> Answer:
     return follow(value, turn, _ERRORS)
 
 

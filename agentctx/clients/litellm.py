@@ -19,18 +19,18 @@ from litellm import exceptions
 from litellm.router import Router
 
 from agentctx.clients.bodies import events_of, said_in
+from agentctx.clients.bridge import drive
 from agentctx.clients.conversations import Conversations
 from agentctx.clients.exchange import Answer, Refused, Ways, blocked, exchange, waiting
-from agentctx.clients.not_sent import NotSent
-from agentctx.clients.portal import drive
-from agentctx.clients.shape import Shape
-from agentctx.clients.shape_anthropic import Messages
-from agentctx.clients.shape_openai_chat import ChatCompletions
-from agentctx.clients.shape_openai_responses import Responses
+from agentctx.clients.proxy import NotSent, derived
 from agentctx.clients.streams import follow_async, hold, hold_async
 from agentctx.clients.turn import Turn
-from agentctx.clients.twin import derived
+from agentctx.core.message import Native
 from agentctx.errors import ConfigError
+from agentctx.providers.adapter import Shape
+from agentctx.providers.anthropic.adapter import Messages
+from agentctx.providers.openai_chat.adapter import ChatCompletions
+from agentctx.providers.openai_responses.adapter import Responses
 
 T = TypeVar("T")
 
@@ -175,7 +175,7 @@ class _StandIns:
         if (real := getattr(owner, name, None)) is not None:
             self._known[_identity(real)] = (real, stand_in)
 
-    def of(self, value: Any) -> Any:  # noqa: ANN401 - whatever a module has
+    def of(self, value: Native) -> Native:
         """What stands for a value: a module that leads to model calls is read by the same rules."""
         if _is_module(value) and id(value) not in self._known and self._leads(value):
             self._known[id(value)] = (value, _Module(value, self, {}))
@@ -200,7 +200,7 @@ def _identity(value: object) -> int:
 def _refused(name: str, instead: str) -> Callable[..., Any]:
     """Stands in the place of a model call that cannot be prepared."""
 
-    def refuse(*_args: Any, **_more: Any) -> Any:  # noqa: ANN401 - whatever the function takes
+    def refuse(*_args: Native, **_more: Native) -> Native:
         raise _refusal(name, instead)
 
     return refuse
@@ -217,14 +217,14 @@ class _Module(ModuleType):
         super().__init__(real.__name__, real.__doc__)
         vars(self).update(functions, _agentctx_of=real, _agentctx_stand_ins=stand_ins)
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the module has
+    def __getattr__(self, name: str) -> Native:
         return self._agentctx_stand_ins.of(getattr(self._agentctx_of, name))
 
-    def __setattr__(self, name: str, value: Any) -> None:  # noqa: ANN401 - whatever the module takes
+    def __setattr__(self, name: str, value: Native) -> None:
         setattr(self._agentctx_of, name, value)
 
 
-def _router(router: Any, conversations: Conversations) -> Any:  # noqa: ANN401 - LiteLLM's own
+def _router(router: Native, conversations: Conversations) -> Native:
     """A twin of a router on the same state: cooldowns and counters are shared.
 
     Many of a router's calls are attributes of it, made when it is: properties go before those.
@@ -255,7 +255,7 @@ class _Call:
             return _refused(self.name, self.how)
         return _prepared(getattr(self.router, self.name), self.how, self.conversations)
 
-    def set(self, _twin: object, value: Any) -> None:  # noqa: ANN401 - whatever the router takes
+    def set(self, _twin: object, value: Native) -> None:
         """Let the router have another."""
         setattr(self.router, self.name, value)
 
@@ -265,15 +265,15 @@ def _prepared(function: Callable[..., Any], shape: Shape, conversations: Convers
     names = tuple(signature(function).parameters)
 
     @wraps(function)
-    async def waits(*args: Any, **more: Any) -> Any:  # noqa: ANN401 - the function's own
-        async def send(body: dict[str, Any]) -> Any:  # noqa: ANN401 - LiteLLM's own
+    async def waits(*args: Native, **more: Native) -> Native:
+        async def send(body: dict[str, Native]) -> Native:
             return await function(**body)
 
         return await exchange(conversations, shape, _body(names, args, more), send, _ASYNC)
 
     @wraps(function)
-    def blocks(*args: Any, **more: Any) -> Any:  # noqa: ANN401 - the function's own
-        async def send(body: dict[str, Any]) -> Any:  # noqa: ANN401 - LiteLLM's own
+    def blocks(*args: Native, **more: Native) -> Native:
+        async def send(body: dict[str, Native]) -> Native:
             return function(**body)
 
         return drive(exchange(conversations, shape, _body(names, args, more), send, _SYNC))
@@ -285,7 +285,7 @@ def _body(names: tuple[str, ...], args: tuple[Any, ...], more: Mapping[str, Any]
     return {**dict(zip(names, args, strict=False)), **more}
 
 
-async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - LiteLLM's own
+async def _open_async(value: Native, turn: Turn, /) -> Answer:
     if not hasattr(value, "__anext__"):
         return _opened(value, turn)
     if turn.shape is _MESSAGES:  # bytes, as the HTTP response has them
@@ -293,11 +293,11 @@ async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - Li
     return hold_async(value, turn, _ERRORS)
 
 
-async def _open(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - LiteLLM's own
+async def _open(value: Native, turn: Turn, /) -> Answer:
     return hold(value, turn, _ERRORS) if hasattr(value, "__next__") else _opened(value, turn)
 
 
-def _opened(value: Any, turn: Turn) -> Answer:  # noqa: ANN401 - LiteLLM's own
+def _opened(value: Native, turn: Turn) -> Answer:
     refused = turn.shape.failure(value)
     if refused is None:
         turn.learn(turn.shape.usage(value))

@@ -14,17 +14,17 @@ import openai
 from openai import AsyncOpenAI, AsyncStream, OpenAI, Stream
 
 from agentctx.clients.bodies import watch, watch_async
+from agentctx.clients.bridge import drive
 from agentctx.clients.conversations import Conversations
 from agentctx.clients.exchange import Answer, Refused, Ways, blocked, exchange, waiting
-from agentctx.clients.not_sent import NotSent, body_of
-from agentctx.clients.portal import drive
-from agentctx.clients.shape import Shape, api_path, get
-from agentctx.clients.shape_openai_chat import ChatCompletions
-from agentctx.clients.shape_openai_responses import Responses
+from agentctx.clients.proxy import NotSent, body_of, twin
 from agentctx.clients.streams import hold, hold_async
 from agentctx.clients.turn import Turn
-from agentctx.clients.twin import twin
+from agentctx.core.message import Native
 from agentctx.errors import ConfigError
+from agentctx.providers.adapter import Shape, api_path, get
+from agentctx.providers.openai_chat.adapter import ChatCompletions
+from agentctx.providers.openai_responses.adapter import Responses
 
 T = TypeVar("T")
 
@@ -50,17 +50,17 @@ def wrap(client: T, conversations: Conversations) -> T:
     raise ConfigError(msg)
 
 
-def _async_request(kind: Any, conversations: Conversations) -> Callable[..., Any]:  # noqa: ANN401 - the SDK's own class
+def _async_request(kind: Native, conversations: Conversations) -> Callable[..., Native]:
     """The ``request`` that prepares, in front of an async client's own."""
 
-    async def request(client: Any, cast_to: Any, options: Any, **more: Any) -> Any:  # noqa: ANN401 - the SDK's own
+    async def request(client: Native, cast_to: Native, options: Native, **more: Native) -> Native:
         shape = _shape_of(options)
         if shape is None:
             value = await kind.request(client, cast_to, options, **more)
             turn = _earlier(options, conversations)
             return value if turn is None else (await _open_async(value, turn)).value
 
-        async def send(body: dict[str, Any]) -> Any:  # noqa: ANN401 - the SDK's own
+        async def send(body: dict[str, Native]) -> Native:
             return await kind.request(client, cast_to, _with_body(options, body), **more)
 
         return await exchange(conversations, shape, _body_of(options), send, _ASYNC)
@@ -68,17 +68,17 @@ def _async_request(kind: Any, conversations: Conversations) -> Callable[..., Any
     return request
 
 
-def _request(kind: Any, conversations: Conversations) -> Callable[..., Any]:  # noqa: ANN401 - the SDK's own class
+def _request(kind: Native, conversations: Conversations) -> Callable[..., Native]:
     """The ``request`` that prepares, in front of a sync client's own."""
 
-    def request(client: Any, cast_to: Any, options: Any, **more: Any) -> Any:  # noqa: ANN401 - the SDK's own
+    def request(client: Native, cast_to: Native, options: Native, **more: Native) -> Native:
         shape = _shape_of(options)
         if shape is None:
             value = kind.request(client, cast_to, options, **more)
             turn = _earlier(options, conversations)
             return value if turn is None else drive(_open(value, turn)).value
 
-        async def send(body: dict[str, Any]) -> Any:  # noqa: ANN401 - the SDK's own
+        async def send(body: dict[str, Native]) -> Native:
             return kind.request(client, cast_to, _with_body(options, body), **more)
 
         return drive(exchange(conversations, shape, _body_of(options), send, _SYNC))
@@ -86,7 +86,7 @@ def _request(kind: Any, conversations: Conversations) -> Callable[..., Any]:  # 
     return request
 
 
-def _shape_of(options: Any) -> Shape | None:  # noqa: ANN401 - the SDK's own
+def _shape_of(options: Native) -> Shape | None:
     """The API that a request is for; None when it is no model call.
 
     Raises:
@@ -101,13 +101,13 @@ def _shape_of(options: Any) -> Shape | None:  # noqa: ANN401 - the SDK's own
     return _SHAPES.get(path)
 
 
-def _earlier(options: Any, conversations: Conversations) -> Turn | None:  # noqa: ANN401 - the SDK's own
+def _earlier(options: Native, conversations: Conversations) -> Turn | None:
     """The call whose response in the background is retrieved; None for every other request."""
     before, _, name = options.url.partition("?")[0].rpartition("/")
     return conversations.waiting_for(name) if options.method.lower() == "get" and before == "/responses" else None
 
 
-def _body_of(options: Any) -> Mapping[str, Any]:  # noqa: ANN401 - the SDK's own
+def _body_of(options: Native) -> Mapping[str, Native]:
     """The body that the SDK would send: what stands in ``extra_body`` is part of it, and goes first."""
     if options.extra_json is None:
         body: Mapping[str, Any] = options.json_data
@@ -116,11 +116,11 @@ def _body_of(options: Any) -> Mapping[str, Any]:  # noqa: ANN401 - the SDK's own
     return {name: value for name, value in both.items() if not isinstance(value, openai.Omit)}
 
 
-def _with_body(options: Any, body: dict[str, Any]) -> Any:  # noqa: ANN401 - the SDK's own
+def _with_body(options: Native, body: dict[str, Native]) -> Native:
     return options.model_copy(update={"json_data": body, "extra_json": None})
 
 
-async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever the SDK returns
+async def _open_async(value: Native, turn: Turn, /) -> Answer:
     if _is_the_callers(value):
         return watch_async(value, value.http_response, turn)
     inner = _inner(value)
@@ -131,7 +131,7 @@ async def _open_async(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - wh
     return answer
 
 
-async def _open(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever the SDK returns
+async def _open(value: Native, turn: Turn, /) -> Answer:
     if _is_the_callers(value):
         return watch(value, value.http_response, turn)
     inner = _inner(value)
@@ -142,12 +142,12 @@ async def _open(value: Any, turn: Turn, /) -> Answer:  # noqa: ANN401 - whatever
     return answer
 
 
-def _is_the_callers(value: Any) -> bool:  # noqa: ANN401 - whatever the SDK returns
+def _is_the_callers(value: Native) -> bool:
     """Whether only the caller may read the body: it asked for it with ``with_streaming_response``."""
     return isinstance(value, openai.AsyncAPIResponse | openai.APIResponse) and not value.http_response.is_closed
 
 
-def _inner(value: Any) -> Any:  # noqa: ANN401 - whatever the SDK returns
+def _inner(value: Native) -> Native:
     """The answer, or what a raw response holds."""
     if isinstance(value, openai.BaseModel | AsyncStream | Stream):
         return value
@@ -159,7 +159,7 @@ def _inner(value: Any) -> Any:  # noqa: ANN401 - whatever the SDK returns
     return http.json() if http.is_closed and "json" in http.headers.get("content-type", "") else None
 
 
-def _opened(value: Any, inner: Any, turn: Turn) -> Answer:  # noqa: ANN401 - whatever the SDK returns
+def _opened(value: Native, inner: Native, turn: Turn) -> Answer:
     refused = None if inner is None else turn.shape.failure(inner)
     usage = None if inner is None else turn.shape.usage(inner)
     _follow_background(inner, usage, turn)
@@ -169,7 +169,7 @@ def _opened(value: Any, inner: Any, turn: Turn) -> Answer:  # noqa: ANN401 - wha
     return Answer(value, refusal=Refused(refused))
 
 
-def _follow_background(inner: Any, usage: Any, turn: Turn) -> None:  # noqa: ANN401 - whatever the SDK returns
+def _follow_background(inner: Native, usage: Native, turn: Turn) -> None:
     """Of a response in the background the usage comes when it is retrieved at its end."""
     name = get(inner, "id")
     if not turn.body.get("background") or not isinstance(name, str):

@@ -19,11 +19,12 @@ from typing import Any, TypeVar
 
 from attrs import define, field, frozen
 
+from agentctx.clients.bridge import drive
 from agentctx.clients.exchange import Again, Answer, Refused
-from agentctx.clients.portal import drive
-from agentctx.clients.shape import get
+from agentctx.clients.proxy import derived
 from agentctx.clients.turn import Turn
-from agentctx.clients.twin import derived
+from agentctx.core.message import Native
+from agentctx.providers.adapter import get
 
 T = TypeVar("T")
 Pull = Callable[[], Awaitable[Any]]
@@ -32,7 +33,7 @@ Close = Callable[[], Any]
 """Lets go of a stream; what it returns is awaited where it can be."""
 
 
-def _as_it_is(event: Any) -> Any:  # noqa: ANN401 - an event of any SDK
+def _as_it_is(event: Native) -> Native:
     return event
 
 
@@ -85,7 +86,7 @@ class Held:
                 return refused
         return None
 
-    async def next(self, pull: Pull, close: Close) -> Any:  # noqa: ANN401 - an event of any SDK
+    async def next(self, pull: Pull, close: Close) -> Native:
         """The next event, of those read ahead, of the stream, or of the one that was sent instead of it.
 
         Args:
@@ -120,7 +121,7 @@ class Held:
             return None, error
         return event, None if self.begun else self._looked_at(event)
 
-    def _looked_at(self, event: Any) -> Exception | None:  # noqa: ANN401 - an event of any SDK
+    def _looked_at(self, event: Native) -> Exception | None:
         """The error that an event before the first content tells of."""
         said = self.read(event)
         if said is None:
@@ -129,7 +130,7 @@ class Held:
         self.begun = refused is not None or self.turn.shape.begins(said)
         return None if refused is None else Refused(refused)
 
-    def _handed(self, event: Any, error: Exception | None) -> Any:  # noqa: ANN401 - an event of any SDK
+    def _handed(self, event: Native, error: Exception | None) -> Native:
         if event is None and error is not None:
             self.over = True
             raise error
@@ -139,7 +140,7 @@ class Held:
         self._bill(said)
         return event
 
-    def _bill(self, said: Any) -> None:  # noqa: ANN401 - what an event of any SDK says
+    def _bill(self, said: Native) -> None:
         self.usage = (None if said is None else self.turn.shape.usage(said)) or self.usage
 
     async def _replaced(self, error: Exception, close: Close) -> bool:
@@ -161,7 +162,7 @@ class Held:
             self._bill(said)
             self.waiting.popleft()
 
-    async def _pulled(self, pull: Pull) -> Any:  # noqa: ANN401 - an event of any SDK
+    async def _pulled(self, pull: Pull) -> Native:
         if self.failure is not None:
             failure, self.failure, self.over = self.failure, None, True
             raise failure
@@ -183,7 +184,7 @@ class Held:
             await self.second.drop()
 
 
-def _kind(said: Any) -> str | frozenset[str]:  # noqa: ANN401 - what an event of any SDK says
+def _kind(said: Native) -> str | frozenset[str]:
     """What tells an event from those of another kind, in every API."""
     named = get(said, "type")
     if isinstance(named, str):
@@ -209,7 +210,7 @@ class Started:
         """Read up to the first content; the error that stands there instead of it, if one does."""
         return await self.held.read_ahead(self.pull)
 
-    async def next(self) -> Any:  # noqa: ANN401 - an event of any SDK
+    async def next(self) -> Native:
         """The next event.
 
         Raises:
@@ -225,11 +226,11 @@ class Started:
             await closed
 
 
-async def _anext(stream: Any) -> Any:  # noqa: ANN401 - an SDK's stream and its events
+async def _anext(stream: Native) -> Native:
     return await _started_async(stream).next()
 
 
-def _next(stream: Any) -> Any:  # noqa: ANN401 - an SDK's stream and its events
+def _next(stream: Native) -> Native:
     try:
         return drive(_started(stream).next())
     except StopAsyncIteration:
@@ -240,27 +241,27 @@ def _itself(stream: T) -> T:
     return stream
 
 
-async def _close_async(stream: Any) -> None:  # noqa: ANN401 - an SDK's stream
+async def _close_async(stream: Native) -> None:
     await _started_async(stream).drop()
 
 
-def _close(stream: Any) -> None:  # noqa: ANN401 - an SDK's stream
+def _close(stream: Native) -> None:
     drive(_started(stream).drop())
 
 
-def _started_async(stream: Any) -> Started:  # noqa: ANN401 - an SDK's stream
+def _started_async(stream: Native) -> Started:
     """A stream object that was put in front; made anew each time, so that it is freed as soon as it is dropped."""
     kind: Any = type(stream).__base__
     return Started(stream._agentctx_held, partial(kind.__anext__, stream), _closing(kind, stream))  # noqa: SLF001 - ours
 
 
-def _started(stream: Any) -> Started:  # noqa: ANN401 - an SDK's stream
+def _started(stream: Native) -> Started:
     """The same for a sync stream."""
     kind: Any = type(stream).__base__
     return Started(stream._agentctx_held, pulling(partial(kind.__next__, stream)), _closing(kind, stream))  # noqa: SLF001 - ours
 
 
-def _closing(kind: Any, stream: Any) -> Close:  # noqa: ANN401 - an SDK's stream and its class
+def _closing(kind: Native, stream: Native) -> Close:
     close = getattr(kind, "close", None) or getattr(kind, "aclose", None)
     return _nothing if close is None else partial(close, stream)
 
@@ -272,7 +273,7 @@ def _nothing() -> None:
 def pulling(step: Callable[[], Any]) -> Pull:
     """A sync iterator's ``__next__`` as a ``Pull`` that never waits."""
 
-    async def pull() -> Any:  # noqa: ANN401 - an event of any SDK
+    async def pull() -> Native:
         try:
             return step()
         except StopIteration:
@@ -281,7 +282,7 @@ def pulling(step: Callable[[], Any]) -> Pull:
     return pull
 
 
-def hold_async(stream: Any, turn: Turn, errors: tuple[type[Exception], ...]) -> Answer:  # noqa: ANN401 - an SDK's
+def hold_async(stream: Native, turn: Turn, errors: tuple[type[Exception], ...]) -> Answer:
     """Look at what an SDK's async stream object hands out, from now on.
 
     Args:
@@ -293,13 +294,13 @@ def hold_async(stream: Any, turn: Turn, errors: tuple[type[Exception], ...]) -> 
     return _answer(stream, _started_async(stream))
 
 
-def hold(stream: Any, turn: Turn, errors: tuple[type[Exception], ...]) -> Answer:  # noqa: ANN401 - an SDK's stream
+def hold(stream: Native, turn: Turn, errors: tuple[type[Exception], ...]) -> Answer:
     """Look at what an SDK's stream object hands out, from now on; as ``hold_async``."""
     _put_in_front(stream, Held(turn, errors), _SYNC)
     return _answer(stream, _started(stream))
 
 
-def _answer(value: Any, started: Started) -> Answer:  # noqa: ANN401 - whatever the caller gets
+def _answer(value: Native, started: Started) -> Answer:
     return Answer(value, close=started.drop, stream=started)
 
 
@@ -357,7 +358,7 @@ def follow(
     return _answer(rest(), started)
 
 
-def _put_in_front(stream: Any, held: Held, reading: Mapping[str, Callable[..., Any]]) -> None:  # noqa: ANN401 - an SDK's
+def _put_in_front(stream: Native, held: Held, reading: Mapping[str, Callable[..., Native]]) -> None:
     """Let the stream object read through ``held``; its class stays its class."""
     held.under = getattr(stream, "_agentctx_held", None)
     stream._agentctx_held = held  # noqa: SLF001 - our own attribute

@@ -6,19 +6,19 @@ from typing import Any
 
 from attrs import define
 
-from agentctx.clients.conversations import Conversations
-from agentctx.clients.limits import Limits
-from agentctx.clients.shape import Body, Request, Shape, get
+from agentctx.clients.conversations import Conversations, Limits
+from agentctx.core.message import Native
+from agentctx.core.report import View
 from agentctx.economics.overflow import classify_error
+from agentctx.engine.listeners import logger
+from agentctx.engine.reading import known_profile
 from agentctx.errors import AgentctxError, ContextOverflow
-from agentctx.listeners import logger
 from agentctx.pipeline import Pipeline
-from agentctx.reading import known_profile
+from agentctx.providers.adapter import Body, Request, Shape, get
 from agentctx.session import Session
 from agentctx.session.conversation import Given
 from agentctx.session.current import preparing, steps_around
 from agentctx.session.flight import Deadlock
-from agentctx.view import View
 
 
 @define
@@ -96,7 +96,7 @@ class Turn:
         self.view = self.client.view = view
         return True
 
-    def learn(self, usage: Any) -> None:  # noqa: ANN401 - a dict or any SDK's usage object
+    def learn(self, usage: Native) -> None:
         """Record what was billed. It raises nothing: the answer is paid for, whatever is said of its price.
 
         The usage of a call that another call of the conversation has overtaken is passed over: a session records its

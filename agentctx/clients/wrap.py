@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from importlib import import_module
 from types import FunctionType, ModuleType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from agentctx.clients.conversations import Conversations, Key
+from agentctx.core.message import Native
+from agentctx.engine.listeners import is_async
 from agentctx.errors import ConfigError
-from agentctx.listeners import is_async
 from agentctx.pipeline import Pipeline
 from agentctx.session import Session
 from agentctx.session.current import patch_threads_once
@@ -96,7 +97,7 @@ def wrap(
     return wrapped
 
 
-def _reachable(wrapped: Any, known: Conversations) -> None:  # noqa: ANN401 - any SDK's client, or a function
+def _reachable(wrapped: Native, known: Conversations) -> None:
     """Let the client have ``agentctx``: on its class, which is its own, so that copies have it too."""
     if isinstance(wrapped, ModuleType | FunctionType):
         vars(wrapped)["agentctx"] = known

@@ -6,9 +6,9 @@ from functools import cached_property
 
 from attrs import field, frozen
 
-from agentctx.core.printable import shown
-from agentctx.core.profile_table import profile_of
 from agentctx.errors import ConfigError, UnknownModel
+from agentctx.models.profile import profile_of
+from agentctx.printable import shown
 
 Amount = int | float
 """A token count (``int``), or a share (``float`` above 0 and up to 1): of the limit, a reserve of the window."""

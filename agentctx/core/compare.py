@@ -12,8 +12,7 @@ from operator import is_not
 
 from attrs import evolve, frozen
 
-from agentctx.core.marker import is_marker, without_marker
-from agentctx.core.message import Message, Tool
+from agentctx.core.message import Message, Tool, is_marker, without_marker
 from agentctx.core.pace import paced
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from attrs import evolve, field, frozen
 
+from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 
 
-def _text(_instance: object, attribute: object, value: Any) -> None:  # noqa: ANN401 - checked here
+def _text(_instance: object, attribute: object, value: Native) -> None:
     if not isinstance(value, str):
         msg = f"ContextItem: {getattr(attribute, 'name', 'field')}: expected text, got {value!r:.80}"
         raise ConfigError(msg)
@@ -21,7 +22,7 @@ def _share(_instance: object, _attribute: object, value: float) -> None:
         raise ConfigError(msg)
 
 
-def _end(_instance: object, _attribute: object, value: Any) -> None:  # noqa: ANN401 - checked here
+def _end(_instance: object, _attribute: object, value: Native) -> None:
     if value not in ("head", "tail"):
         msg = f"ContextItem: keep: expected 'head' or 'tail', got {value!r:.80}"
         raise ConfigError(msg)

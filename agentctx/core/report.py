@@ -2,16 +2,126 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import chain
+from math import inf
 from typing import Any
 
 from attrs import asdict, field, frozen
 
 from agentctx.core.compare import Change, HeadChange, Outcome
-from agentctx.core.forecast import Forecast
 from agentctx.core.ledger import Ledger
-from agentctx.core.report_text import report_text
+from agentctx.core.message import Context
+from agentctx.printable import printable
+
+
+@frozen
+class Forecast:
+    """What a compaction does to the bill.
+
+    Args:
+        without: The input of the next call without it, in USD.
+        with_cut: The input of the next call with it, in USD.
+        later_without: The input of each call after that without it, nothing new added, in USD.
+        later_with: The input of each call after that with it, in USD.
+        calls: After how many calls, the next one included, it has paid for itself; ``inf`` when never.
+    """
+
+    without: float
+    with_cut: float
+    later_without: float
+    later_with: float
+    calls: float
+
+    @property
+    def once(self) -> float:
+        """What it costs more at the next call, in USD; negative when the next call is cheaper at once."""
+        return self.with_cut - self.without
+
+    def pays_back(self, within: int) -> bool:
+        """Whether it has paid for itself after ``within`` calls."""
+        return self.calls <= within
+
+    def __str__(self) -> str:
+        """One sentence for a report."""
+        when = "never" if self.calls == inf else f"after {self.calls:,.0f} calls" if self.calls > 1 else "at that call"
+        return (
+            f"next call ${self.with_cut:.4f} with the cut, ${self.without:.4f} without; "
+            f"later ${self.later_with:.4f} instead of ${self.later_without:.4f}: pays back {when}"
+        )
+
+
+_MOST_CHANGES = 20
+
+
+def report_text(report: Report, *, most: int = _MOST_CHANGES) -> str:
+    """What happened to a request, for people: one line for the request, then each stage and each change.
+
+    Args:
+        report: The report of a view.
+        most: The most changes to list for a stage; the rest is counted.
+    """
+    lines = [_headline(report)]
+    if report.first_changed is not None:
+        lines.append(_moved(report))
+    if report.acted and report.first_changed is not None and report.forecast is not None:
+        lines.append(f"cost: {report.forecast}")
+    acted = [stage for stage in report.stages if stage.acted]
+    for stage in acted:
+        lines += _stage_lines(stage, most)
+    earlier = len(report.in_force) - len(report.changes)
+    if earlier > 0:
+        lines.append(f"{earlier} more {_plural(earlier, 'change')} from earlier steps still in force")
+    if not acted and earlier <= 0:
+        lines.append("nothing was changed")
+    return printable("\n".join(lines))
+
+
+def _headline(report: Report) -> str:
+    limit = "" if report.limit is None else f", {report.limit:,} allowed"
+    return (
+        f"{report.messages_before} -> {report.messages_after} {_plural(report.messages_after, 'message')}, "
+        f"{report.tokens_before:,} -> {report.tokens_after:,} tokens{limit}, {1000 * report.seconds:.1f} ms"
+    )
+
+
+def _moved(report: Report) -> str:
+    again = f", {report.rebilled_tokens:,} tokens to be billed again" if report.rebilled_tokens else ""
+    return f"first message that differs: {report.first_changed}{again}"
+
+
+def _stage_lines(stage: StageReport, most: int) -> list[str]:
+    lines = [f"{stage.stage}: {stage.tokens_before:,} -> {stage.tokens_after:,} tokens"]
+    lines += [f"  {note}" for note in stage.notes]
+    lines += [f"  {head_text(change)}" for change in stage.head]
+    lines += [f"  {change_text(change)}" for change in stage.changes[:most]]
+    if len(stage.changes) > most:
+        lines.append(f"  and {len(stage.changes) - most} more")
+    return lines
+
+
+def change_text(change: Change) -> str:
+    """One change on one line: what became of which message, its size, why, and where the original is kept."""
+    size = f"{change.tokens_before:,} -> {change.tokens_after:,} tokens"
+    if change.outcome is Outcome.ADDED:
+        size = f"{change.tokens_after:,} tokens"
+    elif not change.tokens_after:
+        size = f"{change.tokens_before:,} tokens"
+    kept = f" [original: {change.handle}]" if change.handle else ""
+    why = f": {change.reason}" if change.reason else ""
+    return f"{change.outcome} message {change.index} ({change.role}, {size}){why}{kept}"
+
+
+def head_text(change: HeadChange) -> str:
+    """One change before the messages on one line: what became of the system prompt, or of which tool, and why."""
+    what = "system prompt" if change.place == "system" else change.place
+    name = f" ({change.name})" if change.name else ""
+    return f"{change.outcome} {what}{name}: {change.reason}"
+
+
+def _plural(count: int, word: str) -> str:
+    return word if count == 1 else f"{word}s"
+
 
 _MARKS = (Outcome.MARKED, Outcome.KEPT)
 
@@ -126,7 +236,7 @@ class Report:
         return tuple(fates)
 
     def __str__(self) -> str:
-        """What happened to the request, for people: see ``agentctx.show.report.report_text``."""
+        """What happened to the request, for people: see ``agentctx.show.view.report_text``."""
         return report_text(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -138,3 +248,112 @@ class Report:
             "head": [asdict(change) for change in self.head],
             "forecast": None if forecast is None else asdict(forecast),
         }
+
+
+@frozen
+class Compaction:
+    """A request was changed on its way to the model.
+
+    Args:
+        stages: The stages that acted, with what each did and why.
+        messages_before: Number of messages before.
+        messages_after: Number of messages after.
+        tokens_before: Size of the request before, in tokens.
+        tokens_after: Size of the request after, in tokens.
+        session: The session's id, or None for a stateless call.
+        step: The number of the session's step, from 0; None for a stateless call.
+        first_changed: Index of the first outgoing message that is not as in the session's view before: there the
+            provider's cache breaks. None when only new messages were treated. Without a session: compared to what
+            was passed in.
+        rebilled_tokens: Tokens of the session's view before that are billed again for that.
+    """
+
+    stages: tuple[StageReport, ...]
+    messages_before: int
+    messages_after: int
+    tokens_before: int
+    tokens_after: int
+    session: str | None = None
+    step: int | None = None
+    first_changed: int | None = field(default=None, kw_only=True)
+    rebilled_tokens: int = field(default=0, kw_only=True)
+
+    @property
+    def prefix_moved(self) -> bool:
+        """Whether the request does not begin with the one before: a real cut, and not only new messages shortened."""
+        return self.first_changed is not None
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What was dropped, edited or added, stage by stage, and why."""
+        return tuple(change for stage in self.stages for change in stage.changes)
+
+    def __str__(self) -> str:
+        """One line for a log."""
+        acted = ", ".join(stage.stage for stage in self.stages)
+        what = "compaction" if self.prefix_moved or self.step is None else "arrivals changed"
+        prefix = f", prefix moved at message {self.first_changed}" if self.prefix_moved else ", prefix kept"
+        return (
+            f"{what} by {acted}: {self.messages_before} -> {self.messages_after} messages, "
+            f"{self.tokens_before:,} -> {self.tokens_after:,} tokens{prefix if self.step is not None else ''}"
+        )
+
+
+@frozen
+class SilentTruncationSuspected(Compaction):
+    """A request was probably changed on its way to the model by the server: it cut the prompt without a word.
+
+    It is the model that does not know then what stands in the history, although no error says so. Ollama does it at
+    ``num_ctx``, and whoever sets no window of their own there gets its small default. Said once a conversation and
+    model. ``tokens_before`` is the prompt as it was sent, by our count as far as it is calibrated; ``tokens_after``
+    what was billed, by the provider's count; the one stage in ``stages`` is the server.
+
+    Args:
+        why: What speaks for it, in one sentence with the numbers.
+        window: The model's window, in tokens; None when it is not known.
+    """
+
+    why: str = field(kw_only=True)
+    window: int | None = field(default=None, kw_only=True)
+
+    @property
+    def sent(self) -> int:
+        """The prompt by our count, in tokens."""
+        return self.tokens_before
+
+    @property
+    def billed(self) -> int:
+        """The prompt by the provider's count, in tokens."""
+        return self.tokens_after
+
+    def __str__(self) -> str:
+        """One line for a log."""
+        return f"silent truncation suspected: {self.why}"
+
+
+@frozen
+class View:
+    """What the next model call shall be sent, in the caller's own format.
+
+    Args:
+        messages: The messages; those that no stage touched are the caller's own objects. The list is new.
+        system: The system prompt as it was passed in; None when there was none.
+        tools: The tool definitions as they were passed in; None when there were none.
+        report: What was done, by whom and why.
+        context: The same as values.
+        options: What else must be put into the request for the provider to take it; mostly nothing. Each is to be
+            merged into the option of that name.
+    """
+
+    messages: list[Any]
+    system: Any
+    tools: Any
+    report: Report
+    context: Context
+    options: Mapping[str, Any] = field(factory=dict)
+
+    def __repr__(self) -> str:
+        """One line, without what is said in the messages: how much there is of what."""
+        tools, report = len(self.context.tools), self.report
+        room = "" if report.limit is None else f" of {report.limit:,}"
+        return f"<View: {len(self.messages)} messages, {tools} tools, {report.tokens_after:,}{room} tokens>"

@@ -2,14 +2,109 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import accumulate, takewhile
 from typing import Literal
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
-from agentctx.economics.cache_rules import CacheRules
+from agentctx.core.message import SYSTEM_ROLES, CacheMarker, Context, Message, is_marker
 from agentctx.economics.prices import Usage
+from agentctx.models.profile import ModelProfile
+from agentctx.protocols import CacheMarkers, Meter, head_markers
+
+MINUTE, HOUR = 60.0, 3_600.0
+
+
+@frozen
+class CacheRules:
+    """A provider's cache.
+
+    Args:
+        kind: ``"prefix"``: the longest start shared with any earlier request is read. ``"marks"``: an entry stands
+            where an earlier request had a mark, and is found from a mark at most ``look_back`` blocks after it.
+            ``"turns"``: an entry stands at the end of an earlier request's last user or tool message and at its
+            marks, and is found at exactly such places. ``"none"``: nothing is cached.
+        smallest: The shortest prefix that is kept, in tokens.
+        step: A prefix is read in whole steps of so many tokens.
+        ttl: How long an entry lives after its last use, in seconds.
+        ttl_long: The same for entries that were written for the long time; None when there is none.
+        look_back: How many blocks are searched from a mark, itself included.
+        marks: How many marks one request may have.
+        candidates: How many places are tried when reading, the latest first.
+        write_fee: Whether writing costs more than plain input.
+        source: Where that is written.
+    """
+
+    kind: Literal["prefix", "marks", "turns", "none"]
+    smallest: int = 1_024
+    step: int = 1
+    ttl: float = 5 * MINUTE
+    ttl_long: float | None = None
+    look_back: int = 20
+    marks: int = 4
+    candidates: int = 80
+    write_fee: bool = False
+    source: str = ""
+
+    def readable(self, tokens: int) -> int:
+        """How much can be read of a start of so many tokens that the cache holds."""
+        if self.kind == "none" or tokens < self.smallest:
+            return 0
+        return tokens - tokens % self.step if self.kind == "prefix" else tokens
+
+
+OPENAI = CacheRules(
+    "prefix", step=128, ttl=10 * MINUTE, ttl_long=24 * HOUR, source="OpenAI, prompt caching: up to GPT-5.5"
+)
+OPENAI_24H = evolve(OPENAI, ttl=24 * HOUR, source="OpenAI, prompt caching: gpt-5.5 keeps prefixes for 24 hours only")
+OPENAI_TURNS = CacheRules(
+    "turns",
+    ttl=30 * MINUTE,
+    ttl_long=12 * HOUR,
+    write_fee=True,
+    source="OpenAI, prompt caching: GPT-5.6 and later; at most 4 writes a request, reads among the latest 80 places",
+)
+ANTHROPIC = CacheRules(
+    "marks", ttl_long=HOUR, write_fee=True, source="Anthropic, prompt caching; also Claude on Bedrock and Vertex"
+)
+NOVA = CacheRules("marks", smallest=1_000, source="AWS, prompt caching for Amazon Nova: no fee for writing")
+DEEPSEEK = CacheRules(
+    "prefix", smallest=64, step=64, ttl=2 * HOUR, source="DeepSeek, context caching: hours to days; 2 hours assumed"
+)
+GEMINI = CacheRules(
+    "prefix", smallest=2_048, ttl=HOUR, source="Gemini, implicit caching: no lifetime is given; 1 hour assumed"
+)
+AUTOMATIC = CacheRules(
+    "prefix", step=64, ttl=10 * MINUTE, source="xAI, Moonshot, Z.ai, Mistral and others: automatic; details assumed"
+)
+NONE = CacheRules("none", source="the model table has no price for cached input")
+
+_FAMILIES = (
+    (re.compile(r"gpt-(?:5\.[6-9]|[6-9]|\d\d)|chat-latest"), OPENAI_TURNS),
+    (re.compile(r"gpt-5\.5"), OPENAI_24H),
+    (re.compile(r"gpt|chatgpt|codex|o\d"), OPENAI),
+    (re.compile(r"claude"), ANTHROPIC),
+    (re.compile(r"nova"), NOVA),
+    (re.compile(r"deepseek"), DEEPSEEK),
+    (re.compile(r"gemini"), GEMINI),
+)
+
+
+def cache_rules(model: ModelProfile) -> CacheRules:
+    """The rules of the cache that serves a model; of an unlisted model, by whether cached input has a price."""
+    rules = next((rules for pattern, rules in _FAMILIES if pattern.match(model.family)), None)
+    if rules is None or (rules.kind == "prefix" and model.prices.cached is None):
+        rules = NONE if model.prices.cached is None else AUTOMATIC
+    return rules if model.min_cache is None else evolve(rules, smallest=int(model.min_cache))
+
+
+def warmth(rules: CacheRules, idle: float, *, long: bool = False) -> float:
+    """The share of the last request that the cache still holds after ``idle`` seconds: all of it, or nothing."""
+    lives = rules.ttl_long if long and rules.ttl_long is not None else rules.ttl
+    return 1.0 if rules.kind != "none" and idle <= lives else 0.0
+
 
 Mark = Literal["short", "long"]
 
@@ -163,3 +258,81 @@ class CacheSimulator:
         written_long = max(0, long - read)
         written = max(0, last - max(read, long))
         return Usage(prompt.tokens - read - written - written_long, read, written, written_long, output)
+
+
+@define
+class BlockReader:
+    """Cuts the requests of one conversation into blocks; a message as it was read is counted once.
+
+    Args:
+        meter: Counts messages.
+        mark: The markers to set, as the most careful client does: at the end of the system prompt, of what this
+            request shares with the one before, of what that shared with its own, and of the request; None for none.
+        own: How the format has markers written: then those count that the request has itself, and no others.
+    """
+
+    meter: Meter
+    mark: Mark | None = "short"
+    own: CacheMarkers | None = None
+    _known: dict[int, tuple[Message, tuple[Block, ...]]] = field(factory=dict, init=False, repr=False)
+    _before: Sequence[Block] = field(factory=tuple, init=False, repr=False)
+    _shared: int = field(default=0, init=False, repr=False)
+
+    def read(self, context: Context) -> Prompt:
+        """A request as blocks, tools and system prompt first."""
+        on_head = [] if self.own is None else head_markers(context, self.own)
+        blocks = [Block(("fixed", context.tools, context.system), self.meter.fixed(context), _deepest(on_head))]
+        leading = list(takewhile(lambda message: message.role in SYSTEM_ROLES, context.messages))
+        for message in leading:
+            blocks.extend(self._blocks(message))
+        head = len(blocks)
+        for message in context.messages[len(leading) :]:
+            blocks.extend(self._blocks(message))
+        if self.own is None and self.mark is not None:
+            self._set_marks(blocks, head)
+        return Prompt.of(blocks)
+
+    def _set_marks(self, blocks: list[Block], head: int) -> None:
+        pairs = takewhile(lambda pair: pair[0].key == pair[1].key, zip(blocks, self._before, strict=False))
+        shared = sum(1 for _ in pairs) or head
+        for end in {head, min(self._shared or head, shared), shared, len(blocks)}:
+            blocks[end - 1] = evolve(blocks[end - 1], mark=self.mark)
+        self._before, self._shared = blocks, shared
+
+    def _blocks(self, message: Message) -> tuple[Block, ...]:
+        if not message.untouched:
+            return self._cut(message)
+        known = self._known.get(id(message))
+        if known is None:
+            known = self._known[id(message)] = message, self._cut(message)
+        return known[1]
+
+    def _cut(self, message: Message) -> tuple[Block, ...]:
+        parts = [place for place, part in enumerate(message.parts) if not is_marker(part)]
+        heard = message.role in {"user", "tool"}
+        if not parts:
+            return (Block(hash(message.role), self.meter.message(message), turn_end=heard),)
+        sizes, marks = self._sizes(message), self._own_marks(message)
+        return tuple(
+            Block(hash((message.role, message.parts[at])), sizes[at], marks.get(at), turn_end=heard and at == parts[-1])
+            for at in parts
+        )
+
+    def _own_marks(self, message: Message) -> dict[int, Mark]:
+        found = () if self.own is None else self.own.of(message)
+        return {marker.place: "long" if marker.ttl == "1h" else "short" for marker in found}
+
+    def _sizes(self, message: Message) -> Sequence[int]:
+        """Tokens of each part, with what the message itself costs on the first."""
+        whole = self.meter.message(message)
+        if len(message.parts) < 2:
+            return [whole]
+        sizes = [self.meter.parts((part,)) for part in message.parts]
+        return [max(0, whole - sum(sizes[1:])), *sizes[1:]]
+
+
+def _deepest(markers: Sequence[CacheMarker]) -> Mark | None:
+    """The one mark that stands for those on tools and system prompt, which are one block here."""
+    if not markers:
+        return None
+    return "long" if markers[-1].ttl == "1h" else "short"

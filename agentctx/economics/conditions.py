@@ -2,16 +2,181 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from math import ceil, inf
 
-from agentctx.condition import Condition
-from agentctx.core.forecast import Forecast
+from attrs import frozen
+
 from agentctx.core.message import Context, Message
-from agentctx.core.profile import ModelProfile
 from agentctx.core.protection import says_something, system_messages
-from agentctx.economics.payback import Cut, Request, compared, forecast
+from agentctx.core.report import Forecast
+from agentctx.economics.cache import CacheRules, cache_rules
+from agentctx.economics.prices import Rates, Usage, cost, rates
 from agentctx.errors import ConfigError
+from agentctx.models.profile import ModelProfile
 from agentctx.protocols import Call
+
+Test = Callable[[Context, Call], bool]
+Approval = Callable[[Context, Context, Call], bool]
+"""Given the context, what stages made of it, and the call: whether that is worth having."""
+
+
+@frozen
+class Condition:
+    """Something that is true or false of a context; join with ``&``, ``|`` and ``~``.
+
+    Args:
+        test: Given the context and the call, whether it holds.
+        name: What it is called in reports.
+        approval: Asked once the stages have run: what it does not approve is as if they had not. None approves all.
+        every_step: Whether it has to be asked at every step of a session, whenever the stages would run alone: what
+            it depends on changes although the context does not grow.
+    """
+
+    test: Test
+    name: str
+    approval: Approval | None = None
+    every_step: bool = False
+
+    def __call__(self, context: Context, call: Call) -> bool:
+        """Whether it holds."""
+        return self.test(context, call)
+
+    def approves(self, before: Context, after: Context, call: Call) -> bool:
+        """Whether what stages made of a context is worth having."""
+        return self.approval is None or self.approval(before, after, call)
+
+    def __bool__(self) -> bool:
+        """Not true or false by itself: of two that are joined with ``and`` or ``or``, Python would drop one.
+
+        Raises:
+            ConfigError: Always.
+        """
+        msg = f"{self.name}: join conditions with &, | and ~ instead of and, or and not"
+        raise ConfigError(msg)
+
+    def __and__(self, other: object) -> Condition:
+        if not isinstance(other, Condition):
+            return NotImplemented
+        name = " & ".join(f"({each.name})" if " | " in each.name else each.name for each in (self, other))
+
+        def approval(before: Context, after: Context, call: Call) -> bool:
+            return self.approves(before, after, call) and other.approves(before, after, call)
+
+        often = self.every_step or other.every_step
+        return Condition(lambda context, call: self(context, call) and other(context, call), name, approval, often)
+
+    def __or__(self, other: object) -> Condition:
+        if not isinstance(other, Condition):
+            return NotImplemented
+        name = f"{self.name} | {other.name}"
+
+        def approval(before: Context, after: Context, call: Call) -> bool:
+            return any(each(before, call) and each.approves(before, after, call) for each in (self, other))
+
+        often = self.every_step or other.every_step
+        return Condition(lambda context, call: self(context, call) or other(context, call), name, approval, often)
+
+    def __invert__(self) -> Condition:
+        name = f"~({self.name})"
+        return Condition(lambda context, call: not self(context, call), name, every_step=self.every_step)
+
+
+@frozen
+class Cut:
+    """A compaction, in tokens.
+
+    Args:
+        head: What stands before the first change and can still be read from the cache.
+        kept: What stands after the first change and survives: it has to be written again.
+        dropped: What goes.
+        new: What the next call brings, in either case.
+    """
+
+    head: int
+    kept: int
+    dropped: int
+    new: int = 0
+
+
+@frozen
+class Request:
+    """A request, in tokens.
+
+    Args:
+        tokens: All of it.
+        known: What stands at its start as it stood in the request before.
+    """
+
+    tokens: int
+    known: int
+
+
+def forecast(model: ModelProfile, cut: Cut, warmth: float = 1.0, rules: CacheRules | None = None) -> Forecast:
+    """What a compaction does to the bill, while the cache lives.
+
+    In prices of plain input, with r for reading and w for writing: the loss is ``(w - r) * kept``, once; the gain
+    ``r * dropped`` a call. So it pays back after ``(w - r) * kept / (r * dropped)`` calls; at once when the cache is
+    cold, for then all is written anyway. Where a long request costs more, the sizes decide the prices.
+
+    Args:
+        model: The model, with its prices.
+        cut: What the compaction does.
+        warmth: The believed share of the last request that the cache still holds, 0 to 1.
+        rules: The cache's rules; those of the model when not given.
+
+    Raises:
+        ConfigError: If the model table has no prices for the model.
+    """
+    before, after = cut.head + cut.kept + cut.dropped, cut.head + cut.kept
+    return compared(model, Request(before + cut.new, before), Request(after + cut.new, cut.head), warmth, rules)
+
+
+def compared(
+    model: ModelProfile, without: Request, with_cut: Request, warmth: float = 1.0, rules: CacheRules | None = None
+) -> Forecast:
+    """What sending one request instead of another does to the bill of this call and of those that build on it.
+
+    Args:
+        model: The model, with its prices.
+        without: The request without the compaction.
+        with_cut: The request with it.
+        warmth: The believed share of the last request that the cache still holds, 0 to 1.
+        rules: The cache's rules; those of the model when not given.
+
+    Raises:
+        ConfigError: If the model table has no prices for the model.
+    """
+    rules = cache_rules(model) if rules is None else rules
+    uncut, cut = (_price(model, rules, int(warmth * each.known), each.tokens) for each in (without, with_cut))
+    later_uncut, later_cut = (_price(model, rules, each.tokens, each.tokens) for each in (without, with_cut))
+    return Forecast(uncut, cut, later_uncut, later_cut, _calls(cut - uncut, later_uncut - later_cut))
+
+
+def _price(model: ModelProfile, rules: CacheRules, held: int, prompt: int) -> float:
+    """The input of a request of which the cache holds the first ``held`` tokens, in USD."""
+    each: Rates = rates(model, prompt)
+    read = rules.readable(held)
+    rest = each.written if rules.write_fee and prompt >= rules.smallest else each.fresh
+    return (read * each.cached + (prompt - read) * rest) / 1e6
+
+
+def _calls(once: float, gain: float) -> float:
+    if once <= 0:
+        return 1
+    return 1 + ceil(once / gain - 1e-9) if gain > 0 else inf
+
+
+def call_cost(model: ModelProfile, prompt: int, cached: int = 0, output: int = 0) -> float:
+    """What a call costs of whose prompt ``cached`` tokens are read from the cache, in USD.
+
+    Raises:
+        ConfigError: If the model table has no prices for the model.
+    """
+    rest = prompt - cached
+    usage = Usage(0, cached, rest, 0, output) if cache_rules(model).write_fee else Usage(rest, cached, 0, 0, output)
+    return cost(usage, model)
+
 
 LUKEWARM = 0.5
 """Below this believed share of the last request the cache counts as cold."""

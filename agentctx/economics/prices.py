@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from agentctx.core.profile import ModelProfile, Prices
 from agentctx.errors import ConfigError
+from agentctx.models.profile import ModelProfile, Prices
 
 LONG_WRITE = 2.0
 """What writing for the long time costs, in prices of plain input, where the model table has no price for it."""

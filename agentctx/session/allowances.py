@@ -10,11 +10,11 @@ from typing import Any
 from attrs import define, evolve, field
 
 from agentctx.core.budget import Budget
-from agentctx.core.printable import shown
+from agentctx.engine.plan import Plan
+from agentctx.engine.reading import known_profile
 from agentctx.errors import InvalidInput
-from agentctx.plan import Plan
-from agentctx.reading import known_profile
-from agentctx.session.allowance import Allowance
+from agentctx.printable import shown
+from agentctx.session.learned_limits import Allowance
 from agentctx.session.state import dump_learned, load_learned
 
 MOST = 16

@@ -8,10 +8,11 @@ from typing import Any
 
 from attrs import frozen
 
-from agentctx.core.printable import shown
+from agentctx.core.message import Native
 from agentctx.errors import InvalidInput
-from agentctx.session.plain import DIGEST_BYTES, Digest
-from agentctx.wire.native import clean_text
+from agentctx.printable import shown
+from agentctx.providers.native import clean_text
+from agentctx.session.fingerprint import DIGEST_BYTES, Digest
 
 MOST = 2**32 - 1
 """The largest whole number that is taken: what four bytes hold."""
@@ -33,7 +34,7 @@ class Checked:
     where: str
 
     @classmethod
-    def of(cls, value: Any, where: str, names: Sequence[str]) -> Checked:  # noqa: ANN401 - checked here
+    def of(cls, value: Native, where: str, names: Sequence[str]) -> Checked:
         """A JSON object that has exactly these fields.
 
         Raises:
@@ -120,20 +121,20 @@ class Checked:
         value = self._typed(name, list, "a list")
         return [(each, f"{self.at(name)}[{place}]") for place, each in enumerate(value)]
 
-    def _typed(self, name: str, kind: type, called: str) -> Any:  # noqa: ANN401 - of the kind asked for
+    def _typed(self, name: str, kind: type, called: str) -> Native:
         value = self.values[name]
         if not isinstance(value, kind):
             raise self.fail(name, f"expected {called}, got {shown(value)}")
         return value
 
 
-def _whole(value: Any, where: str, least: int, most: int) -> int:  # noqa: ANN401 - checked here
+def _whole(value: Native, where: str, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InvalidInput(where, f"expected a whole number from {least:,} to {most:,}, got {shown(value)}")
     return value
 
 
-def _real(value: Any, where: str) -> float:  # noqa: ANN401 - checked here
+def _real(value: Native, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= LARGEST:
         raise InvalidInput(where, f"expected a finite number, got {shown(value)}")
     return float(value)

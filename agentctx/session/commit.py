@@ -8,16 +8,16 @@ from functools import partial
 from typing import Any
 
 from agentctx.core.compare import Outcome
-from agentctx.core.message import Message
+from agentctx.core.message import Message, Native
 from agentctx.core.pace import paced
 from agentctx.core.report import StageReport
 from agentctx.core.units import iter_units
+from agentctx.engine.plan import is_go_on
+from agentctx.engine.repair import names_of
 from agentctx.offload import MUCH, offload
-from agentctx.plan import is_go_on
+from agentctx.session.fingerprint import snapshot
 from agentctx.session.record import Record, call_ids, first_unanswered_call, instruction_digests
-from agentctx.session.snapshot import snapshot
 from agentctx.session.step import Step
-from agentctx.strategies.repair_history import names_of
 
 
 async def commit_aside(step: Step, *, on_copy: bool = False) -> None:
@@ -69,7 +69,7 @@ def commit(step: Step) -> None:
     record.instructions |= frozenset(instruction_digests(messages, written))
 
 
-def _look(record: Record, made: Any, origin: int | None, place: int | None) -> Any:  # noqa: ANN401 - any snapshot
+def _look(record: Record, made: Native, origin: int | None, place: int | None) -> Native:
     """What a message of the view looks like: as it was ``made`` now, as it stood in the view, or as it came."""
     if made is not None:
         return made
@@ -98,7 +98,7 @@ def _written(step: Step, messages: Sequence[Message], places: Sequence[int | Non
     """
     out, write, natives = step.record.out, step.around.source.wire.write_message, step.natives
 
-    def native(message: Message, place: int | None, origin: int | None) -> Any:  # noqa: ANN401 - any provider's
+    def native(message: Message, place: int | None, origin: int | None) -> Native:
         if place is not None:
             return out[place]
         return natives[origin] if origin is not None and message.untouched else write(message)

@@ -9,32 +9,27 @@ from typing import Any, NamedTuple
 
 from attrs import define, evolve, field
 
-from agentctx.binding import opening
 from agentctx.core.ledger import Ledger
-from agentctx.core.message import Message, Tool
-from agentctx.core.report import Report
+from agentctx.core.message import Message, Native, Tool
+from agentctx.core.report import Report, View
+from agentctx.engine.plan import Plan, refuse_empty
+from agentctx.engine.reading import found_format, naming_what_is_too_deep, reader
+from agentctx.engine.reasoning import opening
+from agentctx.engine.run_stages import keep_originals
 from agentctx.errors import ContextOverflow, InvalidInput
 from agentctx.offload import offload
-from agentctx.plan import Plan, refuse_empty
 from agentctx.protocols import Meter
-from agentctx.reading import found_format, naming_what_is_too_deep, reader
-from agentctx.runner import keep_originals
-from agentctx.session.allowance import Allowance
 from agentctx.session.allowances import Allowances
-from agentctx.session.beginning import Beginning, beginning, opening_of
 from agentctx.session.commit import commit_aside
+from agentctx.session.fingerprint import Digest, shared_length, snapshot
 from agentctx.session.foreign import understands
-from agentctx.session.linking import link
+from agentctx.session.learned_limits import Allowance
+from agentctx.session.matching import Beginning, beginning, link, opening_of, recognised, recount, shared_start
 from agentctx.session.outcome import Prefix, report_on, view_of_step
-from agentctx.session.plain import Digest
 from agentctx.session.pressure import press, press_as_without_session
-from agentctx.session.recognise import recognised, recount, shared_start
-from agentctx.session.record import Record, undecided
-from agentctx.session.sent import Sent
-from agentctx.session.snapshot import shared_length, snapshot
+from agentctx.session.record import Record, Sent, undecided
 from agentctx.session.step import Step, narrow, stand_still, take_in
 from agentctx.session.surroundings import Surroundings, surround
-from agentctx.view import View
 
 
 class Given(NamedTuple):
@@ -52,7 +47,7 @@ class Given(NamedTuple):
     tools: Any
     loaded: bool = False
 
-    def fixed(self) -> Any:  # noqa: ANN401 - any provider's system prompt and tools
+    def fixed(self) -> Native:
         """What system prompt and tools look like now."""
         return snapshot([self.system, self.tools])
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from agentctx.core.forecast import Forecast
-from agentctx.core.profile import ModelProfile
-from agentctx.economics.cache_rules import cache_rules, warmth
-from agentctx.economics.payback import Request, compared
+from agentctx.core.report import Forecast
+from agentctx.economics.cache import cache_rules, warmth
+from agentctx.economics.conditions import Request, compared
+from agentctx.models.profile import ModelProfile
 
 
 def warmth_after(profile: ModelProfile | None, idle: float | None) -> float:

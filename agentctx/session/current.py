@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from attrs import Factory, define, frozen
 
+from agentctx.core.message import Native
+
 if TYPE_CHECKING:
-    from agentctx.plan import Plan
+    from agentctx.engine.plan import Plan
     from agentctx.session.flight import TurnLock
     from agentctx.session.session import Session
 
@@ -253,7 +255,7 @@ def _start(thread: threading.Thread) -> None:
     _originals["start"](thread)
 
 
-def _submit(pool: ThreadPoolExecutor, function: Callable[..., Any], /, *args: Any, **more: Any) -> Any:  # noqa: ANN401
+def _submit(pool: ThreadPoolExecutor, function: Callable[..., Native], /, *args: Native, **more: Native) -> Native:
     entered, before = _entered(), _ENTERED.get()
     if not entered:
         return _originals["submit"](pool, function, *args, **more)
@@ -265,7 +267,7 @@ def _submit(pool: ThreadPoolExecutor, function: Callable[..., Any], /, *args: An
 
 
 def _within(entered: _Entered, function: Callable[..., Any]) -> Callable[..., Any]:
-    def run(*args: Any, **more: Any) -> Any:  # noqa: ANN401 - the function's own
+    def run(*args: Native, **more: Native) -> Native:
         before = _ENTERED.get()
         _ENTERED.set(entered)
         try:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentctx.binding import opening
+from agentctx.engine.plan import Plan
+from agentctx.engine.reasoning import opening
 from agentctx.errors import InvalidInput
-from agentctx.plan import Plan
 from agentctx.protocols import WireFormat
+from agentctx.providers.registry import format_named
 from agentctx.session.allowances import Allowances
 from agentctx.session.checked import LARGEST, Checked
 from agentctx.session.conversation import Conversation, Given
-from agentctx.session.plain import Digest, digest, exact_digest, from_plain, to_plain
-from agentctx.session.record import Record
+from agentctx.session.fingerprint import Digest, digest, exact_digest, from_plain, to_plain
+from agentctx.session.record import Record, Sent
 from agentctx.session.record_state import dump_record, load_record
-from agentctx.session.sent import Sent
 from agentctx.session.state import SENT, dump_budget, load_budget
-from agentctx.wire.registry import format_named
 
 
 def dump_conversation(known: Conversation) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import anyio
 import anyio.lowlevel
 from attrs import define, field, frozen
 
+from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.session.current import Work, within, works_around
 
@@ -176,7 +177,7 @@ def blocking_the_loop() -> Iterator[None]:
             _blocking.remove(work)
 
 
-def running_loop() -> Any:  # noqa: ANN401 - the loop of any back end
+def running_loop() -> Native:
     """The event loop that runs in this thread.
 
     Raises:
@@ -186,7 +187,7 @@ def running_loop() -> Any:  # noqa: ANN401 - the loop of any back end
     return getattr(token, "native_token", token)
 
 
-def running_loop_or_none() -> Any:  # noqa: ANN401 - as above
+def running_loop_or_none() -> Native:
     """The event loop that runs in this thread, if one does."""
     try:
         return running_loop()

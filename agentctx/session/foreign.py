@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from attrs import frozen
 
 from agentctx.core.message import Context, Message
-from agentctx.core.profile import ModelProfile
+from agentctx.engine.reading import known_profile
+from agentctx.models.profile import ModelProfile
 from agentctx.protocols import Call
-from agentctx.reading import known_profile
-from agentctx.wire.translate.parts import FOREIGN_REASONING
-from agentctx.wire.translate.reasoning import shares_reasoning, without_reasoning
+from agentctx.providers.translate.parts import FOREIGN_REASONING
+from agentctx.providers.translate.target import shares_reasoning, without_reasoning
 
 FOREIGN_ID = f"its id is tied to reasoning, and {FOREIGN_REASONING}"
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from attrs import frozen
 
-from agentctx.binding import options_of
 from agentctx.core.ledger import Ledger
-from agentctx.core.report import Report
-from agentctx.plan import native_system, relief, since
+from agentctx.core.message import Native
+from agentctx.core.report import Report, View
+from agentctx.engine.plan import native_system, relief, since
+from agentctx.engine.reasoning import options_of
 from agentctx.session.cost import bill
 from agentctx.session.step import Step
-from agentctx.view import View
 
 
 @frozen
@@ -69,7 +67,7 @@ def report_on(step: Step, ledger: Ledger, prefix: Prefix, started: float) -> Rep
     )
 
 
-def view_of_step(step: Step, system: Any, tools: Any, report: Report) -> View:  # noqa: ANN401 - as they came
+def view_of_step(step: Step, system: Native, tools: Native, report: Report) -> View:
     """The view that a step made.
 
     Args:

@@ -9,17 +9,15 @@ from attrs import evolve
 
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context
-from agentctx.core.protection import speaks
-from agentctx.core.reasoning import signed
+from agentctx.core.protection import signed, speaks
 from agentctx.core.report import StageReport
+from agentctx.engine.cache_markers import LiftCacheMarkers, allowed, carries_refused, find_marked
+from agentctx.engine.drop import lay_out
+from agentctx.engine.plan import guarantee, lacks_end
+from agentctx.engine.run_stages import concerns, run_stage
 from agentctx.offload import offload
-from agentctx.plan import guarantee, lacks_end
 from agentctx.protocols import ContextStrategy, arranges_for_model, cache_markers, head_markers
-from agentctx.runner import run_stage
 from agentctx.session.step import Step, widen
-from agentctx.strategies.keep_cache_markers import LiftCacheMarkers, allowed, carries_refused, find_marked
-from agentctx.strategies.room import lay_out
-from agentctx.strategies.running import concerns
 
 ENOUGH = 0.9
 """A compaction that leaves more than this share of the context is not made: it would break the cache for little."""

@@ -7,18 +7,57 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 
 from agentctx.core.compare import Change, Outcome
 from agentctx.core.ledger import ROLES, Book, Ledger, numbers
-from agentctx.core.message import SYSTEM_ROLES, Message
+from agentctx.core.message import SYSTEM_ROLES, Message, Native, server_ends
 from agentctx.core.pace import paced
-from agentctx.core.pairing import unfinished_from
-from agentctx.core.parts import server_ends
-from agentctx.session.plain import DIGEST_BYTES, digest
-from agentctx.session.snapshot import snapshot
-from agentctx.session.weights import Weights
-from agentctx.wire.cache_markers import unmarked
+from agentctx.core.units import unfinished_from
+from agentctx.providers.cache_markers import unmarked
+from agentctx.session.fingerprint import DIGEST_BYTES, digest, snapshot
+
+
+@frozen(eq=False)
+class Weights:
+    """What some messages weigh.
+
+    Args:
+        tokens: Tokens of each.
+        bytes: Bytes of each.
+    """
+
+    tokens: Sequence[int] = ()
+    bytes: Sequence[int] = ()
+
+    def __len__(self) -> int:
+        """How many messages."""
+        return len(self.tokens)
+
+    def first(self, count: int) -> Weights:
+        """What the first ``count`` of them weigh."""
+        return Weights(self.tokens[:count], self.bytes[:count])
+
+
+@frozen
+class Sent:
+    """The last request.
+
+    Args:
+        tokens: Its size by our count, in tokens; 0 when there was none.
+        length: How many messages it had.
+        intact: How many messages at its start stand in what is known of the conversation now as they were sent.
+        at: When it was prepared, in seconds since 1970; None when there was none.
+    """
+
+    tokens: int = 0
+    length: int = 0
+    intact: int = 0
+    at: float | None = None
+
+    def idle(self, now: float) -> float | None:
+        """Seconds since it was prepared; None when there was none."""
+        return None if self.at is None else max(0.0, now - self.at)
 
 
 @define
@@ -202,7 +241,7 @@ REPAIR = "RepairHistory"
 """The stage that makes a history legal: what it does to a message follows from the history alone."""
 
 
-def alike(old: Any, new: Any) -> bool:  # noqa: ANN401 - native messages
+def alike(old: Native, new: Native) -> bool:
     """Whether two native messages are the same but for cache markers."""
     return bool(old == new) or bool(unmarked(old) == unmarked(new))
 
@@ -308,7 +347,7 @@ def instruction_digests(messages: Iterable[Message], natives: Iterable[Any]) -> 
     return (_bare_digest(native) for message, native in pairs if goes_out_as_another(message))
 
 
-def _bare_digest(native: Any) -> bytes:  # noqa: ANN401 - a native message
+def _bare_digest(native: Native) -> bytes:
     return digest(unmarked(native))
 
 

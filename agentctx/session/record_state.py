@@ -16,13 +16,13 @@ from attrs import asdict, evolve, fields
 
 from agentctx.core.compare import Change, Outcome
 from agentctx.core.ledger import Book, Span, numbers
-from agentctx.core.message import Message
-from agentctx.core.pairing import broken_pair
-from agentctx.core.printable import shown
+from agentctx.core.message import Message, Native
+from agentctx.core.units import broken_pair
 from agentctx.errors import InvalidInput
+from agentctx.printable import shown
 from agentctx.protocols import WireFormat, reads_places
 from agentctx.session.checked import Checked
-from agentctx.session.plain import DIGEST_BYTES, Digest, digest, exact_digest, from_plain, to_plain
+from agentctx.session.fingerprint import DIGEST_BYTES, Digest, digest, exact_digest, from_plain, to_plain
 from agentctx.session.record import Record, call_ids, goes_out_as_another
 
 _LETTERS = "sduat"
@@ -126,7 +126,7 @@ def _natives(messages: Sequence[Any]) -> list[Any]:
     return made
 
 
-def load_record(state: Any, wire: WireFormat) -> Record:  # noqa: ANN401 - checked here
+def load_record(state: Native, wire: WireFormat) -> Record:
     """The record that was dumped. Its messages are recognised by digest until the caller passes its history.
 
     Args:

@@ -13,32 +13,29 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.clock import time_of
-from agentctx.core.event import SilentTruncationSuspected
-from agentctx.core.forecast import Forecast
-from agentctx.core.printable import shown
-from agentctx.core.report import Report
+from agentctx.core.message import Native
+from agentctx.core.report import Forecast, Report, SilentTruncationSuspected, View
 from agentctx.economics.conditions import expected_forecast
 from agentctx.economics.overflow import Overflow, classify_error
 from agentctx.economics.truncation import Suspicion
+from agentctx.engine.listeners import as_listeners, logger, tell, tell_plain
+from agentctx.engine.options import as_budget
+from agentctx.engine.plan import Plan
+from agentctx.engine.reading import as_list
 from agentctx.errors import ContextOverflow
-from agentctx.listeners import as_listeners, logger, tell, tell_plain
-from agentctx.plan import Plan
+from agentctx.printable import shown
 from agentctx.protocols import Listener, Listeners
-from agentctx.reading import as_list
-from agentctx.session.allowance import Allowance
+from agentctx.providers.registry import format_named
 from agentctx.session.allowances import Allowances
-from agentctx.session.beginning import Beginning, Opening, opening_of
-from agentctx.session.billing import Judgement, judge, suspected
 from agentctx.session.conversation import Conversation, Given
 from agentctx.session.cost import priced, warmth_after
 from agentctx.session.current import Block, enter, leave, preparing, within
 from agentctx.session.dumping import dump_conversation, load_conversation
 from agentctx.session.flight import TurnLock
+from agentctx.session.learned_limits import Allowance
+from agentctx.session.matching import Beginning, Opening, opening_of
 from agentctx.session.state import VERSION, opened
-from agentctx.session.usage import is_one_prompt, prompt_tokens
-from agentctx.strategies.options import as_budget
-from agentctx.view import View
-from agentctx.wire.registry import format_named
+from agentctx.session.usage import Judgement, is_one_prompt, judge, prompt_tokens, suspected
 
 MOST_OTHERS = 16
 """So many conversations held beside a session's own are remembered; the one unused for longest is forgotten first."""
@@ -156,8 +153,8 @@ class Session:
     async def prepare(
         self,
         messages: Sequence[Any],
-        system: Any = None,  # noqa: ANN401 - any provider's system prompt
-        tools: Any = None,  # noqa: ANN401 - any provider's tools
+        system: Native = None,
+        tools: Native = None,
         *,
         model: str | None = None,
         format: str | None = None,  # noqa: A002 - the contract's name
@@ -303,7 +300,7 @@ class Session:
         """
         self.allowance.forget()
 
-    def record(self, usage: Any) -> None:  # noqa: ANN401 - a dict or any SDK's usage object
+    def record(self, usage: Native) -> None:
         """Take note of what the provider billed for the last view; the next steps are counted accordingly.
 
         A usage that does not tell the size of the prompt (None, an empty field, 0) teaches nothing. Where it shows for
@@ -333,7 +330,7 @@ class Session:
         """Why the provider is suspected of having cut a prompt silently, with the numbers; None when it is not."""
         return self.allowance.truncation
 
-    def _judge(self, usage: Any, billed: int) -> Judgement:  # noqa: ANN401 - a dict or any SDK's usage object
+    def _judge(self, usage: Native, billed: int) -> Judgement:
         """Whether ``usage`` bills the last view as it was sent; each view is judged once."""
         known = self._conversation
         around, fresh, known.unjudged = known.around, known.unjudged, None
@@ -416,7 +413,7 @@ class Session:
     def holding(
         self,
         messages: Sequence[Any],
-        system: Any,  # noqa: ANN401 - any provider's system prompt
+        system: Native,
         format: str,  # noqa: A002 - the contract's name
         model: str | None,
     ) -> Session:
@@ -496,7 +493,7 @@ class Session:
         }
 
     @classmethod
-    def load(cls, plan: Plan, state: Any, on_compact: Listeners | None = None) -> Session:  # noqa: ANN401 - checked
+    def load(cls, plan: Plan, state: Native, on_compact: Listeners | None = None) -> Session:
         """The session that was dumped, to go on with the same history.
 
         Args:

@@ -17,9 +17,10 @@ import anyio.lowlevel
 from attrs import define, field, frozen
 
 from agentctx.core.clock import time_of
+from agentctx.core.message import Native
+from agentctx.engine.listeners import SECONDS, call_hook, is_async, logger
+from agentctx.engine.plan import Plan
 from agentctx.errors import AgentctxError, ConfigError, StoreError
-from agentctx.listeners import SECONDS, call_hook, is_async, logger
-from agentctx.plan import Plan
 from agentctx.session.current import start_outside, within
 from agentctx.session.flight import TurnLock
 from agentctx.session.session import Session
@@ -77,13 +78,13 @@ class _Held:
     hook_running: bool = False
 
 
-def _at_least_one(_sessions: object, attribute: Any, value: Any) -> None:  # noqa: ANN401 - checked here
+def _at_least_one(_sessions: object, attribute: Native, value: Native) -> None:
     if not isinstance(value, int) or value < 1:
         msg = f"Sessions: {attribute.name} is {value!r}; it is a number of sessions, at least 1"
         raise ConfigError(msg)
 
 
-def _seconds(_sessions: object, attribute: Any, value: Any) -> None:  # noqa: ANN401 - checked here
+def _seconds(_sessions: object, attribute: Native, value: Native) -> None:
     if value is not None and not (isinstance(value, int | float) and value > 0):
         msg = f"Sessions: {attribute.name} is {value!r}; it is a number of seconds above 0, or None"
         raise ConfigError(msg)
@@ -213,7 +214,7 @@ class Sessions(Mapping[Hashable, Session]):
                         held = self._held[name] = _Held(session, self._now(), users=1)
         return held
 
-    async def _loaded(self, load: Load, name: Hashable) -> Any:  # noqa: ANN401 - checked by Session.load
+    async def _loaded(self, load: Load, name: Hashable) -> Native:
         try:
             return await call_hook(load, name)
         except AgentctxError:

@@ -10,12 +10,12 @@ from typing import Any
 from attrs import asdict, fields
 
 from agentctx.core.budget import Budget, MediaLimits
-from agentctx.core.printable import shown
+from agentctx.core.message import Native
 from agentctx.economics.truncation import Suspicion
 from agentctx.errors import ConfigError, InvalidInput
-from agentctx.session.allowance import Allowance
+from agentctx.printable import shown
 from agentctx.session.checked import Checked
-from agentctx.session.learned_limit import REMEMBERED, LearnedLimit
+from agentctx.session.learned_limits import REMEMBERED, Allowance, LearnedLimit
 from agentctx.tokens.calibration import BELIEVABLE, SAMPLES, Calibration
 
 VERSION = 4
@@ -38,7 +38,7 @@ _BUDGET = tuple(attribute.name for attribute in fields(Budget))
 _MEDIA = tuple(attribute.name for attribute in fields(MediaLimits))
 
 
-def opened(state: Any) -> Checked:  # noqa: ANN401 - checked here
+def opened(state: Native) -> Checked:
     """The state, when it is one that can be read.
 
     Args:
@@ -86,7 +86,7 @@ def _pair(sizes: tuple[int, int] | None) -> list[int] | None:
     return None if sizes is None else list(sizes)
 
 
-def load_learned(state: Any, where: str) -> Allowance:  # noqa: ANN401 - checked here
+def load_learned(state: Native, where: str) -> Allowance:
     """What was learned about one model; the budget is to be set.
 
     Raises:
@@ -142,7 +142,7 @@ def dump_budget(budget: Budget | None) -> dict[str, Any] | None:
     return None if budget is None else asdict(budget)
 
 
-def load_budget(state: Any, where: str) -> Budget | None:  # noqa: ANN401 - checked here
+def load_budget(state: Native, where: str) -> Budget | None:
     """The budget that was dumped.
 
     Raises:

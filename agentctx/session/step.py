@@ -12,21 +12,19 @@ from attrs import define, evolve, frozen
 from agentctx.core.compare import match
 from agentctx.core.ledger import ROLES
 from agentctx.core.message import Context, Message, Tool
-from agentctx.core.pairing import unfinished_from
-from agentctx.core.units import units
+from agentctx.core.units import unfinished_from, units
+from agentctx.engine.cache_markers import LiftCacheMarkers, carries_refused
+from agentctx.engine.plan import let_answers_follow, refuse_empty
+from agentctx.engine.repair import Earlier, cleaned, has_server_calls, names_of, paired
+from agentctx.engine.run_stages import Trail, run_stage
 from agentctx.offload import offload
-from agentctx.plan import let_answers_follow, refuse_empty
 from agentctx.protocols import Call, reads_places
-from agentctx.runner import Trail, run_stage
 from agentctx.session.cost import warmth_after
+from agentctx.session.fingerprint import snapshots
 from agentctx.session.foreign import DropForeignReasoning
-from agentctx.session.late import asked_at
-from agentctx.session.record import REPAIR, Record, rewound, with_instructions
-from agentctx.session.snapshot import snapshots
+from agentctx.session.matching import asked_at
+from agentctx.session.record import REPAIR, Record, Weights, rewound, with_instructions
 from agentctx.session.surroundings import Surroundings
-from agentctx.session.weights import Weights
-from agentctx.strategies.keep_cache_markers import LiftCacheMarkers, carries_refused
-from agentctx.strategies.repair_history import Earlier, cleaned, has_server_calls, names_of, paired
 
 
 @frozen

@@ -8,12 +8,12 @@ from attrs import evolve, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Message, Tool
-from agentctx.plan import Plan
+from agentctx.engine.cache_markers import check_head, relieved_head
+from agentctx.engine.plan import Plan
+from agentctx.engine.reading import Reader
 from agentctx.protocols import Call
-from agentctx.reading import Reader
-from agentctx.session.allowance import Allowance
-from agentctx.session.weights import Weights
-from agentctx.strategies.keep_cache_markers import check_head, relieved_head
+from agentctx.session.learned_limits import Allowance
+from agentctx.session.record import Weights
 
 
 @frozen

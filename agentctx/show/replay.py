@@ -8,7 +8,7 @@ from typing import Any
 from attrs import asdict, frozen
 
 from agentctx.core.compare import Change, Outcome
-from agentctx.core.violation import Violation
+from agentctx.core.validity import Violation
 from agentctx.replay import Step
 
 _GONE = {Outcome.DROPPED, Outcome.SUMMARISED, Outcome.OFFLOADED}

@@ -10,9 +10,10 @@ from typing import Any
 from attrs import frozen
 
 from agentctx.core.compare import Change, Outcome, match
-from agentctx.core.message import Message
-from agentctx.core.parts import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from agentctx.view import View
+from agentctx.core.message import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.report import View, change_text, report_text
+
+__all__ = ["change_text", "report_text"]
 
 
 @frozen

@@ -11,9 +11,9 @@ from typing import ClassVar
 from attrs import field, frozen
 
 from agentctx.core.item import ContextItem
-from agentctx.sources.amount import amount
 from agentctx.sources.read_file import opened
 from agentctx.sources.secrets import Redactor, redact_secrets
+from agentctx.sources.writing import amount
 
 _WINDOW = 256 * 1024
 """How much of a log is read, in bytes from its end."""

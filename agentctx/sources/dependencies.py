@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 from attrs import field, frozen
 
 from agentctx.core.item import ContextItem
-from agentctx.sources.amount import amount
 from agentctx.sources.read_file import read_below
 from agentctx.sources.secrets import Redactor, redact_secrets
+from agentctx.sources.writing import amount
 
 _LARGEST = 2**20
 """Larger manifests are no manifests, in bytes."""

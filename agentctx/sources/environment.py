@@ -15,12 +15,10 @@ from anyio import to_thread
 from attrs import field, frozen
 
 from agentctx.core.item import ContextItem
-from agentctx.sources.amount import amount
-from agentctx.sources.fence import one_line
+from agentctx.sources.git import installed
 from agentctx.sources.git_folder import head_branch
-from agentctx.sources.run_git import installed
 from agentctx.sources.secrets import Redactor, redact_secrets
-from agentctx.sources.several import several
+from agentctx.sources.writing import amount, one_line, several
 
 _versions: dict[tuple[str, int], str] = {}
 """What tools said of themselves, by their file and its time of change: a tool that was not replaced is asked once."""

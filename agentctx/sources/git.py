@@ -2,20 +2,243 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from itertools import groupby
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import ClassVar
 
 import anyio
-from anyio import to_thread
+from anyio import CancelScope, to_thread
+from anyio.abc import ByteReceiveStream, Process
 from attrs import field, frozen
 
 from agentctx.core.item import ContextItem
 from agentctx.errors import SourceError
-from agentctx.sources.amount import amount, seconds
-from agentctx.sources.diff_secrets import redact_diff
-from agentctx.sources.run_git import disarmed, run_git
+from agentctx.sources.git_folder import (
+    copy_config,
+    copy_repository,
+    git_folder,
+    refuse_foreign_objects,
+    refuse_pipes,
+    settings_in,
+)
 from agentctx.sources.secrets import Redactor, redact_secrets
+from agentctx.sources.writing import amount, seconds
+
+LONGEST = 256 * 1024
+"""How much of an answer is looked at, in bytes."""
+
+_FORM = (
+    *("-c", "color.ui=false"),  # a model reads no colours
+    *("-c", "core.quotePath=false"),  # names in any script, as they are
+    *("-c", "core.bigFileThreshold=16m"),  # what is larger is told as changed, not line by line
+    "--no-pager",
+)
+
+_SETTINGS = {
+    "GIT_OPTIONAL_LOCKS": "0",  # nobody else's git has to wait
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_LAZY_FETCH": "1",  # what a partial clone has left out is not fetched over the network
+    "LC_ALL": "C.UTF-8",
+}
+
+_NO_CONFIG = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_NO_REPLACE_OBJECTS": "1"}
+"""The user's own programs are not run on files of a repository that the user may not trust, either."""
+
+
+def installed(tool: str) -> str | None:
+    """Where a program is installed; a search path that depends on the working folder is not followed."""
+    searched = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    path = shutil.which(tool, path=os.pathsep.join(each for each in searched if Path(each).is_absolute()))
+    return path if path is not None and Path(path).is_absolute() else None
+
+
+def _program() -> str:
+    if (git := installed("git")) is None:
+        raise SourceError("git", "is not installed")
+    return git
+
+
+@asynccontextmanager
+async def disarmed(root: Path) -> AsyncIterator[Mapping[str, str]]:
+    """The variables that let git look at the repository that a folder is in, and run nothing of it.
+
+    Raises:
+        SourceError: If git is not installed, the folder is in no repository, or the repository cannot be read.
+    """
+    _program()
+    found = await to_thread.run_sync(git_folder, root)
+    if found is None:
+        raise SourceError("git", "not a git repository (or any of the parent directories)")
+    for refuse in (refuse_foreign_objects, refuse_pipes):
+        await to_thread.run_sync(refuse, found, abandon_on_cancel=True)
+    place = Path(await to_thread.run_sync(tempfile.mkdtemp, None, "agentctx-git-"))
+    try:
+        given = place / "config.given"
+        nowhere = {"GIT_DIR": str(place / "none")}
+        settings = settings_in(await run_git(place, "config", "--list", "-z", variables=nowhere), of_user=True)
+        if await to_thread.run_sync(copy_config, found, place):
+            own = ("config", "--file", str(given), "--no-includes", "--list", "-z")
+            settings |= settings_in(await run_git(place, *own, variables=nowhere | _NO_CONFIG), of_user=False)
+        yield await to_thread.run_sync(copy_repository, found, settings, place) | _NO_CONFIG
+    finally:
+        with CancelScope(shield=True):
+            await to_thread.run_sync(shutil.rmtree, place, True)  # noqa: FBT003 - ignore_errors
+
+
+async def run_git(root: Path, *arguments: str, variables: Mapping[str, str] | None = None, check: bool = True) -> str:
+    """What git prints, at most the whole lines in its first ``LONGEST`` bytes; no more of it is waited for.
+
+    Args:
+        root: The folder that it runs in.
+        arguments: The command and its options.
+        variables: Environment variables, beside those that are no git's; those of ``disarmed`` for a command that
+            looks at a repository.
+        check: Whether failure is an error; else it is what was printed before.
+
+    Raises:
+        SourceError: If git is not installed, or failed.
+    """
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # not a hook's tree
+    env = {**inherited, **_SETTINGS, **(variables or {})}
+    try:
+        process = await anyio.open_process([_program(), *_FORM, *arguments], cwd=root, env=env, stdin=DEVNULL)
+    except OSError as error:
+        raise SourceError("git", f"cannot run in {Path(error.filename or '.').name!r}: {error.strerror}") from error
+    async with process:
+        said, complaint = await _heard(process)
+        failed = len(said) <= LONGEST and await process.wait() != 0
+    if failed and check:
+        lines = complaint.decode("utf-8", "replace").strip().splitlines()
+        raise SourceError("git", lines[0] if lines else f"ended with exit code {process.returncode}")
+    return whole_lines(said)
+
+
+def whole_lines(said: bytes) -> str:
+    """The text, or of a longer one its first lines: a secret that is cut in two would be missed."""
+    kept = said if len(said) <= LONGEST else said[: said.rfind(b"\n", 0, LONGEST) + 1]
+    return kept.decode("utf-8", "replace")
+
+
+async def _heard(process: Process) -> tuple[bytes, bytes]:
+    """What git prints, and what it complains of; git is ended when it prints more than is looked at."""
+    said, complaint = bytearray(), bytearray()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_listen, process.stderr, complaint)
+        await _listen(process.stdout, said)
+        if len(said) > LONGEST:
+            process.kill()
+    return bytes(said), bytes(complaint)
+
+
+async def _listen(stream: ByteReceiveStream | None, heard: bytearray) -> None:
+    """Take in a stream until it ends, or there is more than is looked at."""
+    if stream is None:
+        return
+    async for piece in stream:
+        heard += piece
+        if len(heard) > LONGEST:
+            return
+
+
+_FILE = re.compile(r"(?m)^(?=diff --(?:git|cc|combined) )")
+_HUNK = re.compile(r"(?m)^@@")
+_NAME = re.compile(r'(?m)^(?:---|\+\+\+) "?[ab]/(?P<name>[^\t\n"]+)')
+_RENAMED = re.compile(r'(?m)^rename (?:from|to) "?(?P<name>[^\n"]+)')
+_KEY_LINE = re.compile(r"[ +-]{0,2}[ \t]{0,40}(?P<key>[A-Za-z0-9+/]{64}|[A-Za-z0-9+/]{70}|[A-Za-z0-9+/]{76})\r?")
+"""A whole line of a private key, as wide as programs write them."""
+
+_LAST_LINE = re.compile(r"[ +-]{0,2}[ \t]{0,40}(?=[A-Za-z0-9+/]{0,76}[0-9+/=])[A-Za-z0-9+/]{2,76}={0,2}\r?")
+
+
+def redact_diff(text: str, redact: Redactor) -> str:
+    """A diff, as ``git diff`` prints it with ``a/`` and ``b/``, without the secrets in it.
+
+    The lines that were added, removed or kept are read as text of the file that they are of, without their signs: a
+    diff of ``.env`` is no place to find what ``.env`` itself does not tell.
+
+    Args:
+        text: The diff.
+        redact: Takes secrets out of a text, given the name of its file.
+    """
+    return "".join(_of_file(part, redact) for part in _FILE.split(text))
+
+
+def _of_file(text: str, redact: Redactor) -> str:
+    """What is said of one file; a key that goes over lines of several signs goes first, as a whole."""
+    head = _HUNK.split(text, maxsplit=1)[0]
+    names = dict.fromkeys(found["name"] for pattern in (_NAME, _RENAMED) for found in pattern.finditer(head))
+    head, *hunks = _HUNK.split(redact(text, ""))
+    return "@@".join((head, *(_of_hunk(hunk, tuple(names), redact) for hunk in hunks)))
+
+
+def _of_hunk(text: str, names: tuple[str, ...], redact: Redactor) -> str:
+    """A hunk: its line of numbers, which may end with a line of the file, and the lines that follow."""
+    numbers, end, body = text.partition("\n")
+    places, at, line = numbers.partition("@@")
+    if at and line.strip():
+        heading = _by_names(line.strip(), names, redact)
+        numbers = f"{places}@@ {''.join(_within_keys([heading], redact))}"
+    return numbers + end + "\n".join(_within_keys(list(_runs(body, names, redact)), redact))
+
+
+def _runs(body: str, names: tuple[str, ...], redact: Redactor) -> Iterator[str]:
+    """The lines, those of one sign that follow each other read together."""
+    for sign, lines in groupby(body.split("\n"), key=lambda line: line[:1]):
+        if sign not in ("+", "-", " "):
+            yield from lines
+            continue
+        content = "\n".join(line[1:] for line in lines)
+        yield from (sign + line for line in _by_names(content, names, redact).split("\n"))
+
+
+def _within_keys(lines: list[str], redact: Redactor) -> list[str]:
+    """The lines without those that may stand in the middle of a private key: the diff shows neither end of it.
+
+    The redactor is asked what it takes out of such a key.
+    """
+    told: list[str] = []
+    place = 0
+    while place < len(lines):
+        stop = _end_of_key(lines, place)
+        told += _as_key(lines[place:stop], redact) if stop > place else lines[place : place + 1]
+        place = max(stop, place + 1)
+    return told
+
+
+def _end_of_key(lines: list[str], start: int) -> int:
+    """Where whole lines of what may be a key end, with the shorter line at its end; ``start`` when there is none."""
+    stop = start
+    while stop < len(lines) and _may_be_of_a_key(lines[stop]):
+        stop += 1
+    return stop + 1 if stop > start and stop < len(lines) and _LAST_LINE.fullmatch(lines[stop]) else stop
+
+
+def _may_be_of_a_key(line: str) -> bool:
+    found = _KEY_LINE.fullmatch(line)
+    return found is not None and all(re.search(kind, found["key"]) for kind in ("[A-Z]", "[a-z]", "[0-9+/]"))
+
+
+def _as_key(lines: list[str], redact: Redactor) -> list[str]:
+    # written as a key, so that the redactor of the caller decides whether, and by what, keys are replaced
+    key = "\n".join(("-----BEGIN PRIVATE KEY-----", *lines, "-----END PRIVATE KEY-----"))
+    told = redact(key, "")
+    return lines if lines[0] in told else [lines[0][:1] + told]
+
+
+def _by_names(content: str, names: tuple[str, ...], redact: Redactor) -> str:
+    """The content as it may be told of a file with these names: before and after a renaming."""
+    told = content
+    for name in names:
+        told = redact(told, name)
+    return told if content.endswith("\n") else told.removesuffix("\n")  # not a line more than there was
+
 
 _OUTSIDE = "--ignore-submodules=dirty"
 """Of submodules the commit is compared; to look into one, git would start another git in it."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from attrs import frozen
 
 from agentctx.errors import SourceError
-from agentctx.sources.left_behind import stop_when_left_behind
+from agentctx.sources.asking import stop_when_left_behind
 from agentctx.sources.read_file import opened, read_below
 
 MOST_FOLDERS = 20_000

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import Any, Protocol
+from typing import Protocol
 
 from attrs import frozen
 
+from agentctx.core.message import Native
 from agentctx.errors import SourceError
 
 _TOKENS = re.compile(
@@ -83,13 +84,13 @@ def _wrong(pattern: str, what: str) -> SourceError:
 
 
 @cache
-def _linear_pattern() -> Any:  # noqa: ANN401 - a class of pathspec's
+def _linear_pattern() -> Native:
     """Pathspec's pattern, matched without going back: whoever writes an ignore file could make it take for ever."""
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern  # noqa: PLC0415 - as above
 
     class LinearPattern(GitIgnoreSpecPattern):
         @classmethod
-        def pattern_to_regex(cls, pattern: Any) -> Any:  # noqa: ANN401 - as it is there
+        def pattern_to_regex(cls, pattern: Native) -> Native:
             regex, include = super().pattern_to_regex(pattern)
             return (None if regex is None else linear(regex)), include
 

@@ -11,11 +11,32 @@ from typing import ClassVar
 from attrs import field, frozen
 
 from agentctx.core.item import ContextItem
-from agentctx.sources.amount import amount
-from agentctx.sources.fence import one_line
+from agentctx.sources.read_file import is_file_below
 from agentctx.sources.secrets import Redactor, redact_secrets
-from agentctx.sources.several import several
 from agentctx.sources.walk import SKIPPED, walk
+from agentctx.sources.writing import amount, one_line, several
+
+SUGGESTED = (
+    "go.mod",
+    "package.json",
+    "pyproject.toml",
+    "Cargo.toml",
+    "README.md",
+    "ARCHITECTURE.md",
+    "AGENTS.md",
+    ".env.example",
+    "Makefile",
+    "Dockerfile",
+)
+
+
+def suggest_files(folder: str | Path) -> tuple[str, ...]:
+    """The names of those files in a folder that tell most about a project, in the order in which they do.
+
+    Links that lead out of the folder are none of them.
+    """
+    return tuple(name for name in SUGGESTED if is_file_below(Path(folder), name))
+
 
 EXTENSIONS = frozenset(
     {".c", ".cpp", ".go", ".h", ".java", ".js", ".jsx", ".py", ".rb", ".rs", ".ts", ".tsx"}

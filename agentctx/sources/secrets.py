@@ -14,25 +14,497 @@ is not recognised. What must never leave the machine should not be offered as co
 from __future__ import annotations
 
 import re
+from base64 import b64decode
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from html.entities import html5
+from itertools import pairwise
 from pathlib import PurePath
 
-from agentctx.sources.hidden_text import Seen, joined, without_escapes
-from agentctx.sources.secret_names import (
-    is_credential_file,
-    is_environment_file,
-    is_secret_name,
-    names_only_secrets,
+from attrs import frozen
+
+_STARTS = r"(?:\x1b|\\x1[bB]|\\u001[bB]|\\033|\\e|\^\[)"
+_COLOUR = (
+    rf"{_STARTS}\[[0-?]{{0,32}}[ -/]{{0,4}}[@-~]|\x9b[0-?]{{0,32}}[ -/]{{0,4}}[@-~]|"
+    r"\x1b\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)"
 )
-from agentctx.sources.secret_values import (
-    REDACTED,
-    Span,
-    is_placeholder,
-    is_reference,
-    keys_in,
-    values_in,
-    wrapped_in,
+_NO_WIDTH = (
+    r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f"  # controls (Cc) but those that are blanks
+    r"\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
+    r"\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"  # default ignorable
+    r"\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f]"  # Cf
 )
+"""What Unicode says is not shown: of every version so far, by its categories and its list of what may be ignored."""
+
+_OVERWRITTEN = "|".join(rf"[^\n\x08]{{{count}}}\x08{{{count}}}" for count in range(8, 0, -1))
+"""As many characters as there are backspaces behind them."""
+
+_ESCAPE = (
+    r"(?:\\{1,4}|%)u(?P<four>[0-9a-fA-F]{4})|\\{1,4}x(?P<two>[0-9a-fA-F]{2})|%(?:25)?(?P<percent>[0-7][0-9a-fA-F])|"
+    r"\\{1,4}U00(?P<eight>(?:0[0-9a-fA-F]|10)[0-9a-fA-F]{4})|\\{1,4}[ux]\{0{0,8}(?P<braces>[0-9a-fA-F]{1,5})\}|"
+    r"=(?P<quoted>[0-7][0-9A-F])|\\{1,4}(?P<octal>[01][0-7]{2})|"
+    r"&#[xX]0{0,8}(?P<hex>[0-9a-fA-F]{1,5});|&#0{0,8}(?P<number>[0-9]{1,5});|&(?P<entity>[A-Za-z]{2,10});|"
+    r"\\{1,4}(?P<letter>[nrtbfv0])"
+)
+_HIDDEN = re.compile(f"(?P<nothing>{_COLOUR}|{_NO_WIDTH})|{_ESCAPE}")
+_HIDDEN_OR_OVERWRITTEN = re.compile(f"(?P<nothing>{_OVERWRITTEN}|{_COLOUR}|{_NO_WIDTH})|{_ESCAPE}")
+_BREAK = re.compile(
+    r"[\"'`][ \t]{0,8}[+.&\\]?[ \t]{0,8}(?:\\?\r?\n)?[ \t+.&]{0,40}[\"'`](?=[\w+/=-])|"
+    r"(?<=[\w+/=-])(?:\\|-|(?<!=)=)?\r?\n[ \t>|#*+-]{0,40}(?=[\w+/=-])"
+)
+"""Between two parts of one text: quotes with a sign of joining or a line break, or a line break alone."""
+
+
+@frozen
+class Seen:
+    """A text as it is seen, and where each of its characters stands in the text as it is.
+
+    Args:
+        text: As it is seen.
+        starts: Where each piece begins in it, in order.
+        places: Where each piece begins and ends in the text as it is; one longer than what is seen is an escape.
+    """
+
+    text: str
+    starts: list[int]
+    places: list[tuple[int, int]]
+
+    def place(self, start: int, end: int) -> tuple[int, int]:
+        """Where a part of it stands in the text as it is."""
+        return self._at(start)[0], self._at(end - 1)[1]
+
+    def _at(self, index: int) -> tuple[int, int]:
+        piece = bisect_right(self.starts, index) - 1
+        start, end = self.places[piece]
+        seen = (self.starts[piece + 1] if piece + 1 < len(self.starts) else len(self.text)) - self.starts[piece]
+        if seen != end - start:
+            return start, end
+        return start + index - self.starts[piece], start + index - self.starts[piece] + 1
+
+
+def without_escapes(text: str, *, apart: bool) -> Seen | None:
+    """The text with every escape as what it stands for; None when there is none.
+
+    Args:
+        text: The text.
+        apart: Whether what is seen as nothing, and every escape, parts the words around it; else it joins them.
+    """
+    hidden = _HIDDEN_OR_OVERWRITTEN if "\b" in text else _HIDDEN
+    if hidden.search(text) is None:
+        return None
+    return _seen(text, hidden, lambda found: f" {_character(found)}" if apart else _character(found))
+
+
+def joined(text: str) -> Seen | None:
+    """The text with lines and quoted pieces joined that may be one word; None when there are none."""
+    return _seen(text, _BREAK, lambda _: "") if _BREAK.search(text) is not None else None
+
+
+def _seen(text: str, pattern: re.Pattern[str], shown: Callable[[re.Match[str]], str]) -> Seen:
+    pieces: list[str] = []
+    starts: list[int] = []
+    places: list[tuple[int, int]] = []
+    length = done = 0
+    for found in (*pattern.finditer(text), None):
+        start, end = (len(text), len(text)) if found is None else found.span()
+        for piece, place in ((text[done:start], (done, start)), (found and shown(found), (start, end))):
+            if piece:
+                pieces.append(piece)
+                starts.append(length)
+                places.append(place)
+                length += len(piece)
+        done = end
+    return Seen("".join(pieces), starts, places)
+
+
+def _character(found: re.Match[str]) -> str:
+    """What an escape stands for: a character, or nothing."""
+    if found["nothing"] is not None:
+        return ""
+    if found["entity"] is not None:
+        return html5.get(f"{found['entity']};", found[0])
+    if found["letter"] is not None:
+        return "\n" if found["letter"] in "nr" else " "
+    if found["number"] is not None:
+        return chr(int(found["number"]))
+    if found["octal"] is not None:
+        return chr(int(found["octal"], 8))
+    return chr(int(next(filter(None, found.group(*_IN_HEX))), 16))
+
+
+_IN_HEX = ("four", "two", "percent", "eight", "braces", "quoted", "hex")
+
+
+_NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+
+_SECRET = frozenset(
+    {"auth", "authorization", "bearer", "cookie", "credential", "credentials", "creds", "dsn", "pin", "salt", "sig"}
+)
+"""Words that make a name that of a secret when they are its last."""
+
+_SECRET_ENDINGS = (
+    "apikey",
+    "accesskey",
+    "passwd",
+    "password",
+    "passphrase",
+    "privatekey",
+    "psk",
+    "pwd",
+    "secret",
+    "secretkey",
+)
+"""Endings of single words that make a name that of a secret wherever the word stands."""
+
+_KEYS = re.compile(
+    r"access|account|api|app|auth|client|consumer|deploy|encryption|hmac|jwt|master|private|secret|service|"
+    r"session|shared|signing|ssh|storage|webhook"
+)
+"""Words before ``key`` that make it a secret."""
+
+_ABOUT = re.compile(
+    r"count|endpoint|enabled|expires|expiry|field|file|header|length|limit|max|min|name|names|path|pattern|"
+    r"policy|prefix|ref|regex|required|size|ttl|type|uri|url|version"
+)
+"""Last words that make a name one about a secret: ``password_file`` holds none."""
+
+_OTHER_KEYS = re.compile(
+    r"cache|cluster|composite|foreign|idempotency|index|order|partition|primary|public|routing|sort|unique"
+)
+"""Words before ``KEY`` that make it none of a secret, also in the name of an environment variable."""
+
+_PLACES = re.compile(
+    r"continuation|cursor|end|eos|bos|mask|next|pad|page|pagination|prev|previous|sep|special|stop|sync|unk"
+)
+"""Words before ``token`` that make it a place in a list or a piece of text."""
+
+_CREDENTIAL_FILES = re.compile(
+    r"\.git\-credentials|\.htpasswd|\.netrc|\.pgpass|_netrc|credentials|id_dsa|id_ecdsa|id_ed25519|id_rsa"
+)
+_CREDENTIAL_ENDINGS = frozenset({".jks", ".kdbx", ".key", ".keystore", ".p12", ".pem", ".pfx", ".ppk"})
+_EXAMPLES = ("dist", "example", "sample", "template")
+
+
+@lru_cache(maxsize=4_096)
+def is_secret_name(name: str) -> bool:
+    """Whether a variable, key or header of this name holds a secret."""
+    words = _words(name)
+    if not words or _ABOUT.fullmatch(words[-1]) or words == ["oldpwd"]:  # that is the folder one came from
+        return False
+    return (
+        names_only_secrets(name)
+        or words[-1] in _SECRET
+        or (words[-1].endswith("token") and not (len(words) > 1 and _PLACES.fullmatch(words[-2])))
+        or (words[-1] in ("pass", "pat") and len(words) > 1)
+        or _is_key_variable(name, words)
+    )
+
+
+def _is_key_variable(name: str, words: list[str]) -> bool:
+    """Whether it is named as environment variables with keys of services are: ``AZURE_OPENAI_KEY``."""
+    return name.isupper() and len(words) > 1 and words[-1] == "key" and not _OTHER_KEYS.fullmatch(words[-2])
+
+
+@lru_cache(maxsize=4_096)
+def names_only_secrets(name: str) -> bool:
+    """Whether nothing but a secret has such a name; a ``token`` may also be a word, and ``auth`` a method."""
+    words = _words(name)
+    if any(word.endswith(_SECRET_ENDINGS) for word in words) or "secrets" in words:
+        return True
+    pairs = set(pairwise(words))
+    return ("connection", "string") in pairs or any(
+        second == "key" and _KEYS.fullmatch(first) for first, second in pairs
+    )
+
+
+def _words(name: str) -> list[str]:
+    """The words of a name, without a number at its end: ``TOKEN_2`` is another token."""
+    words = [word.lower() for word in _NAME_WORD.findall(name)]
+    return words[:-1] if len(words) > 1 and words[-1].isdigit() else words
+
+
+def is_environment_file(name: str) -> bool:
+    """Whether a file of this name holds environment variables, any of which may be a secret (``.env.local``)."""
+    base = PurePath(name).name.lower()
+    if base.endswith(_EXAMPLES):
+        return False
+    return base in (".env", ".envrc") or base.startswith(".env.") or base.endswith(".env")
+
+
+def is_credential_file(name: str) -> bool:
+    """Whether a file of this name holds nothing but credentials."""
+    path = PurePath(name.lower())
+    return _CREDENTIAL_FILES.fullmatch(path.name) is not None or path.suffix in _CREDENTIAL_ENDINGS
+
+
+REDACTED = "[redacted]"
+"""What stands where a secret stood."""
+
+Span = tuple[int, int]
+"""Where a secret stands in a text: its start, and where it ends."""
+
+_UNMISTAKABLE = (
+    r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}",  # AWS access key id
+    r"ABSK[A-Za-z0-9+/]{100,}={0,2}",  # AWS Bedrock
+    r"AGE-SECRET-KEY-1[A-Z0-9]{58}",
+    r"AIza[\w-]{35}",  # Google API key
+    r"AT[AC]TT3[\w=-]{40,}",  # Atlassian
+    r"CFPAT-[\w-]{43}",  # Contentful
+    r"CLOJARS_[0-9a-f]{60}",
+    r"dt0c01\.[A-Z0-9]{24}\.[A-Z0-9]{64}",  # Dynatrace
+    r"EZ[AT]K[A-Za-z0-9]{54}",  # EasyPost
+    r"FLWSECK(?:_TEST)?-[0-9a-zA-Z]{32}",  # Flutterwave
+    r"GOCSPX-[\w-]{20,}",  # Google OAuth client secret
+    r"HRKU-AA[\w-]{50,}",  # Heroku
+    r"NRAK-[A-Z0-9]{27}",  # New Relic
+    r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}",  # Postman
+    r"api_org_[A-Za-z0-9]{30,}",  # Hugging Face
+    r"dckr_[po]at_[\w-]{27,}",  # Docker Hub
+    r"do[opr]_v1_[0-9a-f]{64}",  # DigitalOcean
+    r"duffel_(?:live|test)_[\w=-]{43}",
+    r"figd_[\w-]{40,}",  # Figma
+    r"gh[oprsu]_[A-Za-z0-9]{30,}",  # GitHub
+    r"github_pat_\w{40,}",
+    r"gl(?:agent|cbt|dt|ft|imt|oas|pat|ptt|rt|soat)-[\w.-]{20,}",  # GitLab
+    r"glsa_[A-Za-z0-9]{32}_[0-9A-Fa-f]{8}",  # Grafana
+    r"lin_api_[A-Za-z0-9]{32,}",  # Linear
+    r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}",  # LangSmith
+    r"nvapi-[\w-]{40,}",  # NVIDIA
+    r"ops_eyJ[A-Za-z0-9+/]{200,}={0,3}",  # 1Password
+    r"pscale_(?:tkn|pw|oauth)_[\w.=-]{32,}",  # PlanetScale
+    r"pypi-AgE[\w-]{40,}",
+    r"rubygems_[0-9a-f]{48}",
+    r"shippo_(?:live|test)_[0-9a-f]{40}",
+    r"shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}",  # Shopify
+    r"sk-ant-[a-z0-9]{2,12}-[\w-]{20,}",  # Anthropic
+    r"sk-(?:proj|svcacct|admin|or-v1)-[\w-]{20,}",  # OpenAI, OpenRouter
+    r"[sr]k_(?:live|test)_[A-Za-z0-9]{16,}",  # Stripe
+    r"sntry[su]_[A-Za-z0-9_=+/-]{60,}",  # Sentry
+    r"sq0(?:atp|csp|idp)-[\w-]{22,}",  # Square
+    r"whsec_[A-Za-z0-9+/=]{20,}",  # webhooks
+    r"xkeysib-[0-9a-f]{64}-[A-Za-z0-9]{16}",  # Brevo
+    r"xox[abeoprs]-[A-Za-z0-9-]{10,}",  # Slack
+    r"tskey-[a-z]{2,10}-[A-Za-z0-9]{6,32}-[A-Za-z0-9]{16,}",  # Tailscale
+    r"\$(?:1|apr1|5|6|sha1)\$(?:rounds=\d{1,9}\$)?[./A-Za-z0-9]{1,16}\$[./A-Za-z0-9]{22,128}",  # crypt
+    r"\$2[abxy]?\$\d\d\$[./A-Za-z0-9]{53}",  # bcrypt
+    r"\$g?y\$[./A-Za-z0-9]{1,16}\$[./A-Za-z0-9]{1,128}\$[./A-Za-z0-9]{43}",  # yescrypt
+    r"\$argon2(?:id?|d)\$v=\d{1,3}\$m=\d{1,9},t=\d{1,4},p=\d{1,4}\$[A-Za-z0-9+/]{8,64}\$[A-Za-z0-9+/]{16,128}",
+    r"[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{26}",  # Azure OpenAI and other AI services
+    r"e2b_[0-9a-f]{40}",
+    r"fo1_[\w-]{40,}",  # Fly
+    r"glc_[A-Za-z0-9+/=]{32,}",  # Grafana
+    r"gsk_[A-Za-z0-9]{40,}",  # Groq
+    r"hf_[A-Za-z0-9]{30,}",  # Hugging Face
+    r"nfp_[A-Za-z0-9]{36,}",  # Netlify
+    r"npm_[A-Za-z0-9]{36,}",
+    r"ntn_[A-Za-z0-9]{40,}",  # Notion
+    r"pcsk_[A-Za-z0-9_]{50,}",  # Pinecone
+    r"phx_[A-Za-z0-9]{40,}",  # PostHog
+    r"pplx-[A-Za-z0-9]{40,}",  # Perplexity
+    r"pul-[0-9a-f]{40}",  # Pulumi
+    r"r8_[A-Za-z0-9]{36,}",  # Replicate
+    r"sbp_[0-9a-f]{40}",  # Supabase
+    r"sb_secret_[\w-]{20,}",
+    r"tvly-[A-Za-z0-9-]{28,}",  # Tavily
+    r"xai-[A-Za-z0-9]{40,}",
+    r"xapp-\d-[A-Za-z0-9-]{20,}",  # Slack
+    r"sha256~[\w-]{43}",  # OpenShift
+    r"HRKU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",  # Heroku, of old
+    r"access_token\$(?:production|sandbox)\$[a-z0-9]{16}\$[0-9a-f]{32}",  # PayPal
+    r"(?<=bot)\d{8,10}:AA[\w-]{32,34}",  # Telegram bot, in its address
+)
+"""Tokens that begin so oddly that it does not matter what stands before them."""
+
+_TOKENS = (
+    r"A3T[A-Z0-9]-?[A-Z0-9]{16}",
+    r"A3-[A-Z0-9]{6}-[A-Z0-9-]{11,12}-[A-Z0-9]{5}-[A-Z0-9]{5}-[A-Z0-9]{5}",  # 1Password
+    r"AAAA[\w-]{7}:[\w-]{140}",  # Firebase messaging
+    r"AKCp[A-Za-z0-9]{69}",  # Artifactory
+    r"ATBB[A-Za-z0-9]{32}",  # Bitbucket
+    r"EAA[A-Za-z0-9]{80,}",  # Meta
+    r"LTAI[A-Za-z0-9]{16,20}",  # Alibaba
+    r"SG\.[\w-]{16,}\.[\w-]{16,}",  # SendGrid
+    r"SK[0-9a-f]{32}",  # Twilio
+    r"[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,38}",  # Discord bot
+    r"[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,}",  # Terraform Cloud
+    r"[0-9a-f]{32}-us\d{1,2}",  # Mailchimp
+    r"[\w~.]{3}\dQ~[\w~.-]{31,34}",  # Azure AD client secret
+    r"cmVmd[A-Za-z0-9]{59}",  # Artifactory
+    r"cio[A-Za-z0-9]{32}",  # crates.io
+    r"csk-[a-z0-9]{48}",  # Cerebras
+    r"dapi[0-9a-f]{32}(?:-\d)?",  # Databricks
+    r"dp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9.]{40,}",  # Doppler
+    r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*",  # JSON web token, signed
+    r"eyJ[\w-]{8,}\.[\w-]*\.[\w-]{8,}\.[\w-]{2,}\.[\w-]{8,}",  # JSON web token, encrypted
+    r"fm[12]_[A-Za-z0-9+/=]{40,}",  # Fly
+    r"fw_[A-Za-z0-9]{24}",  # Fireworks
+    r"hv[bs]\.[\w-]{20,}",  # Vault
+    r"key-[0-9a-f]{32}",  # Mailgun
+    r"oy2[a-z0-9]{43}",  # NuGet
+    r"pa-(?=[\w-]{0,42}\d)[\w-]{43}",  # Voyage
+    r"pat-(?:na|eu)1-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",  # HubSpot
+    r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}",  # Airtable
+    r"[sp]k\.eyJ[\w-]{20,}\.[\w-]{20,}",  # Mapbox
+    r"secret_[A-Za-z0-9]{43}",  # Notion, of old
+    r"sgp_(?:[0-9a-f]{16}_|local_)?[0-9a-f]{40}",  # Sourcegraph
+    r"sk-(?=[\w-]{0,30}\d)[A-Za-z0-9][\w-]{18,}[A-Za-z0-9]",  # OpenAI, DeepSeek, Moonshot and others
+    r"sq[upa]_[0-9a-f]{40}",  # Sonar
+    r"tfp_[\w.=-]{59}",  # Typeform
+    r"v1\.0-[0-9a-f]{24}-[0-9a-f]{140,}",  # Cloudflare origin certificates
+    r"ya29\.[\w-]{20,}",  # Google OAuth access token
+    r"\d{8,10}:AA[\w-]{32,34}",  # Telegram bot
+)
+_FREE = r"(?:(?<![A-Za-z0-9_-])|(?<=-)(?<![A-Za-z0-9_-]-)|(?<=^--)|(?<=[A-Z]_))"
+"""Behind what is no part of the word: a blank or sign, a diff's one or two minus signs, a variable's name."""
+
+_TOKEN = re.compile(
+    rf"(?:{'|'.join(_UNMISTAKABLE)})(?![A-Za-z0-9])|{_FREE}(?:{'|'.join(_TOKENS)})(?![A-Za-z0-9])", re.MULTILINE
+)
+_AZURE_KEY = re.compile(
+    r"(?<![A-Za-z0-9+/])(?<!sha512[-:=])"
+    r"(?:[A-Za-z0-9+/]{86}==|[A-Za-z0-9+/]{33}(?:\+(?:ASb|AEh|ARm)|AzCa)[A-Za-z0-9+/]{6}=|"
+    r"[A-Za-z0-9]{42}AzSe[A-Za-z0-9]{6}|[\w-]{44}AzFu[\w-]{6}==)(?![A-Za-z0-9+/=])"
+)
+"""Keys of storage, database, bus, hub, cache, search and functions; a hash of as many bytes says what it is."""
+
+_PEM = re.compile(
+    r"-----BEGIN (?P<kind>[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?)-----.*?(?:-----END (?P=kind)-----|\Z)", re.DOTALL
+)
+_PUTTY = re.compile(
+    r"\bPrivate-Lines:[ \t]{0,4}\d{1,4}[ \t]{0,4}\r?\n"
+    r"(?P<secret>[ \t>|+]{0,16}[A-Za-z0-9+/=]++"
+    r"(?:[ \t]{0,4}\r?\n[ \t>|+]{0,16}[A-Za-z0-9+/=]++(?=[ \t]{0,4}\r?(?:\n|\Z)))*+)"
+)
+_PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_HARMLESS = r"(?!\d{1,5}/|\$?\{[^{}\s]{0,64}\}[@/]|\$[A-Z_]{1,64}@)"
+"""A port before a path, or a variable."""
+
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{1,20}://"
+_IN_URL = re.compile(rf"{_SCHEME}[^\s/:@\"'<>]{{0,256}}:{_HARMLESS}(?P<secret>[^\s\"'<>?#]{{1,512}})@(?=[\w.\[-])")
+"""To the last at sign: a password that was not escaped may have one in it."""
+_USER_IN_URL = re.compile(rf"{_SCHEME}(?P<secret>[^\s/:@\"'<>]{{16,512}})@")
+_HEADER = re.compile(
+    r"(?i)\b(?:(?:proxy-)?authorization|(?:set-)?cookie)\\?[\"']?\s{0,4}:\s{0,4}\\?[\"']?(?P<secret>[^\n\"'\\]+)"
+)
+_SAYS_WHO = re.compile(r"(?i)(?:apikey|aws4|basic|bearer|digest|negotiate|token)\b|[^\n]*[=\d]")
+_BEARER = re.compile(r"(?i)\b(?:bearer|basic) {1,4}(?P<secret>[A-Za-z0-9._~+/-]{16,}={0,2})")
+_HOOKS = (
+    re.compile(r"(?:hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/)(?P<secret>[\w/-]+)"),
+    re.compile(r"webhook\.office\.com/webhookb2/(?P<secret>[\w@/-]+)"),
+    re.compile(r"(?i)[?&](?:x-amz-)?(?:sig|signature|security-token|credential)=(?P<secret>[^&\s\"'<>]+)"),
+    re.compile(r"(?i)\b(?:AccountKey|SharedAccessKey|SharedAccessSignature)=(?P<secret>[^;\s\"'<>]+)"),
+)
+_COMMANDS = (
+    re.compile(
+        r"\b(?:curl|https?|wget)\b[^\n]{0,512}?\s(?:-u|-a|--auth|--user|--proxy-user)[ =]?[\"']?[^\s:\"']{1,128}:"
+        r"(?P<secret>[^\s\"']+)"
+    ),
+    re.compile(r"\bmachine[ \t]+\S{1,256}\s+login[ \t]+\S{1,256}\s+password[ \t]+(?P<secret>[^\s\"']+)"),
+    re.compile(
+        r"\b(?:mysql|mysqldump|mysqladmin|mariadb|sshpass)\b[^\n]{0,256}?\s-p ?[\"']?(?P<secret>[^\s\"'-][^\s\"']*)"
+    ),
+    re.compile(
+        r"\b(?:docker|podman|nerdctl|buildah|skopeo|helm(?: registry)?|oras|crane(?: auth)?|oc|az|mongo|mongosh|cf)"
+        r"[ \t]+"
+        r"(?:login[ \t]|[^\n]{0,128}?--username[ \t])[^\n]{0,256}?(?:(?<=\s)-p|--password)(?:[ \t]{1,4}|=)[\"']?"
+        r"(?P<secret>[^\s\"'-][^\s\"']*)"
+    ),
+    re.compile(r"\bredis-cli\b[^\n]{0,256}?\s-a[ \t]+[\"']?(?P<secret>[^\s\"']+)"),
+    re.compile(r"\b(?:ldapsearch|ldapmodify|ldapadd|sqlcmd)\b[^\n]{0,256}?\s-[wP][ \t]*[\"']?(?P<secret>[^\s\"']+)"),
+    re.compile(r"\bhtpasswd\b[^\n]{0,64}?\s-\w{0,6}b\w{0,6}[ \t]+\S{1,256}[ \t]+\S{1,128}[ \t]+(?P<secret>\S+)"),
+    re.compile(r"\bsmbclient\b[^\n]{0,256}?\s-U[ \t]*[^\s%]{1,128}%(?P<secret>\S+)"),
+    re.compile(r"\s-(?:store|key|src|dest)pass[ \t]+(?:pass:)?(?P<secret>[^\s\"']+)"),
+    re.compile(r"\s-pass(?:in|out)?[ \t]+pass:(?P<secret>[^\s\"']+)"),
+    re.compile(r"\bsqlplus\b[^\n]{0,64}?\s[\w.]{1,64}/(?P<secret>[^\s@/]+)@"),
+    re.compile(r"\bjdbc:oracle:[a-z]{1,8}:[\w.]{1,64}/(?P<secret>[^\s@/]+)@"),
+    re.compile(
+        r"\b(?:vault login|doctl auth init -t|gh auth login --with-token <<<)[ \t]+[\"']?(?P<secret>[^\s\"'-]\S+)"
+    ),
+    re.compile(
+        r"(?i)\b(?:aws_secret_access_key|aws_session_token|_authToken|_password)[ \t]+[\"']?(?P<secret>[\w+/=.-]{8,})"
+    ),
+    re.compile(
+        r"\b(?:echo|printf|print)[ \t]+(?:-\w{1,4}[ \t]+)?[\"']?(?P<secret>[^\s\"'|]{1,512})[\"']?[ \t]{0,8}\|"
+        r"[^\n|]{0,200}?(?:--password-stdin|--with-token|\bsudo[ \t]+-S)\b"
+    ),
+    re.compile(r"(?i)\bConvertTo-SecureString[ \t]+(?:-String[ \t]+)?[\"'](?P<secret>[^\s\"'$][^\"'\n]{0,512})[\"']"),
+    re.compile(r"(?i)\bConvertTo-SecureString[ \t]+(?:-String[ \t]+)?(?P<secret>[^\s\"'$(|-][^\s\"']{0,512})[ \t]+-A"),
+    re.compile(r"(?i)\bidentified[ \t]+(?:with[ \t]+\w{1,40}[ \t]+)?by[ \t]+'(?P<secret>[^'\n]{1,256})'"),
+    re.compile(r"(?i)\b(?:create|alter)[ \t]+(?:user|role)\b[^\n;]{0,256}?\bpassword[ \t]+'(?P<secret>[^'\n]{1,256})'"),
+)
+_WRAPPED = re.compile(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/_-]{20,}={0,2}(?![A-Za-z0-9+/_=-])")
+_READABLE = re.compile(rb"[\t\n\r -~]*")
+_REFERENCE = re.compile(
+    r"\$\{?[A-Z_][A-Z0-9_]*\}?|\$\(.*\)|\$?\{\{.*\}\}|<[\w .-]+>|%[A-Z_]+%|true|false|null|none|"
+    r"undefined|\*+|\[redacted\]|\$?\{[A-Z_][\w.]*\}|\{%[^\n]*%\}|"
+    r"projects/[^/\s]+/secrets/[^/\s]+(?:/versions/\w+)?|arn:aws[\w-]*:(?:secretsmanager|ssm):[\w:/.-]+|op://\S+",
+    re.IGNORECASE,
+)
+_PLACEHOLDER = re.compile(
+    r"string|str|test|example|placeholder|same-origin|include|omit|x{3,}|\.{2,}|"
+    r"<?(?:your|insert|enter|replace)(?:[_ -][a-z]{1,40}){1,8}>?",
+    re.IGNORECASE,
+)
+_SCHEME_OF = re.compile(r"(?i)(?:apikey|basic|bearer|token)[ \t]+")
+
+
+def is_reference(value: str) -> bool:
+    """Whether a value only says where the secret is, or that there is none."""
+    return _REFERENCE.fullmatch(value.rstrip()) is not None
+
+
+def is_placeholder(value: str) -> bool:
+    """Whether a value stands where a secret will, in documentation and tests: ``YOUR_API_KEY``."""
+    return _PLACEHOLDER.fullmatch(value.strip()) is not None
+
+
+def _is_header(value: str) -> bool:
+    """Whether what a header says is who asks, and not where that is to be put: ``Bearer <token>``."""
+    if _SAYS_WHO.match(value) is None:
+        return False
+    told = _SCHEME_OF.sub("", value.rstrip(), 1)
+    return not (is_reference(told) or is_placeholder(told))
+
+
+def keys_in(text: str) -> Iterator[Span]:
+    """Where keys of known services stand."""
+    for pattern in (_TOKEN, _AZURE_KEY):
+        yield from (found.span() for found in pattern.finditer(text))
+    for pattern in (_BEARER, *_HOOKS):
+        yield from (found.span("secret") for found in pattern.finditer(text) if not is_reference(found["secret"]))
+
+
+def values_in(text: str) -> Iterator[Span]:
+    """Where there is what looks like a secret: keys, private keys, passwords in URLs, headers and commands."""
+    yield from _private_keys(text)
+    yield from keys_in(text)
+    yield from (each.span("secret") for each in _HEADER.finditer(text) if _is_header(each["secret"]))
+    for pattern in (*_COMMANDS, *((_IN_URL, _USER_IN_URL) if "://" in text else ())):
+        yield from (found.span("secret") for found in pattern.finditer(text) if not is_reference(found["secret"]))
+
+
+def _private_keys(text: str) -> Iterator[Span]:
+    keys = [found.span() for found in _PEM.finditer(text)]
+    yield from keys
+    yield from (found.span("secret") for found in _PUTTY.finditer(text))
+    ends = {end for _, end in keys}
+    alone = [found.end() for found in _PEM_END.finditer(text) if found.end() not in ends]
+    if alone:  # its beginning was cut off: everything before it may be the key
+        yield 0, alone[-1]
+
+
+def wrapped_in(text: str) -> Iterator[tuple[Span, str]]:
+    """What stands in base64, as text: each with its place."""
+    for found in _WRAPPED.finditer(text):
+        content = found[0].rstrip("=").translate(_STANDARD)
+        decoded = b64decode(content + "=" * (-len(content) % 4)) if len(content) % 4 != 1 else b"\0"
+        if _READABLE.fullmatch(decoded):
+            yield found.span(), decoded.decode("ascii")
+
+
+_STANDARD = str.maketrans("-_", "+/")
+
 
 __all__ = ["REDACTED", "Redactor", "redact_secrets"]
 

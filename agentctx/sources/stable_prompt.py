@@ -3,23 +3,151 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import anyio
 from anyio import CapacityLimiter, Lock
 from attrs import define, field, frozen
 
-from agentctx.core.message import Message
-from agentctx.core.parts import Text
-from agentctx.core.printable import shown
+from agentctx.builder.block import Block
+from agentctx.builder.tier import Tier
+from agentctx.core.message import Message, Native, Text
 from agentctx.errors import ConfigError, InvalidInput, SourceError
-from agentctx.protocols import TokenCounter
-from agentctx.sources.ask import answer_of
-from agentctx.sources.built_prompt import BuiltPrompt, with_cache_points
-from agentctx.sources.prompt_section import PromptSection
+from agentctx.printable import shown
+from agentctx.protocols import ContextProvider, TokenCounter
+from agentctx.sources.asking import answer_of, checked
 from agentctx.sources.secrets import redact_secrets
+from agentctx.sources.writing import section
 from agentctx.tokens.remembering import counter_of_texts
+
+
+@frozen
+class PromptPiece:
+    """A piece of a system prompt, unchanged for as long as the prompt is not rebased.
+
+    Args:
+        text: What it says.
+        tokens: Its size in tokens.
+        cache: Whether it pays to let the provider keep the prefix that ends with it.
+    """
+
+    text: str = field(repr=False)
+    tokens: int
+    cache: bool = False
+
+
+@frozen
+class BuiltPrompt:
+    """A system prompt as it is sent: the baseline, and after it what has changed, in the order in which it did.
+
+    Args:
+        pieces: Baseline and updates.
+        superseded: Tokens that would be saved by ``StablePrompt.rebase``, at the price of a new prefix.
+    """
+
+    pieces: tuple[PromptPiece, ...]
+    superseded: int
+
+    @property
+    def text(self) -> str:
+        """All of it as one text; what was built before any further change is the beginning of it."""
+        return "\n\n".join(piece.text for piece in self.pieces if piece.text)
+
+    @property
+    def tokens(self) -> int:
+        """The size of all pieces in tokens."""
+        return sum(piece.tokens for piece in self.pieces)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """A block for each piece, for a ``ContextBuilder``; it writes the cache points as the provider wants them."""
+        return tuple(
+            Block(
+                id="system" if place == 0 else f"system-update-{place}",
+                messages=[Message("system", (Text(piece.text),))],
+                tier=Tier.SYSTEM,
+                cache=piece.cache or None,
+            )
+            for place, piece in enumerate(self.pieces)
+            if piece.text
+        )
+
+
+def with_cache_points(texts: Sequence[str], min_cache: int, counter: TokenCounter) -> tuple[PromptPiece, ...]:
+    """The texts as pieces, with cache points where they pay: behind the baseline, and behind the last update.
+
+    The baseline is the same for everybody who has the same sections. The end is what the next call of this
+    conversation begins with. Neither pays where fewer tokens than ``min_cache`` stand since the point before: the
+    provider keeps no shorter prefix, and a point is worth more further down.
+    """
+    sizes = [counter.count(text) for text in texts]
+    pieces = [PromptPiece(text, size) for text, size in zip(texts, sizes, strict=True)]
+    since = 0
+    for place in sorted({0, len(texts) - 1}):
+        since += sizes[0] if place == 0 else sum(sizes[1:])
+        if since >= min_cache:
+            pieces[place] = PromptPiece(texts[place], sizes[place], cache=True)
+            since = 0
+    return tuple(pieces)
+
+
+Load = Callable[[], Awaitable[str] | str]
+"""Says what a section says now; empty when it says nothing. May be async; one that is not runs in a thread."""
+
+_KEY = re.compile(r"[\w][\w./-]{0,127}")
+
+
+def _check_key(_instance: object, _attribute: object, key: str) -> None:
+    if not isinstance(key, str) or _KEY.fullmatch(key) is None:
+        msg = f"PromptSection: key: expected a name of letters, digits and ./_-, got {key!r}"
+        raise ConfigError(msg)
+
+
+def _check_load(_instance: object, _attribute: object, load: Native) -> None:
+    if not callable(load):
+        msg = f"PromptSection: load: expected a function that returns the section's text, got {load!r}"
+        raise ConfigError(msg)
+
+
+@frozen
+class PromptSection:
+    """One section of a system prompt.
+
+    Args:
+        key: Its name, the same for the life of a conversation.
+        load: Says what it says now.
+        header: What stands above it, when it says anything.
+
+    Raises:
+        ConfigError: If the key is no name, or there is nothing to load.
+    """
+
+    key: str = field(validator=_check_key)
+    load: Load = field(validator=_check_load)
+    header: str = ""
+
+    def written(self, value: str) -> str:
+        """The section with what it says; empty when it says nothing."""
+        value = value.strip()
+        return f"{self.header}\n{value}" if value and self.header else value
+
+    @property
+    def title(self) -> str:
+        """What it is called when it is spoken of."""
+        return self.header.strip().lstrip("# ").rstrip(":") or self.key
+
+
+def section_from(provider: ContextProvider, key: str, header: str = "") -> PromptSection:
+    """A section that says what a source finds: its items under their titles, in fences, in its own order."""
+
+    async def load() -> str:
+        items = checked(key, await answer_of(provider, "", threads=CapacityLimiter(1)))
+        return "".join(section(item.title, item.content) for item in items)
+
+    return PromptSection(key, load, header)
+
 
 VERSION = 1
 """Of the dump."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from agentctx.sources.left_behind import stop_when_left_behind
+from agentctx.sources.asking import stop_when_left_behind
 from agentctx.sources.pathspec import Patterns
 from agentctx.sources.read_file import read_below
 

@@ -9,13 +9,12 @@ from typing import ClassVar
 
 from attrs import field, frozen
 
-from agentctx.core.message import Context, Message
+from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.core.pace import paced
-from agentctx.core.parts import Part, Text, ToolCall, ToolResult
+from agentctx.engine.shrink import edit_results, with_content
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
 from agentctx.protocols import Call, Scope
-from agentctx.strategies.edit_results import edit_results, with_content
 
 
 def _names(exclude: Iterable[str]) -> frozenset[str]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from attrs import field, frozen
 
-from agentctx.core.message import Context, Message
-from agentctx.core.parts import Part, Text, ToolCall, ToolResult
+from agentctx.core.message import Context, Message, Native, Part, Text, ToolCall, ToolResult
+from agentctx.engine.shrink import edit_results, with_content
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope
-from agentctx.strategies.edit_results import edit_results, with_content
 
 Said = tuple[str, bool, tuple[Part, ...]]
 """The tool, whether it failed, and what it said."""
@@ -35,7 +34,7 @@ class CollapseRepeats:
     scope: ClassVar[Scope] = Scope.PRESSURE
 
     @marker.validator
-    def _check(self, _attribute: object, marker: Any) -> None:  # noqa: ANN401 - checked here
+    def _check(self, _attribute: object, marker: Native) -> None:
         if not isinstance(marker, str) or not marker.strip():
             msg = (
                 f"CollapseRepeats: marker must be text that is not blank (providers refuse blank text), got {marker!r}"

@@ -12,18 +12,12 @@ from attrs import field, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Message
+from agentctx.engine.drop import shrink_open_round
+from agentctx.engine.options import check_tokens, limits
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope
-from agentctx.strategies.limits import limits
-from agentctx.strategies.options import check_tokens
-from agentctx.strategies.packing.dropped import note_of, task_of
-from agentctx.strategies.packing.load import Load, load, unit_tokens
-from agentctx.strategies.packing.rank import MANY, ranked
-from agentctx.strategies.packing.relevance import Relevance
-from agentctx.strategies.packing.scoring import Weights
-from agentctx.strategies.packing.shorten import shortened, still_short
-from agentctx.strategies.packing.unload import Packed, left_out, told, unload
-from agentctx.strategies.shrink_open_round import shrink_open_round
+from agentctx.strategies.packing.choose import Load, Packed, left_out, load, note_of, task_of, told, unit_tokens, unload
+from agentctx.strategies.packing.relevance import MANY, Relevance, Weights, ranked, shortened, still_short
 
 Strategy = Literal["recent", "relevance", "hybrid", "compression"]
 

@@ -13,12 +13,11 @@ from typing import ClassVar
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.marker import CacheMarker, Ttl
-from agentctx.core.message import SYSTEM_ROLES, Context, Message
+from agentctx.core.message import SYSTEM_ROLES, CacheMarker, Context, Message, Ttl
 from agentctx.core.protection import first_task
+from agentctx.engine.cache_markers import Marked, as_read, find_marked, in_order
 from agentctx.errors import ConfigError
 from agentctx.protocols import CacheMarkers, Call, Scope, cache_markers, head_markers
-from agentctx.strategies.keep_cache_markers import Marked, as_read, find_marked, in_order
 
 _SMALLEST = 1_024
 """The shortest prefix that is kept where the model's own is not known, in tokens."""

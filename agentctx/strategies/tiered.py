@@ -8,18 +8,15 @@ from typing import ClassVar
 
 from attrs import evolve, field, frozen
 
+from agentctx.builder.tier import Tier, TierRule, allocate, as_tier
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Message
 from agentctx.core.units import Unit
+from agentctx.engine.drop import shrink_open_round, without
+from agentctx.engine.options import check_tokens, limits
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
 from agentctx.protocols import Call, Scope
-from agentctx.strategies.drop_units import without
-from agentctx.strategies.limits import limits
-from agentctx.strategies.options import check_tokens
-from agentctx.strategies.shrink_open_round import shrink_open_round
-from agentctx.tiers.allocate import allocate
-from agentctx.tiers.tier import Tier, TierRule, as_tier
 
 TierOf = Callable[[Sequence[Message]], int]
 """Given the messages of a round, or a single message beside the rounds, the tier that it belongs to."""

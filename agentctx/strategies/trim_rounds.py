@@ -8,10 +8,10 @@ from attrs import field, frozen
 
 from agentctx.core.message import Context
 from agentctx.core.units import segments, units
+from agentctx.engine.drop import droppable, without
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
 from agentctx.protocols import Call, Scope
-from agentctx.strategies.drop_units import droppable, without
 
 
 @frozen

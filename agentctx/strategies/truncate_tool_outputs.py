@@ -6,14 +6,12 @@ from typing import ClassVar
 
 from attrs import field, frozen
 
-from agentctx.core.message import Context, Message
+from agentctx.core.message import Context, Message, Text, ToolResult
 from agentctx.core.pace import paced
-from agentctx.core.parts import Text, ToolResult
+from agentctx.engine.shrink import Cut, Keep, cut_to_chars, cut_to_tokens, edit_results, with_text
 from agentctx.errors import ConfigError
 from agentctx.offload import MUCH, offload
 from agentctx.protocols import Call, Scope
-from agentctx.strategies.cut_text import Cut, Keep, cut_to_chars, cut_to_tokens
-from agentctx.strategies.edit_results import edit_results, with_text
 
 _CUT = 200
 """Cutting one result takes as long as looking at so many messages."""

@@ -6,14 +6,13 @@ from inspect import iscoroutinefunction
 
 from attrs import field, frozen
 
-from agentctx.condition import Condition, Test
 from agentctx.core.budget import Amount, Budget
 from agentctx.core.message import Context
+from agentctx.economics.conditions import Condition, Test
+from agentctx.engine.options import check_stages
+from agentctx.engine.run_stages import in_phase, name_of, run_alone
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, ContextStrategy, Phase, RunInner
-from agentctx.strategies.naming import name_of
-from agentctx.strategies.options import check_stages
-from agentctx.strategies.running import in_phase, run_alone
 
 
 def over(amount: Amount) -> Condition:

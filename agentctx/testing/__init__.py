@@ -4,11 +4,16 @@ The generators of transcripts are in ``agentctx.testing.histories`` and need ``p
 """
 
 from agentctx.testing.builders import assistant, call, history, result, system, thinking, tool, transcript, user
-from agentctx.testing.counting import CountingCounter
-from agentctx.testing.flaky import FlakyError, FlakyStage, FlakyStore, failing_listener
+from agentctx.testing.fakes import (
+    CountingCounter,
+    FlakyError,
+    FlakyStage,
+    FlakyStore,
+    Recorder,
+    failing_listener,
+    fixed_summarizer,
+)
 from agentctx.testing.laws import check_laws
-from agentctx.testing.listener import Recorder
-from agentctx.testing.summarizer import fixed_summarizer
 
 __all__ = [
     "CountingCounter",

@@ -11,9 +11,9 @@ from attrs import frozen
 
 from agentctx.core.compare import Change, HeadChange, Outcome
 from agentctx.core.message import Context
+from agentctx.core.report import View
+from agentctx.engine.run_stages import UNSAID
 from agentctx.protocols import Meter
-from agentctx.runner import UNSAID
-from agentctx.view import View
 
 _AS_IT_CAME = frozenset({Outcome.MOVED, Outcome.KEPT})
 """What became of messages that are the caller's own objects still."""

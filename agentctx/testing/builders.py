@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
+from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.testing.plan import Answer, Ask, History, Item, Picture, Plan, Say, Think, ToolSpec, Turn, TurnRole
 from agentctx.testing.writers import write
@@ -51,7 +52,7 @@ def result(call_id: str, content: str | tuple[Say | Picture, ...] | None = "", *
     return Answer(call_id, content, is_error)
 
 
-def tool(name: str, description: str = "", **properties: Any) -> ToolSpec:  # noqa: ANN401 - JSON schemas
+def tool(name: str, description: str = "", **properties: Native) -> ToolSpec:
     """A tool on offer, with the JSON schema of each argument."""
     return ToolSpec(name, description, properties)
 

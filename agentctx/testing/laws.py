@@ -19,25 +19,23 @@ from typing import Any
 
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
-from agentctx.core.message import SYSTEM_ROLES, Context, Message
-from agentctx.core.pairing import server_calls
-from agentctx.core.parts import Thinking
+from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Thinking
 from agentctx.core.protection import always, words
+from agentctx.core.report import View
+from agentctx.core.units import server_calls
 from agentctx.errors import ConfigError, StageError, StoreError
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import Call, ContextStrategy
+from agentctx.providers.cache_markers import unmarked
 from agentctx.session import Session
 from agentctx.stores.memory import MemoryStore
 from agentctx.strategies.when import first_of, when
 from agentctx.testing.accounts import Given, unaccounted
-from agentctx.testing.counting import CountingCounter
-from agentctx.testing.flaky import FlakyError, FlakyStore, failing_listener, flaky, unlogged
+from agentctx.testing.fakes import CountingCounter, FlakyError, FlakyStore, failing_listener, flaky, unlogged
 from agentctx.testing.plan import Say, Turn
 from agentctx.testing.quoting import LIBERTIES, Liberty, misquotes, unnumbered
 from agentctx.testing.trial import Step, Trial, text_of, texts_of
 from agentctx.testing.writers import WRITERS
-from agentctx.view import View
-from agentctx.wire.cache_markers import unmarked
 
 TITLES = {
     1: "legal in, legal out; repairs are reported",
@@ -66,8 +64,8 @@ async def check_laws(
     messages: Sequence[Any],
     budget: Budget | None = None,
     format: str | None = None,  # noqa: A002 - the name that the whole library gives it
-    system: Any = None,  # noqa: ANN401 - any provider's system prompt
-    tools: Any = None,  # noqa: ANN401 - any provider's tools
+    system: Native = None,
+    tools: Native = None,
     may: Collection[Liberty] = (),
 ) -> None:
     """Hold a strategy to the laws on one transcript: prepared at once, and step by step in a session.

@@ -15,8 +15,7 @@ from typing import Literal, get_args
 
 from attrs import evolve
 
-from agentctx.core.message import SYSTEM_ROLES, Message
-from agentctx.core.parts import Part, Text, ToolCall, ToolResult
+from agentctx.core.message import SYSTEM_ROLES, Message, Part, Text, ToolCall, ToolResult
 from agentctx.core.protection import summed_up
 
 Liberty = Literal[

@@ -10,18 +10,18 @@ from typing import Any
 from attrs import field, frozen
 
 from agentctx.core.budget import Budget
-from agentctx.core.message import Context
-from agentctx.core.violation import Violation
+from agentctx.core.message import Context, Native
+from agentctx.core.report import View
+from agentctx.core.validity import Violation
+from agentctx.engine.reading import Reader, reader
 from agentctx.errors import ContextOverflow, InvalidInput
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy, Listener, Store, TokenCounter
-from agentctx.reading import Reader, reader
+from agentctx.providers.native import as_mapping
 from agentctx.session import Session
 from agentctx.stores.memory import MemoryStore
 from agentctx.testing.plan import History
 from agentctx.testing.quoting import Liberty
-from agentctx.view import View
-from agentctx.wire.native import as_mapping
 
 
 @frozen
@@ -203,5 +203,5 @@ def texts_of(natives: Sequence[Any]) -> list[str]:
     return [text_of(native) for native in natives]
 
 
-def _dumped(native: Any) -> Mapping[str, Any]:  # noqa: ANN401 - an SDK object within a dict
+def _dumped(native: Native) -> Mapping[str, Native]:
     return as_mapping(native)

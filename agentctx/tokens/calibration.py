@@ -11,7 +11,9 @@ from collections import deque
 from collections.abc import Sequence
 from statistics import median
 
-from attrs import define, field
+from attrs import define, field, frozen, validators
+
+from agentctx.protocols import TextCutter, TokenCounter
 
 SAMPLES = 16
 """How many differences the ratio is the median of."""
@@ -166,3 +168,37 @@ def _follows(sound: tuple[int, int], local: int, billed: int) -> bool:
     low, high = BELIEVABLE
     grown = local - sound[0]
     return billed >= sound[1] + (low if grown >= 0 else high) * grown - LEAST_DIFFERENCE
+
+
+@frozen
+class CalibratedCounter:
+    """Another counter's count, a fixed share larger or smaller, rounded up for each text.
+
+    Args:
+        counter: The counter that is corrected; it must be able to cut, too.
+        percent: What a token of ``counter`` is worth, in hundredths of the model's tokens; 120 counts a fifth more.
+        cutter: The same counter, as one that cuts.
+    """
+
+    counter: TokenCounter
+    percent: int = field(validator=validators.ge(1))
+    cutter: TextCutter = field(kw_only=True, eq=False, repr=False)
+
+    def count(self, text: str, /) -> int:
+        """The tokens of ``text``."""
+        return -(-self.counter.count(text) * self.percent // 100)
+
+    def exceeds(self, text: str, tokens: int, /) -> bool:
+        """Whether ``text`` has more than ``tokens`` tokens."""
+        return self.cutter.exceeds(text, self._uncorrected(tokens))
+
+    def head(self, text: str, tokens: int, /) -> str:
+        """A longest start of ``text`` with at most ``tokens`` tokens, in whole grapheme clusters."""
+        return self.cutter.head(text, self._uncorrected(tokens))
+
+    def tail(self, text: str, tokens: int, /) -> str:
+        """A longest end of ``text`` with at most ``tokens`` tokens, in whole grapheme clusters."""
+        return self.cutter.tail(text, self._uncorrected(tokens))
+
+    def _uncorrected(self, tokens: int) -> int:
+        return tokens * 100 // self.percent

@@ -15,7 +15,7 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from agentctx.core.parts import Media
+from agentctx.core.message import Media, Native
 
 _MAGIC: tuple[tuple[str, str], ...] = (
     ("iVBORw0KGgo", "image/png"),
@@ -89,7 +89,7 @@ def base64_of(value: object) -> str | None:
     return b64encode(_read_whole(value)).decode("ascii") if isinstance(value, IOBase) else None
 
 
-def _read_whole(stream: Any) -> bytes:  # noqa: ANN401 - any stream of io
+def _read_whole(stream: Native) -> bytes:
     """All that a stream holds, from its start on."""
     place = stream.tell()
     stream.seek(0)
@@ -164,7 +164,7 @@ class _Place:
         return evolve(self, depth=self.depth + 1, around=self.around | {id(container)})
 
 
-def _walk(value: Any, place: _Place, found: Carried) -> Any:  # noqa: ANN401 - any JSON value
+def _walk(value: Native, place: _Place, found: Carried) -> Native:
     if isinstance(value, str):
         return _text(value, place, found)
     if value is None or isinstance(value, (int, float)):
@@ -180,7 +180,7 @@ def _walk(value: Any, place: _Place, found: Carried) -> Any:  # noqa: ANN401 - a
     return value if fields is None else dict(_entries(fields, inner, found))
 
 
-def _dumped(value: Any) -> Mapping[Any, Any] | None:  # noqa: ANN401 - maybe an SDK object
+def _dumped(value: Native) -> Mapping[Native, Native] | None:
     dump = None if isinstance(value, type) else getattr(value, "model_dump", None)
     dumped = dump(exclude_unset=True) if callable(dump) else None
     return dumped if isinstance(dumped, Mapping) else None

@@ -11,7 +11,10 @@ from typing import SupportsIndex, cast
 from attrs import frozen
 
 from agentctx.errors import AgentctxError, ConfigError
+from agentctx.models.table import encoding_for, percent_for
 from agentctx.protocols import TokenCounter
+from agentctx.tokens.calibration import CalibratedCounter
+from agentctx.tokens.exact import TiktokenCounter
 
 
 @frozen
@@ -96,3 +99,21 @@ def whole_tokens(counter: object, tokens: object, what: str) -> int:
         tokens.close()  # nobody waits for it
     msg = f"counter {name_of_counter(counter)}: {what} was counted as {tokens!r}; expected a whole number of tokens"
     raise ConfigError(msg)
+
+
+__all__ = ["TiktokenCounter", "default_counter"]
+
+EXACT = 100
+"""Hundredths: the model counts as its encoding does."""
+
+
+def default_counter(model: str | None = None) -> TokenCounter:
+    """The counter for a model: exact for OpenAI's, the nearest public encoding with a known correction for others.
+
+    Without a model, and for unknown ones, that of ``o200k_base``. Neither tiktoken nor a vocabulary is loaded before
+    the first count.
+    """
+    if model is None:
+        return TiktokenCounter()
+    counter, percent = TiktokenCounter(encoding_for(model)), percent_for(model)
+    return counter if percent == EXACT else CalibratedCounter(counter, percent, cutter=counter)

@@ -2,18 +2,125 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
-from agentctx.tokens.cache import TextCache
-from agentctx.tokens.chunks import CHUNK, chunks, safe_parts
 from agentctx.tokens.graphemes import ceiling, floor
 from agentctx.tokens.vocabulary import LONGEST_TOKEN, VOCABULARIES, vocabulary
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
+
+
+ENTRY_BYTES = 140
+"""What an entry costs at most: two numbers and their place in a dictionary, in bytes of memory."""
+
+_LENGTHS = 40
+"""Bits for the length of a text."""
+
+
+@define(eq=False)
+class TextCache:
+    """Remembers the count of each text, and forgets what was not asked for lately.
+
+    A text is known by its length and by the hash of 64 bits that Python keeps of it, so that a cache of any texts is
+    small and keeps none of them alive. Two texts of one length and one hash would be taken for the same: among the
+    texts that it remembers at a time, the chance that a new one meets such a twin is about one in 10**14.
+
+    Two generations stand in for an order of use: what is asked for moves to the young one, and when that is full it
+    becomes the old one, whose leftovers go. A hit takes no lock, so it costs what a dictionary costs.
+
+    Args:
+        most: How many texts are remembered at most.
+    """
+
+    most: int = 40_000
+    _young: dict[int, int] = field(factory=dict, init=False, repr=False)
+    _old: dict[int, int] = field(factory=dict, init=False, repr=False)
+    _lock: Lock = field(factory=Lock, init=False, repr=False)
+
+    def get(self, text: str) -> int | None:
+        """The count of ``text``, or None when it is not known."""
+        key = (hash(text) << _LENGTHS) + len(text)
+        count = self._young.get(key)
+        if count is None:
+            count = self._old.get(key)
+            if count is not None:
+                self._put(key, count)
+        return count
+
+    def put(self, text: str, count: int) -> None:
+        """Remember the count of ``text``."""
+        self._put((hash(text) << _LENGTHS) + len(text), count)
+
+    def _put(self, key: int, count: int) -> None:
+        with self._lock:
+            if len(self._young) >= max(1, self.most // 2) and key not in self._young:
+                self._old, self._young = self._young, {}
+            self._young[key] = count
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._young, self._old = {}, {}
+
+    @property
+    def bytes(self) -> int:
+        """The memory in use, at most."""
+        return ENTRY_BYTES * (len(self._young) + len(self._old))
+
+    def __len__(self) -> int:
+        """How many texts are remembered."""
+        return len(self._young.keys() | self._old.keys())
+
+
+CHUNK = 32 * 1024
+"""Characters of a chunk, before the next exact cut is looked for: 2 to 5 ms of tokenizing."""
+
+SPACES = 500_000
+"""A longer run of spaces is cut every so many characters; the count may then be off by one token at each cut.
+
+tiktoken panics on a run of 1,000,000 (openai/tiktoken#15, #245), with an error that ``except Exception`` misses.
+"""
+
+EXACT_CUT = re.compile(
+    r"[A-Za-z0-9\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fef]"
+    r"(?=[\x00-&(-/:-@\[-`{-\x7f\u3001\u3002\uff0c\uff1a\uff1b])"
+)
+
+_BLANKS = re.compile(r"[^\S\r\n]+")
+
+
+def chunks(text: str, size: int = CHUNK) -> Iterator[str]:
+    """The text in parts of about ``size`` characters that count as much as the whole, and that are safe to encode.
+
+    A part is longer where the text has no exact cut; only runs of more than ``SPACES`` blanks are cut anyway.
+    """
+    start, end = 0, len(text)
+    while end - start > size:
+        found = EXACT_CUT.search(text, start + size - 1)
+        stop = end if found is None else found.end()
+        yield from safe_parts(text[start:stop])
+        start = stop
+    if start < end:
+        yield from safe_parts(text[start:])
+
+
+def safe_parts(text: str) -> Iterator[str]:
+    """The text whole, or cut within those of its runs of blanks that tiktoken would panic on."""
+    start = 0
+    if len(text) > SPACES:
+        for run in _BLANKS.finditer(text):
+            for stop in range(run.start() + SPACES, run.end(), SPACES):
+                yield text[start:stop]
+                start = stop
+    yield text[start:]
+
 
 _CHARS_PER_TOKEN = 5  # of ordinary text; the first guess at how much text holds so many tokens
 _SLICE = 16 * 1024  # characters; where "more than so many?" is asked of text without an exact cut

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import Any
+
+from agentctx.core.message import Native
 
 REACH = 1024
 """Code points that are looked at on either side; a longer cluster (or run of flags) may be cut."""
@@ -17,7 +18,7 @@ _SURE_END = (
 
 
 @cache
-def _pattern(source: str) -> Any:  # noqa: ANN401 - regex ships no types
+def _pattern(source: str) -> Native:
     """A compiled pattern of ``regex`` (which comes with tiktoken), imported when text is first cut."""
     return import_module("regex").compile(source)
 

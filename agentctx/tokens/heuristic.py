@@ -9,7 +9,7 @@ from math import ceil
 
 from attrs import field, frozen
 
-from agentctx.core.parts import Media, Part, ToolCall
+from agentctx.core.message import Media, Part, ToolCall
 from agentctx.errors import ConfigError
 from agentctx.tokens.graphemes import ceiling, floor
 

@@ -7,17 +7,200 @@ estimates, each said where it is made.
 
 from __future__ import annotations
 
+import base64
 import binascii
 import re
+import zlib
 from base64 import b64decode
-from collections.abc import Callable
+from binascii import Error
+from collections.abc import Callable, Iterator
+from html import unescape
+from io import BytesIO
 from math import ceil, floor, sqrt
 from urllib.parse import unquote_to_bytes
+from zipfile import BadZipFile, ZipFile
 
-from agentctx.core.parts import Media
-from agentctx.core.profile import ImageRule
-from agentctx.tokens.image_size import Size, image_size
-from agentctx.tokens.office import may_be_office, office_text
+from attrs import define
+
+from agentctx.core.message import Media
+from agentctx.models.profile import ImageRule
+
+Size = tuple[int, int]
+"""Width and height in pixels."""
+
+_STEPS = (256, 64 * 1024, 1024 * 1024)  # bytes to decode; a JPEG may hold a preview and a profile before its size
+
+
+def image_size(data: str) -> Size | None:
+    """The size of a PNG, JPEG, GIF or WebP image; None when it cannot be told.
+
+    Args:
+        data: The image in base64. Only as much of it is decoded as the format needs, at most 1 MB.
+    """
+    for step in _STEPS:
+        head = _decoded_start(data, step)
+        found = _size(head)
+        if found is not None or len(head) < step:
+            return found
+    return None
+
+
+def _decoded_start(data: str, size: int) -> bytes:
+    """About the first ``size`` bytes; blanks and damage are passed over."""
+    part = data[: (size + 2) // 3 * 4].rstrip("=")
+    try:
+        return base64.b64decode(part[: len(part) // 4 * 4].encode("ascii", "ignore"), altchars=b"-_")[:size]
+    except (ValueError, binascii.Error):
+        return b""
+
+
+def _size(head: bytes) -> Size | None:
+    for signature, offset, read in _FORMATS:
+        if head.startswith(signature, offset):
+            found = read(head)
+            return found if found is not None and found[0] > 0 and found[1] > 0 else None
+    return None
+
+
+def _png(head: bytes) -> Size | None:
+    return (_big(head[16:20]), _big(head[20:24])) if len(head) >= 24 else None
+
+
+def _gif(head: bytes) -> Size | None:
+    return (_little(head[6:8]), _little(head[8:10])) if len(head) >= 10 else None
+
+
+def _webp(head: bytes) -> Size | None:
+    if len(head) < 30:
+        return None
+    kind = head[12:16]
+    if kind == b"VP8X":  # extended: 24-bit numbers, one less than the size
+        return _little(head[24:27]) + 1, _little(head[27:30]) + 1
+    if kind == b"VP8L":  # lossless: two 14-bit numbers, one less than the size
+        bits = _little(head[21:25])
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    if kind == b"VP8 ":  # lossy: two 14-bit numbers, the rest being scale
+        return _little(head[26:28]) & 0x3FFF, _little(head[28:30]) & 0x3FFF
+    return None
+
+
+def _jpeg(head: bytes) -> Size | None:
+    """Walk from marker to marker until a frame header (SOF0 to SOF15, but for three that are none)."""
+    place = 2
+    while place + 9 <= len(head):
+        if head[place] != 0xFF:
+            return None
+        marker = head[place + 1]
+        if marker in {0x01, 0xFF} or 0xD0 <= marker <= 0xD8:  # filler, or a marker that stands alone
+            place += 1 if marker == 0xFF else 2
+        elif 0xC0 <= marker <= 0xCF and marker not in {0xC4, 0xC8, 0xCC}:
+            return _big(head[place + 7 : place + 9]), _big(head[place + 5 : place + 7])
+        else:
+            place += 2 + max(2, _big(head[place + 2 : place + 4]))
+    return None
+
+
+def _big(number: bytes) -> int:
+    return int.from_bytes(number, "big")
+
+
+def _little(number: bytes) -> int:
+    return int.from_bytes(number, "little")
+
+
+_FORMATS: tuple[tuple[bytes, int, Callable[[bytes], Size | None]], ...] = (
+    (b"\x89PNG\r\n\x1a\n", 0, _png),
+    (b"\xff\xd8\xff", 0, _jpeg),
+    (b"GIF8", 0, _gif),
+    (b"WEBP", 8, _webp),
+)
+
+
+MOST_BYTES = 4 * 2**20
+"""So many bytes of XML are read of a document; small archives may hold very much."""
+
+ROWS = 1_000
+"""So many rows of a sheet are read."""
+
+DIGITS = 10
+"""No number of a shared text has so many."""
+
+_ARCHIVE = "UEsDB"  # how the base64 of a zip archive begins
+_TEXTS = re.compile(r"word/(?:document|footnotes|endnotes|comments)\.xml|ppt/slides/slide\d+\.xml")
+_SHEETS = re.compile(r"xl/worksheets/[\w.-]+\.xml")
+_SHARED = "xl/sharedStrings.xml"
+_BREAK = re.compile(r"</w:p>|</a:p>|</si>|<w:br/>")
+_TAG = re.compile(r"<[^<>]*>")
+_CELL = re.compile(r"<(row|c|v|t)\b([^<>]*)>([^<]*)")
+
+
+def may_be_office(part: Media) -> bool:
+    """Whether a document is a zip archive, as those of offices are."""
+    return part.kind == "document" and part.data is not None and part.data.startswith(_ARCHIVE)
+
+
+def office_text(content: bytes) -> str | None:
+    """What a document says, its first megabytes; None for what is none, or is damaged."""
+    try:
+        with ZipFile(BytesIO(content)) as archive:
+            names = archive.namelist()
+            texts, sheets = (sorted(filter(pattern.fullmatch, names)) for pattern in (_TEXTS, _SHEETS))
+            if not texts and not sheets:
+                return None
+            read = _Reader(archive).read
+            shared = _plain(read(_SHARED)).split("\n") if sheets and _SHARED in names else []
+            told = [
+                *(_plain(read(name)) for name in texts),
+                *("".join(_cells_of(read(name), shared)) for name in sheets),
+            ]
+    except (BadZipFile, zlib.error, Error, OSError, EOFError, NotImplementedError, RuntimeError, ValueError):
+        return None
+    return "\n".join(told)
+
+
+@define
+class _Reader:
+    """Reads the files of an archive, as long as there is something left to read.
+
+    Args:
+        archive: The archive.
+        left: So many bytes may still be read.
+    """
+
+    archive: ZipFile
+    left: int = MOST_BYTES
+
+    def read(self, name: str) -> str:
+        """A file's characters, up to where the limit is."""
+        with self.archive.open(name) as file:
+            content = file.read(self.left)
+        self.left -= len(content)
+        return content.decode("utf-8", "replace")
+
+
+def _plain(xml: str) -> str:
+    """The characters of XML, a paragraph or a shared text a line."""
+    return unescape(_TAG.sub("", _BREAK.sub("\n", xml)))
+
+
+def _cells_of(xml: str, shared: list[str]) -> Iterator[str]:
+    """The values of a sheet's cells; many of them are numbers of shared texts."""
+    rows, kind = 0, ""
+    for found in _CELL.finditer(xml):
+        tag, attributes, value = found.groups()
+        if tag == "row":
+            rows += 1
+            if rows > ROWS:
+                return
+            yield "\n"
+        elif tag == "c":
+            kind = attributes
+        elif tag == "v" and 't="s"' in kind:
+            place = int(value) if value.isdecimal() and len(value) < DIGITS else len(shared)
+            yield f"{shared[place] if place < len(shared) else ''}\t"
+        else:
+            yield unescape(value) + "\t"
+
 
 UNKNOWN_SIZE: Size = (1024, 1024)
 """Pixels of an image that is carried by reference, or whose size cannot be told; the size of OpenAI's examples."""

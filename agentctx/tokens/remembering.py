@@ -5,13 +5,11 @@ from __future__ import annotations
 from attrs import field, frozen
 
 from agentctx.protocols import TextCutter, TokenCounter, as_cutter
-from agentctx.tokens.cache import TextCache
-from agentctx.tokens.calibrated import CalibratedCounter
-from agentctx.tokens.counting import Asking, as_counter, whole_tokens
-from agentctx.tokens.default import default_counter
-from agentctx.tokens.exact import TiktokenCounter
-from agentctx.tokens.fixed import FixedCounter
+from agentctx.tokens.calibration import CalibratedCounter
+from agentctx.tokens.counting import Asking, as_counter, default_counter, whole_tokens
+from agentctx.tokens.exact import TextCache, TiktokenCounter
 from agentctx.tokens.heuristic import HeuristicCounter
+from agentctx.tokens.overheads import FixedCounter
 
 _REMEMBER_THEMSELVES = (TiktokenCounter, CalibratedCounter, FixedCounter, HeuristicCounter)
 

@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.cli.amounts import parse_amount, parse_limit, parse_tokens
-from agentctx.cli.options import Typed
+from agentctx.cli.options import Typed, parse_amount, parse_limit, parse_tokens
 from agentctx.errors import ConfigError, InvalidInput
-from agentctx.wire.registry import format_named
+from agentctx.providers.registry import format_named
 
 
 @pytest.mark.parametrize(

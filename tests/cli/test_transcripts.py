@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx.cli import options
-from agentctx.cli.amounts import parse_bytes
+from agentctx.cli.options import parse_bytes
 from agentctx.cli.transcripts import MAX_BYTES, Layout, chosen, entries
 from agentctx.errors import InvalidInput
 

@@ -6,7 +6,7 @@ import pytest
 
 from agentctx import InvalidInput, Outcome, count, validate
 from agentctx.conversion import convert
-from agentctx.wire.dialects import DIALECTS
+from agentctx.providers.dialects import DIALECTS
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 ASKED = {"type": "tool_use", "id": "toolu_01", "name": "read", "input": {"path": "a.py"}}

@@ -10,10 +10,10 @@ from hypothesis import given
 
 from agentctx import InvalidInput, validate
 from agentctx.conversion import convert
+from agentctx.providers.registry import format_named
 from agentctx.replay import request_of
 from agentctx.testing.histories import broken_histories, histories
-from agentctx.testing.words import BLANK
-from agentctx.wire.registry import format_named
+from agentctx.testing.stages import BLANK
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT / "../shared/transcripts"

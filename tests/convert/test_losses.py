@@ -8,9 +8,9 @@ from hypothesis.strategies import lists, sampled_from
 
 from agentctx.checking import validate
 from agentctx.conversion import convert
-from agentctx.show.report import report_text
-from agentctx.wire.dialects import DIALECTS
-from agentctx.wire.registry import format_named
+from agentctx.providers.dialects import DIALECTS
+from agentctx.providers.registry import format_named
+from agentctx.show.view import report_text
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 WAV = {"type": "input_audio", "input_audio": {"data": "UklGRiQAAABXQVZF", "format": "wav"}}

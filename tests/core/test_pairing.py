@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.core.message import Message
-from agentctx.core.pairing import broken_pair, only_results, open_at_end, server_calls, unfinished_from, waits
-from agentctx.core.parts import Opaque, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.message import Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.units import broken_pair, only_results, open_at_end, server_calls, unfinished_from, waits
 
 ASKED = Message("assistant", (ToolCall("a", "read", "{}"),))
 TOLD = Message("tool", (ToolResult("a", (Text("done"),)),))

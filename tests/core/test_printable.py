@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.core.printable import escaped, on_one_line, printable, shown
+from agentctx.printable import escaped, on_one_line, printable, shown
 
 
 def test_what_a_terminal_would_obey_becomes_a_picture():

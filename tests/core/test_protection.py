@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.core.message import Message
-from agentctx.core.parts import Media, Opaque, Text, ToolCall, ToolResult
+from agentctx.core.message import Media, Message, Opaque, Text, ToolCall, ToolResult
 from agentctx.core.protection import (
     always,
     first_task,

@@ -2,9 +2,8 @@
 
 import pytest
 
-from agentctx.core.message import Message
-from agentctx.core.parts import Text, Thinking, ToolCall, ToolResult
-from agentctx.core.reasoning import leading_thought, open_round, seals, signed
+from agentctx.core.message import Message, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.protection import leading_thought, open_round, seals, signed
 
 SIGNED, UNSIGNED, HIDDEN = Thinking("hm", "sig"), Thinking("hm"), Thinking("", encrypted="bytes")
 TASK, TOLD = Message("user", (Text("do it"),)), Message("user", (ToolResult("a", ()),))

@@ -6,9 +6,9 @@ import anyio
 import pytest
 
 from agentctx import Context, Message, Opaque, Pipeline
-from agentctx.economics.blocks import BlockReader
-from agentctx.reading import reader
-from agentctx.wire.cache_markers import ANTHROPIC
+from agentctx.economics.cache import BlockReader
+from agentctx.engine.reading import reader
+from agentctx.providers.cache_markers import ANTHROPIC
 
 CLAUDE = "claude-sonnet-4-5"
 

@@ -5,8 +5,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.economics.cache import Block, CacheSimulator, Prompt
-from agentctx.economics.cache_rules import (
+from agentctx.economics.cache import (
     ANTHROPIC,
     DEEPSEEK,
     GEMINI,
@@ -14,11 +13,14 @@ from agentctx.economics.cache_rules import (
     NOVA,
     OPENAI,
     OPENAI_TURNS,
+    Block,
+    CacheSimulator,
+    Prompt,
     cache_rules,
     warmth,
 )
 from agentctx.economics.prices import Usage, cost
-from agentctx.tokens.models import profile
+from agentctx.models.table import profile
 
 KINDS = {
     "gpt-5.4": OPENAI,

@@ -5,9 +5,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.core.profile import ModelProfile, Prices
-from agentctx.economics.cache import Block, CacheSimulator, Prompt
-from agentctx.economics.cache_rules import (
+from agentctx.economics.cache import (
     ANTHROPIC,
     DEEPSEEK,
     GEMINI,
@@ -15,11 +13,15 @@ from agentctx.economics.cache_rules import (
     NOVA,
     OPENAI,
     OPENAI_TURNS,
+    Block,
+    CacheSimulator,
+    Prompt,
     cache_rules,
     warmth,
 )
 from agentctx.economics.prices import Usage
-from agentctx.tokens.models import profile
+from agentctx.models.profile import ModelProfile, Prices
+from agentctx.models.table import profile
 
 
 def blocks(*sizes, start=0, marks=()):

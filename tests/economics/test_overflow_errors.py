@@ -5,7 +5,7 @@ from time import perf_counter
 
 import pytest
 
-from agentctx.clients.not_sent import NotSent
+from agentctx.clients.proxy import NotSent
 from agentctx.economics.overflow import Overflow, classify_error
 from agentctx.errors import ContextOverflow
 

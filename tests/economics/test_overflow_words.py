@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentctx.economics.overflow import classify_error
-from agentctx.economics.overflow_signs import plain
+from agentctx.economics.overflow import classify_error, plain
 
 VECTORS = Path(__file__).parents[2] / "../shared/vectors/overflow_errors.json"
 FEW = {

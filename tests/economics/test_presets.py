@@ -8,18 +8,16 @@ import pytest
 
 from agentctx import Budget, ClearToolResults, ConfigError, FitContextWindow, Pipeline, TrimRounds, over, when
 from agentctx.core.message import Context
-from agentctx.economics.blocks import BlockReader
-from agentctx.economics.cache import CacheSimulator
-from agentctx.economics.cache_rules import cache_rules
+from agentctx.economics.cache import BlockReader, CacheSimulator, cache_rules
 from agentctx.economics.conditions import cache_cold, pays_back
 from agentctx.economics.prices import Usage, cost
+from agentctx.engine.reading import reader
+from agentctx.models.table import profile
 from agentctx.presets import RECENT_RESULTS, coding_agent, late_and_large, thrifty
 from agentctx.protocols import cache_markers
-from agentctx.reading import reader
+from agentctx.providers.cache_markers import ANTHROPIC, unmarked
 from agentctx.replay import model_calls
 from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
-from agentctx.tokens.models import profile
-from agentctx.wire.cache_markers import ANTHROPIC, unmarked
 
 SESSION = json.loads(next((Path(__file__).parents[2] / "examples/sessions").glob("*.jsonl")).read_text("utf-8"))
 MESSAGES = [{"role": "system", "content": SESSION["system"]}, *SESSION["messages"]]

@@ -8,20 +8,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx.core.budget import Budget
-from agentctx.core.message import Context, Message
-from agentctx.core.parts import Text
-from agentctx.core.profile import ModelProfile, Prices
-from agentctx.economics.cache_rules import NONE
-from agentctx.economics.conditions import cache_cold, expected_forecast, made_forecast, pays_back
-from agentctx.economics.payback import Cut, Request, call_cost, compared, forecast
+from agentctx.core.message import Context, Message, Text
+from agentctx.economics.cache import NONE
+from agentctx.economics.conditions import (
+    Cut,
+    Request,
+    cache_cold,
+    call_cost,
+    compared,
+    expected_forecast,
+    forecast,
+    made_forecast,
+    pays_back,
+)
 from agentctx.economics.prices import Usage, cost, storage_cost
 from agentctx.economics.truncation import suspect_truncation
 from agentctx.errors import ConfigError
+from agentctx.models.profile import ModelProfile, Prices
+from agentctx.models.table import profile
 from agentctx.protocols import Call
 from agentctx.strategies.when import over
-from agentctx.tokens.fixed import FixedCounter
 from agentctx.tokens.meter import MessageMeter
-from agentctx.tokens.models import profile
+from agentctx.tokens.overheads import FixedCounter
 
 READ, WRITE = 0.1, 1.25
 CLAUDE = ModelProfile("claude-test", prices=Prices(10, 1, 12.5, 20, 50))

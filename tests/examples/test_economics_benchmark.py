@@ -14,7 +14,7 @@ SCRIPT = """
 import json, sys, anyio, bills, markers, recorded, windows
 from pathlib import Path
 from attrs import evolve
-from agentctx.tokens.models import profile
+from agentctx.models.table import profile
 
 session = recorded.read("shipped", json.loads(Path(sys.argv[1]).read_text()))
 made, given = windows.Windows(), windows.Windows(20_000)

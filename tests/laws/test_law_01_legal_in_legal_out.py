@@ -18,7 +18,7 @@ from agentctx import (
     count,
     validate,
 )
-from agentctx.core.pairing import server_calls
+from agentctx.core.units import server_calls
 from agentctx.testing import assistant, call, history, result, system, thinking, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import legal_in_legal_out

@@ -21,11 +21,11 @@ from agentctx import (
     count,
     validate,
 )
+from agentctx.providers.cache_markers import unmarked
 from agentctx.testing import assistant, call, history, result, system, thinking, tool, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import fits_or_overflows
 from agentctx.testing.trial import Trial
-from agentctx.wire.cache_markers import unmarked
 
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 

@@ -25,10 +25,9 @@ from agentctx import (
     count,
     validate,
 )
-from agentctx.core.message import Context, Message
-from agentctx.core.parts import Text
-from agentctx.reading import reader
-from agentctx.runner import LEGAL_FIRST, UNSAID
+from agentctx.core.message import Context, Message, Text
+from agentctx.engine.reading import reader
+from agentctx.engine.run_stages import LEGAL_FIRST, UNSAID
 from agentctx.session.foreign import FOREIGN_ID, FOREIGN_REASONING
 from agentctx.testing import Recorder, assistant, call, result, thinking, transcript, user
 from agentctx.testing.accounts import Given, unaccounted

@@ -23,15 +23,14 @@ from agentctx import (
     count,
     when,
 )
-from agentctx.condition import Condition
+from agentctx.builder.eviction import TruncateOldest
+from agentctx.builder.facts import Facts
+from agentctx.builder.summarize import Summarize
 from agentctx.core.item import ContextItem
-from agentctx.sources.gather import gather
-from agentctx.sources.prioritise import prioritise
+from agentctx.economics.conditions import Condition
+from agentctx.sources.gather import gather, prioritise
 from agentctx.strategies.packing.relevance import Embedded
 from agentctx.testing.builders import assistant, call, result, transcript, user
-from agentctx.tiers.facts import Facts
-from agentctx.tiers.summarize import Summarize
-from agentctx.tiers.truncate_oldest import TruncateOldest
 
 ROUNDS = [turn for i in range(8) for turn in (assistant(call(f"c{i}", "read", {})), result(f"c{i}", "word " * 60))]
 SAID = transcript("openai-chat", user("Begin."), *ROUNDS, user("Go on."))

@@ -25,10 +25,10 @@ from agentctx import (
     count,
     validate,
 )
+from agentctx.providers.registry import FORMATS as WIRES
 from agentctx.testing import assistant, call, history, result, system, tool, transcript, user
 from agentctx.testing.histories import FORMATS
 from agentctx.testing.plan import Picture, Say
-from agentctx.wire.registry import FORMATS as WIRES
 
 MODELS = {
     "openai-chat": "gpt-5.6",

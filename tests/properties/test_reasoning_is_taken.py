@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentctx import ContextOverflow, InvalidInput, Pipeline, validate
-from agentctx.core.reasoning import POLICIES
+from agentctx.core.protection import POLICIES
 from agentctx.testing.histories import budgets, histories, stages
 from agentctx.testing.trial import Trial
 

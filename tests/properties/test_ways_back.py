@@ -30,20 +30,19 @@ from agentctx import (
     TrimRounds,
     TruncateToolOutputs,
 )
-from agentctx.core.message import Context
-from agentctx.core.parts import Text, Thinking
+from agentctx.core.message import Context, Text, Thinking
 from agentctx.core.protection import always, unread, words
 from agentctx.core.units import units
-from agentctx.reading import reader
-from agentctx.runner import LEGAL_FIRST
-from agentctx.strategies.pair_results import stands_in
-from agentctx.strategies.protect import bind
+from agentctx.engine.protect import bind
+from agentctx.engine.reading import reader
+from agentctx.engine.repair import stands_in
+from agentctx.engine.run_stages import LEGAL_FIRST
+from agentctx.providers.cache_markers import unmarked
 from agentctx.testing.accounts import Given, unaccounted
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.plan import Say, Turn
 from agentctx.testing.trial import Trial, text_of, texts_of
 from agentctx.testing.writers import WRITERS
-from agentctx.wire.cache_markers import unmarked
 
 PIPELINES = (
     (ClearToolResults(0), FitContextWindow()),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentctx import Budget, FitContextWindow, InvalidInput, Pipeline, Session, count
 from agentctx.testing import assistant, call, history, result, user
-from agentctx.testing.flaky import FlakyError
+from agentctx.testing.fakes import FlakyError
 from agentctx.testing.histories import FORMATS, plans
 from agentctx.testing.writers import write
 

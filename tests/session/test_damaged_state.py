@@ -24,7 +24,7 @@ from agentctx import (
     TruncateToolOutputs,
     validate,
 )
-from agentctx.session.plain import DIGEST_BYTES, exact_digest
+from agentctx.session.fingerprint import DIGEST_BYTES, exact_digest
 from agentctx.testing.builders import assistant, call, result, transcript, user
 from agentctx.testing.histories import FORMATS
 

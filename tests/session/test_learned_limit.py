@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx import Budget, FitContextWindow, InvalidInput, Pipeline, Session
-from agentctx.session.learned_limit import CONTRADICTED, FEW, OBEYED, REMEMBERED, LearnedLimit
+from agentctx.session.learned_limits import CONTRADICTED, FEW, OBEYED, REMEMBERED, LearnedLimit
 from agentctx.testing.builders import assistant, call, result, system, transcript, user
 
 pytestmark = pytest.mark.anyio

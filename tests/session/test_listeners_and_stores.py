@@ -25,7 +25,7 @@ from agentctx import (
     convert,
     count,
 )
-from agentctx import listeners as telling
+from agentctx.engine import listeners as telling
 from agentctx.testing import Recorder, assistant, call, result, transcript, user
 from agentctx.tokens.remembering import remembering
 

@@ -21,11 +21,11 @@ from agentctx import (
     convert,
     validate,
 )
-from agentctx.reading import reader
+from agentctx.engine.reading import reader
+from agentctx.providers.translate.parts import FOREIGN_REASONING
 from agentctx.session.allowances import MOST
 from agentctx.session.foreign import FOREIGN_ID
 from agentctx.testing.builders import assistant, call, result, thinking, transcript, user
-from agentctx.wire.translate.parts import FOREIGN_REASONING
 
 pytestmark = pytest.mark.anyio
 CLAUDE, BOUND, GPT, GEMINI = "claude-sonnet-4-5", "claude-opus-5-5", "gpt-4o", "gemini-2.5-pro"

@@ -20,14 +20,12 @@ from agentctx import (
     pays_back,
     when,
 )
-from agentctx.core.profile import ModelProfile, Prices
-from agentctx.economics.blocks import BlockReader
-from agentctx.economics.cache import Block, CacheSimulator, Prompt
-from agentctx.economics.cache_rules import cache_rules
+from agentctx.economics.cache import Block, BlockReader, CacheSimulator, Prompt, cache_rules
 from agentctx.economics.prices import cost
-from agentctx.reading import reader
+from agentctx.engine.reading import reader
+from agentctx.models.profile import ModelProfile, Prices
+from agentctx.models.table import profile, register_model
 from agentctx.testing.builders import assistant, call, result, transcript, user
-from agentctx.tokens.models import profile, register_model
 
 pytestmark = pytest.mark.anyio
 MODEL = "claude-sonnet-4-5"

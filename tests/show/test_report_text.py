@@ -4,12 +4,11 @@ from math import inf
 
 import pytest
 
+from agentctx.builder.slot import BlockReport, BuildReport
+from agentctx.builder.tier import Tier
 from agentctx.core.compare import Change, Outcome
-from agentctx.core.forecast import Forecast
-from agentctx.core.report import Report, StageReport
-from agentctx.show.report import change_text, report_text
-from agentctx.tiers.build_report import BlockReport, BuildReport
-from agentctx.tiers.tier import Tier
+from agentctx.core.report import Forecast, Report, StageReport
+from agentctx.show.view import change_text, report_text
 
 DROPPED = Change(2, "assistant", Outcome.DROPPED, "TrimRounds", "an old round", 120, 0, "mem:1")
 EDITED = Change(7, "tool", Outcome.EDITED, "ClearToolResults", "", 900, 12)

@@ -6,9 +6,8 @@ import pytest
 
 from agentctx import Budget, FitContextWindow, Pipeline, TrimRounds, TruncateToolOutputs
 from agentctx.core.compare import Outcome
-from agentctx.core.message import Message
-from agentctx.core.parts import Media, Opaque, Text, Thinking, ToolCall, ToolResult
-from agentctx.reading import reader
+from agentctx.core.message import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from agentctx.engine.reading import reader
 from agentctx.show.view import in_runs, part_texts, shown, view_json
 
 TASK = {"role": "user", "content": "Why?"}

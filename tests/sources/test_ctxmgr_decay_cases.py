@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agentctx.errors import ConfigError, ContextOverflow, SourceError
 from agentctx.sources.decay import HEADING, Decay
-from agentctx.tokens.default import TiktokenCounter
+from agentctx.tokens.counting import TiktokenCounter
 
 COUNTER = TiktokenCounter()
 

@@ -7,15 +7,14 @@ import anyio
 import pytest
 
 from agentctx.core.item import ContextItem
+from agentctx.sources.asking import Fared
 from agentctx.sources.build_errors import BuildErrors
 from agentctx.sources.dependencies import Dependencies
 from agentctx.sources.environment import Environment
-from agentctx.sources.gather import gather
-from agentctx.sources.gathered import Fared
+from agentctx.sources.gather import gather, prioritise, render
 from agentctx.sources.git import GitSource
-from agentctx.sources.prioritise import prioritise, render
 from agentctx.sources.recent_files import RecentFiles
-from agentctx.tokens.default import TiktokenCounter
+from agentctx.tokens.counting import TiktokenCounter
 
 pytestmark = pytest.mark.anyio
 

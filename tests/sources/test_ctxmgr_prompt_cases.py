@@ -9,18 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.assembly.builder import ContextBuilder
+from agentctx.builder.block import Block
+from agentctx.builder.builder import ContextBuilder
+from agentctx.builder.tier import Tier
 from agentctx.checking import validate
 from agentctx.core.budget import Budget
 from agentctx.core.item import ContextItem
-from agentctx.core.message import Message
-from agentctx.core.parts import Text
+from agentctx.core.message import Message, Text
 from agentctx.errors import ConfigError, InvalidInput, SourceError
-from agentctx.sources.prompt_section import PromptSection, section_from
-from agentctx.sources.stable_prompt import CHANGED, StablePrompt
-from agentctx.tiers.block import Block
-from agentctx.tiers.tier import Tier
-from agentctx.tokens.default import TiktokenCounter
+from agentctx.sources.stable_prompt import CHANGED, PromptSection, StablePrompt, section_from
+from agentctx.tokens.counting import TiktokenCounter
 
 pytestmark = pytest.mark.anyio
 

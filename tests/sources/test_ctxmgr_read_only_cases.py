@@ -8,11 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx.errors import ConfigError, SourceError
-from agentctx.sources.read_only import HEADING, ReadOnlyFiles
-from agentctx.sources.read_only_file import ReadOnlyFile
-from agentctx.sources.shelf import Shelf
-from agentctx.sources.suggest_files import suggest_files
-from agentctx.tokens.default import TiktokenCounter
+from agentctx.sources.files import HEADING, ReadOnlyFile, ReadOnlyFiles, Shelf
+from agentctx.sources.recent_files import suggest_files
+from agentctx.tokens.counting import TiktokenCounter
 from agentctx.tokens.heuristic import HeuristicCounter
 
 pytestmark = pytest.mark.anyio

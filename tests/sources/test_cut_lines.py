@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.sources.cut_lines import cut_lines
-from agentctx.tokens.default import TiktokenCounter
-from agentctx.tokens.fixed import FixedCounter
+from agentctx.sources.writing import cut_lines
+from agentctx.tokens.counting import TiktokenCounter
+from agentctx.tokens.overheads import FixedCounter
 
 
 class Words:

@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 
 from agentctx.core.item import ContextItem
 from agentctx.errors import ConfigError
-from agentctx.sources.gather import gather
-from agentctx.sources.gathered import Fared
-from agentctx.sources.left_behind import stop_when_left_behind
-from agentctx.sources.prioritise import choose, prioritise, render
-from agentctx.tokens.default import TiktokenCounter
-from agentctx.tokens.fixed import FixedCounter
+from agentctx.sources.asking import Fared, stop_when_left_behind
+from agentctx.sources.gather import choose, gather, prioritise, render
+from agentctx.tokens.counting import TiktokenCounter
+from agentctx.tokens.overheads import FixedCounter
 
 pytestmark = pytest.mark.anyio
 

@@ -7,10 +7,8 @@ import anyio
 import pytest
 
 from agentctx.errors import SourceError
-from agentctx.sources.diff_secrets import redact_diff
 from agentctx.sources.gather import gather
-from agentctx.sources.git import GitSource
-from agentctx.sources.run_git import LONGEST, run_git, whole_lines
+from agentctx.sources.git import LONGEST, GitSource, redact_diff, run_git, whole_lines
 from agentctx.sources.secrets import redact_secrets
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,7 @@ from unicodedata import category
 import pytest
 
 from agentctx.sources import secrets
-from agentctx.sources.hidden_text import joined, without_escapes
-from agentctx.sources.secrets import redact_secrets
+from agentctx.sources.secrets import joined, redact_secrets, without_escapes
 
 
 def benchmark():

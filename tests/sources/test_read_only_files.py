@@ -5,7 +5,7 @@ import os
 import pytest
 
 from agentctx.errors import SourceError
-from agentctx.sources.read_only import ReadOnlyFiles
+from agentctx.sources.files import ReadOnlyFiles
 
 pytestmark = pytest.mark.anyio
 

@@ -10,10 +10,9 @@ from agentctx.errors import SourceError
 from agentctx.sources import read_file
 from agentctx.sources.build_errors import BuildErrors
 from agentctx.sources.dependencies import Dependencies
+from agentctx.sources.files import ReadOnlyFiles
 from agentctx.sources.read_file import opened, read_below
-from agentctx.sources.read_only import ReadOnlyFiles
-from agentctx.sources.recent_files import RecentFiles
-from agentctx.sources.suggest_files import suggest_files
+from agentctx.sources.recent_files import RecentFiles, suggest_files
 
 PRIVATE = "a-private-line"
 

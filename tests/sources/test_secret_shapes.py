@@ -8,11 +8,10 @@ import anyio
 import pytest
 
 from agentctx.sources.build_errors import BuildErrors
-from agentctx.sources.diff_secrets import redact_diff
 from agentctx.sources.environment import Environment
+from agentctx.sources.files import ReadOnlyFiles
 from agentctx.sources.gather import gather
-from agentctx.sources.git import GitSource
-from agentctx.sources.read_only import ReadOnlyFiles
+from agentctx.sources.git import GitSource, redact_diff
 from agentctx.sources.recent_files import RecentFiles
 from agentctx.sources.secrets import redact_secrets
 

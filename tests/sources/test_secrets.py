@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.sources.secret_names import is_secret_name
-from agentctx.sources.secrets import redact_secrets
+from agentctx.sources.secrets import is_secret_name, redact_secrets
 
 PLAIN = "q7Xk29LmPz04RtVb"
 PEM = f"-----BEGIN RSA PRIVATE KEY-----\n{PLAIN}\n{PLAIN}\n-----END RSA PRIVATE KEY-----"

@@ -21,11 +21,11 @@ from agentctx import (
     validate,
 )
 from agentctx.core.message import Context
-from agentctx.reading import reader
+from agentctx.engine.reading import reader
+from agentctx.providers.cache_markers import unmarked
 from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
 from agentctx.testing.accounts import Given, unaccounted
 from agentctx.testing.histories import histories
-from agentctx.wire.cache_markers import unmarked
 
 SHORT, LONG = {"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}
 MODELS = {

@@ -21,10 +21,9 @@ from agentctx import (
     validate,
 )
 from agentctx.strategies.pack import STRATEGIES, Pack
-from agentctx.strategies.packing.bm25 import Bm25
-from agentctx.strategies.packing.choose import choose
-from agentctx.strategies.packing.dropped import dropped_line, is_note
-from agentctx.strategies.packing.scoring import (
+from agentctx.strategies.packing.choose import choose, dropped_line, is_note
+from agentctx.strategies.packing.relevance import (
+    Bm25,
     Weights,
     length_score,
     recency_score,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx import HeuristicCounter
-from agentctx.strategies.cut_text import Cut, cut_to_chars, cut_to_tokens
+from agentctx.engine.shrink import Cut, cut_to_chars, cut_to_tokens
 
 COUNTER = HeuristicCounter()
 MARKER = re.compile(r"\n\[… ([\d,]+) characters omitted …\]\n")

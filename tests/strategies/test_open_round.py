@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx import Context, HeuristicCounter, Message, Text, ToolCall, ToolResult
+from agentctx.engine.drop import lay_out, shrink_open_round
 from agentctx.protocols import Call
-from agentctx.strategies.room import lay_out
-from agentctx.strategies.shrink_open_round import shrink_open_round
 from agentctx.tokens.meter import MessageMeter
 
 CALL = Call(MessageMeter(HeuristicCounter()))

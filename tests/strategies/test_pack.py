@@ -10,10 +10,8 @@ from packed import agent, answered, packed
 
 from agentctx import Budget, Call, ConfigError, Context, FixedCounter, HeuristicCounter, Message, Pipeline, Text
 from agentctx.strategies.pack import Pack
-from agentctx.strategies.packing.bm25 import Bm25
 from agentctx.strategies.packing.choose import choose
-from agentctx.strategies.packing.relevance import Embedded
-from agentctx.strategies.packing.scoring import Weights, recency_score
+from agentctx.strategies.packing.relevance import Bm25, Embedded, Weights, recency_score
 from agentctx.testing import CountingCounter, assistant, call, result, transcript, user
 from agentctx.tokens.meter import MessageMeter
 

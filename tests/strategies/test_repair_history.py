@@ -4,8 +4,8 @@ import anyio
 import pytest
 
 from agentctx import Call, Context, Pipeline, validate
-from agentctx.reading import reader
-from agentctx.strategies.repair_history import RepairHistory
+from agentctx.engine.reading import reader
+from agentctx.engine.repair import RepairHistory
 
 TASK = {"role": "user", "content": "task"}
 GO_ON = {"role": "user", "content": "go on"}

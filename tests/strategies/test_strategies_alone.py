@@ -35,18 +35,16 @@ from agentctx import (
     over,
     when,
 )
+from agentctx.builder.tier import Tier, TierRule
+from agentctx.engine.fit import FitGuarantee, FitRequestBytes, LimitImages, body_bytes
+from agentctx.engine.protect import bind
+from agentctx.engine.reading import reader
+from agentctx.engine.repair import RepairHistory
+from agentctx.engine.shrink import shrink_arguments
 from agentctx.protocols import Call
-from agentctx.reading import reader
-from agentctx.strategies.fit_guarantee import FitGuarantee
-from agentctx.strategies.fit_request_bytes import FitRequestBytes, body_bytes
-from agentctx.strategies.limit_images import LimitImages
 from agentctx.strategies.pack import Pack
-from agentctx.strategies.protect import bind
-from agentctx.strategies.repair_history import RepairHistory
-from agentctx.strategies.shrink_arguments import shrink_arguments
 from agentctx.strategies.tiered import Tiered
 from agentctx.testing.builders import assistant, call, result, system, transcript, user
-from agentctx.tiers.tier import Tier, TierRule
 from agentctx.tokens.meter import MessageMeter
 
 pytestmark = pytest.mark.anyio

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx import Context, HeuristicCounter, Message, Text, ToolResult
+from agentctx.engine.shrink import shrink_results, water_level
 from agentctx.protocols import Call
-from agentctx.strategies.shrink_results import shrink_results, water_level
 from agentctx.tokens.meter import MessageMeter
 
 

@@ -19,7 +19,7 @@ from agentctx import (
     pays_back,
     when,
 )
-from agentctx.testing.summarizer import fixed_summarizer
+from agentctx.testing.fakes import fixed_summarizer
 
 HELLO = [{"role": "user", "content": "hello"}]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from agentctx import Budget, Context, ContextOverflow, Message, Pipeline, StageError, Text, first_of, over, when
-from agentctx.strategies.fit_request_bytes import FitRequestBytes
+from agentctx.engine.fit import FitRequestBytes
 from agentctx.testing.builders import assistant, system, transcript, user
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,8 @@ from agentctx import ClearToolResults, MemoryStore, Outcome, Pipeline, TrimRound
 from agentctx.core.compare import Change
 from agentctx.core.ledger import Ledger
 from agentctx.core.message import Context
-from agentctx.reading import reader
-from agentctx.runner import UNSAID
+from agentctx.engine.reading import reader
+from agentctx.engine.run_stages import UNSAID
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.accounts import Given, unaccounted
 

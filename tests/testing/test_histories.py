@@ -7,8 +7,17 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from agentctx import Budget, Pipeline
-from agentctx.testing.breakage import BREAKAGES, speaking
-from agentctx.testing.histories import FORMATS, broken_histories, budgets, histories, plans, single_stages, stages
+from agentctx.testing.histories import (
+    BREAKAGES,
+    FORMATS,
+    broken_histories,
+    budgets,
+    histories,
+    plans,
+    single_stages,
+    speaking,
+    stages,
+)
 from agentctx.testing.plan import Say
 from agentctx.testing.trial import Trial
 from agentctx.testing.writers import write

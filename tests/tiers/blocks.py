@@ -1,10 +1,10 @@
 """Short words to write blocks with: messages that cost ten tokens each, whatever they say."""
 
 from agentctx import FixedCounter
-from agentctx.assembly.builder import ContextBuilder
+from agentctx.builder.block import Block
+from agentctx.builder.builder import ContextBuilder
+from agentctx.builder.tier import Tier
 from agentctx.testing import assistant, call, result, transcript
-from agentctx.tiers.block import Block
-from agentctx.tiers.tier import Tier
 
 
 def chat(*words):

@@ -8,9 +8,8 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentctx.builder.tier import Tier, TierRule, allocate
 from agentctx.errors import ConfigError
-from agentctx.tiers.allocate import allocate
-from agentctx.tiers.tier import Tier, TierRule
 
 SIZES = st.one_of(st.integers(0, 60), st.integers(0, 200_000))
 SHARES = [0.0, 0.0, 0.01, 0.05, 0.1, 1 / 3, 0.25]

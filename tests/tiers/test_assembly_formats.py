@@ -4,14 +4,14 @@ import pytest
 from blocks import chat
 
 from agentctx import FixedCounter, Message, Text, ToolCall, ToolResult, validate
-from agentctx.assembly.builder import ContextBuilder
-from agentctx.assembly.opening import NOT_SHOWN
+from agentctx.builder.block import Block
+from agentctx.builder.build import NOT_SHOWN
+from agentctx.builder.builder import ContextBuilder
+from agentctx.builder.eviction import TruncateOldest
+from agentctx.builder.rendering import MergeSystem
+from agentctx.builder.tier import Tier
+from agentctx.providers.registry import FORMATS
 from agentctx.testing import assistant, call, history, result, user
-from agentctx.tiers.block import Block
-from agentctx.tiers.merge_system import MergeSystem
-from agentctx.tiers.tier import Tier
-from agentctx.tiers.truncate_oldest import TruncateOldest
-from agentctx.wire.registry import FORMATS
 
 pytestmark = pytest.mark.anyio
 

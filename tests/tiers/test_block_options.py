@@ -4,14 +4,12 @@ import pytest
 from blocks import block, builder, built, chat, said, tool_round
 
 from agentctx import ConfigError, FitContextWindow, InvalidInput, Message, Pipeline, StageError, Text, TrimRounds
+from agentctx.builder.block import Block
+from agentctx.builder.eviction import Allowance, Drop, TruncateOldest
+from agentctx.builder.summarize import Summarize
+from agentctx.builder.tier import Tier, TierRule
 from agentctx.core.compare import Outcome
 from agentctx.protocols import Scope
-from agentctx.tiers.block import Block
-from agentctx.tiers.drop import Drop
-from agentctx.tiers.eviction import Allowance
-from agentctx.tiers.summarize import Summarize
-from agentctx.tiers.tier import Tier, TierRule
-from agentctx.tiers.truncate_oldest import TruncateOldest
 
 pytestmark = pytest.mark.anyio
 

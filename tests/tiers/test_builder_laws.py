@@ -8,16 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx import AmbiguousFormat, Budget, ContextOverflow, InvalidInput, count, validate
-from agentctx.assembly.builder import ContextBuilder
+from agentctx.builder.block import Block
+from agentctx.builder.builder import ContextBuilder
+from agentctx.builder.eviction import Drop, DropTail, Strict, TruncateOldest
+from agentctx.builder.summarize import Summarize
+from agentctx.builder.tier import Tier, TierRule
 from agentctx.testing.histories import broken_histories, histories
 from agentctx.testing.writers import WRITERS
-from agentctx.tiers.block import Block
-from agentctx.tiers.drop import Drop
-from agentctx.tiers.drop_tail import DropTail
-from agentctx.tiers.strict import Strict
-from agentctx.tiers.summarize import Summarize
-from agentctx.tiers.tier import Tier, TierRule
-from agentctx.tiers.truncate_oldest import TruncateOldest
 
 
 async def shorter(messages, max_tokens):

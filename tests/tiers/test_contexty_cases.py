@@ -7,12 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx import ConfigError, ContextOverflow, FixedCounter, StageError
-from agentctx.assembly.builder import ContextBuilder
-from agentctx.tiers.block import Block
-from agentctx.tiers.drop import Drop
-from agentctx.tiers.strict import Strict
-from agentctx.tiers.tier import Tier
-from agentctx.tiers.truncate_oldest import TruncateOldest
+from agentctx.builder.block import Block
+from agentctx.builder.builder import ContextBuilder
+from agentctx.builder.eviction import Drop, Strict, TruncateOldest
+from agentctx.builder.tier import Tier
 
 pytestmark = pytest.mark.anyio
 

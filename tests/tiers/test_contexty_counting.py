@@ -5,11 +5,7 @@ import pytest
 from blocks import block, builder, built, chat, said
 
 from agentctx import ConfigError, ContextBuilder, ContextOverflow, FixedCounter, Message, Summarize, Text
-from agentctx.tiers.drop import Drop
-from agentctx.tiers.drop_tail import DropTail
-from agentctx.tiers.eviction import Allowance
-from agentctx.tiers.strict import Strict
-from agentctx.tiers.truncate_oldest import TruncateOldest
+from agentctx.builder.eviction import Allowance, Drop, DropTail, Strict, TruncateOldest
 from agentctx.tokens.meter import MessageMeter
 
 pytestmark = pytest.mark.anyio

@@ -12,15 +12,13 @@ import pytest
 from blocks import block, builder, built, chat, said, tool_round
 
 from agentctx import ContextOverflow, FixedCounter, StageError, validate
-from agentctx.assembly.builder import ContextBuilder
+from agentctx.builder.block import Block
+from agentctx.builder.builder import ContextBuilder
+from agentctx.builder.eviction import Drop, DropTail, TruncateOldest
+from agentctx.builder.rendering import MergeSystem
+from agentctx.builder.summarize import Summarize
+from agentctx.builder.tier import Tier, TierRule
 from agentctx.testing import assistant, call, history, result, user
-from agentctx.tiers.block import Block
-from agentctx.tiers.drop import Drop
-from agentctx.tiers.drop_tail import DropTail
-from agentctx.tiers.merge_system import MergeSystem
-from agentctx.tiers.summarize import Summarize
-from agentctx.tiers.tier import Tier, TierRule
-from agentctx.tiers.truncate_oldest import TruncateOldest
 
 pytestmark = pytest.mark.anyio
 
@@ -385,9 +383,9 @@ BUILDS = """
 import anyio, hashlib, json, sys
 sys.path.insert(0, sys.argv[1])
 from blocks import block, builder, chat, tool_round
-from agentctx.tiers.merge_system import MergeSystem
-from agentctx.tiers.tier import Tier, TierRule
-from agentctx.tiers.truncate_oldest import TruncateOldest
+from agentctx.builder.rendering import MergeSystem
+from agentctx.builder.tier import Tier, TierRule
+from agentctx.builder.eviction import TruncateOldest
 
 async def facts(messages):
     return sorted({message.text for message in messages if message.role == "user"})

@@ -5,15 +5,11 @@ import pytest
 from blocks import tool_round
 
 from agentctx import ConfigError, ContextOverflow, FixedCounter, Message, Text, ToolCall, ToolResult
+from agentctx.builder.eviction import Allowance, Drop, DropTail, Strict, TruncateOldest
+from agentctx.builder.summarize import Summarize
+from agentctx.providers.openai_chat import OpenAIChat
 from agentctx.testing import fixed_summarizer
-from agentctx.tiers.drop import Drop
-from agentctx.tiers.drop_tail import DropTail
-from agentctx.tiers.eviction import Allowance
-from agentctx.tiers.strict import Strict
-from agentctx.tiers.summarize import Summarize
-from agentctx.tiers.truncate_oldest import TruncateOldest
 from agentctx.tokens.meter import MessageMeter
-from agentctx.wire.openai_chat import OpenAIChat
 
 pytestmark = pytest.mark.anyio
 

@@ -6,13 +6,10 @@ import pytest
 from blocks import block, builder, built, chat, said, tool_round
 
 from agentctx import ConfigError, ContextOverflow, Message, StageError
-from agentctx.tiers.block import Block
-from agentctx.tiers.drop import Drop
-from agentctx.tiers.formatter import Section, concatenate
-from agentctx.tiers.merge_system import MergeSystem
-from agentctx.tiers.rendering import MarkdownList, XmlTags, escape, tag_name
-from agentctx.tiers.tier import Tier
-from agentctx.tiers.truncate_oldest import TruncateOldest
+from agentctx.builder.block import Block
+from agentctx.builder.eviction import Drop, TruncateOldest
+from agentctx.builder.rendering import MarkdownList, MergeSystem, Section, XmlTags, concatenate, escape, tag_name
+from agentctx.builder.tier import Tier
 
 pytestmark = pytest.mark.anyio
 

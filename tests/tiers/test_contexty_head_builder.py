@@ -9,15 +9,12 @@ import pytest
 from blocks import block, builder, built, chat, said, tool_round
 
 from agentctx import ConfigError, ContextOverflow, Message, StageError, Text
+from agentctx.builder.block import Block
+from agentctx.builder.eviction import Drop, DropTail, Strict, TruncateOldest
+from agentctx.builder.rendering import concatenate
+from agentctx.builder.summarize import Summarize
+from agentctx.builder.tier import Tier
 from agentctx.testing import fixed_summarizer
-from agentctx.tiers.block import Block
-from agentctx.tiers.drop import Drop
-from agentctx.tiers.drop_tail import DropTail
-from agentctx.tiers.formatter import concatenate
-from agentctx.tiers.strict import Strict
-from agentctx.tiers.summarize import Summarize
-from agentctx.tiers.tier import Tier
-from agentctx.tiers.truncate_oldest import TruncateOldest
 
 pytestmark = pytest.mark.anyio
 

@@ -16,13 +16,11 @@ from agentctx import (
     Thinking,
     ToolCall,
 )
+from agentctx.builder.block import Block
+from agentctx.builder.eviction import Drop, Strict, TruncateOldest
+from agentctx.builder.rendering import concatenate
+from agentctx.builder.tier import Tier
 from agentctx.core.compare import Outcome
-from agentctx.tiers.block import Block
-from agentctx.tiers.drop import Drop
-from agentctx.tiers.formatter import concatenate
-from agentctx.tiers.strict import Strict
-from agentctx.tiers.tier import Tier
-from agentctx.tiers.truncate_oldest import TruncateOldest
 
 pytestmark = pytest.mark.anyio
 

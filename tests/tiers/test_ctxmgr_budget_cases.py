@@ -19,10 +19,18 @@ from agentctx import (
     TrimRounds,
     when,
 )
+from agentctx.builder.categories import (
+    FIXED,
+    FULL_SIZE,
+    LEAST_FILES,
+    RESERVED,
+    SLOTS,
+    Category,
+    CategoryBudget,
+    Slot,
+    measure,
+)
 from agentctx.testing import assistant, call, result, system, transcript, user
-from agentctx.tiers.categories import FIXED, RESERVED, CategoryBudget
-from agentctx.tiers.category import FULL_SIZE, LEAST_FILES, SLOTS, Category, Slot
-from agentctx.tiers.measure import measure
 from agentctx.tokens.meter import MessageMeter
 
 SIZES = [8_000, 32_000, 128_000, 200_000, 1_000_000]

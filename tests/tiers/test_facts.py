@@ -5,10 +5,10 @@ import pytest
 from blocks import block, builder, chat, said
 
 from agentctx import ConfigError, Message, StageError, Text
-from agentctx.tiers.facts import Facts, readings
-from agentctx.tiers.merge_system import MergeSystem
-from agentctx.tiers.tier import Tier
-from agentctx.tiers.truncate_oldest import TruncateOldest
+from agentctx.builder.eviction import TruncateOldest
+from agentctx.builder.facts import Facts, readings
+from agentctx.builder.rendering import MergeSystem
+from agentctx.builder.tier import Tier
 
 pytestmark = pytest.mark.anyio
 

@@ -9,11 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx import ContextOverflow
-from agentctx.tiers.drop import Drop
-from agentctx.tiers.drop_tail import DropTail
-from agentctx.tiers.strict import Strict
-from agentctx.tiers.tier import Tier, TierRule
-from agentctx.tiers.truncate_oldest import TruncateOldest
+from agentctx.builder.eviction import Drop, DropTail, Strict, TruncateOldest
+from agentctx.builder.tier import Tier, TierRule
 
 BACKGROUND = st.integers(-1, Tier.RAG)
 

@@ -5,8 +5,8 @@ import pickle
 
 import pytest
 
+from agentctx.builder.tier import Tier, TierRule, as_tier
 from agentctx.errors import ConfigError
-from agentctx.tiers.tier import Tier, TierRule, as_tier
 
 
 @pytest.mark.parametrize(

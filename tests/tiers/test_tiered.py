@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 
 from agentctx import Budget, ConfigError, FixedCounter, Pipeline, Protect, validate
+from agentctx.builder.tier import Tier, TierRule
 from agentctx.strategies.tiered import ByTools, Tiered
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories
 from agentctx.testing.stages import tiereds
 from agentctx.testing.writers import WRITERS
-from agentctx.tiers.tier import Tier, TierRule
 
 KEYS = {"openai-responses": "input", "gemini": "contents"}
 SEARCHED = ByTools({"search": Tier.RAG})

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.tokens.calibrated import CalibratedCounter
-from agentctx.tokens.calibration import Calibration
+from agentctx.tokens.calibration import CalibratedCounter, Calibration
 from agentctx.tokens.exact import TiktokenCounter
 
 

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.core.message import Message
-from agentctx.core.parts import Media, Opaque, Text, ToolResult
+from agentctx.core.message import Media, Message, Opaque, Text, ToolResult
 from agentctx.tokens.carried import carried
-from agentctx.tokens.default import default_counter
+from agentctx.tokens.counting import default_counter
 from agentctx.tokens.meter import MessageMeter
 
 METER = MessageMeter(default_counter(None))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.tokens.chunks import EXACT_CUT, SPACES, chunks, safe_parts
+from agentctx.tokens.exact import EXACT_CUT, SPACES, chunks, safe_parts
 from agentctx.tokens.tiktoken import encoding
 
 ENCODINGS = ["o200k_base", "cl100k_base"]

@@ -1,10 +1,9 @@
 import pytest
 
-from agentctx.core.message import Context, Message, Tool
-from agentctx.core.parts import Media, Text, ToolCall, ToolResult
+from agentctx.core.message import Context, Media, Message, Text, Tool, ToolCall, ToolResult
 from agentctx.errors import ConfigError
-from agentctx.tokens.fixed import FixedCounter
 from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.overheads import FixedCounter
 
 METER = MessageMeter(FixedCounter(10))
 MESSAGES = (

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripts_of_the_world import PASSAGES
 
-from agentctx.core.message import Message
-from agentctx.core.parts import Media, Text, ToolCall, ToolResult
+from agentctx.core.message import Media, Message, Text, ToolCall, ToolResult
 from agentctx.errors import ConfigError
 from agentctx.tokens.exact import TiktokenCounter
 from agentctx.tokens.heuristic import HeuristicCounter

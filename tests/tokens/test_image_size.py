@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.tokens.image_size import image_size
+from agentctx.tokens.media import image_size
 
 
 def png(width, height):

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx import count
-from agentctx.core.parts import Media
-from agentctx.core.profile import ImageRule
-from agentctx.tokens.default import default_counter
+from agentctx.core.message import Media
+from agentctx.models.profile import ImageRule
+from agentctx.tokens.counting import default_counter
 from agentctx.tokens.media import document_text, image_tokens
 from agentctx.tokens.media import media_tokens as tokens_of
 

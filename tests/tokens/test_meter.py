@@ -6,14 +6,13 @@ from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.core.message import Context, Message, Tool
-from agentctx.core.parts import Media, Opaque, Text, Thinking, ToolCall, ToolResult
-from agentctx.core.profile import ModelProfile
-from agentctx.tokens.default import TiktokenCounter, default_counter
-from agentctx.tokens.fixed import FixedCounter
+from agentctx.core.message import Context, Media, Message, Opaque, Text, Thinking, Tool, ToolCall, ToolResult
+from agentctx.models.profile import ModelProfile
+from agentctx.models.table import profile
+from agentctx.tokens.counting import TiktokenCounter, default_counter
 from agentctx.tokens.heuristic import HeuristicCounter
 from agentctx.tokens.meter import MessageMeter
-from agentctx.tokens.models import profile
+from agentctx.tokens.overheads import FixedCounter
 
 METER = MessageMeter(TiktokenCounter())
 COUNT = TiktokenCounter().count

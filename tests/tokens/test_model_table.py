@@ -10,12 +10,12 @@ import pytest
 
 from agentctx.economics.prices import rates
 from agentctx.errors import UnknownModel
-from agentctx.tokens.models import profile
+from agentctx.models.table import profile
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "models.py"
 REFERENCE = ROOT / "../shared/reference/providers.md"
-WHOLE = json.loads((files("agentctx.tokens") / "models.json").read_text("utf-8"))
+WHOLE = json.loads((files("agentctx.models") / "models.json").read_text("utf-8"))
 CLAUDE = {
     "litellm_provider": "anthropic",
     "mode": "chat",

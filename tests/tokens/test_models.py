@@ -8,14 +8,13 @@ from hypothesis import given
 from hypothesis.strategies import integers, sampled_from
 
 from agentctx.core.budget import Budget
-from agentctx.core.profile import ImageRule, ModelProfile, Prices
 from agentctx.errors import UnknownModel
-from agentctx.tokens import models
-from agentctx.tokens.families import OPEN_WEIGHTS
-from agentctx.tokens.models import encoding_for, profile, register_model
-from agentctx.tokens.names import families
+from agentctx.models import table
+from agentctx.models.names import OPEN_WEIGHTS, families
+from agentctx.models.profile import ImageRule, ModelProfile, Prices
+from agentctx.models.table import encoding_for, profile, register_model
 
-TABLE = files("agentctx.tokens") / "models.json"
+TABLE = files("agentctx.models") / "models.json"
 NAMES = json.loads((Path(__file__).parent / "model_names.json").read_text("utf-8"))
 OPEN = json.loads(TABLE.read_text())["open"]
 SPELLED = [(name, window) for names in NAMES.values() for name, window in names.items()]
@@ -24,7 +23,7 @@ SPELLED = [(name, window) for names in NAMES.values() for name, window in names.
 @pytest.fixture
 def clean_register(monkeypatch):
     """What a test registers is forgotten after it."""
-    monkeypatch.setattr(models, "_registered", {})
+    monkeypatch.setattr(table, "_registered", {})
 
 
 @pytest.mark.parametrize(

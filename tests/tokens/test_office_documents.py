@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx import count
-from agentctx.tokens.default import default_counter
-from agentctx.tokens.office import MOST_BYTES, office_text
+from agentctx.tokens.counting import default_counter
+from agentctx.tokens.media import MOST_BYTES, office_text
 
 WORDS = "The quick brown fox &amp; the lazy dog. " * 300
 SAID = WORDS.replace("&amp;", "&")

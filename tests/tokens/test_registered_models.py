@@ -8,12 +8,12 @@ from hypothesis.strategies import sampled_from
 
 import agentctx
 from agentctx import Budget, ConfigError, ModelProfile, Prices, UnknownModel, count, register_model
-from agentctx.economics.cache_rules import cache_rules
+from agentctx.economics.cache import cache_rules
+from agentctx.models import table
+from agentctx.models.table import encoding_for, percent_for, profile
+from agentctx.providers.registry import format_named
+from agentctx.providers.translate.target import shares_reasoning
 from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
-from agentctx.tokens import models
-from agentctx.tokens.models import encoding_for, percent_for, profile
-from agentctx.wire.registry import format_named
-from agentctx.wire.translate.reasoning import shares_reasoning
 
 LIKE = [
     "claude-opus-5-5",
@@ -34,7 +34,7 @@ TOOLS = [{"type": "function", "function": {"name": "run", "description": "Runs."
 @pytest.fixture(autouse=True)
 def _clean_register(monkeypatch):
     """What a test registers is forgotten after it."""
-    monkeypatch.setattr(models, "_registered", {})
+    monkeypatch.setattr(table, "_registered", {})
 
 
 @given(like=sampled_from(LIKE))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.tokens.cache import TextCache
+from agentctx.tokens.exact import TextCache
 
 
 def test_what_was_put_is_found():

@@ -25,7 +25,7 @@ def test_counters_are_built_without_tiktoken():
     """Building a counter and a meter loads neither tiktoken nor a vocabulary; the first count does."""
     program = (
         "import sys\n"
-        "from agentctx.tokens.default import default_counter\n"
+        "from agentctx.tokens.counting import default_counter\n"
         "from agentctx.tokens.meter import MessageMeter\n"
         "meter = MessageMeter(default_counter('gpt-5.4'))\n"
         "print('tiktoken' in sys.modules, meter.counter.count('hello world'), 'tiktoken' in sys.modules)"
@@ -40,7 +40,7 @@ def test_counting_needs_no_network():
         "def refuse(*_, **__): raise AssertionError('network')\n"
         "socket.socket = socket.create_connection = socket.getaddrinfo = refuse\n"
         "os.environ['TIKTOKEN_CACHE_DIR'] = tempfile.mkdtemp()\n"
-        "from agentctx.tokens.default import TiktokenCounter\n"
+        "from agentctx.tokens.counting import TiktokenCounter\n"
         "print(TiktokenCounter().count('hello world'), TiktokenCounter('cl100k_base').count('hello world'))"
     )
     assert run(program) == "2 2\n"

@@ -3,12 +3,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentctx import count
-from agentctx.core.message import Context, Message, Tool
-from agentctx.core.parts import Text
-from agentctx.tokens.default import TiktokenCounter, default_counter
+from agentctx.core.message import Context, Message, Text, Tool
+from agentctx.models.table import profile
+from agentctx.tokens.counting import TiktokenCounter, default_counter
 from agentctx.tokens.meter import MessageMeter
-from agentctx.tokens.models import profile
-from agentctx.tokens.tools import json_tools, openai_tools
+from agentctx.tokens.overheads import json_tools, openai_tools
 
 COUNT = TiktokenCounter().count
 WEATHER = Tool(

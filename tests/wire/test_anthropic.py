@@ -8,11 +8,10 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.core.message import Message
-from agentctx.core.parts import Media, Opaque, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.message import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
 from agentctx.protocols import WireFormat
-from agentctx.wire.anthropic import Anthropic
+from agentctx.providers.anthropic import Anthropic
 
 wire: WireFormat = Anthropic()
 

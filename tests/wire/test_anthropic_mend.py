@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.core.message import Message
-from agentctx.core.parts import Text, ToolCall, ToolResult
-from agentctx.wire.anthropic import Anthropic
+from agentctx.core.message import Message, Text, ToolCall, ToolResult
+from agentctx.providers.anthropic import Anthropic
 
 wire = Anthropic()
 TEXT = {"type": "text", "text": "hi"}

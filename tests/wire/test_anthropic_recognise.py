@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentctx.wire.anthropic import Anthropic
+from agentctx.providers.anthropic import Anthropic
 
 wire = Anthropic()
 PLAIN = [{"role": "user", "content": "hi"}]

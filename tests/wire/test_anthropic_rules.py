@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.core.profile import ModelProfile
-from agentctx.wire.anthropic import Anthropic, rules
-from agentctx.wire.anthropic.request import lay_out
+from agentctx.models.profile import ModelProfile
+from agentctx.providers.anthropic import Anthropic, rules
+from agentctx.providers.anthropic.request import lay_out
 
 wire = Anthropic()
 

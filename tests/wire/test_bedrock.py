@@ -6,14 +6,13 @@ from attrs import evolve
 from botocore.validate import ParamValidator
 from hypothesis import given
 
-from agentctx.core.message import Message
-from agentctx.core.pairing import broken_pair
-from agentctx.core.parts import Media, Opaque, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.message import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.units import broken_pair
 from agentctx.errors import InvalidInput
 from agentctx.protocols import WireFormat, reads_places
+from agentctx.providers.bedrock import Bedrock
 from agentctx.testing.histories import plans
 from agentctx.testing.writers.bedrock import BedrockWriter
-from agentctx.wire.bedrock import Bedrock
 
 wire = Bedrock()
 MODEL = botocore.session.Session().get_service_model("bedrock-runtime")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.wire.bedrock import Bedrock
+from agentctx.providers.bedrock import Bedrock
 
 wire = Bedrock()
 SHARED = Path(__file__).parents[2] / "../shared"

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from agentctx import FixedCounter, InvalidInput, Pipeline, validate
 from agentctx.conversion import convert
+from agentctx.providers.dialects import DIALECTS, dialect_of
+from agentctx.providers.registry import detect, format_named
 from agentctx.testing.histories import broken_histories, histories
-from agentctx.wire.dialects import DIALECTS, dialect_of
-from agentctx.wire.registry import detect, format_named
 
 ASK = {"role": "user", "content": "go"}
 

@@ -13,15 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from agentctx.core.message import Message
-from agentctx.core.pairing import broken_pair
-from agentctx.core.parts import Media, Opaque, Text, Thinking, ToolCall, ToolResult
-from agentctx.core.units import units
+from agentctx.core.message import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.units import broken_pair, units
 from agentctx.errors import InvalidInput
 from agentctx.protocols import WireFormat, reads_places
+from agentctx.providers.gemini import Gemini
 from agentctx.testing.histories import plans
 from agentctx.testing.writers.gemini import GeminiWriter
-from agentctx.wire.gemini import Gemini
 
 wire = Gemini()
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

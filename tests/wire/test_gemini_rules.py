@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.wire.gemini import Gemini
+from agentctx.providers.gemini import Gemini
 
 wire = Gemini()
 SHARED = Path(__file__).parents[2] / "../shared"

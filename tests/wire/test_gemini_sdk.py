@@ -13,8 +13,8 @@ from agentctx import (
     count,
     validate,
 )
-from agentctx.wire.native import fields, mapping_or_none
-from agentctx.wire.registry import format_named
+from agentctx.providers.native import fields, mapping_or_none
+from agentctx.providers.registry import format_named
 
 WIRE = format_named("gemini")
 CALL = types.Part.from_function_call(name="f", args={"x": 1})

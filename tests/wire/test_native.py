@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agentctx import count
 from agentctx.errors import InvalidInput
-from agentctx.wire.native import as_mapping, clean_text, finite_json, mapping_or_none
+from agentctx.providers.native import as_mapping, clean_text, finite_json, mapping_or_none
 
 
 class Dumped:

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx import convert, count
-from agentctx.core.message import Message, Tool
-from agentctx.core.parts import Media, Opaque, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.message import Media, Message, Opaque, Text, Thinking, Tool, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
-from agentctx.testing.words import PIXEL
-from agentctx.wire.openai_chat import OpenAIChat
+from agentctx.providers.openai_chat import OpenAIChat
+from agentctx.testing.stages import PIXEL
 
 CHAT = OpenAIChat()
 PNG = "iVBORw0KGgo="

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.core.parts import Thinking
-from agentctx.wire.openai_chat import OpenAIChat
+from agentctx.core.message import Thinking
+from agentctx.providers.openai_chat import OpenAIChat
 
 CHAT = OpenAIChat()
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agentctx.wire.registry import detect, format_named
+from agentctx.providers.registry import detect, format_named
 
 CHAT = format_named("openai-chat")
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.core.profile import ModelProfile
-from agentctx.wire.openai_chat import OpenAIChat
+from agentctx.models.profile import ModelProfile
+from agentctx.providers.openai_chat import OpenAIChat
 
 CHAT = OpenAIChat()
 USER = {"role": "user", "content": "go"}

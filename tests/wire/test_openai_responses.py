@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.core.message import Message
-from agentctx.core.parts import Media, Opaque, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.message import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.units import units
 from agentctx.errors import InvalidInput
-from agentctx.wire.registry import detect, format_named
+from agentctx.providers.registry import detect, format_named
 
 WIRE = format_named("openai-responses")
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -3,7 +3,7 @@
 import pytest
 
 from agentctx import Pipeline, Text, Thinking, ToolCall, count
-from agentctx.wire.registry import format_named
+from agentctx.providers.registry import format_named
 
 WIRE = format_named("openai-responses")
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agentctx.tokens.models import profile
-from agentctx.wire.openai_responses import rules, rules_items
-from agentctx.wire.openai_responses.view import opened
-from agentctx.wire.registry import format_named
+from agentctx.models.table import profile
+from agentctx.providers.openai_responses import rules
+from agentctx.providers.openai_responses.rules import opened
+from agentctx.providers.registry import format_named
 
 WIRE = format_named("openai-responses")
 
@@ -93,9 +93,9 @@ def test_what_breaks_a_rule_is_refused_by_its_name(name, items):
 
 def test_the_number_of_items_is_limited():
     """A request of more than 131,072 items is refused; the other rules, which take long for so many, not asked."""
-    assert rules_items.input_present in rules.RULES
-    assert not [*rules_items.input_present(opened({"input": [USER] * 131_072}, None))]
-    [found] = rules_items.input_present(opened({"input": [USER] * 131_073}, None))
+    assert rules.input_present in rules.RULES
+    assert not [*rules.input_present(opened({"input": [USER] * 131_072}, None))]
+    [found] = rules.input_present(opened({"input": [USER] * 131_073}, None))
     assert found.rule == "resp.input_too_long"
 
 

@@ -9,10 +9,10 @@ from openai.types.responses.response_function_tool_call import ResponseFunctionT
 from pydantic import BaseModel, TypeAdapter
 
 from agentctx import count
-from agentctx.core.parts import Opaque, Text, ToolCall, ToolResult
+from agentctx.core.message import Opaque, Text, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
-from agentctx.wire.native import as_mapping
-from agentctx.wire.registry import format_named
+from agentctx.providers.native import as_mapping
+from agentctx.providers.registry import format_named
 
 WIRE = format_named("openai-responses")
 ACCEPTED = TypeAdapter(ResponseInputItem)

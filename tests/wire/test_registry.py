@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentctx import validate
+from agentctx.engine.reading import reader
 from agentctx.errors import AmbiguousFormat, InvalidInput
-from agentctx.reading import reader
+from agentctx.providers.foreign import FOREIGN, tool_of
+from agentctx.providers.registry import FORMATS, detect, detected, format_named
 from agentctx.testing.histories import histories
-from agentctx.wire.foreign import FOREIGN, tool_of
-from agentctx.wire.registry import FORMATS, detect, detected, format_named
 
 PLAIN = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}]
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}

@@ -17,8 +17,8 @@ from sdk_values import Words, values
 
 from agentctx import Budget, FitContextWindow, InvalidInput, Pipeline, Session, count, validate
 from agentctx.conversion import convert
-from agentctx.session.plain import to_plain
-from agentctx.wire.registry import format_named
+from agentctx.providers.registry import format_named
+from agentctx.session.fingerprint import to_plain
 
 CONVERSE = botocore.session.Session().get_service_model("bedrock-runtime").operation_model("Converse").input_shape
 KINDS = {

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 
-from attrs import frozen
+from attrs import evolve, frozen
 
+from agentctx.core.message import Context, Message, Text
+from agentctx.core.protection import first_task, last_words, speaks
+from agentctx.core.units import Unit, units
+from agentctx.engine.drop import Room
 from agentctx.errors import ConfigError
+from agentctx.protocols import Call
+from agentctx.tokens.graphemes import floor
 
 CORE = 36
 """How many items around the first that greed has no room for are decided exactly."""
@@ -160,3 +167,240 @@ def _hopeful(states: list[_State], shop: _Shop, following: Sequence[int], room: 
         return [state for _, state in hopeful]
     best = sorted(hopeful, key=lambda one: (-one[0], one[1][0]))[:STATES]
     return sorted(state for _, state in best)
+
+
+TOPICS = 5
+"""How many topics are named."""
+
+TOPIC_CHARACTERS = 50
+"""The longest topic, in characters."""
+
+SHORTEST_TOPIC = 5
+"""Lines shorter than this name no topic, in characters."""
+
+
+OPENING = "Earlier: "
+"""How the line begins."""
+
+
+def note_of(messages: Sequence[Message]) -> Message:
+    """A user message that says what was left out."""
+    return Message("user", (Text(f"[{dropped_line(messages)}]"),))
+
+
+def is_note(message: Message) -> bool:
+    """Whether this is such a message."""
+    return message.role == "user" and message.text.startswith(f"[{OPENING}")
+
+
+def task_of(messages: Sequence[Message]) -> str:
+    """What the user said first and last, notes of what was left out aside."""
+    latest = (index for index in last_words(messages, len(messages)) if not is_note(messages[index]))
+    places = dict.fromkeys((*first_task(messages), *(index for index in [next(latest, None)] if index is not None)))
+    return "\n".join(messages[place].text for place in places)
+
+
+def dropped_line(messages: Sequence[Message]) -> str:
+    """How many messages and calls were left out, and the first lines of what was said; empty when there are none."""
+    if not messages:
+        return ""
+    calls = sum(len(message.calls) for message in messages)
+    users = sum(speaks(message) for message in messages)
+    models = sum(message.role == "assistant" for message in messages)
+    counted = ((calls, "tool call"), (users, "user message"), (models, "assistant message"))
+    told = [f"{_many(len(messages), 'message')} dropped", *(_many(*each) for each in counted if each[0])]
+    topics = _topics(messages)
+    return OPENING + "; ".join([*told, f"topics: {', '.join(topics)}"] if topics else told)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
+
+
+def _topics(messages: Sequence[Message]) -> list[str]:
+    topics: dict[str, None] = {}
+    for topic in _first_lines(messages):
+        topics.setdefault(topic)
+        if len(topics) == TOPICS:
+            break
+    return list(topics)
+
+
+def _first_lines(messages: Sequence[Message]) -> Iterator[str]:
+    """The first line of each message that says something, at most ``TOPIC_CHARACTERS`` long, in whole clusters."""
+    for message in messages:
+        start = message.text[: 40 * TOPIC_CHARACTERS].lstrip()
+        line = start.split("\n", 1)[0].strip()
+        if len(line) >= SHORTEST_TOPIC:
+            yield line if len(line) <= TOPIC_CHARACTERS else line[: floor(line, TOPIC_CHARACTERS - 1)].rstrip() + "…"
+
+
+@frozen
+class Load:
+    """The units that may be chosen, in order.
+
+    Args:
+        units: Them.
+        places: The place of each among all units of the transcript.
+        sizes: Tokens of each.
+        recent: Which of them, as indexes into ``units``, should stay if at all possible; latest first.
+        total: How many units the transcript has.
+        room: Tokens that they may have together.
+        aim: Tokens that the whole request may have.
+    """
+
+    units: tuple[Unit, ...]
+    places: tuple[int, ...]
+    sizes: tuple[int, ...]
+    recent: tuple[int, ...]
+    total: int
+    room: int
+    aim: int
+
+    @cached_property
+    def questions(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of indexes into ``units``: a message directly before a round, and that round."""
+        pairs = zip(range(len(self.units) - 1), range(1, len(self.units)), strict=True)
+        return tuple(
+            (one, other)
+            for one, other in pairs
+            if self.units[one].stop == self.units[other].start
+            and self.units[other].is_round
+            and not self.units[one].is_round
+        )
+
+    def resized(self, sizes: Mapping[int, int]) -> Load:
+        """The same with other sizes of some units, by their index."""
+        return evolve(self, sizes=tuple(sizes.get(index, size) for index, size in enumerate(self.sizes)))
+
+    def tokens(self, chosen: Sequence[int]) -> int:
+        """Tokens of the chosen units."""
+        return sum(self.sizes[index] for index in chosen)
+
+    def worth(self, scores: Sequence[int], chosen: Sequence[int]) -> int:
+        """What the chosen units are worth."""
+        return sum(scores[index] * self.sizes[index] for index in chosen)
+
+    def pick(self, scores: Sequence[int], room: int) -> tuple[int, ...]:
+        """The units to keep in ``room`` tokens, as rising indexes: the recent as far as they fit, then the best.
+
+        Args:
+            scores: What a token of each unit is worth.
+            room: Tokens that there are for them.
+        """
+        first: list[int] = []
+        for index in self.recent:
+            if self.sizes[index] <= room:
+                first.append(index)
+                room -= self.sizes[index]
+        taken = frozenset(first)
+        others = [index for index in range(len(self.units)) if index not in taken]
+        sizes = [self.sizes[index] for index in others]
+        worths = [scores[index] * size for index, size in zip(others, sizes, strict=True)]
+        return tuple(sorted((*first, *(others[place] for place in choose(worths, sizes, room)))))
+
+
+def load(context: Context, room: Room, call: Call, aim: int, keep_last: int) -> Load:
+    """Lay out a request.
+
+    Args:
+        context: The request.
+        room: The request laid out.
+        call: What the stage is told.
+        aim: The size that it shall have, in tokens.
+        keep_last: Units with one of so many last messages in them are the recent ones.
+    """
+    loose = tuple(unit for bundle in room.bundles for unit in bundle)
+    place_of = {unit.start: place for place, unit in enumerate(room.units)}
+    last = len(context.messages) - keep_last
+    return Load(
+        units=loose,
+        places=tuple(place_of[unit.start] for unit in loose),
+        sizes=tuple(unit_tokens(unit.of(context.messages), call) for unit in loose),
+        recent=tuple(index for index in range(len(loose) - 1, -1, -1) if loose[index].stop > last),
+        total=len(room.units),
+        room=aim - room.floor,
+        aim=aim,
+    )
+
+
+def unit_tokens(messages: Sequence[Message], call: Call) -> int:
+    """Tokens of the messages of a unit."""
+    return sum(call.count(message) for message in messages)
+
+
+@frozen
+class Packed:
+    """What was decided.
+
+    Args:
+        load: What there was to choose from.
+        chosen: The units to keep, as rising indexes into the load's.
+        short: New messages of chosen units that are cut short, by the same index.
+        note: A message that says what was left out, if there shall be one.
+    """
+
+    load: Load
+    chosen: tuple[int, ...]
+    short: Mapping[int, tuple[Message, ...]]
+    note: Message | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing changes."""
+        return len(self.chosen) == len(self.load.units) and not self.short
+
+
+def left_out(context: Context, load: Load, chosen: Sequence[int]) -> list[Message]:
+    """The messages of the units that were not chosen, but for notes of what was left out before."""
+    kept = frozenset(chosen)
+    gone = (unit for index, unit in enumerate(load.units) if index not in kept)
+    return [message for unit in gone for message in unit.of(context.messages) if not is_note(message)]
+
+
+def unload(context: Context, packed: Packed, call: Call, why: str) -> Context:
+    """The context with the chosen units, and reasons in the report for all that changed."""
+    messages: list[Message | None] = list(context.messages)
+    chosen = frozenset(packed.chosen)
+    for index, unit in enumerate(packed.load.units):
+        if index not in chosen:
+            for place in range(unit.start, unit.stop):
+                call.note(context.messages[place], why)
+                messages[place] = None
+    for index, made in packed.short.items():
+        for place, message in enumerate(made, packed.load.units[index].start):
+            if message is not messages[place]:
+                call.note(context.messages[place], "old tool result cut short, so that more units fit")
+                messages[place] = message
+    return context.with_messages(_with_note(context, messages, packed.note, call))
+
+
+def _with_note(
+    context: Context, messages: Sequence[Message | None], note: Message | None, call: Call
+) -> tuple[Message, ...]:
+    if note is None:
+        return tuple(message for message in messages if message is not None)
+    place = _place(context, messages)
+    call.note(note, "says what was left out")
+    before, after = messages[:place], messages[place:]
+    return tuple(message for message in (*before, note, *after) if message is not None)
+
+
+def _place(context: Context, messages: Sequence[Message | None]) -> int:
+    """Where the note goes: after the first task, where the user speaks anyway; else where the first unit is missing."""
+    task = first_task(context.messages)
+    if not task:
+        return messages.index(None)
+    return next(unit.stop for unit in units(context.messages) if unit.stop > task[0])
+
+
+def told(context: Context, packed: Packed, strategy: str, tokens: int) -> list[str]:
+    """What is said of it in the report: how much stays, and what was left out."""
+    load = packed.load
+    kept, free = len(packed.chosen), len(load.units)
+    stayed = load.total - free
+    stay = f"({stayed:,} had to stay, {len(load.recent):,} recent)"
+    filled = f"{tokens:,} of {load.aim:,} tokens, {100 * tokens / load.aim:.1f}%"
+    lines = [f"kept {stayed + kept:,} of {load.total:,} units {stay}; {filled}; {strategy}"]
+    line = dropped_line(left_out(context, load, packed.chosen))
+    return [*lines, line] if line else lines

@@ -7,11 +7,10 @@ They need the extra ``testing``.
 
 from agentctx.testing.servers.anthropic import messages
 from agentctx.testing.servers.bedrock import converse
-from agentctx.testing.servers.desk import Desk, Said
+from agentctx.testing.servers.desk import Desk, Said, serving
 from agentctx.testing.servers.gemini import generate_content
 from agentctx.testing.servers.openai_chat import chat_completions
 from agentctx.testing.servers.openai_responses import responses
-from agentctx.testing.servers.serving import serving
 
 __all__ = [
     "Desk",

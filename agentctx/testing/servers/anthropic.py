@@ -17,12 +17,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from agentctx.checking import count
-from agentctx.reading import known_profile
+from agentctx.engine.reading import known_profile
 from agentctx.testing.servers.aws_stream import frames
-from agentctx.testing.servers.desk import Asked, Desk, Said, Verdict, body_of
-from agentctx.testing.servers.fields import unknown_field
+from agentctx.testing.servers.desk import Asked, Desk, Event, Said, Verdict, body_of, events, unknown_field
 from agentctx.testing.servers.signing import broken, drops, sign
-from agentctx.testing.servers.sse import Event, events
 
 Object = dict[str, Any]
 

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from agentctx.reading import known_profile
+from agentctx.engine.reading import known_profile
 from agentctx.testing.servers.aws_stream import Sent, frames
 from agentctx.testing.servers.desk import Asked, Desk, Said, Verdict, body_of
 from agentctx.testing.servers.signing import broken, drops, sign

@@ -3,15 +3,153 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
 from itertools import count as count_up
+from threading import Thread
+from time import monotonic, sleep
 from typing import Any, Literal
 
 import anyio
+import uvicorn
 from attrs import define, field, frozen
+from starlette.applications import Starlette
 from starlette.requests import Request
+from starlette.responses import StreamingResponse
 
 from agentctx.checking import count, validate
+
+Path = tuple[str | int, ...]
+"""The keys and places that lead to a value in a request."""
+
+_MESSAGES = {"openai-chat": "messages", "openai-responses": "input", "anthropic": "messages", "gemini": "contents"}
+_PARTS = {"openai-chat": "content", "anthropic": "content", "gemini": "parts"}
+
+
+def unknown_field(body: Mapping[str, Any], format_name: str, *, beta: bool = False) -> Path | None:
+    """Where the first field stands that the provider does not know; None when it knows all of them.
+
+    Args:
+        body: The request.
+        format_name: The wire format.
+        beta: Whether the request asks for beta features.
+    """
+    known = _table().get(format_name)
+    return None if known is None else next(_unknown(body, format_name, known, beta=beta), None)
+
+
+def _unknown(body: Mapping[str, Any], format_name: str, known: Mapping[str, Any], *, beta: bool) -> Iterator[Path]:
+    top = {*known["request"], *(known.get("beta", ()) if beta else ())}
+    yield from ((name,) for name in body if name not in top)
+    key, parts = _MESSAGES[format_name], _PARTS.get(format_name, "")
+    for path, message in _objects(body, (key,)):
+        yield from _in_object(path, message, known["message"], message.get("type", "message"), message.get("role"))
+        for place, part in _objects(message, (parts,)):
+            yield from _in_object((*path, *place), part, known["part"], part.get("type"))
+
+
+def _objects(holder: Mapping[str, Any], path: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    items = holder.get(str(path[0]))
+    for place, item in enumerate(items if isinstance(items, list) else ()):
+        if isinstance(item, Mapping):
+            yield (*path, place), item
+
+
+def _in_object(path: Path, item: Mapping[str, Any], known: Mapping[str, Any], *kinds: object) -> Iterator[Path]:
+    """The unknown fields of an object of a known kind; what is known of all kinds stands under the empty name."""
+    names = next((known[kind] for kind in (*kinds, "") if isinstance(kind, str) and kind in known), None)
+    if names is not None:
+        yield from ((*path, name) for name in item if name not in names)
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    table: Mapping[str, Any] = json.loads(files(__package__).joinpath("fields.json").read_text("utf-8"))
+    return table
+
+
+Event = tuple[str | None, Mapping[str, Any] | str]
+"""An event's name, if it has one, and its data: an object, or a text as it stands."""
+
+
+def events(of: Iterable[Event], pause: float = 0.0) -> StreamingResponse:
+    """A stream of events.
+
+    Args:
+        of: The events.
+        pause: Seconds before each.
+    """
+
+    async def sent() -> AsyncIterator[str]:
+        for name, data in of:
+            await anyio.sleep(pause)
+            head = "" if name is None else f"event: {name}\n"
+            yield f"{head}data: {data if isinstance(data, str) else json.dumps(data)}\n\n"
+
+    return StreamingResponse(sent(), media_type="text/event-stream")
+
+
+START = 10.0
+"""So long a server may take to start, in seconds."""
+
+
+@contextmanager
+def serving(app: Starlette) -> Iterator[str]:
+    """Serve an application in a thread of its own; gives its address, for example ``http://127.0.0.1:40123``.
+
+    Args:
+        app: The application.
+
+    Raises:
+        TimeoutError: If it does not start within ``START`` seconds.
+    """
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    settings = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1, ws="none")
+    server = uvicorn.Server(settings)
+    thread = Thread(target=server.run, args=([listening],), name="agentctx-server", daemon=True)
+    thread.start()
+    try:
+        _wait_for(server)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()
+
+
+def _wait_for(server: uvicorn.Server) -> None:
+    late = monotonic() + START
+    while not server.started:
+        if monotonic() > late:
+            msg = f"the server did not start within {START} seconds"
+            raise TimeoutError(msg)
+        sleep(0.005)
+
+
+CREATED = 1_780_000_000
+"""When every answer was made, in seconds since 1970: the same bytes at each run."""
+
+
+def error(message: str, param: str | None, code: str | None) -> dict[str, Any]:
+    """An error as the APIs write it.
+
+    Args:
+        message: What is wrong.
+        param: The parameter that is wrong.
+        code: The name of the error.
+    """
+    return {"message": message, "type": "invalid_request_error", "param": param, "code": code}
+
+
+def unknown_parameter(path: Path) -> str:
+    """The words about a field that the APIs do not know."""
+    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+    return f"Unknown parameter: '{place}'."
+
 
 Refusal = Literal["status", "stream", "late"]
 """Where a server tells a streaming client that its request was too large: by the HTTP status; in the stream, before

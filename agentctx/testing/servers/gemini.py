@@ -14,9 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from agentctx.checking import count
-from agentctx.testing.servers.desk import Asked, Desk, Said, Verdict, body_of
-from agentctx.testing.servers.fields import unknown_field
-from agentctx.testing.servers.sse import Event, events
+from agentctx.testing.servers.desk import Asked, Desk, Event, Said, Verdict, body_of, events, unknown_field
 
 Object = dict[str, Any]
 

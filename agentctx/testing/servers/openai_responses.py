@@ -14,10 +14,19 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from agentctx.testing.servers.desk import Asked, Desk, Said, Verdict, body_of
-from agentctx.testing.servers.fields import unknown_field
-from agentctx.testing.servers.openai_errors import CREATED, error, unknown_parameter
-from agentctx.testing.servers.sse import Event, events
+from agentctx.testing.servers.desk import (
+    CREATED,
+    Asked,
+    Desk,
+    Event,
+    Said,
+    Verdict,
+    body_of,
+    error,
+    events,
+    unknown_field,
+    unknown_parameter,
+)
 
 Object = dict[str, Any]
 

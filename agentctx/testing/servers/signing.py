@@ -14,6 +14,8 @@ from typing import Any
 
 from attrs import frozen
 
+from agentctx.core.message import Native
+
 _MARK = "local"
 _MARKERS = frozenset({"cache_control", "cachePoint"})
 _BETA = "thinking-binding-controls-2026-08-01"
@@ -104,7 +106,7 @@ def _thought(path: str, block: Mapping[str, Any]) -> Thought | None:
     return None
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - any part of a request
+def _plain(value: Native) -> Native:
     """A value without cache markers and unset keys."""
     if isinstance(value, Mapping):
         return {key: _plain(each) for key, each in value.items() if key not in _MARKERS and each is not None}
@@ -113,5 +115,5 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - any part of a request
     return value
 
 
-def _digest(value: Any) -> str:  # noqa: ANN401 - any part of a request
+def _digest(value: Native) -> str:
     return sha256(json.dumps(_plain(value), sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,97 @@
+"""One block of a request."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast, get_args
+
+from attrs import evolve, field, frozen
+
+from agentctx.builder.eviction import Eviction, Strict
+from agentctx.builder.tier import Tier, as_tier
+from agentctx.core.message import Message, Native, Ttl
+from agentctx.errors import ConfigError
+from agentctx.protocols import Scope
+
+
+def own_copy(value: Native) -> Native:
+    """A copy that shares nothing that can be changed; a value of this library is itself."""
+    if value is None or isinstance(value, (str, int, float, bytes, Message)):
+        return value
+    if type(value) is dict:
+        return {key: own_copy(each) for key, each in value.items()}
+    if type(value) is list:
+        return [own_copy(each) for each in value]
+    return copy.deepcopy(value)
+
+
+def _own_messages(messages: Iterable[Any]) -> tuple[Any, ...]:
+    if isinstance(messages, (str, bytes, Mapping, Message)) or not isinstance(messages, Iterable):
+        msg = f"Block: messages: expected a list of messages, got {type(messages).__name__}"
+        raise ConfigError(msg)
+    return tuple(own_copy(message) for message in messages)
+
+
+@frozen
+class Block:
+    """Messages that share a place in the request, a claim on the room, and a way to be cut.
+
+    Args:
+        id: Its name in reports; need not be unique, but must not be empty.
+        messages: Native messages of a provider, or values of this library. They are copied: what happens to the
+            caller's objects later does not change the block. A call and its result belong in one block.
+        tier: Its place in the request and its claim on the room; any integer.
+        evict: What becomes of it when it is too large; without it, the build fails rather than cut it.
+        max_tokens: The most tokens that it may have, however much room there is; None means no cap.
+        cache: Whether the provider shall keep the prefix that ends with this block: True, a lifetime (``"5m"``,
+            ``"1h"``), or the provider's own mark. Written where the format has such marks.
+
+    Raises:
+        ConfigError: If an argument makes no sense.
+    """
+
+    id: str
+    messages: tuple[Any, ...] = field(converter=_own_messages)
+    tier: Tier = field(default=Tier.HISTORY, converter=as_tier)
+    evict: Eviction = field(default=Strict())
+    max_tokens: int | None = None
+    cache: bool | str | Mapping[str, Any] | None = field(default=None, hash=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Check the arguments."""
+        if not isinstance(self.id, str) or not self.id:
+            msg = f"Block: id: expected a name, got {self.id!r}"
+            raise ConfigError(msg)
+        if not callable(self.evict) or isinstance(self.evict, type):
+            msg = f"Block {self.id!r}: evict: expected an eviction, for example TruncateOldest(), got {self.evict!r}"
+            raise ConfigError(msg)
+        if isinstance(getattr(self.evict, "scope", None), Scope) and not hasattr(self.evict, "least"):
+            msg = f"Block {self.id!r}: evict: {self.evict!r} is a stage; it goes into a Pipeline"
+            raise ConfigError(msg)
+        cap: object = self.max_tokens
+        if cap is not None and (isinstance(cap, bool) or not isinstance(cap, int) or cap < 1):
+            msg = f"Block {self.id!r}: max_tokens: expected a positive number of tokens, got {cap!r}"
+            raise ConfigError(msg)
+        cache: object = self.cache
+        if not (cache is None or isinstance(cache, (bool, Mapping)) or cache in get_args(Ttl)):
+            lifetimes = " or ".join(map(repr, get_args(Ttl)))
+            msg = f"Block {self.id!r}: cache: expected True, {lifetimes}, or the provider's own mark, got {cache!r}"
+            raise ConfigError(msg)
+
+    def with_messages(self, messages: Sequence[Any]) -> Block:
+        """The same block saying something else."""
+        return evolve(self, messages=cast("tuple[Any, ...]", messages))
+
+
+def names_of(blocks: Sequence[Block]) -> list[str]:
+    """What to call each block in errors and reasons: by its name, and where others have that too, by its number."""
+    count = Counter(block.id for block in blocks)
+    seen: Counter[str] = Counter()
+    names = []
+    for block in blocks:
+        seen[block.id] += 1
+        which = f" (number {seen[block.id]} of {count[block.id]} of this name)" if count[block.id] > 1 else ""
+        names.append(f"block {block.id!r}{which}")
+    return names

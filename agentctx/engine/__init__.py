@@ -1,0 +1,1 @@
+"""Run stages: repair, compare, report, guarantee the fit."""

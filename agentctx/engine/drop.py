@@ -1,0 +1,154 @@
+"""Drop whole units, so that no pair can break."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from attrs import frozen
+
+from agentctx.core.message import Context
+from agentctx.core.pace import paced
+from agentctx.core.units import Unit, segments, units
+from agentctx.engine.shrink import shrink_results
+from agentctx.protocols import Call
+
+
+def droppable(groups: Sequence[Unit], protected: frozenset[int]) -> list[Unit]:
+    """The units in which nothing is protected."""
+    return [unit for unit in paced(groups) if protected.isdisjoint(range(unit.start, unit.stop))]
+
+
+def without(context: Context, groups: Iterable[Unit], call: Call, why: str) -> Context:
+    """The context without these units; the same object when there are none."""
+    gone: set[int] = set()
+    for unit in groups:
+        gone.update(range(unit.start, unit.stop))
+    if not gone:
+        return context
+    for index in paced(gone):
+        call.note(context.messages[index], why)
+    kept = tuple(message for index, message in enumerate(context.messages) if index not in gone)
+    return context.with_messages(kept)
+
+
+@frozen
+class Room:
+    """A request laid out for cutting.
+
+    Args:
+        units: All its units.
+        bundles: Units that may be dropped, bundled so that questions go with their answers, oldest first.
+        sizes: Tokens of each bundle.
+        staying: Indexes of the messages that stay whatever happens: the protected, and the open round.
+        size: Tokens of the whole request.
+        floor: Tokens of what stays, with system prompt and tools.
+        unread: Units that stay only for their results, which the model has not read yet.
+    """
+
+    units: tuple[Unit, ...]
+    bundles: tuple[tuple[Unit, ...], ...]
+    sizes: tuple[int, ...]
+    staying: frozenset[int]
+    size: int
+    floor: int
+    unread: tuple[Unit, ...] = ()
+
+
+def lay_out(context: Context, call: Call, size: int | None = None, *, unread: int = 0) -> Room:
+    """Lay out a request: everything protected stays, and the round that the model is in.
+
+    Args:
+        context: The request.
+        call: What the stage is told.
+        size: Tokens of the request, when they are known.
+        unread: How many units stay as well for results that the model has not read yet, the latest first, whoever spoke
+            behind them.
+    """
+    messages = context.messages
+    groups = units(messages)
+    loose = {unit.start for unit in droppable(groups, call.protected(context))}
+    if groups and groups[-1].is_round:
+        loose.discard(groups[-1].start)
+    unheard = _unread(groups, call.unread(context)) if unread else ()
+    waiting = tuple(islice((unit for unit in unheard if unit.start in loose), unread))
+    loose -= {unit.start for unit in waiting}
+    bundles = tuple(
+        kept
+        for bundle in paced(segments(messages, groups))
+        if (kept := tuple(unit for unit in bundle if unit.start in loose))
+    )
+    going = {index for bundle in paced(bundles) for unit in bundle for index in range(unit.start, unit.stop)}
+    staying = frozenset(range(len(messages))) - going
+    size = call.size(context) if size is None else size
+    sizes = tuple(
+        sum(call.count(message) for unit in bundle for message in unit.of(messages)) for bundle in paced(bundles)
+    )
+    return Room(groups, bundles, sizes, staying, size, size - sum(sizes), waiting)
+
+
+def _unread(groups: Sequence[Unit], waiting: Sequence[int]) -> Iterator[Unit]:
+    """The units with results that the model has not read, which stand in ``waiting``, latest first."""
+    for unit in reversed(groups):
+        if not waiting or unit.stop <= waiting[-1]:
+            return
+        if any(unit.start <= index < unit.stop for index in waiting):
+            yield unit
+
+
+FEW = 8
+"""From so many rounds on that nobody has read, half are let go at a time where not all fit: few tries suffice."""
+
+
+def shrink_open_round(context: Context, limit: int, call: Call, size: int | None = None) -> tuple[Context, Room]:
+    """Cut the results of what must stay, when that alone is over ``limit`` tokens, to half of the room they have.
+
+    Results that the model has not read yet stay as well, though the user speaks behind them; where they do not fit even
+    cut, the latest of them.
+
+    Args:
+        context: The request.
+        limit: The most tokens.
+        call: What the stage is told.
+        size: Tokens of the request, when they are known.
+
+    Returns:
+        The request, the same object when nothing was cut; and how it is laid out.
+    """
+    room = lay_out(context, call, size, unread=len(context.messages))
+    held = len(room.unread)
+    while True:
+        cut, room = _cut_what_stays(context, limit, call, room, held)
+        if room.floor <= limit or not held:
+            return cut, room
+        held = held - 1 if held <= FEW else held // 2
+        room = lay_out(context, call, size, unread=held)
+
+
+def _cut_what_stays(context: Context, limit: int, call: Call, room: Room, held: int) -> tuple[Context, Room]:
+    """The request with the results cut of what stays, when that is over the limit, laid out anew."""
+    if room.floor <= limit:
+        return context, room
+    places = room.staying - call.frozen(context)
+    taken = sum(call.meter.parts(context.messages[index].results) for index in places)
+    wanted = max(0, limit - (room.floor - taken)) // 2
+    shrunk = shrink_results(context, places, taken - wanted, call, "what must stay is larger than the window")
+    return shrunk, room if shrunk is context else lay_out(shrunk, call, unread=held)
+
+
+def drop_oldest(context: Context, limit: int, aim: int, call: Call, size: int | None = None) -> Context:
+    """Drop whole rounds with their questions, oldest first, until the request has at most ``aim`` tokens.
+
+    What is protected and the round that the model is in stay, so the result may still be larger than ``aim``; when
+    they alone are over ``limit`` tokens, the results of that round are cut before. ``size`` is that of the request, in
+    tokens, when it is known.
+    """
+    context, room = shrink_open_round(context, limit, call, size)
+    size = room.size
+    gone: list[Unit] = []
+    for bundle, tokens in paced(zip(room.bundles, room.sizes, strict=True)):
+        if size <= aim:
+            break
+        gone.extend(bundle)
+        size -= tokens
+    return without(context, gone, call, f"over {aim:,} tokens: oldest first")

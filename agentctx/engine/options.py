@@ -1,0 +1,143 @@
+"""What options must be, checked where they are given, so that a wrong one is not found in the middle of a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from agentctx.core.budget import Budget
+from agentctx.core.protection import ProtectRule
+from agentctx.errors import ConfigError
+from agentctx.protocols import Call, ContextStrategy, holds_stages
+
+
+def limits(stage: str, max_tokens: int | None, call: Call) -> tuple[int, int]:
+    """The hard limit, and the size to come down to, in tokens.
+
+    Args:
+        stage: Name of the stage, for the error.
+        max_tokens: The stage's own limit; without it the pipeline's budget holds.
+        call: What the stage is told.
+
+    Raises:
+        ConfigError: If there is neither.
+    """
+    hard = max_tokens if call.budget is None else call.budget.limit
+    if hard is None:
+        msg = (
+            f"{stage}: no budget in force: pass {stage}(max_tokens=...), "
+            "Pipeline(..., budget=Budget(window=...)), or a model that the model table knows"
+        )
+        raise ConfigError(msg)
+    limit = hard if max_tokens is None else min(hard, max_tokens)
+    return limit, limit if call.limit is None else min(limit, call.limit)
+
+
+def check_stages(where: str, stages: Sequence[ContextStrategy]) -> None:
+    """Check that each stage can be called.
+
+    Raises:
+        ConfigError: If one cannot, is a class, or is an eviction.
+    """
+    for place, stage in enumerate(stages):
+        if not callable(stage) or isinstance(stage, type):
+            msg = f"{where}: stages[{place}] is {stage!r}; a stage is called with (context, call)"
+            raise ConfigError(msg)
+        if callable(getattr(stage, "least", None)) and not hasattr(stage, "scope"):
+            msg = f"{where}: stages[{place}] is {stage!r}, an eviction; it goes into a Block: Block(..., evict=...)"
+            raise ConfigError(msg)
+
+
+def check_rules(protect: Iterable[ProtectRule]) -> tuple[ProtectRule, ...]:
+    """The rules of what must survive.
+
+    Raises:
+        ConfigError: If they are not a list of rules.
+    """
+    given: object = protect
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        msg = f"Pipeline: protect must be a list of rules, such as [Protect.last_user(2)], got {given!r}"
+        raise ConfigError(msg)
+    rules = tuple(protect)
+    for place, rule in enumerate(rules):
+        if not callable(rule) or isinstance(rule, type):
+            msg = f"Pipeline: protect[{place}] is {rule!r}; a rule is called with the messages: see Protect"
+            raise ConfigError(msg)
+    return rules
+
+
+def check_store(store: object) -> None:
+    """Check that a store keeps and gives back; None is none.
+
+    Raises:
+        ConfigError: If it does not.
+    """
+    missing = [method for method in ("put", "get") if not callable(getattr(store, method, None))]
+    if store is not None and missing:
+        msg = f"Pipeline: store is {store!r}; it has no {' and no '.join(missing)}"
+        raise ConfigError(msg)
+
+
+def check_listeners(where: str, on_compact: object) -> None:
+    """Check that what is told of compactions can be called: one listener or a list of them; None is none.
+
+    Raises:
+        ConfigError: If it cannot.
+    """
+    if on_compact is None or (callable(on_compact) and not isinstance(on_compact, type)):
+        return
+    if isinstance(on_compact, str) or not isinstance(on_compact, Sequence):
+        msg = f"{where}: on_compact is {on_compact!r}; it cannot be called, and is no list of listeners"
+        raise ConfigError(msg)
+    for place, listener in enumerate(on_compact):
+        if not callable(listener):
+            msg = f"{where}: on_compact[{place}] is {listener!r}; it cannot be called"
+            raise ConfigError(msg)
+
+
+def check_summarizer(summarizer: object, stages: Sequence[ContextStrategy]) -> None:
+    """Check that there is a stage that may ask the summarizer: one of the library's that does, or one of another's.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    if summarizer is None or any(_may_summarize(stage) for stage in stages):
+        return
+    msg = "Pipeline: summarizer is given, and no stage asks it; pass a stage that does, or leave it out"
+    raise ConfigError(msg)
+
+
+def _may_summarize(stage: ContextStrategy) -> bool:
+    holding = holds_stages(stage)
+    if holding is not None:
+        return any(map(_may_summarize, holding.stages))
+    return getattr(stage, "summarizes", False) or not type(stage).__module__.startswith("agentctx.strategies.")
+
+
+def as_budget(value: Budget | int | None) -> Budget | None:
+    """A budget; a number is a window in tokens.
+
+    Raises:
+        ConfigError: If it is neither.
+    """
+    given: object = value
+    if given is None or isinstance(given, Budget):
+        return given
+    if isinstance(given, int):
+        return Budget(given)
+    msg = f"budget: expected a Budget or a number of tokens, got {given!r}"
+    raise ConfigError(msg)
+
+
+def check_tokens(where: str, value: object) -> None:
+    """Check that a number of tokens is one; None is none.
+
+    Args:
+        where: The option, for the error.
+        value: What was passed.
+
+    Raises:
+        ConfigError: If it is not a positive whole number.
+    """
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        msg = f"{where}: expected a positive number of tokens, got {value!r}"
+        raise ConfigError(msg)

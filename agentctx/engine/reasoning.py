@@ -1,0 +1,134 @@
+"""How to ask a provider to drop reasoning that it cannot take, instead of refusing the request.
+
+Source: Anthropic's page on preserved thinking, on ``thinking.block_binding``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from agentctx.core.compare import match
+from agentctx.core.message import Context, Message, Part, Thinking
+from agentctx.core.protection import open_round, signed
+from agentctx.engine.run_stages import Trail, run_stage
+from agentctx.protocols import Call
+from agentctx.providers.native import mapping_or_none
+
+_BETA = "thinking-binding-controls-2026-08-01"
+_THINKING = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+
+DROP_BLOCK: Mapping[str, Mapping[str, Any]] = {
+    "anthropic": {"thinking": _THINKING, "betas": [_BETA]},
+    "bedrock": {"additionalModelRequestFields": {"thinking": _THINKING, "anthropic_beta": [_BETA]}},
+}
+"""What a request must hold besides, by the name of its format; formats that are not here cannot ask for it."""
+
+
+WHY = "the reasoning was bound to a prefix that changed"
+
+
+@frozen
+class DropBoundThinking:
+    """Drop every signed thinking block from one message on.
+
+    Args:
+        first: The index of the first message whose reasoning has lost its prefix.
+        stop: The index of the first message whose reasoning is left to the provider to drop; None when there is none.
+        remark: What to say about the step as a whole.
+    """
+
+    first: int
+    stop: int | None = None
+    remark: str = ""
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context without reasoning that its provider would refuse."""
+        if self.remark:
+            call.remark(self.remark)
+        stop = len(context.messages) if self.stop is None else max(self.first, self.stop)
+        kept: list[Message] = list(context.messages[: self.first])
+        for message in context.messages[self.first : stop]:
+            bare = without_thinking(message)
+            if bare is not message:
+                call.note(message, WHY)
+            if bare is not None:
+                kept.append(bare)
+        kept += context.messages[stop:]
+        if len(kept) == len(context.messages) and all(a is b for a, b in zip(kept, context.messages, strict=True)):
+            return context
+        return context.with_messages(tuple(kept))
+
+
+def first_unbound(before: Sequence[Message], after: Sequence[Message]) -> int | None:
+    """The first place of ``after`` whose reasoning has lost its prefix; None when nothing has."""
+    found = match(before, after)
+    if found.first_changed is None or found.first_changed >= len(after):
+        return None
+    place = found.first_changed
+    in_place = found.origins[place] == place and _reasons_first(after[place]) and _reasons_first(before[place])
+    return place + 1 if in_place else place
+
+
+def _reasons_first(message: Message) -> bool:
+    """Whether all reasoning stands before everything else, so that an edit in the message comes after it."""
+    kinds = [isinstance(part, Thinking) for part in message.parts]
+    return kinds == sorted(kinds, reverse=True)
+
+
+def without_thinking(message: Message) -> Message | None:
+    """The message without signed reasoning; the same object when it has none, None when nothing is left."""
+    parts: tuple[Part, ...] = tuple(part for part in message.parts if not (isinstance(part, Thinking) and part.signed))
+    if len(parts) == len(message.parts):
+        return message
+    return message.with_parts(parts) if parts else None
+
+
+LEFT = "the reasoning of the open tool round stays: the provider is asked to drop what it cannot take (View.options)"
+
+
+async def settle_reasoning(trail: Trail, call: Call, before: Context) -> None:
+    """Drop the reasoning that has lost its prefix, or leave that of the open round to the provider.
+
+    Args:
+        trail: Where the step stands; brought up to date.
+        call: What the stages are told; says what the caller wants.
+        before: The request as it was when the reasoning was made.
+    """
+    if call.profile is None or not call.profile.bound_thinking:
+        return
+    first = _first(trail, before)
+    if first is None:
+        return
+    messages = trail.context.messages
+    opened = open_round(messages)
+    at_stake = any(signed(message) for message in messages[max(first, opened) :])
+    leave = at_stake and call.thinking == "drop_block" and call.format in DROP_BLOCK
+    remark = LEFT if leave and trail.unbound_from is None else ""
+    await run_stage(DropBoundThinking(first, opened if leave else None, remark), trail, call, trusted=True)
+    trail.unbound_from = first if leave else None
+    trail.lost_open = trail.lost_open or (at_stake and not leave)
+
+
+def options_of(trail: Trail, call: Call) -> Mapping[str, Any]:
+    """What the request must hold besides, for the provider to take it."""
+    return {} if trail.unbound_from is None else DROP_BLOCK.get(call.format, {})
+
+
+def _first(trail: Trail, before: Context) -> int | None:
+    """The first place whose reasoning has lost its prefix, now or at an earlier step; None when none has."""
+    after = trail.context
+    if opening(before) != opening(after):
+        return 0
+    now = first_unbound(before.messages, after.messages) if trail.reports else None
+    places = [place for place in (now, trail.unbound_from) if place is not None]
+    return min(places, default=None)
+
+
+def opening(context: Context) -> tuple[object, ...]:
+    """What stands before all messages: the system prompt, and the tools that are not loaded later."""
+    natives = [mapping_or_none(tool.source) or {"tool": tool} for tool in context.tools]
+    at_once = [native for native in natives if native.get("defer_loading") is not True]
+    return context.system, [{key: native[key] for key in native if key != "cache_control"} for native in at_once]

@@ -1,0 +1,590 @@
+"""What a stage is called, in reports and in errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from inspect import isawaitable
+from itertools import accumulate, chain
+from time import perf_counter
+from types import TracebackType
+from typing import NamedTuple
+
+from attrs import define, evolve, field, fields, frozen
+
+from agentctx.core.budget import Budget
+from agentctx.core.compare import Change, HeadChange, Matched, Outcome, compare_tools, match, shared
+from agentctx.core.message import Context, Message, Tool, is_marker_tool, without_marker
+from agentctx.core.pace import paced
+from agentctx.core.protection import always, seals, words
+from agentctx.core.report import StageReport
+from agentctx.core.units import broken_pair
+from agentctx.core.validity import flaw
+from agentctx.engine.originals import Originals, kept
+from agentctx.errors import StageError
+from agentctx.offload import offload
+from agentctx.protocols import (
+    CacheMarkers,
+    Call,
+    ContextStrategy,
+    HoldsStages,
+    Phase,
+    Scope,
+    cache_markers,
+    head_markers,
+    holds_stages,
+)
+
+
+def name_of(stage: ContextStrategy) -> str:
+    """What a stage is called in reports and errors."""
+    name = getattr(stage, "name", None) or getattr(stage, "__name__", None)
+    return name if isinstance(name, str) else type(stage).__name__
+
+
+class Naming:
+    """Says in any error that passes through it which stage was running."""
+
+    __slots__ = ("stage",)
+
+    def __init__(self, stage: str) -> None:
+        """Remember the stage's name."""
+        self.stage = stage
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Add the note."""
+        if isinstance(error, Exception) and not getattr(error, "__notes__", None):
+            error.add_note(f"while stage {self.stage} was running; nothing was sent and nothing was changed")
+
+
+class Made(NamedTuple):
+    """What a stage made of a context.
+
+    Args:
+        context: What it made; the same object when it changed nothing.
+        shared: How many messages at the start are the very objects that it was given.
+    """
+
+    context: Context
+    shared: int
+
+
+async def run(stage: ContextStrategy, context: Context, call: Call) -> Made:
+    """What a stage makes of a context.
+
+    Args:
+        stage: The stage.
+        context: What it is given.
+        call: What it is told.
+
+    Raises:
+        StageError: If it is not async, or gave something else than a context of messages.
+    """
+    name = name_of(stage)
+    with Naming(name):
+        answer = stage(context, call)
+        if not isawaitable(answer):
+            raise StageError(name, f"is not async: calling it gave {type(answer).__name__}, which cannot be awaited")
+        after = await answer
+    return Made(context, len(context.messages)) if after is context else await _checked(name, context, after)
+
+
+async def run_alone(stage: ContextStrategy, context: Context, call: Call) -> Context:
+    """What a stage makes of a context, all messages counted; for a stage that holds it and is called itself."""
+    after = (await run(stage, context, call)).context
+    await call.meter.settle(after.messages)
+    return after
+
+
+def in_phase(stages: Iterable[ContextStrategy], phase: Phase, governing: Budget | None) -> tuple[ContextStrategy, ...]:
+    """The stages that run in a phase of a step, also those within stages.
+
+    Args:
+        stages: The stages, in order.
+        phase: The part of the step.
+        governing: The budget, as it was configured, that holds around them.
+    """
+    narrowed = (_narrowed(stage, phase, governing) for stage in stages)
+    return tuple(stage for stage in narrowed if stage is not None)
+
+
+def _narrowed(stage: ContextStrategy, phase: Phase, governing: Budget | None) -> ContextStrategy | None:
+    holding = holds_stages(stage)
+    if holding is not None:
+        return holding.in_phase(phase, governing)
+    return stage if getattr(stage, "scope", Scope.ALWAYS) in phase.scopes else None
+
+
+def concerns(stage: ContextStrategy, call: Call) -> bool:
+    """Whether a stage, or one that it holds, has anything to do with this model; one that does not say so has."""
+    holding = holds_stages(stage)
+    if holding is not None:
+        return any(concerns(inner, call) for inner in holding.stages)
+    asked = getattr(stage, "concerns", None)
+    return asked is None or bool(asked(call))
+
+
+async def _checked(name: str, before: Context, after: object) -> Made:
+    if not isinstance(after, Context):
+        raise StageError(name, f"returned {type(after).__name__} instead of a Context")
+    if after.tools is not before.tools and not isinstance(after.tools, tuple):
+        raise StageError(name, f"tools: expected a tuple of tools, got {type(after.tools).__name__}")
+    if type(after.messages) is not tuple:
+        after = after.with_messages(tuple(after.messages))
+    start = shared(before.messages, after.messages)
+    work = partial(_check_new, name, before.messages, after.messages, start)
+    await offload(work, max(len(before.messages), len(after.messages)) - start)
+    return Made(after, start)
+
+
+def _check_new(name: str, before: Sequence[Message], after: Sequence[Message], start: int) -> None:
+    """What the stage made itself, from ``start`` on, is made of messages."""
+    known = set(map(id, before[start:]))
+    for index, message in paced(enumerate(after[start:], start)):
+        if id(message) not in known:
+            wrong = flaw(message)
+            if wrong is not None:
+                raise StageError(name, f"messages[{index}]{wrong[0]} of what it returned is {wrong[1]}")
+
+
+@define
+class Trail:
+    """Where the messages of a step came from, and what the stages did so far.
+
+    Args:
+        context: The context as it is now.
+        origins: For each message of ``context``, its index in what the caller passed in; None when a stage made it.
+        tokens: Size of ``context``, in tokens.
+        reports: What each stage did.
+        unbound_from: The first message whose reasoning has lost its prefix and is left to the provider to drop; None
+            when there is none.
+        lost_open: Whether reasoning of the open tool round was dropped.
+        offset: How many messages of the request stand before ``context``, out of the stages' sight.
+        intact: How many messages at the start are the very objects that stood there at the step before; 0 when
+            nothing is known of that.
+        made: The messages that stages made, by identity, each with what is said of it.
+        originals: What stages changed, as it was before, by the place of the report; see ``keep_originals``.
+    """
+
+    context: Context
+    origins: list[int | None]
+    tokens: int
+    reports: list[StageReport] = field(factory=list)
+    unbound_from: int | None = None
+    lost_open: bool = False
+    offset: int = 0
+    intact: int = 0
+    made: dict[int, tuple[Message, Change]] = field(factory=dict)
+    originals: dict[int, Originals] = field(factory=dict)
+
+    def copy(self) -> Trail:
+        """The same place, in containers of its own."""
+        return evolve(
+            self,
+            origins=list(self.origins),
+            reports=list(self.reports),
+            made=dict(self.made),
+            originals=dict(self.originals),
+        )
+
+    def after(self, last: int) -> frozenset[int]:
+        """The identities of the messages that were passed in after the one at index ``last``, wherever they stand."""
+        known = zip(self.context.messages, self.origins, strict=True)
+        return frozenset([message.identity for message, origin in known if origin is not None and origin > last])
+
+    def restore(self, copy: Trail) -> None:
+        """Go back to a copy that was made before, at most once: what it holds is in use from then on."""
+        for each in fields(Trail):
+            setattr(self, each.name, getattr(copy, each.name))
+
+
+async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted: bool = False) -> StageReport | None:
+    """Run one stage and put what it did into the trail; of one that holds stages, what each of those did.
+
+    Args:
+        stage: The stage.
+        trail: Where the step stands; brought up to date.
+        call: What the stage is told.
+        trusted: Do not check the stage: for the engine's own, which may change what is protected where the provider
+            would refuse it; of what the caller protects the report says so.
+
+    Returns:
+        Its report, or None when it changed nothing and had nothing to say, or when it holds stages.
+
+    Raises:
+        StageError: If it broke a pair or lost something protected.
+    """
+    holding = holds_stages(stage)
+    if holding is not None:
+        await _run_inner(holding, name_of(stage), trail, call)
+        return None
+    name, before, started = name_of(stage), trail.context, perf_counter()
+    try:
+        after, shared = await run(stage, before, call)
+        if after is before and not call.notes.remarks:
+            return None
+        compared = partial(_compared, name, before, after, shared, call, None if trusted else trail.origins)
+        anywhere = call.wire is not None and call.wire.results_anywhere  # then all pairs are looked at
+        found = await offload(compared, len(before.messages) - (0 if anywhere else shared))
+        after = _with_own(before, after, found, call)
+        await call.meter.settle(after.messages[shared:])
+        _carry_made(before, after, shared, found, trail)
+        pinned = call.frozen(before) if trusted else frozenset()
+        report = await _write_down(_StageDiff(name, before, after, found, call, trail, pinned), started)
+        trail.intact = min(trail.intact, shared)
+    finally:
+        call.notes.clear()
+    if report.acted:
+        trail.reports.append(report)
+    else:
+        trail.originals.pop(len(trail.reports), None)
+    return report
+
+
+async def keep_originals(trail: Trail) -> None:
+    """Put what the stages changed into the store, as it was before; the reports name the handles then.
+
+    Raises:
+        StoreError: If the store fails.
+    """
+    known: dict[tuple[int, bytes], str] = {}
+    for place, originals in trail.originals.items():
+        report = trail.reports[place]
+        trail.reports[place] = evolve(report, changes=tuple(await kept(report.changes, originals, known)))
+    trail.originals.clear()
+
+
+async def _run_inner(holding: HoldsStages, name: str, trail: Trail, call: Call) -> None:
+    """Run the stages that a stage holds, each as a stage of its own; take it all back when that says so."""
+    before, known = trail.context, trail.copy()
+    if not trail.offset:  # then what the whole weighs need not be summed up again to be told by a condition
+        call = evolve(call, known=(before, trail.tokens))
+
+    async def run_one(stage: ContextStrategy, context: Context, inner: Call) -> Context:
+        if context is not trail.context:
+            raise StageError(name, "gave one of its stages another context than the one before had returned")
+        await run_stage(stage, trail, inner)
+        return trail.context
+
+    with Naming(name):
+        after = await holding.run_inner(run_one, before, call)
+    if after is before and trail.context is not before:
+        trail.restore(known)
+    elif after is not trail.context:
+        raise StageError(name, "returned another context than the last of its stages")
+
+
+def _compared(
+    name: str, before: Context, after: Context, shared: int, call: Call, origins: Sequence[int | None] | None
+) -> Matched:
+    """What a stage returned, laid beside what it was given, and held to the stage's promises.
+
+    Args:
+        name: The stage's name.
+        before: What it was given.
+        after: What it returned.
+        shared: How many messages at the start are the same objects: with those it has kept its promises.
+        call: What it was told.
+        origins: For each message of ``before``, its index in what the caller passed in, if any; None for a stage that
+            is trusted.
+
+    Raises:
+        StageError: If it changed the system prompt, broke a pair, or lost what is protected; names the caller's index.
+            ``testing.laws`` tells by its words ("pair", "signed") which law was broken.
+    """
+    found = match(before.messages, after.messages, shared)
+    if after is not before and origins is not None:
+        if after.system is not before.system and after.system != before.system:
+            raise StageError(name, "changed the system prompt, which survives byte for byte")
+        if found.first_changed is not None:
+            _check_pairs(name, after, found.start, call)
+            _check_protected(name, before, after, found, call, origins)
+    return found
+
+
+def _check_pairs(name: str, after: Context, start: int, call: Call) -> None:
+    """All pairs are whole; up to ``start`` the messages say what they said before, when all were."""
+    wire = call.wire
+    merges, anywhere = (True, False) if wire is None else (wire.merges_turns, wire.results_anywhere)
+    problem = broken_pair(after.messages, merges_turns=merges, results_anywhere=anywhere, known=start)
+    if problem is not None:
+        raise StageError(name, f"broke a pair: {problem}")
+
+
+def _check_protected(
+    name: str, before: Context, after: Context, found: Matched, call: Call, origins: Sequence[int | None]
+) -> None:
+    def place(index: int) -> str:
+        return f"messages[{origins[index]}]"
+
+    survivors = always(before.messages, found.start)
+    pinned = call.frozen(before)
+    for index in found.dropped:
+        if index in survivors or index in pinned:
+            raise StageError(name, f"dropped {place(index)} ({before.messages[index].role}), which is protected")
+    for origin, position in found.edited:
+        old, new = before.messages[origin], after.messages[position]
+        if origin in pinned or (origin in survivors and (words(old) != words(new) or old.role != new.role)):
+            raise StageError(name, f"edited {place(origin)} ({old.role}), which is protected")
+        if not seals(new) <= seals(old):
+            raise StageError(name, f"edited signed reasoning in {place(origin)}; it is kept whole or dropped")
+
+
+def _with_own(before: Context, after: Context, found: Matched, call: Call) -> Context:
+    """What a stage returned, with the messages that were there in the place of new ones that are the same."""
+    own = {
+        position: before.messages[origin]
+        for origin, position in found.remade
+        if not _marks_differ(before.messages[origin], after.messages[position], call)
+        and id(before.messages[origin]) not in call.notes.reasons  # it is written anew, for what is beside its parts
+    }
+    if not own:
+        return after
+    return after.with_messages(tuple([own.get(place, message) for place, message in enumerate(after.messages)]))
+
+
+def _marks_differ(one: Message, other: Message, call: Call) -> bool:
+    """Whether two messages carry other cache markers."""
+    markers = None if call.wire is None else cache_markers(call.wire)
+    return markers is not None and markers.of(one) != markers.of(other)
+
+
+async def _write_down(diff: _StageDiff, started: float) -> StageReport:
+    name, before, after, found = diff.name, diff.before, diff.after, diff.found
+    call, trail = diff.call, diff.trail
+    account = await offload(partial(_account_of, diff), len(before.messages) - found.start)
+    changes, grown = tuple(account.changes), account.grown
+    if call.store is not None and call.wire is not None:
+        trail.originals[len(trail.reports)] = Originals(account.messages, call.store, call.wire)
+    if after.tools is not before.tools:
+        grown += call.meter.fixed(after) - call.meter.fixed(before)
+    head, seconds = tuple(head_changes(name, before, after, call)), perf_counter() - started
+    notes = (*call.notes.remarks, *(() if changes else _left_out_unnamed(found, trail)))
+    report = StageReport(name, changes, trail.tokens, trail.tokens + grown, seconds, notes, head)
+    trail.made |= account.added
+    trail.origins = account.origins
+    trail.context, trail.tokens = after, trail.tokens + grown
+    return report
+
+
+def head_changes(name: str, before: Context, after: Context, call: Call) -> Iterator[HeadChange]:
+    """What a stage did to what stands before the messages."""
+    markers = None if call.wire is None else cache_markers(call.wire)
+    if after.system is not before.system and before.system is not None:
+        why = call.notes.why(before.system).why
+        why = why or _marked(Context((), before.system), Context((), after.system), markers)
+        yield HeadChange("system", Outcome.MARKED, name, why or UNSAID)
+    for origin, position in compare_tools(before.tools, after.tools) if after.tools is not before.tools else ():
+        if origin is None:
+            yield HeadChange(f"tools[{position}]", Outcome.ADDED, name, UNSAID, after.tools[position or 0].name)
+            continue
+        old = before.tools[origin]
+        outcome, why = _became(old, None if position is None else after.tools[position], markers)
+        yield HeadChange(f"tools[{origin}]", outcome, name, why or UNSAID, old.name)
+
+
+def _became(old: Tool, new: Tool | None, markers: CacheMarkers | None) -> tuple[Outcome, str]:
+    """What a tool became, and why as far as that can be seen."""
+    if new is None:
+        return (Outcome.MARKED, _more_marks(-1)) if is_marker_tool(old) else (Outcome.DROPPED, "")
+    if old != new or without_marker(old.source) != without_marker(new.source):
+        return Outcome.EDITED, ""
+    return Outcome.MARKED, _marked(Context((), None, (old,)), Context((), None, (new,)), markers)
+
+
+def _marked(before: Context, after: Context, markers: CacheMarkers | None) -> str:
+    """What became of the cache markers on what stands before the messages."""
+    if markers is None:
+        return ""
+    return _more_marks(len(head_markers(after, markers)) - len(head_markers(before, markers)))
+
+
+def _more_marks(more: int) -> str:
+    """In words: so many cache markers more than there were."""
+    return f"cache marker {'set' if more > 0 else 'taken off' if more < 0 else 'moved'}"
+
+
+def _carry_made(before: Context, after: Context, shared: int, found: Matched, trail: Trail) -> None:
+    """What is said of a made message goes with it when it is another object that says the same: one with a marker."""
+    if not trail.made:
+        return
+    origins = chain(range(shared, found.start), found.later)
+    for position, origin in enumerate(origins, shared):
+        known = None if origin is None else trail.made.get(id(before.messages[origin]))
+        if known is not None:
+            made = after.messages[position]
+            trail.made[id(made)] = made, known[1]
+
+
+def _grown_unseen(before: Context, found: Matched, call: Call, trail: Trail) -> int:
+    """Tokens that went with messages which an earlier stage had made: no change names them as they were."""
+    gone = (*found.dropped, *(origin for origin, _ in found.edited))
+    return -sum(call.count(before.messages[origin]) for origin in gone if trail.origins[origin] is None)
+
+
+def _left_out_unnamed(found: Matched, trail: Trail) -> Iterator[str]:
+    """A note of the messages that an earlier stage had made and that are gone: they have no line of their own."""
+    gone = sum(trail.origins[origin] is None for origin in found.dropped)
+    if gone:
+        yield f"left out {gone} {'message' if gone == 1 else 'messages'} that an earlier stage had made"
+
+
+@frozen
+class _StageAccount:
+    """What a stage did.
+
+    Args:
+        changes: Each change, without the handle of the original.
+        messages: The message of each change: as it was, or the added one.
+        grown: Tokens that the messages have grown by.
+        added: Of the changes those that added a message, by the message's identity.
+        origins: For each message after, its index in what the caller passed in; None when a stage made it.
+    """
+
+    changes: Sequence[Change]
+    messages: Sequence[Message]
+    grown: int
+    added: Mapping[int, tuple[Message, Change]]
+    origins: list[int | None]
+
+
+def _account_of(diff: _StageDiff) -> _StageAccount:
+    before, found, call, trail = diff.before, diff.found, diff.call, diff.trail
+    pairs = list(diff.lines())
+    grown = sum(change.tokens_after - change.tokens_before for change, _ in pairs)
+    grown += _grown_unseen(before, found, call, trail)
+    added = {id(made): (made, change) for change, made in pairs if change.outcome is Outcome.ADDED}
+    changes, messages = [change for change, _ in pairs], [message for _, message in pairs]
+    if found.first_changed is None:
+        return _StageAccount(changes, messages, grown, added, trail.origins)
+    later = [None if origin is None else trail.origins[origin] for origin in found.later]
+    return _StageAccount(changes, messages, grown, added, [*trail.origins[: found.start], *later])
+
+
+LEGAL_FIRST = "it is protected, but a request that the provider takes goes first"
+"""What is said besides of a message that the caller protects."""
+
+UNSAID = "the stage gives no reason"
+"""What stands in a report where a stage did something without a word."""
+
+
+@frozen
+class _StageDiff:
+    """What a stage was given, beside what it returned: the changes can be told from that, each with its message.
+
+    Args:
+        name: The stage's name.
+        before: What it was given.
+        after: What it returned.
+        found: The two, laid beside each other.
+        call: What it was told, with the reasons that it gave.
+        trail: Where the step stood when it began.
+        pinned: The messages that the caller protects, where the stage may do something to them all the same.
+    """
+
+    name: str
+    before: Context
+    after: Context
+    found: Matched
+    call: Call
+    trail: Trail
+    pinned: frozenset[int]
+
+    def lines(self) -> Iterator[tuple[Change, Message]]:
+        """The changes of what was there, in its order, then what was added."""
+        found = self.found
+        edited, moved, remade = dict(found.edited), dict(found.moved), dict(found.remade)
+        for origin in paced(sorted({*edited, *moved, *remade, *found.dropped})):
+            index, old = self.trail.origins[origin], self.before.messages[origin]
+            if index is None:
+                continue
+            if origin in moved:
+                yield self._moved(origin, moved[origin], index), old
+            if origin in remade:
+                now = self.after.messages[remade[origin]]
+                if origin not in moved and now is not old and not _marks_differ(old, now, self.call):
+                    yield self._changed(origin, index, now), old
+                yield from self._remarked(index, old, now)
+            elif origin not in moved:
+                new = self.after.messages[edited[origin]] if origin in edited else None
+                yield self._changed(origin, index, new), old
+        yield from self._added()
+
+    def _changed(self, origin: int, index: int, new: Message | None) -> Change:
+        old = self.before.messages[origin]
+        said = self.call.notes.why(old)
+        outcome = said.outcome or (Outcome.DROPPED if new is None else Outcome.EDITED)
+        why = self._said_on_the_way[old.identity] if said.why else UNSAID
+        return self._change(index, old, new, outcome, f"{why}; {LEGAL_FIRST}" if origin in self.pinned else why)
+
+    @cached_property
+    def _said_on_the_way(self) -> dict[int, str]:
+        """All that was said of each message, and of what was made of it before the stage was done."""
+        return self.call.notes.by_identity()
+
+    def _change(self, index: int, old: Message, new: Message | None, outcome: Outcome, why: str) -> Change:
+        size = 0 if new is None else self.call.count(new)
+        return Change(index, old.role, outcome, self.name, why, self.call.count(old), size)
+
+    def _moved(self, origin: int, position: int, index: int) -> Change:
+        """A message that stands elsewhere; one of which nothing was said made way for another."""
+        old = self.before.messages[origin]
+        why = self.call.notes.why(old).why or self._passed_for(origin, position) or UNSAID
+        return self._change(index, old, old, Outcome.MOVED, why)
+
+    def _passed_for(self, origin: int, position: int) -> str:
+        """What was said of the messages on the way from where a message stood to where it stands."""
+        reasons, messages = self.call.notes.reasons, self.before.messages
+        if not reasons:
+            return ""
+        before, after = self._in_order
+        at = position - self.found.start
+        way = range(min(origin, before[at]), max(origin, after[at]) + 1)
+        said = next((reasons[id(messages[place])].why for place in way if id(messages[place]) in reasons), "")
+        return f"it makes way: {said}" if said else ""
+
+    @cached_property
+    def _in_order(self) -> tuple[list[int], list[int]]:
+        """For each message of now, behind those at the start: where its nearest neighbours stood before.
+
+        Those that were moved themselves, and those that were not there, are no neighbours; where there is none on a
+        side, it is the first, or the last, message that there was.
+        """
+        moved, later = dict(self.found.moved), self.found.later
+        stood = [None if place in moved else place for place in later]
+        first, last = max(self.found.start - 1, 0), len(self.before.messages) - 1
+        before = list(accumulate(stood[:-1], lambda near, place: near if place is None else place, initial=first))
+        back = accumulate(reversed(stood[1:]), lambda near, place: near if place is None else place, initial=last)
+        return before, list(back)[::-1]
+
+    def _remarked(self, index: int, old: Message, new: Message) -> Iterator[tuple[Change, Message]]:
+        """A message that says the same with other cache markers; kept, when it is as it was passed in."""
+        marks = None if self.call.wire is None else cache_markers(self.call.wire)
+        if marks is None or not _marks_differ(old, new, self.call):
+            return
+        why = self.call.notes.why(old).why or _more_marks(len(marks.of(new)) - len(marks.of(old)))
+        yield self._change(index, old, new, Outcome.KEPT if new.untouched else Outcome.MARKED, why), old
+
+    def _added(self) -> Iterator[tuple[Change, Message]]:
+        """What was made, and what was made before and says something else now: by the stage that made it."""
+        remade = {position: origin for origin, position in self.found.edited if self.trail.origins[origin] is None}
+        places = sorted((*self.found.added, *remade))
+        said = self._said_on_the_way if places else {}
+        for position in places:
+            made, place = self.after.messages[position], self.trail.offset + position
+            why = said.get(made.identity) or UNSAID
+            line = Change(place, made.role, Outcome.ADDED, self.name, why, 0, self.call.count(made))
+            yield self._by_its_maker(line, remade.get(position)), made
+
+    def _by_its_maker(self, line: Change, origin: int | None) -> Change:
+        """The line of a message that is there; of one that another stage had made, that one's, with what is new."""
+        known = None if origin is None else self.trail.made.get(id(self.before.messages[origin]))
+        if known is None:
+            return line
+        first, now = known[1], f"{self.name}: {line.reason}"
+        return evolve(line, stage=first.stage, reason=first.reason if now in first.reason else f"{first.reason}; {now}")

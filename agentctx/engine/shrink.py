@@ -1,0 +1,328 @@
+"""Cut one text to a number of tokens or characters, exactly."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Literal
+
+from attrs import evolve, frozen
+
+from agentctx.core.message import Context, Message, Native, Part, Text, ToolCall, ToolResult
+from agentctx.protocols import Call, TextCutter, TokenCounter, as_cutter
+from agentctx.tokens.graphemes import ceiling, floor
+
+Keep = Literal["head", "tail", "both"]
+PLACE = "{omitted}"
+
+
+@frozen
+class Cut:
+    """How a text that is too long is cut.
+
+    Args:
+        keep: Which end stays: ``"head"``, ``"tail"`` or ``"both"`` (half of the room each).
+        marker: What stands where text was left out; ``{omitted}`` becomes the number of characters.
+    """
+
+    keep: Keep = "both"
+    marker: str = "\n[… {omitted} characters omitted …]\n"
+
+    def mark(self, omitted: int) -> str:
+        """The marker for this many characters."""
+        return self.marker.replace(PLACE, f"{omitted:,}")
+
+    def longest_mark(self, text: str) -> str:
+        """The marker for all of ``text``, and for all that earlier cuts left out of it."""
+        return self.mark(len(text) + sum(_omitted(mark) for mark in self._marks(text)))
+
+    def split(self, room: int) -> tuple[int, int]:
+        """How much of the room the head gets, and how much the tail."""
+        if self.keep == "head":
+            return room, 0
+        return (0, room) if self.keep == "tail" else (room - room // 2, room // 2)
+
+    def join(self, text: str, head: str, tail: str) -> str:
+        """Head, marker and tail of ``text``; the marker of an earlier cut stays whole, or is one with it."""
+        start, stop = len(head), max(len(head), len(text) - len(tail))
+        omitted = 0
+        for mark in self._marks(text):
+            if mark.start() <= stop and mark.end() >= start:
+                start, stop = min(start, mark.start()), max(stop, mark.end())
+                omitted += _omitted(mark) - len(mark.group())
+        return text[:start] + self.mark(stop - start + omitted) + text[stop:]
+
+    def bare(self, text: str, head: str) -> str:
+        """``head`` of ``text`` without a marker, when there is room for none, nor for part of an earlier one."""
+        return head[: next((mark.start() for mark in self._marks(text) if mark.start() < len(head) < mark.end()), None)]
+
+    def _marks(self, text: str) -> list[re.Match[str]]:
+        """The markers of earlier cuts that stand in ``text``."""
+        pattern = _pattern(self.marker)
+        return [] if pattern is None else list(pattern.finditer(text))
+
+
+@lru_cache(maxsize=64)
+def _pattern(marker: str) -> re.Pattern[str] | None:
+    """What the marker looks like with a number in it; None where nothing but the number would be looked for."""
+    before, place, after = marker.partition(PLACE)
+    if not place or not (before + after).strip():
+        return None
+    return re.compile(rf"{re.escape(before)}(\d{{1,3}}(?:,\d{{3}}){{0,5}}){re.escape(after)}")
+
+
+def _omitted(mark: re.Match[str]) -> int:
+    return int(mark.group(1).replace(",", ""))
+
+
+def head_of(text: str, chars: int) -> str:
+    """The start of ``text``: at most ``chars`` characters, in whole grapheme clusters."""
+    return text[: floor(text, chars)]
+
+
+def tail_of(text: str, chars: int) -> str:
+    """The end of ``text``: at most ``chars`` characters, in whole grapheme clusters."""
+    return text[ceiling(text, len(text) - chars) :]
+
+
+def cut_to_chars(text: str, max_chars: int, cut: Cut) -> str:
+    """``text`` when it has at most ``max_chars`` characters, else its ends around the marker, at most as long."""
+    if len(text) <= max_chars:
+        return text
+    room = max_chars - len(cut.longest_mark(text))
+    if room <= 0:
+        return cut.bare(text, head_of(text, max_chars))
+    head, tail = cut.split(room)
+    return cut.join(text, head_of(text, head), tail_of(text, tail))
+
+
+def cut_to_tokens(text: str, max_tokens: int, counter: TokenCounter, cut: Cut) -> str:
+    """``text`` when it has at most ``max_tokens`` tokens, else its ends around the marker, at most as large.
+
+    Costs time that grows with what is kept, if the counter is a ``TextCutter``; other counters are asked for
+    ever shorter ends.
+    """
+    if fits(text, max_tokens, counter):
+        return text
+    cutter = cutter_of(counter)
+    room = max_tokens - counter.count(cut.longest_mark(text))
+    while room > 0:
+        head, tail = cut.split(room)
+        shorter = cut.join(text, cutter.head(text, head), cutter.tail(text, tail))
+        over = counter.count(shorter) - max_tokens
+        if over <= 0:
+            return shorter if len(shorter) < len(text) else cut.bare(text, cutter.head(text, max_tokens))
+        room -= over
+    return cut.bare(text, cutter.head(text, max_tokens))
+
+
+def fits(text: str, max_tokens: int, counter: TokenCounter) -> bool:
+    """Whether ``text`` has at most ``max_tokens`` tokens, without counting more of it than needed."""
+    return not cutter_of(counter).exceeds(text, max_tokens)
+
+
+def cutter_of(counter: TokenCounter) -> TextCutter:
+    """The counter itself when it can cut, else one that cuts by counting ever shorter ends."""
+    return as_cutter(counter) or _Halving(counter)
+
+
+@frozen
+class _Halving:
+    """Ends of a text by bisection, for a counter that can only count."""
+
+    counter: TokenCounter
+
+    def exceeds(self, text: str, tokens: int) -> bool:
+        return self.counter.count(text) > tokens
+
+    def head(self, text: str, tokens: int) -> str:
+        return head_of(text, self._longest(text, tokens, from_end=False))
+
+    def tail(self, text: str, tokens: int) -> str:
+        return tail_of(text, self._longest(text, tokens, from_end=True))
+
+    def _longest(self, text: str, tokens: int, *, from_end: bool) -> int:
+        low, high = 0, len(text)
+        while low < high:
+            middle = (low + high + 1) // 2
+            piece = tail_of(text, middle) if from_end else head_of(text, middle)
+            if self.counter.count(piece) <= tokens:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+
+Edit = Callable[[ToolResult], ToolResult]
+"""Given a result, what it shall be instead; the same object when it stays."""
+
+
+def edit_results(message: Message, edit: Edit) -> Message:
+    """The message with its tool results edited; the same object when none was."""
+    if not any([isinstance(part, ToolResult) for part in message.parts]):  # noqa: C419 - a list is faster here
+        return message
+    parts = tuple(edit(part) if isinstance(part, ToolResult) else part for part in message.parts)
+    changed = any(new is not old for new, old in zip(parts, message.parts, strict=True))
+    return message.with_parts(parts) if changed else message
+
+
+def with_content(result: ToolResult, content: tuple[Part, ...]) -> ToolResult:
+    """The same result with another content."""
+    return evolve(result, content=content)
+
+
+def with_text(result: ToolResult, text: str) -> ToolResult:
+    """The same result with its texts replaced by one; what is not text stays.
+
+    A text in which there is nothing to see is left out: as a block, providers refuse it.
+    """
+    texts = [part for part in result.content if isinstance(part, Text)]
+    others = tuple(part for part in result.content if not isinstance(part, Text))
+    if not text.strip():
+        return with_content(result, others)
+    source = texts[0].source if texts else None
+    return with_content(result, (Text(text, source=source), *others))
+
+
+SMALLEST = 24
+"""Tokens; below this a cut result says nothing but that it was cut."""
+
+
+def water_level(sizes: Sequence[int], spare: int) -> int:
+    """The largest cap for which ``sum(max(0, size - cap))`` is at least ``spare``; 0 when no cap frees so much."""
+    freed, previous = 0, 0
+    ordered = sorted(sizes, reverse=True)
+    for taller, size in enumerate([*ordered[1:], 0], start=1):
+        previous = ordered[taller - 1]
+        step = (previous - size) * taller
+        if freed + step >= spare:
+            return previous - -(-(spare - freed) // taller)
+        freed += step
+    return 0
+
+
+def shrink_results(context: Context, places: Iterable[int], spare: int, call: Call, why: str) -> Context:
+    """Cut the texts of the results in ``places`` to one cap, so that the request loses at least ``spare`` tokens.
+
+    Loses fewer when the results do not hold so much: nothing is cut below ``SMALLEST`` tokens.
+    """
+    places = sorted(places)
+    sizes = [
+        call.meter.parts((Text(part.text),))
+        for index in places
+        for part in context.messages[index].results
+        if part.text
+    ]
+    if not sizes or spare <= 0:
+        return context
+    return _cap(context, places, max(SMALLEST, water_level(sizes, spare)), call, why)
+
+
+def _cap(context: Context, places: Sequence[int], cap: int, call: Call, why: str) -> Context:
+    def cut(result: ToolResult) -> ToolResult:
+        text = result.text
+        shorter = cut_to_tokens(text, cap, call.counter, Cut())
+        return result if shorter == text else with_text(result, shorter)
+
+    messages = list(context.messages)
+    changed = False
+    for index in places:
+        shorter = edit_results(messages[index], cut)
+        if shorter is not messages[index]:
+            call.note(messages[index], f"{why}: results cut to {cap:,} tokens")
+            messages[index] = shorter
+            changed = True
+    return context.with_messages(tuple(messages)) if changed else context
+
+
+DEEPEST = 100
+"""Arguments that are nested deeper than so many levels are left alone."""
+
+_CUSTOM = frozenset({"custom", "custom_tool_call"})
+
+
+def shrink_arguments(context: Context, places: Iterable[int], spare: int, call: Call, why: str) -> Context:
+    """Cut the strings in call arguments to one cap, so that the request loses at least ``spare`` tokens if it can.
+
+    Arguments stay valid JSON of the same shape; the free text of a custom tool is cut as one string. Signed calls,
+    other arguments that are no JSON, and those that are nested very deep stay.
+    """
+    places = sorted(places)
+    strings = [text for index in places for part in context.messages[index].calls for text in _strings(_parsed(part))]
+    sizes = [call.meter.parts((Text(text),)) for text in strings if text]
+    if not sizes or spare <= 0:
+        return context
+    cap = max(SMALLEST, water_level(sizes, spare))
+    messages = list(context.messages)
+    changed = False
+    for index in places:
+        shorter = _capped(messages[index], lambda text: cut_to_tokens(text, cap, call.counter, Cut()))
+        if shorter is not messages[index]:
+            call.note(messages[index], f"{why}: strings in call arguments cut to {cap:,} tokens")
+            messages[index] = shorter
+            changed = True
+    return context.with_messages(tuple(messages)) if changed else context
+
+
+def _parsed(part: ToolCall) -> Native:
+    """The arguments as a value whose strings may be cut; None where none may."""
+    if part.signature is not None:
+        return None
+    if _is_free_text(part):
+        return part.arguments
+    try:
+        value = json.loads(part.arguments)
+    except (ValueError, RecursionError):
+        return None
+    return None if isinstance(value, str) or _is_deep(value) else value
+
+
+def _is_free_text(part: ToolCall) -> bool:
+    """Whether the call is one of a custom tool, whose input is no JSON."""
+    native = part.source
+    kind = native.get("type") if isinstance(native, Mapping) else getattr(native, "type", None)
+    return isinstance(kind, str) and kind in _CUSTOM
+
+
+def _is_deep(value: Native) -> bool:
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [item for each in level for item in _inner(each)]
+        if not level:
+            return False
+    return True
+
+
+def _inner(value: Native) -> Iterable[Native]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _strings(value: Native) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    return [text for item in _inner(value) for text in _strings(item)]
+
+
+def _mapped(value: Native, cut: Callable[[str], str]) -> Native:
+    if isinstance(value, str):
+        return cut(value)
+    if isinstance(value, dict):
+        return {key: _mapped(item, cut) for key, item in value.items()}
+    return [_mapped(item, cut) for item in value] if isinstance(value, list) else value
+
+
+def _capped(message: Message, cut: Callable[[str], str]) -> Message:
+    parts: list[Part] = []
+    changed = False
+    for part in message.parts:
+        value = _parsed(part) if isinstance(part, ToolCall) else None
+        shorter = _mapped(value, cut)
+        if isinstance(part, ToolCall) and shorter != value:
+            changed = True
+            arguments = shorter if isinstance(shorter, str) else json.dumps(shorter, ensure_ascii=False)
+            parts.append(evolve(part, arguments=arguments))
+        else:
+            parts.append(part)
+    return message.with_parts(tuple(parts)) if changed else message

@@ -1,0 +1,1 @@
+"""What is known of models, as data: windows, encodings, names."""

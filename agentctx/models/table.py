@@ -1,0 +1,369 @@
+"""The model table: windows, prices, encodings and habits, as data.
+
+``models.json`` holds windows and prices (``scripts/models.py`` makes it from litellm's table), ``names.py`` what
+the providers' pages say of whole families.
+"""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from functools import cache, lru_cache
+from typing import Any, TypeVar
+
+import attrs
+from attrs import frozen
+
+from agentctx.errors import ConfigError, UnknownModel
+from agentctx.models import names
+from agentctx.models.profile import ImageRule, ModelProfile, Prices, Setting, register_lookup
+
+T = TypeVar("T")
+
+ALIKE = 0.95
+"""Two windows that differ by less are one, told in two ways: 128,000 and 131,072."""
+
+
+@frozen
+class _Registered:
+    """A model of this process.
+
+    Args:
+        profile: Its profile.
+        said: What was said of it, which holds for its other spellings, too.
+        whole: Whether the profile stands for those as a whole, since it is that of another model.
+        name: Its name, read; None where it can be read in no way.
+    """
+
+    profile: ModelProfile
+    said: Mapping[str, Any]
+    whole: bool
+    name: names.ModelName | None
+
+
+_registered: dict[str, _Registered] = {}
+
+Row = Mapping[str, Any]
+
+
+def profile(name: str) -> ModelProfile:
+    """The profile of a model.
+
+    Who serves a model may give it another window than its maker: where a name says who serves it, that one's holds
+    (``azure/gpt-5.1-codex``, ``github_copilot/gpt-4.1``). A window that the name states holds (``…-v1:0:48k``), as far
+    as the model has it (``claude-sonnet-4-5[1m]``). Of open weights whose name does not say who serves them the window
+    is what they were trained for; a server of one's own may have been started with less.
+
+    Args:
+        name: The model's name as its provider, a gateway, a cloud or a tool writes it: ``gpt-5.4``, ``openai:gpt-4o``,
+            ``anthropic/claude-sonnet-4-5-20250929``, ``us.anthropic.claude-opus-4-1-20250805-v1:0``,
+            ``models/gemini-2.5-pro``, ``ft:gpt-4.1-mini:org::id``, ``meta-llama/Llama-3.3-70B-Instruct``.
+
+    Raises:
+        UnknownModel: If the table has no such model; the message says what to pass instead.
+    """
+    if (found := find(name)) is not None:
+        return found
+    near = " or ".join(map(repr, get_close_matches(_plain(name), _table()["models"], 2, 0.8)))
+    msg = (
+        f"no context window known for model {name!r}{f' (did you mean {near}?)' if near else ''}: "
+        f"pass Budget(window=..., output_reserve=...), or say once what it is: "
+        f"register_model({name!r}, like=...) or register_model({name!r}, window=...)"
+    )
+    raise UnknownModel(msg)
+
+
+def find(name: str) -> ModelProfile | None:
+    """The profile of a model, as ``profile`` finds it; None for one that the table does not know."""
+    return _override(_checked(name)) or _resolved(name)
+
+
+def register_model(model: ModelProfile | str, *, like: str | None = None, **said: Setting) -> None:
+    """Add a model to the table, or say otherwise of one that it has, for this process.
+
+    ``register_model("prod-eu", like="claude-opus-5-5")`` says what a deployment is: all that is known of the model it
+    is like holds for it, from how its tokens are counted to how its reasoning is bound.
+    ``register_model("gpt-4o", prices=Prices(input=2.0, output=8.0))`` changes the prices of a known model and leaves
+    the rest.
+
+    What is said holds for the name, for its dated and otherwise longer spellings (``gpt-4o-2024-08-06``), with its
+    maker before it (``openai/gpt-4o``), as it is called on Bedrock (``us.anthropic.…``), and through gateways that give
+    models no windows of their own (``openrouter/…``, ``vllm/…``, or one that nobody knows). It does not hold for what
+    a gateway is known to serve in its own way (``azure/gpt-4o``, ``github_copilot/gpt-4o``): say it of that name. What
+    is said of a gateway's name (``azure/gpt-4o``) holds for that gateway only, and never for the name alone. A
+    window that a name states (``…:48k``) holds up to the one that is known of the model: the table's, or the one that
+    is registered where the table does not know it.
+
+    Args:
+        model: The model's name, with or without provider prefix; or a whole profile: of a known model, or with
+            ``like``, what stands in it as it would without being said is taken from there.
+        like: The name of the model that it is like; without it, what the table knows of the name itself.
+        said: What is otherwise, by the fields of ``ModelProfile``: ``window``, ``max_output``, ``prices`` and so on.
+
+    Raises:
+        UnknownModel: If the table has no model that is called as ``like``.
+        ConfigError: If ``ModelProfile`` has no such field, or what is said makes no sense.
+    """
+    name = model.name if isinstance(model, ModelProfile) else _checked(model)
+    said = {**_set_in(model), **said} if isinstance(model, ModelProfile) else said
+    if unknown := said.keys() - attrs.fields_dict(ModelProfile).keys() | said.keys() & {"name"}:
+        msg = f"register_model: a model's profile has no field {min(unknown)!r} that can be set"
+        raise ConfigError(msg)
+    said = _with_consequences(said)
+    given = _checked(name).strip().lower()
+    base = profile(like) if like is not None else _resolved(given)
+    if base is not None:
+        made = attrs.evolve(base, name=given.rpartition("/")[2], **said)
+    else:
+        made = model if isinstance(model, ModelProfile) else ModelProfile(name, **said)
+    _registered[given] = _Registered(made, said, like is not None, _named(given))
+
+
+def family_of(name: str) -> str:
+    """The name that a model's family is known by: that of the model that it was registered to be like, else its own."""
+    found = _override(_checked(name))
+    return name if found is None or found.family == found.name.lower() else found.family
+
+
+def _set_in(given: ModelProfile) -> dict[str, Any]:
+    """The fields of a profile that are otherwise than when nothing is said of them."""
+    plain = ModelProfile(given.name)
+    fields = attrs.asdict(given, recurse=False)
+    return {key: value for key, value in fields.items() if value != getattr(plain, key) and key != "name"}
+
+
+def _with_consequences(said: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said, and what does not hold any more when it is: another limit of the input, prices of long requests."""
+    apart = {"max_input": None} if "window" in said else {}
+    dearer = {"long_from": None, "long_prices": None} if "prices" in said else {}
+    return {**apart, **dearer, **said}
+
+
+def encoding_for(name: str) -> str:
+    """The name of the tiktoken encoding to count a model's tokens with; ``o200k_base`` for unknown names.
+
+    Of models that are not OpenAI's the tokens are estimated with ``o200k_base``.
+    """
+    if (found := _override(_checked(name))) is not None:
+        return found.encoding
+    return _encoding(_plain(name))
+
+
+def percent_for(name: str) -> int:
+    """What a token of the model's encoding is worth in the model's own tokens, in hundredths; 100 when they are alike.
+
+    Never fails: a model that nobody knows is counted as its encoding counts.
+    """
+    return names.first_match(names.TOKEN_PERCENT, _plain(family_of(name)), 100)
+
+
+def _encoding(plain: str) -> str:
+    return "cl100k_base" if names.CL100K.match(plain) else "o200k_base"
+
+
+def _override(name: str) -> ModelProfile | None:
+    """The profile that was registered for a name, if any: for itself, or for the name that it goes on from."""
+    if not _registered:
+        return None
+    given = name.strip().lower()
+    if given in _registered:
+        return _registered[given].profile
+    named = _named(given)
+    found = None if named is None else _nearest(named)
+    return None if found is None or named is None else _said_of(found, given, named.window)
+
+
+def _said_of(found: _Registered, given: str, stated: int | None) -> ModelProfile:
+    """What is registered for a name, for another spelling of it; a window that this one states holds."""
+    base = _resolved(given)
+    whole = found.whole or base is None
+    if stated is None or (found.name is not None and found.name.window == stated):
+        return found.profile if whole or base is None else attrs.evolve(base, **found.said)
+    window = min(stated, found.profile.window or stated)
+    room: dict[str, Any] = {"window": window, "max_input": None}
+    if base is not None:
+        room = {"window": base.window, "max_input": base.max_input}
+    return (
+        attrs.evolve(found.profile, **room) if whole or base is None else attrs.evolve(base, **{**found.said, **room})
+    )
+
+
+def _nearest(named: names.ModelName) -> _Registered | None:
+    """What was said of a name that this one is another spelling of: as served there, and with the least added."""
+    forms = {each: place for place, each in reversed(list(enumerate(names.forms(named.plain))))}
+    rated = [
+        (-len(each.name.before), forms[key], each)
+        for each in _registered.values()
+        if each.name is not None and (key := names.key(each.name.plain)) in forms and _serves(each.name, named)
+    ]
+    return min(rated, key=lambda found: found[:2])[2] if rated else None
+
+
+def _serves(said: names.ModelName, named: names.ModelName) -> bool:
+    """Whether what is said of one name holds where another is served: nobody else on the way has its own windows."""
+    if said.window not in (None, named.window):
+        return False
+    others = list(named.before)
+    for each in said.before:
+        if each not in others:
+            return False
+        others.remove(each)
+    keys = tuple(names.forms(named.plain))
+    return not any(_has_own(each, keys) for each in others if each in named.hosts)
+
+
+def _has_own(host: str, keys: Sequence[str]) -> bool:
+    """Whether a host is known to serve a model in its own way."""
+    return host in names.OWN_WINDOWS or _first(_table()["hosts"].get(host, {}), keys) is not None
+
+
+@lru_cache(1024)
+def _named(name: str) -> names.ModelName | None:
+    """The name as it is likeliest read; None where it can be read in no way."""
+    return next(names.read(name, _hosts()), None)
+
+
+@lru_cache(1024)
+def _plain(name: str) -> str:
+    """The name without all that says who serves it; as it is where it can be read in no way."""
+    return name if (found := _named(name)) is None else found.plain
+
+
+def _checked(name: object) -> str:
+    if not isinstance(name, str):
+        msg = f"model: expected a name, got {name!r}"
+        raise ConfigError(msg)
+    return name
+
+
+@lru_cache(1024)
+def _resolved(name: str) -> ModelProfile | None:
+    for spelled in names.read(name, _hosts()):
+        if (found := _row(spelled)) is not None:
+            return _profile(*found, spelled.window)
+    return None
+
+
+def _profile(plain: str, row: Row, stated: int | None) -> ModelProfile:
+    above = row.get("above")
+    window = _window(plain, row["window"], stated)
+    return ModelProfile(
+        plain,
+        encoding=_encoding(plain),
+        image=names.first_match(names.IMAGES, plain, ImageRule("openai-tiles")),
+        window=window or None,
+        max_output=row.get("output") or None,
+        prices=Prices(**row.get("prices", {})),
+        long_from=above and above["tokens"],
+        long_prices=above and Prices(**{kind: price for kind, price in above.items() if kind != "tokens"}),
+        min_cache=row.get("min_cache") or None,
+        max_input=names.most_input(plain, window),
+        family=plain,
+        **_habits(plain),
+    )
+
+
+def _window(plain: str, window: int, stated: int | None) -> int:
+    """The window that a name states, but no longer one than the model has."""
+    longest = max((longer for pattern, longer in names.LONGER if pattern.match(plain)), default=0)
+    return window if stated is None else min(stated, max(window, longest))
+
+
+def _habits(plain: str) -> dict[str, Any]:
+    if not plain.startswith("claude"):
+        return {}
+    return {
+        "tool_overhead": names.first_match(names.TOOL_OVERHEAD, plain, 0),
+        "bound_thinking": bool(names.BOUND_THINKING.match(plain)),
+        "adaptive_thinking": bool(names.ADAPTIVE_THINKING.match(plain)),
+        "system_in_messages": bool(names.SYSTEM_IN_MESSAGES.match(plain)),
+        "prefill": not names.NO_PREFILL.match(plain),
+    }
+
+
+def _row(name: names.ModelName) -> tuple[str, Row] | None:
+    """Plain name and row of a model: what its hosts say of it, the smallest window; else what holds everywhere."""
+    keys = tuple(names.forms(name.plain))
+    own = _own_row(name, keys)
+    told = [found for host in name.hosts if (found := _first(_table()["hosts"].get(host, {}), keys)) is not None]
+    if not told:
+        return None if own is None or names.OWN_WINDOWS.intersection(name.hosts) else own[1:]
+    place, least = min(told, key=lambda found: found[1]["window"])
+    if own is None:
+        return name.plain, least
+    nearer, plain, row = own
+    window = least["window"] if place <= nearer else min(least["window"], row["window"])
+    return plain, {**row, **least, "window": window}
+
+
+def _own_row(name: names.ModelName, keys: tuple[str, ...]) -> tuple[int, str, Row] | None:
+    """Which of the keys is known whoever serves the model, and its plain name and row.
+
+    Of two windows that are told for one key the smaller one holds: the name does not say which it means. What weights
+    were trained for, no name that does not say who serves them stretches.
+    """
+    models: Mapping[str, Row] = _table()["models"]
+    trained = _first(names.OPEN_WEIGHTS, tuple(names.families(name.plain)))
+    most = None if trained is None or name.plain.endswith("-latest") else trained[1]  # that is a maker's own service
+    if name.given in models:
+        return 0, name.plain, _within(models[name.given], most if name.given == name.plain else None)
+    for place, each in enumerate(keys):
+        found = _index().get(each)
+        row = {} if found is None else models[found]
+        windows = [row.get("window"), _served(each, None if trained is None else trained[1])]
+        if known := [window for window in windows if window is not None]:
+            plain = name.plain if found is None else _spelled(found)
+            return place, plain, _within({**row, "window": min(known)}, most)
+    if (older := _first(names.OLDER, keys)) is not None:
+        return older[0], name.plain, {"window": older[1][0], "output": older[1][1]}
+    return None if trained is None else (len(keys), name.plain, {"window": trained[1]})
+
+
+def _within(row: Row, most: int | None) -> Row:
+    """The row, with no larger window than ``most``."""
+    return row if most is None or row["window"] * ALIKE <= most else {**row, "window": most}
+
+
+def _served(each: str, trained: int | None) -> int | None:
+    """The window with which open weights are served: told as their card tells it, where both mean the same."""
+    told: int | None = _table()["open"].get(each)
+    return trained if told and trained and 1 / ALIKE > told / trained > ALIKE else told
+
+
+def _first(table: Mapping[str, T], keys: Sequence[str]) -> tuple[int, T] | None:
+    """The place of the first key that the table has, and what it has there."""
+    return next(((place, table[each]) for place, each in enumerate(keys) if each in table), None)
+
+
+def _spelled(name: str) -> str:
+    return next(names.read(name)).plain
+
+
+@cache
+def _hosts() -> frozenset[str]:
+    return frozenset(_table()["hosts"])
+
+
+@cache
+def _index() -> Mapping[str, str]:
+    """The names of the table by their keys; of two names with one key the shortest, which is the maker's own.
+
+    What a cloud says of open weights under an identifier of its own holds for that cloud.
+    """
+    found: dict[str, str] = {}
+    for name in sorted(_table()["models"], key=lambda each: (len(each), each)):
+        plain = _spelled(name)
+        if plain == name or names.CLOSED.match(plain):
+            found.setdefault(names.key(plain), name)
+    return found
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    table: Mapping[str, Any] = json.loads(pkgutil.get_data("agentctx.models", "models.json") or b"{}")
+    return table
+
+
+register_lookup(profile)

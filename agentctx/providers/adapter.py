@@ -1,0 +1,132 @@
+"""How an API lays out its requests and answers, as far as preparing, recovering and learning need to know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from attrs import frozen
+
+from agentctx.core.message import Native
+from agentctx.core.report import View
+
+Body = Mapping[str, Any]
+"""A request's body: what the API calls its parameters."""
+
+
+@frozen
+class Request:
+    """What a pipeline prepares of a request.
+
+    Args:
+        messages: The transcript.
+        system: The system prompt, where the API keeps it apart.
+        tools: The tool definitions.
+        model: The model's name, if the request says it.
+    """
+
+    messages: Sequence[Any]
+    system: Any = None
+    tools: Any = None
+    model: str | None = None
+
+
+class Shape(Protocol):
+    """One API of one provider."""
+
+    @property
+    def format(self) -> str:
+        """The wire format of its messages."""
+        ...
+
+    def read(self, body: Body, /) -> Request | None:
+        """What there is to prepare in a request; None when it has no messages: then it is sent as it is.
+
+        Raises:
+            InvalidInput: If it cannot be prepared.
+        """
+        ...
+
+    def write(self, body: Body, request: Request, view: View, /) -> dict[str, Any]:
+        """The same request with what the pipeline made of it; ``request`` is what was read. ``body`` stays as it is."""
+        ...
+
+    def usage(self, said: Native, /) -> Native:
+        """The usage in an answer, or in one event of a stream; None when it says nothing of the prompt."""
+        ...
+
+    def begins(self, event: Native, /) -> bool:
+        """Whether an event of a stream carries something that the model said: from then on nothing is sent again."""
+        ...
+
+    def failure(self, said: Native, /) -> Native:
+        """The error that an answer or an event tells of and the SDK does not raise; None when there is none."""
+        ...
+
+
+def get(thing: Native, *path: str) -> Native:
+    """The value at a path of keys or attributes; None when something on the way is missing."""
+    for name in path:
+        if thing is None:
+            return None
+        thing = thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
+    return thing
+
+
+def with_view(body: Body, request: Request, view: View, key: str, system: str | None = None) -> dict[str, Any]:
+    """The request with the view's messages and options, and its system prompt and tools where a stage changed them.
+
+    Args:
+        body: The request as the client was about to send it.
+        request: What was read of it.
+        view: What to send.
+        key: Where the messages stand.
+        system: Where the system prompt stands, if apart.
+    """
+    written = {**body, key: view.messages}
+    if system is not None and view.system is not request.system:
+        put(written, system, view.system)
+    if view.tools is not request.tools:
+        put(written, "tools", view.tools)
+    return merged(written, view.options)
+
+
+def put(body: dict[str, Native], key: str, value: Native) -> None:
+    """Write a part of a request, or take it out when nothing is left of it."""
+    if value:
+        body[key] = value
+    else:
+        body.pop(key, None)
+
+
+def merged(given: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """A request with more options: mappings are merged, lists joined; what else both say stays as the caller has it."""
+    both = {**more, **given}
+    for name in given.keys() & more.keys():
+        mine, other = given[name], more[name]
+        if isinstance(mine, Mapping) and isinstance(other, Mapping):
+            both[name] = merged(mine, other)
+        elif isinstance(mine, list) and isinstance(other, list):
+            both[name] = [*mine, *(each for each in other if each not in mine)]
+        elif mine is None:
+            both[name] = other
+    return both
+
+
+def name_of_model(body: Body, key: str = "model") -> str | None:
+    """The model that the request names."""
+    name = body.get(key)
+    return name if isinstance(name, str) else None
+
+
+def api_path(url: str, known: Iterable[str]) -> str:
+    """The path of a request in the API; of a whole address, as one may write it by hand, the known one it ends with.
+
+    Args:
+        url: Where the SDK was told to send it.
+        known: The paths that matter.
+    """
+    path = "/" + url.partition("?")[0].strip("/")
+    if "://" not in url:
+        return path
+    return max((each for each in known if path.endswith(each)), key=len, default=path)

@@ -1,0 +1,305 @@
+"""The Anthropic Messages format, read and written without loss.
+
+Source: https://docs.anthropic.com/en/api/messages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from attrs import evolve, frozen
+
+from agentctx.core.message import Message, Opaque, Text, Tool, ToolCall, ToolResult
+from agentctx.core.validity import Violation
+from agentctx.errors import InvalidInput
+from agentctx.models.profile import ModelProfile
+from agentctx.protocols import CacheMarkers
+from agentctx.providers import cache_markers
+from agentctx.providers.anthropic.blocks import freed, read_content, write_content
+from agentctx.providers.anthropic.repair import IDS, mend
+from agentctx.providers.anthropic.rules import violations
+from agentctx.providers.native import as_mapping, mapping_or_none
+from agentctx.providers.translate.target import numbered
+
+NOT_TAKEN = "the model takes no system message among the messages: it is said by the user"
+NO_PLACE = "no user turn stands before the system message: it is said by the user"
+MOVED = "a system message stands before a turn of the assistant, or last"
+
+Note = Callable[[Message, str], None]
+
+
+def place_system(
+    messages: Sequence[Message], profile: ModelProfile | None, note: Note, after: Message | None = None
+) -> Sequence[Message]:
+    """The messages with each system message where the provider takes it; the same object when they stand so.
+
+    Args:
+        messages: Messages whose pairs are whole.
+        profile: The model's profile; None when it is not known: then it takes them.
+        note: Told of each message that is another or stands elsewhere, and why.
+        after: The message before them; None at the start of the conversation.
+    """
+    if not any([message.role == "system" for message in messages]):  # noqa: C419 - a list makes no call for each
+        return messages
+    takes = profile is None or profile.system_in_messages
+    out: list[Message] = []
+    waiting: list[Message] = []
+    for message in messages:
+        if message.role == "system":
+            waiting.append(message)
+            continue
+        if waiting and (message.role == "assistant" or not takes):
+            out += _settled(waiting, out[-1] if out else after, note, takes=takes)
+            waiting = []
+        for each in (*waiting, message) if waiting else ():
+            note(each, MOVED)
+        out.append(message)
+    out += _settled(waiting, out[-1] if out else after, note, takes=takes)
+    same = len(out) == len(messages) and all(one is other for one, other in zip(out, messages, strict=True))
+    return messages if same else out
+
+
+def _settled(waiting: Sequence[Message], before: Message | None, note: Note, *, takes: bool) -> list[Message]:
+    """System messages as they may stand behind ``before``: as they are, or as words of the user."""
+    if takes and before is not None and _may_precede(before):
+        return list(waiting)
+    for message in waiting:
+        note(message, NO_PLACE if takes else NOT_TAKEN)
+    return [evolve(message, role="user") for message in waiting if message.parts]
+
+
+def _may_precede(message: Message) -> bool:
+    if message.role != "assistant":
+        return True
+    last = message.parts[-1] if message.parts else None
+    ends = isinstance(last, Opaque) and last.closes is not None
+    return ends and not any(isinstance(part, ToolCall) for part in message.parts)
+
+
+_POSSIBLE = 1
+_HINT = 1
+_LIKELY = 2
+_SURE = 5
+
+_ROLES = ("user", "assistant", "system")
+_OWN_KEYS = ("anthropic_version", "anthropic_beta", "betas", "thinking", "stop_sequences", "mcp_servers", "top_k")
+_FOREIGN_KEYS = ("contents", "input", "modelId", "toolConfig", "inferenceConfig", "response_format")
+_FOREIGN_MESSAGE_KEYS = ("tool_calls", "tool_call_id", "function_call")
+_OWN_BLOCKS = frozenset(
+    {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document", "search_result"}
+    | {"container_upload", "compaction", "tool_addition", "tool_removal", "mcp_tool_listing", "fallback"}
+)
+_DATED = re.compile(r"_\d{8}\Z")
+
+
+def recognise(request: Mapping[str, Any]) -> int:
+    """0 when it cannot be this format, 1 when nothing speaks against it, more with every specific sign."""
+    messages = request.get("messages")
+    if not isinstance(messages, (list, tuple)) or any(request.get(key) is not None for key in _FOREIGN_KEYS):
+        return 0
+    system, tools = _system(request.get("system")), _tools(request.get("tools"))
+    if system is None or tools is None:
+        return 0
+    signs = system + tools + _HINT * ("claude" in str(request.get("model")))
+    signs += _LIKELY * any(request.get(key) is not None for key in _OWN_KEYS)
+    for message in messages:
+        sign = _message(message)
+        if sign is None:
+            return 0
+        if sign:
+            return _POSSIBLE + signs + sign
+    return _POSSIBLE + signs
+
+
+def _system(system: object) -> int | None:
+    """What the system prompt says of the format; None when it rules this format out."""
+    if system is None:
+        return 0
+    if isinstance(system, (list, tuple)):
+        typed = all((block := mapping_or_none(item)) is not None and "type" in block for item in system)
+        return _LIKELY if typed else None
+    return _LIKELY
+
+
+def _tools(tools: object) -> int | None:
+    if not isinstance(tools, (list, tuple)) or not tools:
+        return 0
+    tool = mapping_or_none(tools[0])
+    if tool is None or "function" in tool or "toolSpec" in tool or "functionDeclarations" in tool:
+        return None
+    if "input_schema" in tool or _DATED.search(str(tool.get("type"))):
+        return _SURE
+    return None if tool.get("type") == "function" else 0
+
+
+def _message(native: object) -> int | None:
+    message = mapping_or_none(native)
+    if message is None or message.get("role") not in _ROLES:
+        return None
+    if any(message.get(key) is not None for key in _FOREIGN_MESSAGE_KEYS):
+        return None
+    content = message.get("content")
+    return _content(content) if isinstance(content, (list, tuple)) else 0
+
+
+def _content(blocks: list[Any] | tuple[Any, ...]) -> int | None:
+    for item in blocks:
+        block = mapping_or_none(item)
+        kind = None if block is None else block.get("type")
+        if not isinstance(kind, str):
+            return None
+        if kind in _OWN_BLOCKS or kind.endswith(("_tool_use", "_tool_result")):
+            return _SURE
+        if kind != "text":
+            return None
+    return 0
+
+
+ROLES = ("user", "assistant", "system")
+_WRITTEN_ROLES = {"tool": "user", "developer": "system"}
+
+
+@frozen
+class Anthropic:
+    """The Anthropic Messages format (``protocols.WireFormat``).
+
+    Args:
+        name: The format's name.
+        system_apart: The system prompt is kept apart from the messages.
+        merges_turns: Neighbouring messages of one role are one turn.
+        results_anywhere: Results stand directly after the turn of their calls.
+        unique_ids: A call id may occur only once in a request.
+        most_calls: A message may hold any number of calls.
+        answers_server_calls: A call that the server runs has its result, unless its turn is not over.
+    """
+
+    name: str = "anthropic"
+    system_apart: bool = True
+    merges_turns: bool = True
+    results_anywhere: bool = False
+    unique_ids: bool = True
+    most_calls: int | None = None
+    answers_server_calls: bool = True
+
+    @property
+    def cache_markers(self) -> CacheMarkers:
+        """How cache markers are written."""
+        return cache_markers.ANTHROPIC
+
+    def recognises(self, request: Mapping[str, Any], /) -> int:
+        """How surely this request is in this format: 0 means impossible, higher is surer."""
+        return recognise(request)
+
+    def read_message(self, native: object, index: int, /) -> Message:
+        """One native message (a mapping or an SDK object) as a value that remembers it.
+
+        Args:
+            native: The message.
+            index: Its place among the messages; used in errors.
+
+        Raises:
+            InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
+        """
+        message: Mapping[str, Any] = native if type(native) is dict else as_mapping(native, f"messages[{index}]")
+        role = message.get("role")
+        if role not in ROLES:
+            raise InvalidInput(
+                where=f"messages[{index}].role", what=f"expected one of {', '.join(ROLES)}, got {role!r}"
+            )
+        if "content" not in message and role != "system":
+            raise InvalidInput(where=f"messages[{index}].content", what="missing")
+        try:
+            parts = read_content(message.get("content"))
+        except InvalidInput as error:
+            raise InvalidInput(where=f"messages[{index}].content{error.where}", what=error.what) from error
+        return Message.read(role, parts, native)
+
+    def read_system(self, native: object, /) -> Message | None:
+        """The native system prompt (a string or a list of text blocks) as a value; None when there is none.
+
+        Raises:
+            InvalidInput: If it cannot be read; names the place in ``system``.
+        """
+        if native is None:
+            return None
+        try:
+            parts = read_content(native)
+        except InvalidInput as error:
+            raise InvalidInput(where=f"system{error.where}", what=error.what) from error
+        return Message.read("system", parts, native)
+
+    def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
+        """The native tool definitions as values.
+
+        Raises:
+            InvalidInput: If one is neither a mapping nor an SDK object.
+        """
+        return tuple(_read_tool(tool, index) for index, tool in enumerate(native or ()))
+
+    def write_message(self, message: Message, /) -> object:
+        """A message as this format writes it: the payload it was read from when nobody touched it."""
+        if message.as_read:
+            return message.source
+        old = mapping_or_none(message.source) or {}
+        role = _WRITTEN_ROLES.get(message.role, message.role)
+        return {**old, "role": role, "content": write_content(message.parts, old.get("content"))}
+
+    def mend(self, messages: Sequence[Message], /) -> Sequence[tuple[int, Message | None, str]]:
+        """What this format refuses and can be mended in place: (index, new message or None to drop it, why)."""
+        return mend(messages)
+
+    def arrange_for(
+        self,
+        messages: Sequence[Message],
+        profile: ModelProfile | None,
+        note: Callable[[Message, str], None],
+        after: Message | None = None,
+        /,
+    ) -> Sequence[Message]:
+        """The messages with each system message where the model takes it; the same object when they stand so."""
+        return place_system(messages, profile, note, after)
+
+    def without_callers(self, message: Message, callers: AbstractSet[str], /) -> Message:
+        """The message with no word of these callers: what they called, the model called itself."""
+        return message.with_parts(tuple(freed(part, callers) for part in message.parts))
+
+    def may_end_on(self, message: Message, _profile: ModelProfile | None, /) -> bool:
+        """Whether the model answers this message: its own last words are refused, or it goes on with them."""
+        return message.role != "assistant"
+
+    def numbered(self, call_id: str, number: int, /) -> str:
+        """Another id for a call, made of the one that it shares with others."""
+        return numbered(call_id, number, IDS)
+
+    def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
+        """One user message that answers all the calls with ``text``, as errors."""
+        if not calls:
+            return ()
+        return (Message("user", tuple(ToolResult(call.id, (Text(text),), is_error=True) for call in calls)),)
+
+    def validate(
+        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
+    ) -> tuple[Violation, ...]:
+        """Every rule that the request breaks, in the order of its messages.
+
+        Args:
+            request: ``messages`` and what else the provider takes (``system``, ``tools``, ``thinking``, …).
+            profile: The model's profile; without it the model is known by the name in the request; when there is
+                none, only the rules of all models are checked.
+            before: The request that this one was made from; with it, signed bytes are compared too.
+        """
+        return violations(request, profile, before)
+
+
+def _read_tool(native: object, index: int) -> Tool:
+    tool = as_mapping(native, f"tools[{index}]")
+    name, description = tool.get("name"), tool.get("description")
+    return Tool(
+        name if isinstance(name, str) else "",
+        description if isinstance(description, str) else "",
+        mapping_or_none(tool.get("input_schema")),
+        source=native,
+    )

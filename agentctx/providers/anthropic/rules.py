@@ -1,0 +1,941 @@
+"""The rules that make an Anthropic Messages request valid, each a small function, in one ordered list.
+
+Here: messages, roles, content, the system prompt, the end of the request, its size. Error texts as captured from
+the API; a text for which there is no recording says what the documentation says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise, takewhile
+from typing import Any
+
+from attrs import frozen
+
+from agentctx.core.validity import Violation
+from agentctx.models.profile import ModelProfile
+from agentctx.providers.anthropic.request import (
+    NOTHING,
+    THINKING,
+    Block,
+    Entry,
+    Request,
+    Turn,
+    lay_out,
+    refused,
+    string,
+)
+from agentctx.providers.native import mapping_or_none
+from agentctx.tokens.media import image_size
+
+_UNSEEN = frozenset({"compaction", "fallback"})
+
+
+def leads_round(request: Request) -> Iterator[Violation]:
+    """With manual thinking the open tool round starts with its reasoning."""
+    if request.option("thinking").get("type") != "enabled":
+        return
+    for turn in open_round(request):
+        if turn.role != "assistant" or not any(block.kind == "tool_use" for block in turn.blocks):
+            continue
+        first = next((block for block in turn.blocks if block.kind not in _UNSEEN), None)
+        if first is not None and first.kind not in THINKING:
+            yield refused(
+                "thinking_missing",
+                first,
+                f"{first.path}.type: Expected `thinking` or `redacted_thinking`, but found `{first.kind}`. When "
+                "`thinking` is enabled, a final `assistant` message must start with a thinking block (preceding the "
+                "lastmost set of `tool_use` and `tool_result` blocks).",
+            )
+        # Later steps of the round need none: without interleaved thinking the model reasons once, at its start.
+        return
+
+
+def signatures(request: Request) -> Iterator[Violation]:
+    """Reasoning is signed. A block of a stream that broke off is not; some endpoints let it pass."""
+    for block in request.blocks:
+        if block.kind == "thinking" and not block.string("signature"):
+            text = f"{block.path}: Invalid `signature` in `thinking` block"
+            yield refused("signature_missing", block, text, severity="warn")
+
+
+def compaction_text(request: Request) -> Iterator[Violation]:
+    """A compaction block has text, or null when the compaction failed; never the empty string."""
+    for block in request.blocks:
+        if block.kind == "compaction" and block.data.get("content") == "":
+            path = f"{block.path}.compaction.content"
+            yield refused("compaction_empty", block, f"{path}: compaction content must be non-empty", path)
+
+
+def compaction_place(request: Request) -> Iterator[Violation]:
+    """A signed compaction block is the very first block of the messages, and the only one."""
+    signed = [block for block in request.blocks if block.kind == "compaction" and block.string("signature")]
+    first = next(request.blocks, None)
+    for number, block in enumerate(signed):
+        if number:
+            text = f"{block.path}: compaction_block_ambiguous: exactly one signed compaction block may be sent"
+            yield refused("compaction_ambiguous", block, text)
+        elif block is not first:
+            text = f"{block.path}: compaction_block_misplaced: the compaction block must be the first block of messages"
+            yield refused("compaction_misplaced", block, text)
+
+
+def compaction_alone(request: Request) -> Iterator[Violation]:
+    """Compaction on demand and context editing are not asked for together."""
+    if request.option("compaction") and request.option("context_management"):
+        text = "compaction: cannot be combined with `context_management`"
+        yield refused("compaction_conflict", None, text, "compaction")
+
+
+THINKING_RULES = (leads_round, signatures, compaction_text, compaction_place, compaction_alone)
+
+
+def open_round(request: Request) -> tuple[Turn, ...]:
+    """The turns after the last user turn that is not only tool results."""
+    turns = request.turns
+    start = next((n for n in range(len(turns), 0, -1) if _speaks(turns[n - 1])), 0)
+    return turns[start:]
+
+
+def _speaks(turn: Turn) -> bool:
+    return turn.role == "user" and not turn.only_results
+
+
+def thoughts(request: Request) -> list[Block]:
+    """The reasoning blocks that the provider can recognise again, in order."""
+    return [block for block in request.blocks if block.kind in THINKING and seal(block)]
+
+
+def seal(block: Block) -> str | None:
+    """What the provider recognises a reasoning block by: its signature, or its encrypted content."""
+    return block.string("data") if block.kind == "redacted_thinking" else block.string("signature")
+
+
+_SIGNED_KEYS = frozenset({"encrypted_content", "encrypted_index", "encrypted_stdout"})
+
+
+def sealed(request: Request, before: Request) -> Iterator[Violation]:
+    """Reasoning says what it said when it was signed, and bears a signature that the provider gave."""
+    known = {seal(block): block for block in thoughts(before)}
+    latest = _latest_message(request)
+    for block in thoughts(request):
+        original = known.get(seal(block))
+        if original is not None and original.data.get("thinking") == block.data.get("thinking"):
+            continue
+        if original is not None or block.message == latest:
+            yield _modified(block)
+        else:
+            text = f"{block.path}: Invalid `signature` in `{block.kind}` block"
+            yield refused("signature_invalid", block, text)
+
+
+def latest_whole(request: Request, before: Request) -> Iterator[Violation]:
+    """The reasoning of the latest assistant message is sent back all or not at all, in its order."""
+    latest = _latest_message(request)
+    kept = [block for block in thoughts(request) if block.message == latest]
+    originals = thoughts(before)
+    homes = {seal(block): block.message for block in originals}
+    if not kept or any(seal(block) not in homes for block in kept):
+        return
+    home = homes[seal(kept[0])]
+    if [seal(block) for block in kept] != [seal(block) for block in originals if block.message == home]:
+        yield _modified(kept[0])
+
+
+def manual_whole(request: Request, before: Request) -> Iterator[Violation]:
+    """With manual thinking, the steps of the open tool round keep the reasoning that the model took them with."""
+    if request.option("thinking").get("type") != "enabled":
+        return
+    led = {call: entry for entry in before.entries for call in _calls(entry) if _thinks(entry)}
+    answering = [entry for turn in open_round(request) for entry in turn.entries if entry.role == "assistant"]
+    for entry in answering[1:]:  # the first one has a rule of its own
+        if not _thinks(entry) and any(call in led for call in _calls(entry)):
+            yield _modified(entry.blocks[0])
+
+
+def bound(request: Request, before: Request) -> Iterator[Violation]:
+    """On models that bind reasoning, all that the model had read before each kept block is still there, unchanged."""
+    if not request.model.bound_thinking or _server_drops(request):
+        return
+    now, then = _strand(request), _strand(before)
+    origin = {seal(block): number for number, (block, _) in enumerate(then.thoughts)}
+    matched = [(block, place, origin[seal(block)]) for block, place in now.thoughts if seal(block) in origin]
+    shift = _shift(now, then, matched)
+    same = _same_start(now, then) and _fixed(request) == _fixed(before)
+    common = _common(now.content, then.content[shift:]) if same else -1
+    previous: int | None = None
+    for block, place, number in matched:
+        gap = previous is not None and number != previous + 1
+        if gap or place > common or then.thoughts[number][1] != place + shift:
+            yield _unbound(block, now.blocks[common].path if 0 <= common < place else None)
+            return
+        previous = number
+
+
+def encrypted(request: Request, before: Request) -> Iterator[Violation]:
+    """Encrypted bytes of server results, citations and compaction blocks go back as they came."""
+    known = {value for block in before.blocks for value in _encrypted(block)}
+    for block in request.blocks:
+        if any(value not in known for value in _encrypted(block)):
+            text = f"{block.path}: Invalid `encrypted_content` in `{block.kind}` block"
+            yield refused("encrypted_modified", block, text)
+
+
+RULES_OF_WHAT_CAME_BEFORE = (sealed, latest_whole, manual_whole, bound, encrypted)
+
+
+@frozen
+class _Strand:
+    """What reasoning is bound to, from the newest compaction block on.
+
+    Args:
+        start: The newest compaction block, if there is one.
+        blocks: Everything after it that is no reasoning.
+        content: What ``blocks`` say, to be compared.
+        thoughts: Each reasoning block with the number of ``blocks`` before it.
+    """
+
+    start: Mapping[str, Any] | None
+    blocks: Sequence[Block]
+    content: Sequence[object]
+    thoughts: Sequence[tuple[Block, int]]
+
+
+def _strand(request: Request) -> _Strand:
+    start: Mapping[str, Any] | None = None
+    blocks: list[Block] = []
+    found: list[tuple[Block, int]] = []
+    for block in request.blocks:
+        if block.kind == "compaction" and block.string("content"):
+            start, blocks, found = _plain(block.data), [], []
+        elif block.kind not in THINKING:
+            blocks.append(block)
+        elif seal(block):
+            found.append((block, len(blocks)))
+    return _Strand(start, blocks, [(block.role, _plain(block.data)) for block in blocks], found)
+
+
+def _same_start(now: _Strand, then: _Strand) -> bool:
+    """Whether the prefix starts alike; a compaction block may stand for what was before it."""
+    return now.start is not None or then.start is None
+
+
+def _shift(now: _Strand, then: _Strand, matched: Sequence[tuple[Block, int, int]]) -> int:
+    """How many blocks a new compaction block stands for."""
+    if now.start == then.start or not matched:
+        return 0
+    _, place, number = matched[0]
+    return max(0, then.thoughts[number][1] - place)
+
+
+def _fixed(request: Request) -> tuple[object, object]:
+    """The system prompt and the tools that are in the prompt from the start."""
+    tools = [_plain(tool) for tool in request.tools if tool.get("defer_loading") is not True]
+    return [_plain(block.data) for block in request.system], tools
+
+
+def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A block as the model reads it: without cache markers and unset keys, a lone string as a text block."""
+    plain = {key: value for key, value in data.items() if key != "cache_control" and value is not None}
+    content = plain.get("content")
+    if isinstance(content, str) and data.get("type") == "tool_result":
+        plain["content"] = [{"type": "text", "text": content}] if content else []
+    elif isinstance(content, (list, tuple)):
+        plain["content"] = [item if (inner := mapping_or_none(item)) is None else _plain(inner) for item in content]
+    return plain
+
+
+def _common(now: Sequence[object], then: Sequence[object]) -> int:
+    length = min(len(now), len(then))
+    return next((index for index in range(length) if not _equal(now[index], then[index])), length)
+
+
+def _equal(one: object, other: object) -> bool:
+    try:
+        return one == other
+    except RecursionError:  # nested deeper than any request that the provider reads
+        return False
+
+
+def _calls(entry: Entry) -> list[str]:
+    return [call for block in entry.blocks if block.kind == "tool_use" and (call := block.string("id")) is not None]
+
+
+def _thinks(entry: Entry) -> bool:
+    return any(block.kind in THINKING for block in entry.blocks)
+
+
+def _latest_message(request: Request) -> int | None:
+    return next((entry.index for entry in reversed(request.entries) if entry.role == "assistant"), None)
+
+
+def _server_drops(request: Request) -> bool:
+    binding = mapping_or_none(request.option("thinking").get("block_binding")) or {}
+    return binding.get("prefix_mismatch_behavior") == "drop_block"
+
+
+def _modified(block: Block) -> Violation:
+    return refused(
+        "thinking_modified",
+        block,
+        f"{block.path}: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. "
+        "These blocks must remain as they were in the original response.",
+    )
+
+
+def _unbound(block: Block, changed: str | None) -> Violation:
+    where = (
+        ""
+        if changed is None
+        else (
+            " Content that preceded this block when it was created is missing from this request, "
+            f"starting at `{changed}`."
+        )
+    )
+    return refused(
+        "thinking_bound",
+        block,
+        f"{block.path}: Invalid `signature` in `thinking` block. The block is bound to a different conversation. "
+        'Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to "drop_block".' + where,
+    )
+
+
+def _encrypted(block: Block) -> Iterator[str]:
+    """The encrypted strings in a block of the server's, or in the citations of a text."""
+    waiting: list[object] = []
+    if block.kind == "compaction" or (block.kind.endswith("_tool_result") and block.role == "assistant"):
+        waiting.append(block.data)
+    elif block.kind == "text":
+        waiting.append(block.data.get("citations"))
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, (list, tuple)):
+            waiting.extend(value)
+        elif (mapping := mapping_or_none(value)) is not None:
+            yield from (text for key in _SIGNED_KEYS if isinstance(text := mapping.get(key), str))
+            waiting.extend(mapping.values())
+
+
+_MOST = 4
+
+
+@frozen
+class Marker:
+    """One cache marker.
+
+    Args:
+        block: The block that carries it; None on a tool and on the request itself.
+        path: Its place, as the provider writes it.
+        ttl: How long the entry lives: ``"5m"`` or ``"1h"``.
+    """
+
+    block: Block | None
+    path: str
+    ttl: str
+
+
+def count(request: Request) -> Iterator[Violation]:
+    """At most four markers; the automatic one of the request takes a place."""
+    if (found := len(list(_markers(request)))) > _MOST:
+        text = f"A maximum of {_MOST} blocks with cache_control may be provided. Found {found}."
+        yield refused("cache_max4", None, text)
+
+
+def order(request: Request) -> Iterator[Violation]:
+    """Markers of an hour stand before markers of five minutes; tools come first, then system, then messages."""
+    short = False
+    for marker in _markers(request):
+        if marker.ttl == "1h" and short:
+            path = f"{marker.path}.ttl"
+            yield refused(
+                "cache_ttl_order",
+                marker.block,
+                f"{path}: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block. Note "
+                "that blocks are processed in the following order: `tools`, `system`, `messages`.",
+                path,
+            )
+        short = short or marker.ttl != "1h"
+
+
+def places(request: Request) -> Iterator[Violation]:
+    """Thinking, empty text and messages that will be cleared carry no marker."""
+    for marker in _markers(request):
+        block = marker.block
+        if block is None:
+            continue
+        if block.kind in THINKING:
+            path = f"{block.path}.{block.kind}.cache_control"
+            yield refused("cache_on_thinking", block, f"{path}: Extra inputs are not permitted", path)
+        elif block.kind == "text" and block.data.get("text") == "":
+            path = f"{block.path}.text"
+            yield refused("cache_on_empty", block, f"{path}: cache_control cannot be set for empty text blocks", path)
+        elif block.message is not None and _cleared(request.entries[block.message].data):
+            text = f"{marker.path}: cache_control cannot be set on messages with `clear_at`"
+            yield refused("cache_on_clear_at", block, text, marker.path)
+
+
+def deferred(request: Request) -> Iterator[Violation]:
+    """Deferred tools carry no marker."""
+    for index, tool in enumerate(request.tools):
+        if tool.get("defer_loading") is True and marker_of(tool) is not None:
+            path = f"tools.{index}.cache_control"
+            text = f"{path}: cache_control cannot be set on tools with `defer_loading`"
+            yield refused("cache_on_deferred", None, text, path)
+
+
+CACHE_RULES = (count, order, places, deferred)
+
+
+def marker_of(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The marker that a block, a tool or the request carries, or None."""
+    return mapping_or_none(data.get("cache_control"))
+
+
+def _markers(request: Request) -> Iterator[Marker]:
+    """All markers in the order in which the provider reads them."""
+    for index, tool in enumerate(request.tools):
+        yield from _marker(tool, None, f"tools.{index}")
+    for block in (*request.system, *request.blocks):
+        for inner in block.inner:
+            yield from _marker(inner.data, inner, inner.path)
+        yield from _marker(block.data, block, block.path)
+    # The automatic marker lies on the last block that can carry one.
+    yield from _marker(request.data, None, "")
+
+
+def _marker(data: Mapping[str, Any], block: Block | None, path: str) -> Iterator[Marker]:
+    if (found := marker_of(data)) is not None:
+        yield Marker(block, f"{path}.cache_control".removeprefix("."), string(found, "ttl") or "5m")
+
+
+def _cleared(message: Mapping[str, Any]) -> bool:
+    return message.get("clear_at") not in {None, "never"} if isinstance(message.get("clear_at"), str) else False
+
+
+_SMALL_WINDOW = 200_000
+_FEW = 20
+_LONGEST_SIDE = 2_000
+
+
+def image_count(request: Request) -> Iterator[Violation]:
+    """At most 600 images, on models with a window of 200,000 tokens 100."""
+    window = request.model.window
+    most = 100 if window is not None and window <= _SMALL_WINDOW else 600
+    if (found := sum(1 for _ in _images(request))) > most:
+        yield refused("images_max", None, f"messages: at most {most} images are allowed, found {found}")
+
+
+def image_sides(request: Request) -> Iterator[Violation]:
+    """In a request of more than 20 images, none is longer than 2000 pixels on either side."""
+    images = list(_images(request))
+    if len(images) <= _FEW:
+        return
+    for block in images:
+        source = mapping_or_none(block.data.get("source")) or NOTHING
+        size = image_size(string(source, "data") or "")
+        if size is not None and max(size) > _LONGEST_SIDE:
+            path = f"{block.path}.image.source"
+            text = (
+                f"{path}: At least one of the image dimensions exceed max allowed size for many-image requests: "
+                f"{_LONGEST_SIDE} pixels"
+            )
+            yield refused("image_side", block, text, path)
+
+
+MEDIA_RULES = (image_count, image_sides)
+
+
+def _images(request: Request) -> Iterator[Block]:
+    """All images, also those in tool results."""
+    return (each for block in request.blocks for each in (block, *block.inner) if each.kind == "image")
+
+
+_ID = r"^[a-zA-Z0-9_-]+$"
+_SERVER_ID = r"^srvtoolu_[a-zA-Z0-9_]+$"
+_INPUT_KINDS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
+
+
+def unanswered(request: Request) -> Iterator[Violation]:
+    """Each ``tool_use`` is answered at the head of the next user turn."""
+    for turn, answer in _rounds(request):
+        given = {block.string("tool_use_id") for block in _leading_results(answer)}
+        for entry in turn.entries:
+            ids = [block.string("id") for block in entry.blocks if block.kind == "tool_use"]
+            if missing := [call for call in ids if call is not None and call not in given]:
+                yield refused(
+                    "tool_use_unanswered",
+                    entry,
+                    f"{entry.path}: `tool_use` ids were found without `tool_result` blocks immediately after: "
+                    f"{', '.join(missing)}. Each `tool_use` block must have a corresponding `tool_result` block in "
+                    "the next message.",
+                )
+
+
+def orphans(request: Request) -> Iterator[Violation]:
+    """Each ``tool_result`` answers a ``tool_use`` of the assistant turn directly before it."""
+    calls: set[str | None] = set()
+    for turn in request.turns:
+        if turn.role == "assistant":
+            calls = {block.string("id") for block in turn.blocks if block.kind == "tool_use"}
+            continue
+        for block in _results(turn):
+            name = block.string("tool_use_id")
+            if name is not None and name not in calls:
+                yield refused(
+                    "tool_result_orphan",
+                    block,
+                    f"{block.path}: unexpected `tool_use_id` found in `tool_result` blocks: {name}. Each "
+                    "`tool_result` block must have a corresponding `tool_use` block in the previous message.",
+                )
+
+
+def results_first(request: Request) -> Iterator[Violation]:
+    """In a user turn all tool results stand before everything else. The provider says this in other words."""
+    for turn in request.turns:
+        if turn.role == "user":
+            for block in _results(turn)[len(_leading_results(turn)) :]:
+                yield refused(
+                    "tool_result_late", block, f"{block.path}: `tool_result` blocks must come first in the content"
+                )
+
+
+def single_result(request: Request) -> Iterator[Violation]:
+    """Each ``tool_use`` has one result."""
+    for turn in request.turns:
+        if turn.role == "user":
+            for block, name in _repeated(_results(turn), "tool_use_id"):
+                yield refused(
+                    "tool_result_dup",
+                    block,
+                    f"{block.path}: each tool_use must have a single result. "
+                    f"Found multiple `tool_result` blocks with id: {name}",
+                )
+
+
+def unique_calls(request: Request) -> Iterator[Violation]:
+    """The ids of all ``tool_use`` blocks of the request differ."""
+    for block, _ in _repeated((block for block in request.blocks if block.kind == "tool_use"), "id"):
+        yield refused("tool_use_dup", block, f"{block.path}: `tool_use` ids must be unique")
+
+
+def roles(request: Request) -> Iterator[Violation]:
+    """Results stand in user messages, calls in assistant messages."""
+    for block in request.blocks:
+        if block.kind == "tool_result" and block.role != "user":
+            text = f"messages.{block.message}: `tool_result` blocks can only be in `user` messages"
+            yield refused("tool_result_role", block, text)
+        elif block.kind in _INPUT_KINDS and block.role != "assistant":
+            text = f"messages.{block.message}: `{block.kind}` blocks can only be in `assistant` messages"
+            yield refused("tool_use_role", block, text)
+
+
+def ids(request: Request) -> Iterator[Violation]:
+    """Ids are there, and consist of the characters that they may have."""
+    for block in request.blocks:
+        key = "id" if block.kind in _INPUT_KINDS else "tool_use_id" if block.kind.endswith("tool_result") else ""
+        if not key:
+            continue
+        path = f"{block.path}.{block.kind}.{key}"
+        name = block.string(key)
+        pattern = _SERVER_ID if block.kind == "server_tool_use" else _ID
+        if name is None:
+            wrong = "Field required" if block.data.get(key) is None else "Input should be a valid string"
+            yield refused("tool_use_id_missing", block, f"{path}: {wrong}", path)
+        elif not re.fullmatch(pattern[1:-1], name):
+            yield refused("id_pattern", block, f"{path}: String should match pattern '{pattern}'", path)
+
+
+def inputs(request: Request) -> Iterator[Violation]:
+    """The input of a call is an object, and the call has a name."""
+    for block in request.blocks:
+        if block.kind not in _INPUT_KINDS:
+            continue
+        if mapping_or_none(block.data.get("input")) is None:
+            path = f"{block.path}.{block.kind}.input"
+            wrong = "Input should be a valid dictionary" if "input" in block.data else "Field required"
+            yield refused("input_type", block, f"{path}: {wrong}", path)
+        if not block.string("name"):
+            path = f"{block.path}.{block.kind}.name"
+            wrong = "Input should be a valid string" if "name" in block.data else "Field required"
+            yield refused("tool_name_missing", block, f"{path}: {wrong}", path)
+
+
+def programmatic(request: Request) -> Iterator[Violation]:
+    """While calls made by code execution wait, the answering user turn holds tool results only."""
+    for turn, answer in _rounds(request):
+        if answer is None or answer.only_results or not any(_from_code(block) for block in turn.blocks):
+            continue
+        block = next(block for block in answer.blocks if block.kind != "tool_result")
+        text = f"{block.path}: only `tool_result` blocks are allowed while programmatic tool calls are pending"
+        yield refused("programmatic_mixed", block, text)
+
+
+def server_pairs(request: Request) -> Iterator[Violation]:
+    """A server tool's call and its result stand in one assistant turn, which only tool results may interrupt."""
+    opened: set[str] = set()
+    waiting: dict[str, Block] = {}
+    for turn in request.turns:
+        if turn.role == "user" and not turn.only_results:
+            yield from map(_unpaired, waiting.values())
+            waiting = {}
+        for block in turn.blocks:
+            if (call := _server_call(block)) is not None:
+                opened.add(call)
+                waiting[call] = block
+            elif (call := _server_result(block)) is not None:
+                waiting.pop(call, None)
+                if call not in opened:
+                    yield _unexpected(block, call)
+    if not _may_wait(request, waiting):
+        yield from map(_unpaired, waiting.values())
+    else:
+        yield from _without_tool(request, waiting.values())
+
+
+def choice(request: Request) -> Iterator[Violation]:
+    """``tool_choice`` may force a tool where the model takes that, and names one that there is."""
+    wanted = request.option("tool_choice")
+    kind, name = string(wanted, "type"), string(wanted, "name")
+    if kind in {"any", "tool"} and not request.model.forced_choice:
+        text = 'tool_choice: type "tool" and "any" are not supported for this model.'
+        yield refused("tool_choice_forced", None, text, "tool_choice")
+    if (
+        kind == "tool"
+        and name is not None
+        and request.tools
+        and all(tool.get("name") != name for tool in request.tools)
+    ):
+        text = f"tool_choice.name: Tool '{name}' not found in provided tools"
+        yield refused("tool_choice_name", None, text, "tool_choice.name")
+
+
+TOOL_RULES = (
+    unanswered,
+    orphans,
+    results_first,
+    single_result,
+    unique_calls,
+    roles,
+    ids,
+    inputs,
+    programmatic,
+    server_pairs,
+    choice,
+)
+
+
+def _rounds(request: Request) -> Iterator[tuple[Turn, Turn | None]]:
+    """Each assistant turn with the user turn after it."""
+    return ((turn, after) for turn, after in pairwise((*request.turns, None)) if turn and turn.role == "assistant")
+
+
+def _results(turn: Turn) -> list[Block]:
+    return [block for block in turn.blocks if block.kind == "tool_result"]
+
+
+def _leading_results(turn: Turn | None) -> list[Block]:
+    return [] if turn is None else list(takewhile(lambda block: block.kind == "tool_result", turn.blocks))
+
+
+def _repeated(blocks: Iterable[Block], key: str) -> Iterator[tuple[Block, str]]:
+    seen: set[str] = set()
+    for block in blocks:
+        if (name := block.string(key)) is None:
+            continue
+        if name in seen:
+            yield block, name
+        seen.add(name)
+
+
+def _from_code(block: Block) -> bool:
+    caller = mapping_or_none(block.data.get("caller")) or {}
+    return block.kind == "tool_use" and (string(caller, "type") or "").startswith("code_execution")
+
+
+def _server_call(block: Block) -> str | None:
+    return block.string("id") if block.kind.endswith("_tool_use") else None
+
+
+def _server_result(block: Block) -> str | None:
+    return block.string("tool_use_id") if block.kind.endswith("_tool_result") else None
+
+
+def _tool_of(block: Block) -> str:
+    return "mcp" if block.kind == "mcp_tool_use" else block.string("name") or block.kind
+
+
+def _unpaired(block: Block) -> Violation:
+    tool = _tool_of(block)
+    result = "tool_search" if tool.startswith("tool_search") else tool
+    return refused(
+        "server_tool_unpaired",
+        block,
+        f"{block.path}: `{tool}` tool use with id `{block.string('id')}` was found without a corresponding "
+        f"`{result}_tool_result` block",
+    )
+
+
+def _unexpected(block: Block, call: str) -> Violation:
+    return refused(
+        "server_result_orphan",
+        block,
+        f"{block.path}: unexpected `tool_use_id` found in `{block.kind}` blocks: {call}. Each `{block.kind}` block "
+        "must have a corresponding `server_tool_use` block before it.",
+    )
+
+
+def _may_wait(request: Request, waiting: dict[str, Block]) -> bool:
+    """Whether server calls may be open at the end: the turn paused, or it waits for the caller's own tools."""
+    last = next((turn for turn in reversed(request.turns) if turn.role == "assistant"), None)
+    if last is None or any(block.kind == "tool_use" for block in last.blocks):
+        return True
+    indexes = {entry.index for entry in last.entries}
+    return all(block.message in indexes for block in waiting.values())
+
+
+def _without_tool(request: Request, waiting: Iterable[Block]) -> Iterator[Violation]:
+    """An open call needs its tool; what does not say which tools there are is taken for a part of a request."""
+    if not isinstance(request.data.get("tools"), (list, tuple)):
+        return
+    names = [f"{tool.get('name')} {tool.get('type')}" for tool in request.tools]
+    for block in waiting:
+        tool = _tool_of(block)
+        family = "code_execution" if tool.endswith("code_execution") else tool
+        if block.kind == "server_tool_use" and not any(family in name for name in names):
+            text = (
+                f"{block.path}: `{tool}` tool use with id `{block.string('id')}` was found, "
+                f"but no `{family}` tool was provided"
+            )
+            yield refused("server_tool_missing", block, text)
+
+
+Rule = Callable[[Request], Iterable[Violation]]
+Comparison = Callable[[Request, Request], Iterable[Violation]]
+
+_MOST_MESSAGES = 100_000
+_MOST_BYTES = 32 * 1024 * 1024
+
+
+def violations(
+    request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
+) -> tuple[Violation, ...]:
+    """Every rule that the request breaks, in the order of its messages; never raises.
+
+    Args:
+        request: ``messages`` and what else the provider takes.
+        profile: The model's profile; without it the model is known by the name in the request.
+        before: The request that this one was made from, if signed bytes are to be compared.
+    """
+    laid = lay_out(request, profile)
+    found = [violation for rule in RULES for violation in rule(laid)]
+    if before is not None:
+        original = lay_out(before, profile)
+        found.extend(violation for compare in COMPARISONS for violation in compare(laid, original))
+    return tuple(sorted(found, key=lambda violation: -1 if violation.index is None else violation.index))
+
+
+def message_count(request: Request) -> Iterator[Violation]:
+    """There is a message, and there are not too many."""
+    messages = request.data.get("messages")
+    if not isinstance(messages, (list, tuple)):
+        wrong = "Field required" if messages is None else "Input should be a valid list"
+        yield refused("messages_empty", None, f"messages: {wrong}")
+    elif not messages:
+        yield refused("messages_empty", None, "messages: at least one message is required")
+    elif len(messages) > _MOST_MESSAGES:
+        text = f"messages: at most {_MOST_MESSAGES} messages are allowed, found {len(messages)}"
+        yield refused("messages_max", None, text)
+
+
+def request_size(request: Request) -> Iterator[Violation]:
+    """The request body has at most 32 MB."""
+    if _string_bytes(request.data, _MOST_BYTES) > _MOST_BYTES:
+        yield refused("request_size", None, "Request exceeds the maximum size")
+
+
+def role(request: Request) -> Iterator[Violation]:
+    """Messages have a role that the model knows."""
+    for entry in request.entries:
+        if entry.role not in {"user", "assistant", "system"}:
+            path = f"{entry.path}.role"
+            yield refused("role", entry, f"{path}: Input should be 'user' or 'assistant'", path)
+
+
+def first_role(request: Request) -> Iterator[Violation]:
+    """The first message is the user's; the API takes others since 2024-10, partner endpoints do not."""
+    first = request.entries[0] if request.entries else None
+    if first is None or first.role != "assistant":
+        return
+    if not (first.blocks and first.blocks[0].kind == "compaction"):
+        text = 'messages: first message must use the "user" role'
+        yield refused("first_user", first, text, severity="warn")
+
+
+def content(request: Request) -> Iterator[Violation]:
+    """Content is a string or a list of typed blocks, and only the final assistant message may have none."""
+    last = request.entries[-1] if request.entries else None
+    for entry in request.entries:
+        native = entry.data.get("content")
+        if not isinstance(native, (str, list, tuple)):
+            if native is not None or not _settings_only(entry):
+                path = f"{entry.path}.content"
+                wrong = "Input should be a valid list" if "content" in entry.data else "Field required"
+                yield refused("content_type", entry, f"{path}: {wrong}", path)
+        elif not native and not (entry is last and entry.role == "assistant"):
+            text = "all messages must have non-empty content except for the optional final assistant message"
+            yield refused("content_empty", entry, f"{entry.path}: {text}")
+
+
+def block_type(request: Request) -> Iterator[Violation]:
+    """Each block is an object with a type."""
+    for block in request.blocks:
+        for each in (block, *block.inner):
+            if not each.kind:
+                wrong = "Field required" if each.data else "Input should be a valid dictionary"
+                yield refused("block_type", each, f"{each.path}.type: {wrong}", f"{each.path}.type")
+
+
+def text(request: Request) -> Iterator[Violation]:
+    """Text blocks hold text, and some of it is no white space."""
+    for block in (*request.system, *request.blocks):
+        # The empty string as content is judged as empty content; as system prompt it is none.
+        whole = block.path == "system" or (block.path.endswith(".content") and not block.data["text"])
+        for each in (block, *block.inner):
+            if each.kind == "text" and not whole and (found := _text(each)) is not None:
+                yield found
+
+
+def prefill(request: Request) -> Iterator[Violation]:
+    """Whether the request may end on words of the assistant, and on which."""
+    last = request.entries[-1] if request.entries else None
+    end = last.blocks[-1] if last is not None and last.blocks else None
+    if last is None or end is None or last.role != "assistant" or end.kind != "text" or not end.string("text"):
+        return
+    if not request.model.prefill:
+        text = "This model does not support assistant message prefill. The conversation must end with a user message."
+        yield refused("prefill", last, text)
+    elif (end.string("text") or "")[-1].isspace():
+        text = "messages: final assistant content cannot end with trailing whitespace"
+        yield refused("prefill_whitespace", last, text)
+
+
+def system_model(request: Request) -> Iterator[Violation]:
+    """System messages among the messages need a model that takes them."""
+    if request.model.system_in_messages:
+        return
+    for entry in request.entries:
+        if entry.role == "system":
+            text = f"{entry.path}.role: role 'system' is not supported on this model"
+            yield refused("system_unsupported", entry, text, f"{entry.path}.role")
+
+
+def system_place(request: Request) -> Iterator[Violation]:
+    """A system message stands behind a user turn, before an assistant turn or last, and never in a tool round."""
+    if not request.model.system_in_messages:
+        return
+    entries = request.entries
+    for entry in entries:
+        if entry.role != "system":
+            continue
+        before, after = _neighbour(entries, entry.index, -1), _neighbour(entries, entry.index, 1)
+        if before is None:
+            text = f"{entry.path}: use the top-level 'system' parameter for the initial system prompt"
+            yield refused("system_first", entry, text)
+        elif _has(after, "tool_result") or (before.role == "assistant" and _has(before, "tool_use")):
+            text = f"{entry.path}: a system message cannot stand between `tool_use` and `tool_result` blocks"
+            yield refused("system_in_round", entry, text)
+        elif not _may_precede_system(before) or (after is not None and after.role != "assistant"):
+            text = (
+                f"{entry.path}: a system message must follow a user turn and be last or followed by an assistant turn"
+            )
+            yield refused("system_position", entry, text)
+
+
+RULES: tuple[Rule, ...] = (
+    message_count,
+    request_size,
+    role,
+    first_role,
+    content,
+    block_type,
+    text,
+    prefill,
+    system_model,
+    system_place,
+    *TOOL_RULES,
+    *CACHE_RULES,
+    *THINKING_RULES,
+    *MEDIA_RULES,
+)
+
+COMPARISONS: tuple[Comparison, ...] = RULES_OF_WHAT_CAME_BEFORE
+
+
+def _text(block: Block) -> Violation | None:
+    words = block.string("text")
+    if words is None:
+        path = f"{block.path}.text"
+        wrong = "Field required" if block.data.get("text") is None else "Input should be a valid string"
+        return refused("text_type", block, f"{path}: {wrong}", path)
+    if not words:
+        # With a cache marker the provider complains of the marker.
+        marked = mapping_or_none(block.data.get("cache_control")) is not None
+        return None if marked else refused("text_empty", block, "messages: text content blocks must be non-empty")
+    if words.isspace():
+        return refused("text_blank", block, "messages: text content blocks must contain non-whitespace text")
+    return None
+
+
+def _settings_only(entry: Entry) -> bool:
+    return entry.role == "system" and bool(entry.data.get("output_config"))
+
+
+def _neighbour(entries: tuple[Entry, ...], index: int, step: int) -> Entry | None:
+    """The nearest message on one side that is no system message."""
+    index += step
+    while 0 <= index < len(entries):
+        if entries[index].role != "system":
+            return entries[index]
+        index += step
+    return None
+
+
+def _has(entry: Entry | None, kind: str) -> bool:
+    return entry is not None and any(block.kind == kind for block in entry.blocks)
+
+
+def _may_precede_system(entry: Entry) -> bool:
+    """A user turn, or an assistant turn that ends in the result of a server tool."""
+    if entry.role == "user":
+        return True
+    return bool(entry.blocks) and entry.blocks[-1].kind.endswith("_tool_result")
+
+
+def _string_bytes(value: object, enough: int) -> int:
+    """The bytes of all strings in a JSON value: less than its body has. Stops when there are more than enough.
+
+    A value that contains itself is counted once: what is open is not opened again.
+    """
+    total, opened = 0, [(0, iter((value,)))]
+    open_ids: set[int] = set()
+    while opened and total <= enough:
+        for item in opened[-1][1]:
+            if isinstance(item, str):
+                total += len(item) if item.isascii() else len(item.encode("utf-8", "surrogatepass"))
+            elif id(item) not in open_ids and (held := _held(item)) is not None:
+                open_ids.add(id(item))
+                opened.append((id(item), iter(held)))
+                break
+        else:
+            open_ids.discard(opened.pop()[0])
+    return total
+
+
+def _held(item: object) -> Iterable[object] | None:
+    """What a list or an object holds; None for what holds nothing."""
+    if isinstance(item, (list, tuple)):
+        return item
+    if item is None or isinstance(item, (int, float)):
+        return None
+    return None if (mapping := mapping_or_none(item)) is None else mapping.values()

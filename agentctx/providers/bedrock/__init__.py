@@ -1,0 +1,5 @@
+"""Amazon Bedrock's Converse: read, written, mended and checked."""
+
+from agentctx.providers.bedrock.format import Bedrock
+
+__all__ = ["Bedrock"]

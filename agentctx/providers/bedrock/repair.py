@@ -1,0 +1,193 @@
+"""Which messages may stand where, by the model that is called through Converse.
+
+Source: recorded errors, as of ``rules`` and ``rules_tools``: models other than Claude and Qwen want the user to begin,
+and some take no words beside the results of tools.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+
+from attrs import evolve
+
+from agentctx.core.message import Media, Message, Opaque, Part, Text, ToolCall, ToolResult, is_marker
+from agentctx.core.protection import NOT_SHOWN
+from agentctx.models.profile import ModelProfile
+from agentctx.providers.native import NOT_JSON, Mended, cleaned, fields_or_none, finite_json, same, with_object
+from agentctx.providers.translate.parts import HEARD
+from agentctx.providers.translate.target import Spelling
+
+TAKES_ASSISTANT_FIRST = re.compile(r"claude|qwen")
+"""Families that take a conversation which the assistant begins."""
+
+REFUSES_MIXED = re.compile(r"mi[sx]tral|magistral|llama|command|jamba")
+"""Families that refuse results and words in one message."""
+
+OPENED = "the model wants the user to begin"
+PARTED = "the model takes no words beside the results of tools"
+
+
+def arrange_for(
+    messages: Sequence[Message],
+    profile: ModelProfile | None,
+    note: Callable[[Message, str], None],
+    after: Message | None = None,
+) -> Sequence[Message]:
+    """The messages as the model takes them one after the other; the same object when it takes them as they are.
+
+    Args:
+        messages: Messages whose pairs are whole.
+        profile: The model's profile; None when it is not known: then they stay.
+        note: Told of each message that is made or changed, and why.
+        after: The message before them; None at the start of the conversation.
+    """
+    family = "" if profile is None else profile.family.lower()
+    opened = after is None and messages and messages[0].role == "assistant" and family
+    arranged = list(messages)
+    if REFUSES_MIXED.search(family):
+        several = [place for place, message in enumerate(messages) if len(message.parts) > 1]
+        for place in reversed(several):
+            arranged[place : place + 1] = _parted(messages[place], note)
+    if opened and not TAKES_ASSISTANT_FIRST.search(family):
+        arranged.insert(0, _noted(Message("user", (Text(NOT_SHOWN),)), OPENED, note))
+    return messages if len(arranged) == len(messages) else arranged
+
+
+def _parted(message: Message, note: Callable[[Message, str], None]) -> Sequence[Message]:
+    """Results in one message, and the user's words in the next one, with a word of the model between them."""
+    last = max((place for place, part in enumerate(message.parts) if isinstance(part, ToolResult)), default=-1)
+    stop = next((place for place in range(last + 1, len(message.parts)) if not is_marker(message.parts[place])), None)
+    if last < 0 or stop is None or message.role == "assistant":
+        return (message,)
+    note(message, PARTED)
+    results = _noted(Message("user", message.parts[:stop]), PARTED, note)
+    return results, _noted(Message("assistant", (Text(HEARD),)), PARTED, note), message.with_parts(message.parts[stop:])
+
+
+def _noted(message: Message, why: str, note: Callable[[Message, str], None]) -> Message:
+    note(message, why)
+    return message
+
+
+IDS = Spelling("a-zA-Z0-9_.:-", 64)
+"""How the ids of calls are spelled."""
+
+ID = IDS.pattern
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+_MEDIA = frozenset({"image", "document", "video", "audio"})
+
+NO_OUTPUT = "[no output]"
+"""What a tool says that said nothing: some models refuse a result without content."""
+DOCUMENT = "[a document]"
+"""What is said beside a document that came without a word."""
+
+
+def mend(messages: Sequence[Message]) -> list[Mended]:
+    """The messages that cannot be sent as they are, each with what to send instead."""
+    found: list[Mended] = []
+    for index, message in enumerate(messages):
+        why: list[str] = []
+        parts = _mend_parts(message, why)
+        if not _says_something(parts):
+            found.append((index, None, "empty content"))
+        elif parts is not message.parts:
+            found.append((index, message.with_parts(parts), "; ".join(dict.fromkeys(why))))
+    return found
+
+
+def _mend_parts(message: Message, why: list[str]) -> tuple[Part, ...]:
+    """The parts to send; the very tuple when they are fine."""
+    told = (_of_user(part, message.role, why) for part in message.parts)
+    mended = [better for part in told if (better := _mend_part(part, why)) is not None]
+    if message.role != "assistant" and _results_late(mended):
+        why.append("tool results put before the text")
+        mended.sort(key=lambda part: not isinstance(part, ToolResult))
+    if any(_is_document(part) for part in mended) and not any(isinstance(part, Text) for part in mended):
+        why.append("a document needs a text beside it")
+        mended.append(Text(DOCUMENT))
+    return message.parts if same(mended, message.parts) else tuple(mended)
+
+
+def _of_user(part: Part, role: str, why: list[str]) -> Part:
+    """What says that media stood there, where the role may not carry any; a document's own text as text."""
+    kind = part.kind if isinstance(part, (Media, Opaque)) else ""
+    if role == "user" or kind not in _MEDIA:
+        return part
+    why.append(f"{kind}s are only allowed in messages of the user")
+    held = fields_or_none((fields_or_none(part.source) or {}).get(kind)) or {}
+    text = (fields_or_none(held.get("source")) or {}).get("text")
+    return Text(text if isinstance(text, str) else f"[{kind} left out: only user messages may carry it]")
+
+
+def _says_something(parts: Sequence[Part]) -> bool:
+    """Whether there is a block, and not cache points alone."""
+    return any(not _is_cache_point(part) for part in parts)
+
+
+def _is_cache_point(part: Part) -> bool:
+    return isinstance(part, Opaque) and part.kind == "cachePoint"
+
+
+def _results_late(parts: Sequence[Part]) -> bool:
+    results = [isinstance(part, ToolResult) for part in parts if not _is_cache_point(part)]
+    return True in results and results != sorted(results, reverse=True)
+
+
+def _is_document(part: Part) -> bool:
+    return isinstance(part, (Media, Opaque)) and part.kind == "document"
+
+
+def _mend_part(part: Part, why: list[str]) -> Part | None:
+    """The part to send instead of this one, itself when it is fine, None when it must not be sent."""
+    if isinstance(part, Text):
+        if not part.text or part.text.isspace():
+            why.append("blank text removed")
+            return None
+        return cleaned(part, why)
+    if isinstance(part, ToolResult):
+        return _mend_result(part, why)
+    if isinstance(part, ToolCall):
+        return _mend_call(part, why)
+    if isinstance(part, Opaque) and not part.kind:
+        why.append("a block without a member removed")
+        return None
+    return part
+
+
+def _mend_call(part: ToolCall, why: list[str]) -> ToolCall:
+    call = with_object(part, why)
+    call_id, name = _legal(part.id, ID, why), _legal(part.name, NAME, why)
+    return call if call_id == part.id and name == part.name else evolve(call, id=call_id, name=name)
+
+
+def _mend_result(part: ToolResult, why: list[str]) -> ToolResult:
+    content = [better for item in part.content if (better := _mend_output(item, why)) is not None]
+    if not content:
+        why.append("a result without content says so")
+        content = [Text(NO_OUTPUT)]
+    call_id = _legal(part.call_id, ID, why)
+    if same(content, part.content) and call_id == part.call_id:
+        return part
+    return evolve(part, call_id=call_id, content=tuple(content))
+
+
+def _mend_output(item: Part, why: list[str]) -> Part | None:
+    better = _mend_part(item, why)
+    if isinstance(better, Text) and "json" in (fields_or_none(better.source) or {}):
+        finite = finite_json(better.text)
+        if finite is not better.text:
+            why.append(NOT_JSON)
+            return Text(finite, source=better.source)
+    return better
+
+
+def _legal(name: str, pattern: re.Pattern[str], why: list[str]) -> str:
+    """An id or a name in the characters and the length that it may have; the same for the same, always."""
+    if pattern.fullmatch(name):
+        return name
+    why.append("an id or a name spelled as the provider takes it")
+    allowed = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:55]
+    return f"{allowed}_{sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"

@@ -1,0 +1,672 @@
+"""The rules that make a Converse request valid, each a small function, in one ordered list.
+
+Here: messages, roles, content, text, cache points. Error texts as captured from the API, all ValidationExceptions; a
+text for which there is no recording says what the documentation or the service model says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby, pairwise
+from typing import Any, Literal
+
+from attrs import evolve, frozen
+
+from agentctx.core.validity import Violation
+from agentctx.models.profile import ModelProfile
+from agentctx.providers.anthropic import request as anthropic_request
+from agentctx.providers.anthropic import rules as anthropic_rules_before
+from agentctx.providers.anthropic import rules as anthropic_rules_thinking
+from agentctx.providers.bedrock.blocks import as_text, kind_of
+from agentctx.providers.bedrock.repair import ID, NAME, REFUSES_MIXED
+from agentctx.providers.native import fields_or_none
+from agentctx.tokens.media import image_size
+
+NOTHING: Mapping[str, Any] = {}
+_FAMILY = re.compile(
+    r"claude|qwen|nova|mi[sx]tral|magistral|llama|command|jamba|deepseek|gpt-oss|kimi|glm|minimax|titan"
+)
+
+
+@frozen
+class BlockAt:
+    """One content block.
+
+    Args:
+        message: Index of its message; None in the system prompt.
+        path: Its place, as the provider writes it, for example ``messages.3.content.1``.
+        role: The role of its message.
+        kind: The member that it holds; empty when it holds none.
+        data: The block itself.
+    """
+
+    message: int | None
+    path: str
+    role: str
+    kind: str
+    data: Mapping[str, Any]
+
+    @property
+    def held(self) -> Mapping[str, Any]:
+        """What it holds, when that is an object; else empty."""
+        return fields_or_none(self.data.get(self.kind)) or NOTHING
+
+    @property
+    def text(self) -> str | None:
+        """Its text, when it is one."""
+        text = self.data.get("text")
+        return text if isinstance(text, str) else None
+
+    @property
+    def call(self) -> str | None:
+        """The id of the call, when it is a caller's own tool call or the result of one."""
+        if self.kind not in {"toolUse", "toolResult"} or self.held.get("type") is not None:
+            return None
+        found = self.held.get("toolUseId")
+        return found if isinstance(found, str) else None
+
+    @property
+    def inner(self) -> tuple[BlockAt, ...]:
+        """The blocks in the content of a tool result."""
+        if self.kind != "toolResult":
+            return ()
+        return blocks_of(self.held.get("content"), self.message, f"{self.path}.toolResult.content", self.role)
+
+
+@frozen
+class Entry:
+    """One message.
+
+    Args:
+        index: Its index.
+        role: Its role; empty when it is no string.
+        data: The message itself; empty when it is no object.
+        blocks: Its content.
+    """
+
+    index: int
+    role: str
+    data: Mapping[str, Any]
+    blocks: tuple[BlockAt, ...]
+
+    @property
+    def path(self) -> str:
+        """Its place, as the provider writes it."""
+        return f"messages.{self.index}"
+
+
+@frozen
+class Turn:
+    """Neighbouring messages of one role, which newer models take as one.
+
+    Args:
+        role: ``"user"`` or ``"assistant"``.
+        entries: Its messages.
+    """
+
+    role: str
+    entries: tuple[Entry, ...]
+
+    def of_kind(self, kind: str) -> tuple[BlockAt, ...]:
+        """Its blocks of one kind that belong to the caller's own tools."""
+        return tuple(block for entry in self.entries for block in entry.blocks if block.kind == kind and block.call)
+
+
+@frozen
+class Request:
+    """A request, laid out.
+
+    Args:
+        data: The request itself.
+        entries: Its messages, in order.
+        turns: Its user and assistant messages, grouped by role.
+        system: The blocks of the system prompt.
+        model: The model's id; empty when none is named.
+        profile: The model's profile, if known.
+    """
+
+    data: Mapping[str, Any]
+    entries: tuple[Entry, ...]
+    turns: tuple[Turn, ...]
+    system: tuple[BlockAt, ...]
+    model: str
+    profile: ModelProfile | None
+
+    @property
+    def family(self) -> str:
+        """The model's family; empty when it is not known."""
+        found = _FAMILY.search(self.model.lower())
+        return found[0] if found else ""
+
+    @property
+    def blocks(self) -> Iterator[BlockAt]:
+        """The blocks of all messages, in order."""
+        return (block for entry in self.entries for block in entry.blocks)
+
+    @property
+    def tools(self) -> tuple[Mapping[str, Any], ...] | None:
+        """The members of ``toolConfig.tools`` (or of ``tools``); None when there is no such list."""
+        config = fields_or_none(self.data.get("toolConfig")) or NOTHING
+        given = config.get("tools", self.data.get("tools"))
+        if not isinstance(given, (list, tuple)):
+            return None
+        return tuple(fields_or_none(tool) or NOTHING for tool in given)
+
+
+def lay_out(data: Mapping[str, Any], profile: ModelProfile | None) -> Request:
+    """Lay a request out; its model is known by the profile, else by its id."""
+    native = data.get("messages")
+    given = native if isinstance(native, (list, tuple)) else ()
+    entries = tuple(_entry(message, index) for index, message in enumerate(given))
+    named = data.get("modelId", data.get("model"))
+    model = profile.family if profile is not None else named if isinstance(named, str) else ""
+    system = data.get("system")
+    said = ({"text": system},) if isinstance(system, str) else system
+    return Request(data, entries, tuple(_turns(entries)), blocks_of(said, None, "system", "system"), model, profile)
+
+
+def blocks_of(content: object, message: int | None, path: str, role: str) -> tuple[BlockAt, ...]:
+    """Content blocks; none when there is no list of them."""
+    if not isinstance(content, (list, tuple)):
+        return ()
+    return tuple(_block(native, message, f"{path}.{place}", role) for place, native in enumerate(content))
+
+
+def refused(
+    rule: str, at: BlockAt | Entry | None, message: str, path: str = "", severity: Literal["error", "warn"] = "error"
+) -> Violation:
+    """A rule broken at a block or a message (None: the request as a whole).
+
+    Args:
+        rule: The rule's name without ``br.``.
+        at: Where.
+        message: The provider's words.
+        path: The place, when it is not the block or message itself.
+        severity: See ``Violation``.
+    """
+    index = at.message if isinstance(at, BlockAt) else None if at is None else at.index
+    return Violation(f"br.{rule}", severity, index, path or ("messages" if at is None else at.path), message)
+
+
+def _entry(native: object, index: int) -> Entry:
+    message = fields_or_none(native) or NOTHING
+    named = message.get("role")
+    role = named if isinstance(named, str) else ""
+    return Entry(index, role, message, blocks_of(message.get("content"), index, f"messages.{index}.content", role))
+
+
+def _block(native: object, message: int | None, path: str, role: str) -> BlockAt:
+    data = fields_or_none(native) or NOTHING
+    return BlockAt(message, path, role, kind_of(data), data)
+
+
+def _turns(entries: Iterable[Entry]) -> Iterator[Turn]:
+    speaking = (entry for entry in entries if entry.role in {"user", "assistant"})
+    for role, run in groupby(speaking, key=lambda entry: entry.role):
+        yield Turn(role, tuple(run))
+
+
+_MEDIA = frozenset({"image", "document", "video", "audio"})
+_MOST = {"image": 20, "document": 5}
+_LARGEST = {"image": 3.75, "document": 4.5}
+_LONGEST_SIDE = 8000
+_MEGABYTE = 1024 * 1024
+
+
+def media_role(request: Request) -> Iterator[Violation]:
+    """Media stand in user messages only."""
+    for block in request.blocks:
+        if block.kind in _MEDIA and block.role != "user":
+            text = f"{block.path}: {block.kind} blocks can only be in messages with media_role user"
+            yield refused("media_role", block, text)
+
+
+def document_text(request: Request) -> Iterator[Violation]:
+    """A document has a text beside it."""
+    for entry in request.entries:
+        kinds = {block.kind for block in entry.blocks}
+        if "document" in kinds and "text" not in kinds:
+            text = f"{entry.path}.content: a text block is required in a message that includes a document block"
+            yield refused("document_needs_text", entry, text)
+
+
+def numbers(request: Request) -> Iterator[Violation]:
+    """A message holds at most 20 images and 5 documents."""
+    for entry in request.entries:
+        every = [each for block in entry.blocks for each in (block, *block.inner)]
+        for kind, most in _MOST.items():
+            found = [block for block in every if block.kind == kind]
+            if len(found) > most:
+                text = f"{entry.path}.content: at most {most} {kind} blocks are allowed, found {len(found)}"
+                yield refused(f"{kind}s_max", found[most], text)
+
+
+def sizes(request: Request) -> Iterator[Violation]:
+    """Images and documents that are carried inline are not too large."""
+    for block in request.blocks:
+        for each in (block, *block.inner):
+            if each.kind in _LARGEST:
+                yield from _size(each)
+
+
+MEDIA_RULES = (media_role, document_text, numbers, sizes)
+
+
+def _size(block: BlockAt) -> Iterator[Violation]:
+    source = fields_or_none(block.held.get("source")) or NOTHING
+    raw = source.get("bytes")
+    size = len(raw) * 3 // 4 if isinstance(raw, str) else len(raw) if isinstance(raw, (bytes, bytearray)) else 0
+    most = _LARGEST[block.kind]
+    if size > most * _MEGABYTE:
+        text = f"{block.path}.{block.kind}: {size:,} bytes are more than {most} MB"
+        yield refused(f"{block.kind}_size", block, text)
+        return
+    data = as_text(raw) if block.kind == "image" else None
+    pixels = None if data is None else image_size(data)
+    if pixels is not None and max(pixels) > _LONGEST_SIDE:
+        text = f"{block.path}.image: {pixels[0]} x {pixels[1]} pixels; no side may be longer than {_LONGEST_SIDE}"
+        yield refused("image_pixels", block, text)
+
+
+_RULES = {
+    "anth.thinking_modified": "br.reasoning_modified",
+    "anth.signature_invalid": "br.reasoning_signature",
+    "anth.thinking_bound": "br.reasoning_bound",
+    "anth.thinking_missing": "br.reasoning_missing",
+    "anth.signature_missing": "br.reasoning_unsigned",
+    "anth.encrypted_modified": "br.encrypted_modified",
+}
+_PLACE = re.compile(r"messages\.(\d+)\.content\.(\d+)")
+
+
+def reasoning(request: Request, before: Request | None) -> Iterator[Violation]:
+    """Reasoning leads an open tool round, is signed, and says what it said when it was signed."""
+    laid = _as_anthropic(request)
+    found: list[Violation] = []
+    if request.family == "claude":
+        found.extend(anthropic_rules_thinking.leads_round(laid))
+        found.extend(anthropic_rules_thinking.signatures(laid))
+    if before is not None:
+        original = _as_anthropic(before)
+        for compare in anthropic_rules_before.RULES_OF_WHAT_CAME_BEFORE:
+            found.extend(compare(laid, original))
+    yield from (_renamed(violation, request) for violation in found)
+
+
+def _renamed(violation: Violation, request: Request) -> Violation:
+    """The violation under our name for the rule, at the place in this request."""
+
+    def place(found: re.Match[str]) -> str:
+        kept = _kept(request.entries[int(found[1])])
+        return kept[int(found[2])].path
+
+    rule = _RULES.get(violation.rule, violation.rule.replace("anth.", "br."))
+    return evolve(
+        violation, rule=rule, path=_PLACE.sub(place, violation.path), message=_PLACE.sub(place, violation.message)
+    )
+
+
+def _as_anthropic(request: Request) -> anthropic_request.Request:
+    messages = [
+        {"role": entry.role, "content": [_as_block(block) for block in _kept(entry)]} for entry in request.entries
+    ]
+    extra = fields_or_none(request.data.get("additionalModelRequestFields")) or NOTHING
+    data = {
+        "model": request.model,
+        "messages": messages,
+        "system": [_as_block(block) for block in request.system if block.kind != "cachePoint"],
+        "tools": [_tool(tool) for tool in request.tools or () if "cachePoint" not in tool],
+        "thinking": extra.get("thinking"),
+    }
+    return anthropic_request.lay_out(data, request.profile)
+
+
+def _kept(entry: Entry) -> list[BlockAt]:
+    """The blocks without cache points, which in the Messages API are a mark on the block before."""
+    return [block for block in entry.blocks if block.kind != "cachePoint"]
+
+
+def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+    spec = fields_or_none(tool.get("toolSpec")) or tool
+    return {"name": spec.get("name"), "description": spec.get("description"), "input_schema": spec.get("inputSchema")}
+
+
+def _as_block(block: BlockAt) -> dict[str, Any]:
+    held = block.held
+    if block.kind == "text":
+        return {"type": "text", "text": block.text or ""}
+    if block.kind == "toolUse":
+        return {"type": "tool_use", "id": held.get("toolUseId"), "name": held.get("name"), "input": held.get("input")}
+    if block.kind == "toolResult":
+        inner = [_as_block(each) for each in block.inner]
+        return {"type": "tool_result", "tool_use_id": held.get("toolUseId"), "content": inner}
+    if block.kind == "reasoningContent":
+        said = fields_or_none(held.get("reasoningText"))
+        if said is not None:
+            return {"type": "thinking", "thinking": said.get("text"), "signature": said.get("signature")}
+        return {"type": "redacted_thinking", "data": as_text(held.get("redactedContent"))}
+    return {"type": block.kind, "held": block.data.get(block.kind)}
+
+
+_CHOICES = ("auto", "any", "tool")
+
+
+def unanswered(request: Request) -> Iterator[Violation]:
+    """Each ``toolUse`` is answered in the next user turn."""
+    for turn, after in pairwise((*request.turns, None)):
+        if turn is None or turn.role != "assistant":
+            continue
+        given = set() if after is None else {block.call for block in after.of_kind("toolResult")}
+        if missing := [block.call or "" for block in turn.of_kind("toolUse") if block.call not in given]:
+            last = turn.entries[-1]
+            text = (
+                f"Expected toolResult blocks at messages.{last.index + 1}.content for the following Ids: "
+                f"{', '.join(missing)}"
+            )
+            yield refused("tool_use_unanswered", last, text)
+
+
+def excess(request: Request) -> Iterator[Violation]:
+    """A user turn has no more results than the turn before it has calls."""
+    for before, turn in pairwise((None, *request.turns)):
+        if turn is None or turn.role != "user":
+            continue
+        asked = 0 if before is None else len(before.of_kind("toolUse"))
+        answers = turn.of_kind("toolResult")
+        if len(answers) > asked:
+            at = answers[asked]
+            text = (
+                f"The number of toolResult blocks at messages.{at.message}.content exceeds the number of toolUse "
+                "blocks of previous turn."
+            )
+            yield refused("tool_result_excess", at, text, f"messages.{at.message}.content")
+
+
+def unique_calls(request: Request) -> Iterator[Violation]:
+    """The ids of all calls differ; only Claude is known to insist on it."""
+    seen: set[str] = set()
+    for block in request.blocks:
+        if block.kind != "toolUse" or block.call is None:
+            continue
+        if block.call in seen:
+            text = f"{block.path}: `tool_use` ids must be unique"
+            yield refused("tool_use_dup", block, text, severity="error" if request.family == "claude" else "warn")
+        seen.add(block.call)
+
+
+def results_first(request: Request) -> Iterator[Violation]:
+    """In a user message results stand before everything else; Claude may miss them otherwise."""
+    for entry in request.entries:
+        others = False
+        for block in entry.blocks:
+            if block.call is not None and block.kind == "toolResult" and others:
+                text = f"{block.path}: toolResult blocks must come first in the content"
+                yield refused("tool_result_late", block, text, severity="warn")
+                break
+            others = others or block.kind not in {"toolResult", "cachePoint"}
+
+
+def mixed(request: Request) -> Iterator[Violation]:
+    """Some models refuse results and anything else in one turn; Claude and Nova take them."""
+    if request.family in {"claude", "nova"}:
+        return
+    for entry in request.entries:
+        others = [block for block in entry.blocks if block.kind not in {"toolResult", "cachePoint"}]
+        if others and entry.role == "user" and any(block.kind == "toolResult" for block in entry.blocks):
+            text = (
+                f"{entry.path}.content: Conversation blocks and tool result blocks cannot be provided in the same turn."
+            )
+            sure = REFUSES_MIXED.search(request.family)
+            yield refused("mixed_result_turn", entry, text, f"{entry.path}.content", "error" if sure else "warn")
+
+
+def sides(request: Request) -> Iterator[Violation]:
+    """Calls are the assistant's, results the user's."""
+    for block in request.blocks:
+        owner = {"toolUse": "assistant", "toolResult": "user"}.get(block.kind)
+        if owner is not None and block.call is not None and block.role != owner:
+            text = f"{block.path}: {block.kind} blocks can only be in {owner} messages"
+            yield refused("tool_role", block, text)
+
+
+def ids(request: Request) -> Iterator[Violation]:
+    """Ids and names are there, and consist of the characters that they may have. An id is named where it is first."""
+    seen: set[str] = set()
+    for block in request.blocks:
+        if block.kind not in {"toolUse", "toolResult"}:
+            continue
+        if str(block.held.get("toolUseId")) not in seen:
+            yield from _spelled(block, "toolUseId", "id_pattern", ID)
+        seen.add(str(block.held.get("toolUseId")))
+        if block.kind == "toolUse":
+            yield from _spelled(block, "name", "name_pattern", NAME)
+
+
+def inputs(request: Request) -> Iterator[Violation]:
+    """The input of a call is an object, the content of a result a list, which some models want to hold something."""
+    for block in request.blocks:
+        if block.kind == "toolUse" and fields_or_none(block.held.get("input")) is None:
+            path = f"{block.path}.toolUse.input"
+            text = f"The format of the value at {path} is invalid. Provide a json object for the field and try again."
+            yield refused("input_object", block, text, path)
+        if block.kind == "toolResult":
+            path, given = f"{block.path}.toolResult.content", block.held.get("content")
+            if not isinstance(given, (list, tuple)):
+                text = f"Invalid type for parameter {path}, valid types: list, tuple"
+                yield refused("result_content", block, text, path)
+            elif not given:
+                text = f"The content field in the ToolResultBlock object at {path} is empty."
+                yield refused("result_empty", block, text, path, "warn")
+
+
+def config_there(request: Request) -> Iterator[Violation]:
+    """While a tool block remains there is a ``toolConfig``. A request that names no model is a part of one."""
+    used = next((block for block in request.blocks if block.kind in {"toolUse", "toolResult"}), None)
+    if used is not None and request.tools is None and ("modelId" in request.data or "model" in request.data):
+        text = "The toolConfig field must be defined when using toolUse and toolResult content blocks."
+        yield refused("toolconfig_missing", used, text, "toolConfig")
+
+
+def config(request: Request) -> Iterator[Violation]:
+    """``toolConfig`` lists a tool, and its choice is one of them."""
+    given = fields_or_none(request.data.get("toolConfig"))
+    if given is None:
+        return
+    tools = request.tools
+    if not tools:
+        text = "Invalid length for parameter toolConfig.tools, value: 0, valid min length: 1"
+        yield refused("tools_empty", None, text, "toolConfig.tools")
+    choice = fields_or_none(given.get("toolChoice"))
+    if choice is None:
+        return
+    kinds = [key for key, held in choice.items() if held is not None]
+    if len(kinds) != 1 or kinds[0] not in _CHOICES:
+        text = "Invalid number of parameters set for tagged union structure toolConfig.toolChoice: auto, any, tool"
+        yield refused("tool_choice", None, text, "toolConfig.toolChoice")
+        return
+    wanted = (fields_or_none(choice.get("tool")) or NOTHING).get("name")
+    names = [(fields_or_none(tool.get("toolSpec")) or NOTHING).get("name") for tool in tools or ()]
+    if "tool" in choice and wanted not in names:
+        text = f"The provided toolChoice names the tool {wanted!r}, which toolConfig.tools does not define."
+        yield refused("tool_choice", None, text, "toolConfig.toolChoice.tool.name")
+
+
+TOOL_RULES = (
+    unanswered,
+    excess,
+    unique_calls,
+    results_first,
+    mixed,
+    sides,
+    ids,
+    inputs,
+    config_there,
+    config,
+)
+
+
+def _spelled(block: BlockAt, key: str, rule: str, pattern: re.Pattern[str]) -> Iterator[Violation]:
+    path = f"{block.path}.{block.kind}.{key}"
+    found = block.held.get(key)
+    if not isinstance(found, str):
+        text = f'Missing required parameter in {block.path}.{block.kind}: "{key}"'
+        yield refused(f"{rule.partition('_')[0]}_missing", block, text, path)
+    elif not pattern.fullmatch(found):
+        text = (
+            f"Value '{found}' at '{path}' failed to satisfy constraint: Member must satisfy regular expression "
+            f"pattern: {pattern.pattern}"
+        )
+        yield refused(rule, block, text, path)
+
+
+Rule = Callable[[Request], Iterable[Violation]]
+
+_START = "A conversation must start with a user message. Try again with a conversation that starts with a user message."
+_ALTERNATE = (
+    "A conversation must alternate between user and assistant roles. Make sure the conversation alternates between "
+    "user and assistant roles and try again."
+)
+_MOST_CACHE_POINTS = 4
+_CACHING = frozenset({"claude", "nova", ""})
+"""The families that take cache points, and models that are not known."""
+_CHANGES_TOOLS = frozenset({"toolAddition", "toolRemoval"})
+
+
+def violations(
+    request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
+) -> tuple[Violation, ...]:
+    """Every rule that the request breaks, in the order of its messages; never raises.
+
+    Args:
+        request: ``messages`` and what else the provider takes.
+        profile: The model's profile; without it the model is known by its id in the request.
+        before: The request that this one was made from, if signed reasoning is to be compared.
+    """
+    laid = lay_out(request, profile)
+    found = [violation for rule in RULES for violation in rule(laid)]
+    found.extend(reasoning(laid, None if before is None else lay_out(before, profile)))
+    return tuple(sorted(found, key=lambda violation: -1 if violation.index is None else violation.index))
+
+
+def messages_given(request: Request) -> Iterator[Violation]:
+    """There is a message."""
+    if not request.entries:
+        yield refused("messages_empty", None, _START)
+
+
+def role(request: Request) -> Iterator[Violation]:
+    """The user and the assistant speak; a system message only adds or removes tools."""
+    for entry in request.entries:
+        path = f"{entry.path}.role"
+        if entry.role not in {"user", "assistant", "system"}:
+            text = (
+                f"Value '{entry.data.get('role')}' at 'messages.{entry.index + 1}.member.role' failed to satisfy "
+                "constraint: Member must satisfy enum value set: [user, assistant, system]"
+            )
+            yield refused("role", entry, text, path)
+        elif entry.role == "system" and any(block.kind not in _CHANGES_TOOLS for block in entry.blocks):
+            text = "a message of the role system holds toolAddition and toolRemoval blocks only"
+            yield refused("system_content", entry, text, path)
+
+
+def first_user(request: Request) -> Iterator[Violation]:
+    """The user begins; Claude and Qwen also take an assistant that does."""
+    first = request.entries[0] if request.entries else None
+    if first is not None and first.role == "assistant" and request.family not in {"claude", "qwen"}:
+        yield refused("first_user", first, _START, severity="error" if request.model else "warn")
+
+
+def alternation(request: Request) -> Iterator[Violation]:
+    """User and assistant speak by turns; newer models merge neighbours of one role, older ones refuse them."""
+    for before, entry in pairwise(request.entries):
+        if entry.role in {"user", "assistant"} and before.role == entry.role:
+            yield refused("alternate", entry, _ALTERNATE, severity="warn")
+
+
+def content(request: Request) -> Iterator[Violation]:
+    """Content is a list of blocks with one member each, and not empty."""
+    for entry in request.entries:
+        native, path = entry.data.get("content"), f"{entry.path}.content"
+        if not isinstance(native, (list, tuple)):
+            text = f"Invalid type for parameter messages[{entry.index}].content, valid types: list, tuple"
+            yield refused("content_type", entry, text, path)
+        elif not native:
+            text = (
+                f"The content field in the Message object at {entry.path} is empty. Add a ContentBlock object to the "
+                "content field and try again."
+            )
+            yield refused("content_empty", entry, text, path)
+        for block in entry.blocks:
+            members = [key for key, held in block.data.items() if held is not None]
+            if len(members) != 1:
+                text = (
+                    f"The ContentBlock object at {block.path} must set one of the following keys: text, image, "
+                    "document, video, audio, toolUse, toolResult, guardContent, cachePoint, reasoningContent, "
+                    "citationsContent, searchResult"
+                )
+                yield refused("block_member", block, text)
+
+
+def text(request: Request) -> Iterator[Violation]:
+    """Text is a string in which there is something to see; within tool results only some models insist on it."""
+    for block in (*request.system, *request.blocks):
+        yield from _text(block)
+        for inner in block.inner:
+            yield from _text(inner, within_result=True)
+
+
+def cache_points(request: Request) -> Iterator[Violation]:
+    """At most four cache points, each for 5 minutes or an hour; none for models that cache nothing on demand."""
+    given = [
+        each
+        for block in (*_tool_blocks(request), *request.system, *request.blocks)
+        for each in (block, *block.inner)
+        if each.kind == "cachePoint"
+    ]
+    if len(given) > _MOST_CACHE_POINTS:
+        text = f"A maximum of {_MOST_CACHE_POINTS} cachePoint blocks may be provided. Found {len(given)}."
+        yield refused("cache_max4", given[_MOST_CACHE_POINTS], text)
+    if request.family not in _CACHING:
+        text = "You invoked an unsupported model or your request did not allow prompt caching."
+        yield from (refused("cache_unsupported", block, text) for block in given)
+    for block in given:
+        ttl = block.held.get("ttl")
+        if ttl is not None and ttl not in ("5m", "1h"):
+            path = f"{block.path}.cachePoint.ttl"
+            text = (
+                f"Value '{ttl}' at '{path}' failed to satisfy constraint: Member must satisfy enum value set: [5m, 1h]"
+            )
+            yield refused("cache_ttl", block, text, path)
+
+
+RULES: tuple[Rule, ...] = (
+    messages_given,
+    role,
+    first_user,
+    alternation,
+    content,
+    text,
+    cache_points,
+    *TOOL_RULES,
+    *MEDIA_RULES,
+)
+
+
+def _text(block: BlockAt, *, within_result: bool = False) -> Iterator[Violation]:
+    if block.kind != "text":
+        return
+    if block.text is None:
+        wrong = f"Invalid type for parameter {block.path}.text, valid types: <class 'str'>"
+        yield refused("text_type", block, wrong, f"{block.path}.text")
+    elif not block.text or block.text.isspace():
+        wrong = (
+            f"The text field in the ContentBlock object at {block.path} is blank. Add text to the text field, and try "
+            "again."
+        )
+        yield refused("text_blank", block, wrong, severity="warn" if within_result else "error")
+
+
+def _tool_blocks(request: Request) -> tuple[BlockAt, ...]:
+    config = fields_or_none(request.data.get("toolConfig")) or NOTHING
+    return blocks_of(config.get("tools", request.data.get("tools")), None, "toolConfig.tools", "")

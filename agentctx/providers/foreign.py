@@ -1,0 +1,305 @@
+"""Transcripts that other tools keep in a shape of their own, told by that shape, so that none is taken for a request.
+
+Some of them look like a provider's messages (LangChain's have a ``type`` as items of Responses do, pydantic-ai's have
+``parts`` as Gemini's contents do), and reading them as such would lose what they say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from agentctx.errors import InvalidInput
+from agentctx.providers.native import fields_or_none
+
+Fields = Mapping[str, Any]
+
+LOOKED_AT = 8
+"""How many messages at the start are looked at: tools keep all their messages in one shape, but some show it only
+where a tool is called."""
+
+
+@frozen
+class Foreign:
+    """How one tool keeps its messages.
+
+    Args:
+        name: The tool, and what it calls the shape.
+        is_one: Whether a message is in it.
+        instead: What holds, or makes, messages of a provider in its place, if anything does.
+    """
+
+    name: str
+    is_one: Callable[[Fields], bool]
+    instead: str = ""
+
+
+def _has(fields: Fields, *keys: str) -> bool:
+    return all(key in fields for key in keys)
+
+
+def _items(value: object) -> list[Fields]:
+    """The objects of a list; empty when it is none."""
+    found = (fields_or_none(item) for item in value) if isinstance(value, (list, tuple)) else ()
+    return [item for item in found if item is not None]
+
+
+_LANGCHAIN_TYPES = frozenset({"human", "ai", "system", "tool", "function", "chat", "remove"})
+_CODEX_TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+_ADK_KEYS = frozenset({"invocation_id", "invocationId"})
+
+
+def _langchain(fields: Fields) -> bool:
+    kind = str(fields.get("type")).removesuffix("MessageChunk").lower()
+    if kind in _LANGCHAIN_TYPES and isinstance(fields.get("data"), Mapping):
+        return True
+    if _has(fields, "lc", "id") and kind == "constructor":
+        return True
+    return (kind in ("human", "ai") and "content" in fields) or _has(fields, "additional_kwargs", "content")
+
+
+def _claude_code(fields: Fields) -> bool:
+    return isinstance(fields.get("message"), Mapping) and ("sessionId" in fields or "parentUuid" in fields)
+
+
+def _adk(fields: Fields) -> bool:
+    return "author" in fields and not _ADK_KEYS.isdisjoint(fields)
+
+
+def _pydantic_ai(fields: Fields) -> bool:
+    parts = _items(fields.get("parts"))
+    return fields.get("kind") in ("request", "response") and all("part_kind" in part for part in parts)
+
+
+def _typed_parts(fields: Fields) -> bool:
+    parts = _items(fields.get("parts"))
+    return "role" in fields and bool(parts) and all(isinstance(part.get("type"), str) for part in parts)
+
+
+def _a2a(fields: Fields) -> bool:
+    parts = _items(fields.get("parts"))
+    named = "messageId" in fields or "message_id" in fields
+    return bool(parts) and (named or all(part.get("kind") in _A2A_KINDS for part in parts))
+
+
+def _telemetry(fields: Fields) -> bool:
+    return _typed_parts(fields) and any("content" in part and "text" not in part for part in _items(fields["parts"]))
+
+
+def _ai_sdk_model(fields: Fields) -> bool:
+    parts = _items(fields.get("content"))
+    return any("toolCallId" in part or _has(part, "type", "mediaType") for part in parts)
+
+
+def _inspect(fields: Fields) -> bool:
+    if "role" not in fields:
+        return False
+    named = isinstance(fields.get("function"), str)
+    calls = any(isinstance(call.get("function"), str) for call in _items(fields.get("tool_calls")))
+    return named or calls or fields.get("source") in ("input", "generate")
+
+
+def _goose(fields: Fields) -> bool:
+    parts = _items(fields.get("content"))
+    return "role" in fields and (
+        ("created" in fields and bool(parts)) or any(part.get("type") in _GOOSE_TYPES for part in parts)
+    )
+
+
+def _said_in_a_chat(fields: Fields) -> bool:
+    return fields.get("type") in ("say", "ask") and ("say" in fields or "ask" in fields)
+
+
+def _gemini_cli(fields: Fields) -> bool:
+    return _has(fields, "type", "timestamp", "content") and fields["type"] in ("user", "gemini", "info", "error")
+
+
+def _sharegpt(fields: Fields) -> bool:
+    turns = _items(fields.get("conversations"))
+    return any("from" in turn for turn in turns) or (_has(fields, "from", "value") and "role" not in fields)
+
+
+def _answered(fields: Fields) -> bool:
+    return fields.get("object") in _ANSWERS or (_has(fields, "object", "choices") and "usage" in fields)
+
+
+def _sample(fields: Fields) -> bool:
+    """A record of a data set or a trace: what goes in beside what came out, or should."""
+    return "input" in fields and "role" not in fields and "type" not in fields and not _RESULTS.isdisjoint(fields)
+
+
+def _rated(fields: Fields) -> bool:
+    return _has(fields, "chosen", "rejected") or _has(fields, "preferred_output", "non_preferred_output")
+
+
+def _oasst(fields: Fields) -> bool:
+    return "message_tree_id" in fields or _has(fields, "parent_id", "text", "role")
+
+
+def _mcp(fields: Fields) -> bool:
+    content = fields.get("content")
+    return "role" in fields and isinstance(content, Mapping) and "type" in content
+
+
+def _chatgpt(fields: Fields) -> bool:
+    return isinstance(fields.get("mapping"), Mapping) and not {"current_node", "title", "conversation_id"}.isdisjoint(
+        fields
+    )
+
+
+def _observed(fields: Fields) -> bool:
+    return "input" in fields and not _OBSERVED.isdisjoint(fields)
+
+
+def _logged_by_litellm(fields: Fields) -> bool:
+    return _has(fields, "messages", "response") and not _LITELLM_KEYS.isdisjoint(fields)
+
+
+_RESULTS = frozenset(
+    {"output", "outputs", "target", "ideal", "expected", "expected_output", "expectedOutput", "actual_output", "label"}
+    | {"reference", "reference_answer", "answer", "completion", "response"}
+)
+_ANSWERS = ("chat.completion", "chat.completion.chunk")
+_A2A_KINDS = ("text", "file", "data")
+_GOOSE_TYPES = ("toolRequest", "toolResponse", "frontendToolRequest")
+_OBSERVED = frozenset({"traceId", "observations", "observationId", "run_type"})
+_LITELLM_KEYS = frozenset({"call_type", "litellm_call_id", "response_cost", "model_parameters"})
+_CAMEL = "the AG-UI protocol or a TypeScript client (toolCalls, toolCallId)"
+
+FOREIGN: tuple[Foreign, ...] = (
+    Foreign("LangChain", _langchain, "langchain_core.messages.convert_to_openai_messages"),
+    Foreign("pydantic-ai (ModelMessages)", _pydantic_ai),
+    Foreign("ShareGPT", _sharegpt),
+    Foreign("OpenTelemetry (gen_ai messages)", _telemetry),
+    Foreign("the AI SDK (UIMessage)", _typed_parts, "its convertToModelMessages"),
+    Foreign("the AI SDK (UIMessage)", lambda fields: _has(fields, "role", "toolInvocations")),
+    Foreign("the AI SDK (ModelMessage)", _ai_sdk_model),
+    Foreign("A2A (messages)", _a2a),
+    Foreign("A2A (tasks)", lambda fields: fields.get("kind") == "task" or _has(fields, "contextId", "artifacts")),
+    Foreign("LlamaIndex", lambda fields: any("block_type" in block for block in _items(fields.get("blocks")))),
+    Foreign("Haystack", lambda fields: _has(fields, "role", "meta") or _has(fields, "_role", "_content")),
+    Foreign("AutoGen", lambda fields: _has(fields, "source", "type", "content") and "role" not in fields),
+    Foreign("Claude Code", _claude_code),
+    Foreign("Codex", lambda fields: _has(fields, "timestamp", "payload") and fields.get("type") in _CODEX_TYPES),
+    Foreign("OpenHands", lambda fields: "source" in fields and ("action" in fields or "observation" in fields)),
+    Foreign("Google ADK (events)", _adk),
+    Foreign("the Microsoft Agent Framework", lambda fields: fields.get("type") == "chat_message"),
+    Foreign("Semantic Kernel", lambda fields: _has(fields, "role", "items") and "content" not in fields),
+    Foreign("the OpenAI Agents SDK (RunItem)", lambda fields: "raw_item" in fields, "result.to_input_list()"),
+    Foreign("Cline or Roo (ui_messages)", _said_in_a_chat, "the api_conversation_history.json beside it"),
+    Foreign("Inspect", _inspect),
+    Foreign("Goose", _goose),
+    Foreign("Gemini CLI (session)", _gemini_cli),
+    Foreign("Gemini CLI (log)", lambda fields: _has(fields, "sessionId", "messageId", "message")),
+    Foreign("Continue", lambda fields: _has(fields, "message", "contextItems")),
+    Foreign("opencode", lambda fields: _has(fields, "info", "parts")),
+    Foreign("Strands (session)", lambda fields: _has(fields, "message", "message_id")),
+    Foreign("Letta", lambda fields: "message_type" in fields and "role" not in fields),
+    Foreign("smolagents", lambda fields: fields.get("role") in ("tool-call", "tool-response")),
+    Foreign("smolagents (memory)", lambda fields: _has(fields, "step_number", "model_input_messages")),
+    Foreign("Claude (export)", lambda fields: _has(fields, "sender", "text")),
+    Foreign(_CAMEL, lambda fields: "role" in fields and ("toolCalls" in fields or "toolCallId" in fields)),
+    Foreign("Langfuse or LangSmith (export)", _observed),
+    Foreign("a data set like Alpaca (instruction, output)", lambda fields: _has(fields, "instruction", "output")),
+    Foreign("a data set like Dolly (instruction, response)", lambda fields: _has(fields, "instruction", "response")),
+    Foreign("a record of OpenAssistant", _oasst),
+    Foreign("a data set of preferences (chosen, rejected)", _rated),
+    Foreign("a data set (prompt, completion)", lambda fields: _has(fields, "prompt", "completion")),
+    Foreign(
+        "a record of UltraChat",
+        lambda fields: fields.keys() == {"id", "data"} and isinstance(fields["data"], (list, tuple)),
+    ),
+    Foreign("a data set or a trace (input beside what came of it)", _sample),
+    Foreign("the OpenAI Assistants API", lambda fields: fields.get("object") == "thread.message"),
+    Foreign("a whole answer of Chat Completions", _answered, "its choices[0].message"),
+    Foreign("a whole answer of Responses", lambda fields: fields.get("object") == "response", "its output"),
+    Foreign("a whole answer of Gemini", lambda fields: _items(fields.get("candidates")) != [], "candidates[0].content"),
+    Foreign("Cohere (v1)", lambda fields: _has(fields, "role", "message") and "content" not in fields),
+    Foreign("MCP (prompt messages)", _mcp),
+    Foreign("ChatGPT (export)", _chatgpt),
+    Foreign("Claude (export)", lambda fields: "chat_messages" in fields),
+    Foreign("Slack", lambda fields: fields.get("type") == "message" and _has(fields, "user", "ts")),
+    Foreign("an OpenAI batch", lambda fields: _has(fields, "custom_id", "body")),
+    Foreign("an Anthropic batch", lambda fields: _has(fields, "custom_id", "params")),
+)
+"""The tools whose transcripts are known by their shape."""
+
+DOCUMENTS: tuple[Foreign, ...] = (
+    *FOREIGN,
+    Foreign("SWE-agent", lambda fields: _has(fields, "trajectory", "history")),
+    Foreign("Inspect (evaluation log)", lambda fields: _has(fields, "eval", "samples")),
+    Foreign("Continue", lambda fields: any("message" in item for item in _items(fields.get("history")))),
+    Foreign("Gemini CLI (session)", lambda fields: _has(fields, "sessionId", "projectHash", "messages")),
+    Foreign("Goose", lambda fields: "working_dir" in fields and "description" in fields),
+    Foreign(
+        "opencode", lambda fields: _has(fields, "info") and any("info" in m for m in _items(fields.get("messages")))
+    ),
+    Foreign("LiteLLM (log)", _logged_by_litellm, "what stands under its 'messages'"),
+    Foreign(
+        "LangSmith (export)", lambda fields: _has(fields, "inputs", "outputs") or _has(fields, "run_type", "inputs")
+    ),
+    Foreign("LangGraph (state)", lambda fields: isinstance(fields.get("values"), Mapping) and "next" in fields),
+)
+"""The same for what a file holds as a whole."""
+
+_PACKAGES = {
+    "langchain": "LangChain",
+    "langchain_core": "LangChain",
+    "pydantic_ai": "pydantic-ai (ModelMessages)",
+    "llama_index": "LlamaIndex",
+    "haystack": "Haystack",
+    "autogen_core": "AutoGen",
+    "autogen_agentchat": "AutoGen",
+    "semantic_kernel": "Semantic Kernel",
+    "agent_framework": "the Microsoft Agent Framework",
+    "smolagents": "smolagents",
+    "inspect_ai": "Inspect",
+    "a2a": "A2A (messages)",
+}
+
+
+def refuse_foreign(messages: object) -> None:
+    """Check that messages are not another tool's.
+
+    Raises:
+        InvalidInput: If they are; names the tool, and what to take in their place.
+    """
+    if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
+        return
+    for index, message in enumerate(messages[:LOOKED_AT]):
+        found = _object_of(message) or tool_of(message, FOREIGN)
+        if found is not None:
+            where = f"messages[{index}]"
+            raise InvalidInput(where, described(found))
+
+
+def refuse_foreign_document(request: object) -> None:
+    """Check that what should be a request is no other tool's file, and no record of a data set.
+
+    Raises:
+        InvalidInput: If it is; names whose it is.
+    """
+    if (found := tool_of(request)) is not None:
+        raise InvalidInput("request", described(found))
+
+
+def _object_of(message: object) -> Foreign | None:
+    """The framework whose own class an object is of."""
+    name = _PACKAGES.get(type(message).__module__.partition(".")[0])
+    known = (each for each in FOREIGN if each.name == name)
+    return None if name is None else next(known, Foreign(name, bool))
+
+
+def tool_of(value: object, known: Sequence[Foreign] = DOCUMENTS) -> Foreign | None:
+    """The tool in whose shape a message or a document is; None when it is in none that is known."""
+    fields = fields_or_none(value)
+    return None if fields is None else next((each for each in known if each.is_one(fields)), None)
+
+
+def described(tool: Foreign) -> str:
+    """A sentence that says whose shape it is, and what to take in its place."""
+    how = f" (take {tool.instead})" if tool.instead else ""
+    whose = tool.name if tool.name.startswith(("a ", "an ")) else f"a transcript of {tool.name} in its own shape"
+    return f"this is {whose}, and not messages of a model's provider{how}"

@@ -1,0 +1,658 @@
+"""The two spellings of Gemini's fields (``functionCall`` of the API, ``function_call`` of the SDK), and call ids.
+
+An id is optional in this format. A call without one is called by its name and its place among the calls of that name
+in its turn (``search#0``); so is its result.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from agentctx.core.message import Media, Message, Native, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.errors import InvalidInput
+from agentctx.providers.native import fields, fields_or_none, json_object, words_of
+
+_SNAKE = re.compile(r"(?<!^)(?=[A-Z])")
+_MADE = re.compile(r".*#\d+\Z", re.DOTALL)
+
+
+def snake(key: str) -> str:
+    """The SDK's spelling of a key of the API."""
+    return _SNAKE.sub("_", key).lower()
+
+
+def both(keys: Iterable[str]) -> Iterator[str]:
+    """Each key in both spellings."""
+    for key in keys:
+        yield from {key: None, snake(key): None}
+
+
+DATA = frozenset(
+    both(
+        {"text", "functionCall", "functionResponse", "inlineData", "fileData"}
+        | {"executableCode", "codeExecutionResult", "toolCall", "toolResponse"}
+    )
+)
+"""What a part may hold: exactly one of these."""
+
+BESIDE = frozenset(
+    both(
+        {"thought", "thoughtSignature", "videoMetadata", "partMetadata", "mediaResolution", "mediaProcessing"}
+        | {"speechMetadata", "documentMetadata", "spreadsheetMetadata", "audioMetadata"}
+    )
+)
+"""What may stand in a part beside that."""
+
+
+def spelled(block: Mapping[str, Any], key: str) -> str:
+    """How ``block`` spells ``key``; the API's spelling when it has none of both."""
+    return other if key not in block and (other := snake(key)) in block else key
+
+
+def value(block: Mapping[str, Native], key: str) -> Native:
+    """The value of a key in either spelling, or None."""
+    found = block.get(key)
+    return block.get(snake(key)) if found is None else found
+
+
+def data_key(block: Mapping[str, Any]) -> str | None:
+    """The key under which a part holds its data, as the part spells it; None when it holds none."""
+    unknown: str | None = None
+    for key, held in block.items():
+        if held is None:
+            continue
+        if key in DATA:
+            return key
+        if unknown is None and key not in BESIDE:
+            unknown = key
+    return unknown
+
+
+def signature_of(block: Mapping[str, Any]) -> str | None:
+    """The thought signature of a part in base64; the SDK holds it as bytes."""
+    return text_of_bytes(value(block, "thoughtSignature")) or None
+
+
+def text_of_bytes(data: object) -> str | None:
+    """Bytes as base64, text as it is, None for anything else."""
+    if isinstance(data, (bytes, bytearray)):
+        return b64encode(data).decode()
+    return data if isinstance(data, str) else None
+
+
+def made_id(name: str, place: int) -> str:
+    """What a call without an id is called.
+
+    Args:
+        name: The tool's name.
+        place: How many calls of that tool come before it in its turn.
+    """
+    return f"{name}#{place}"
+
+
+def is_made(call_id: str, name: str | None) -> bool:
+    """Whether this is the id of a call that has none of its own."""
+    return bool(_MADE.match(call_id)) and call_id.rpartition("#")[0] == (name or "")
+
+
+def tool_of(call_id: str, name: str | None) -> str:
+    """The name of the tool that a result belongs to: its own, else the one in the id."""
+    return name or (call_id.rpartition("#")[0] if _MADE.match(call_id) else "") or call_id
+
+
+def string(block: Mapping[str, Any], key: str, where: str) -> str:
+    """The value of a key that must be a string.
+
+    Raises:
+        InvalidInput: If it is none.
+    """
+    found = block.get(key)
+    if not isinstance(found, str):
+        raise InvalidInput(where=f"{where}.{key}", what="missing" if found is None else f"expected a string: {found!r}")
+    return found
+
+
+_CONTENT = frozenset({"role", "parts"})
+_URIS = ("uri", "fileUri")
+
+
+def bare_parts(native: object) -> Sequence[Any] | None:
+    """The native parts that stand without a content around them; None for a content, and for what is none of these.
+
+    Args:
+        native: An entry of ``contents``.
+    """
+    if isinstance(native, (list, tuple)):
+        return native
+    return (native,) if is_bare(native) else None
+
+
+def is_bare(native: object) -> bool:
+    """Whether it is a single part, which the SDK puts into one content with those beside it."""
+    if isinstance(native, str):
+        return True
+    block = fields_or_none(native)
+    if block is None or not _CONTENT.isdisjoint(block):
+        return False
+    return not DATA.isdisjoint(block) or _uri(block) is not None
+
+
+def bare_file(native: object) -> Mapping[str, Any] | None:
+    """A file as the ``fileData`` of a part; None when it is no file."""
+    block = fields_or_none(native)
+    uri = None if block is None or not DATA.isdisjoint(block) else _uri(block)
+    return None if block is None or uri is None else {"fileUri": uri, "mimeType": value(block, "mimeType")}
+
+
+def _uri(block: Mapping[str, Any]) -> str | None:
+    """Where a file is, when this is one."""
+    found = next((uri for key in _URIS if isinstance(uri := value(block, key), str)), None)
+    return found if isinstance(value(block, "mimeType"), str) else None
+
+
+def read_bare(native: object) -> Part | None:
+    """A text or a file as a part that remembers it; None for a part in the API's own shape.
+
+    Raises:
+        InvalidInput: If the SDK takes it and we do not.
+    """
+    if isinstance(native, str):
+        return Text(native, source=native)
+    if (file := bare_file(native)) is not None:
+        family = file["mimeType"].partition("/")[0]
+        kind = family if family in {"image", "audio", "video"} else "document"
+        return Media(kind, file["mimeType"], url=file["fileUri"], source=native)
+    if type(native).__module__.partition(".")[0] == "PIL":
+        what = "an image of PIL: pass types.Part.from_bytes(data=..., mime_type=...), whose content is kept"
+        raise InvalidInput(where="", what=what)
+    return None
+
+
+def role_of(natives: Sequence[object]) -> str:
+    """Who says such parts: the model, where a single one calls a function."""
+    block = fields_or_none(natives[0]) if len(natives) == 1 else None
+    return "user" if block is None or value(block, "functionCall") is None else "model"
+
+
+def as_contents(natives: Sequence[object]) -> Iterator[tuple[int, object]]:
+    """The contents that the SDK makes of its ``contents``, each with the index of what begins it."""
+    run: dict[str, Any] | None = None
+    for index, native in enumerate(natives):
+        if (parts := bare_parts(native)) is None or not is_bare(native):
+            if run is not None:
+                yield run.pop("index"), run
+                run = None
+            yield index, native if parts is None else {"role": "user", "parts": list(map(_as_part, parts))}
+            continue
+        if run is None or run["role"] != role_of(parts):
+            if run is not None:
+                yield run.pop("index"), run
+            run = {"index": index, "role": role_of(parts), "parts": []}
+        run["parts"].append(_as_part(native))
+    if run is not None:
+        yield run.pop("index"), run
+
+
+def _as_part(native: object) -> object:
+    if isinstance(native, str):
+        return {"text": native}
+    file = bare_file(native)
+    return native if file is None else {"fileData": file}
+
+
+Block = Mapping[str, Any]
+Counts = dict[str, int]
+"""How many calls (or results) of each tool were read in this content: they number those without an id."""
+
+ROLES = {"user": "user", "model": "assistant", "function": "tool", "tool": "tool", None: "user"}
+"""Our roles by those of the provider; a content without a role is the user's.
+
+``tool`` is how the SDK's own documentation calls who answers a function call (README of google-genai).
+"""
+
+_LABELS = ("displayName", "display_name")
+"""The keys of the label of a file."""
+
+_RESOLUTIONS = {
+    "MEDIA_RESOLUTION_LOW": "low",
+    "MEDIA_RESOLUTION_MEDIUM": "medium",
+    "MEDIA_RESOLUTION_HIGH": "high",
+    "MEDIA_RESOLUTION_ULTRA_HIGH": "ultra",
+}
+_CODE = ""
+"""Where ``Counts`` counts pieces of code: no tool has this name."""
+
+
+def read_content(native: object, index: int) -> Message:
+    """One content (a mapping, an SDK object, or what the SDK takes in its place) as a value that remembers it.
+
+    Args:
+        native: The content.
+        index: Its place among the contents; used in errors.
+
+    Raises:
+        InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
+    """
+    if type(native) is not dict or "parts" not in native:
+        try:
+            if (bare := bare_parts(native)) is not None:
+                return Message.read(ROLES[role_of(bare)], read_parts(bare, bare=True), native)
+            read_bare(native)
+        except InvalidInput as error:
+            raise InvalidInput(where=f"messages[{index}]{error.where}", what=error.what) from error
+    content: Block = native if type(native) is dict else fields(native, f"messages[{index}]")
+    named = content.get("role")
+    role = ROLES.get(named) if isinstance(named, str) or named is None else None
+    if role is None:
+        raise InvalidInput(
+            where=f"messages[{index}].role", what=f"expected user, model, function or tool, got {named!r}"
+        )
+    try:
+        parts = read_parts(content.get("parts"))
+    except InvalidInput as error:
+        raise InvalidInput(where=f"messages[{index}].parts{error.where}", what=error.what) from error
+    return Message.read(role, parts, native)
+
+
+def read_system(native: object) -> tuple[Part, ...]:
+    """A system instruction as parts: a string, a content, a part, or a list of strings and parts.
+
+    Raises:
+        InvalidInput: If it cannot be read; ``where`` is the path from the instruction on.
+    """
+    if isinstance(native, str):
+        return (Text(native, source=native),)
+    if isinstance(native, (list, tuple)):
+        return tuple(part for item in native for part in read_system(item))
+    content = fields(native, "")
+    return read_parts(content.get("parts")) if "parts" in content else (read_part(native, {}),)
+
+
+def read_parts(natives: object, *, bare: bool = False) -> tuple[Part, ...]:
+    """The parts of a content; none when there is no list of them.
+
+    Args:
+        natives: The native parts.
+        bare: Whether they stand there without a content, where the SDK takes texts and files, too.
+
+    Raises:
+        InvalidInput: If they cannot be read; ``where`` is the path from the list on, for example ``[2].text``.
+    """
+    if natives is None:
+        return ()
+    if not isinstance(natives, (list, tuple)):
+        raise InvalidInput(where="", what=f"expected a list of parts, got {type(natives).__name__}")
+    parts: list[Part] = []
+    counts: Counts = {}
+    try:
+        for native in natives:
+            parts.append((read_bare(native) if bare else None) or read_part(native, counts))  # noqa: PERF401 - the length tells which part could not be read
+    except InvalidInput as error:
+        raise InvalidInput(where=f"[{len(parts)}]{error.where}", what=error.what) from error
+    return _with_code_pairs(tuple(parts)) if _CODE in counts else tuple(parts)
+
+
+def read_part(native: object, counts: Counts) -> Part:
+    """One part as a value that remembers it. What we do not know becomes ``Opaque``.
+
+    Args:
+        native: The part: a mapping or an SDK object.
+        counts: What was read before in this content; brought up to date.
+
+    Raises:
+        InvalidInput: If it cannot be read; ``where`` is the path within the part.
+    """
+    block: Block = native if type(native) is dict else fields(native, "")
+    if len(block) == 1 and isinstance(text := block.get("text"), str):
+        return Text(text, source=native)
+    key = data_key(block)
+    reader = _READERS.get(key or "")
+    return (
+        Opaque(key or "", block, source=native) if reader is None or key is None else reader(key, block, native, counts)
+    )
+
+
+def read_response(response: object) -> tuple[Part, ...]:
+    """What a function's response says: its one text, or all of it as JSON.
+
+    Raises:
+        InvalidInput: If it cannot be written as JSON.
+    """
+    if response is None or response == {}:
+        return ()
+    if (key := only_text(response)) is not None and isinstance(response, Mapping):
+        return (Text(response[key], source=response),) if response[key] else ()
+    return (Text(_json(response, ".response"), source=response),)
+
+
+def only_text(response: object) -> str | None:
+    """The key of a response that is nothing but a text (``output``, ``result``, ``error``, …), or None."""
+    if isinstance(response, Mapping) and len(response) == 1:
+        key, held = next(iter(response.items()))
+        return key if isinstance(held, str) else None
+    return None
+
+
+def _json(data: object, where: str) -> str:
+    try:
+        return json.dumps(data, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(where=where, what=f"cannot be written as JSON: {error}") from error
+
+
+def _numbered(block: Block, name: str, counts: Counts) -> str:
+    """The id of a call or result: its own, else its name and its place."""
+    given = block.get("id")
+    if isinstance(given, str) and given:
+        return given
+    place = counts.get(name, 0)
+    counts[name] = place + 1
+    return made_id(name, place)
+
+
+def _read_text(key: str, block: Block, native: object, _counts: Counts) -> Part:
+    text = string(block, key, "")
+    if block.get("thought"):
+        return Thinking(text, signature_of(block), source=native)
+    return Text(text, source=native)
+
+
+def _read_call(key: str, block: Block, native: object, counts: Counts) -> Part:
+    call = fields(block[key], f".{key}")
+    name = string(call, "name", f".{key}")
+    given = call.get("args")
+    arguments = "{}" if given is None else _json(given, f".{key}.args")
+    return ToolCall(_numbered(call, name, counts), name, arguments, signature_of(block), source=native)
+
+
+def _read_result(key: str, block: Block, native: object, counts: Counts) -> Part:
+    answer = fields(block[key], f".{key}")
+    name = string(answer, "name", f".{key}")
+    response = answer.get("response")
+    content = read_response(response) + _read_attached(answer.get("parts"))
+    number, failed = _numbered(answer, name, counts), only_text(response) == "error"
+    return ToolResult(number, content, name, failed, source=native, interim=value(answer, "willContinue") is True)
+
+
+def _read_attached(natives: object) -> tuple[Part, ...]:
+    """The media that go with a response."""
+    return tuple(read_part(native, {}) for native in natives) if isinstance(natives, (list, tuple)) else ()
+
+
+def _read_inline(key: str, block: Block, native: object, _counts: Counts) -> Part:
+    blob = fields(block[key], f".{key}")
+    data, mime = text_of_bytes(blob.get("data")), _mime(blob)
+    if data is None:
+        return Opaque("inlineData", block, source=native)
+    return Media(_kind(mime), mime, data, detail=_detail(block), source=native, words=words_of(blob, _LABELS))
+
+
+def _read_file(key: str, block: Block, native: object, _counts: Counts) -> Part:
+    file = fields(block[key], f".{key}")
+    uri, mime = value(file, "fileUri"), _mime(file)
+    if not isinstance(uri, str):
+        return Opaque("fileData", block, source=native)
+    return Media(_kind(mime), mime, url=uri, detail=_detail(block), source=native, words=words_of(file, _LABELS))
+
+
+def _mime(file: Block) -> str | None:
+    """The MIME type; None when none is told."""
+    told = value(file, "mimeType")
+    return told if isinstance(told, str) else None
+
+
+def _kind(mime: str | None) -> str:
+    family = (mime or "").partition("/")[0]
+    return family if family in {"image", "audio", "video"} else "document"
+
+
+def _detail(block: Block) -> str | None:
+    """The wish for resolution, as the counter of images knows it."""
+    wish = fields_or_none(value(block, "mediaResolution")) or {}
+    level = wish.get("level")
+    return _RESOLUTIONS.get(getattr(level, "value", level) or "")
+
+
+def _read_code(key: str, block: Block, native: object, counts: Counts) -> Part:
+    counts[_CODE] = counts.get(_CODE, 0) + 1
+    return Opaque("executableCode", block, _id_of(block[key]), source=native)
+
+
+def _read_output(key: str, block: Block, native: object, _counts: Counts) -> Part:
+    return Opaque("codeExecutionResult", block, closes=_id_of(block[key]), source=native)
+
+
+def _read_server_call(key: str, block: Block, native: object, _counts: Counts) -> Part:
+    return Opaque("toolCall", block, _id_of(block[key]), source=native)
+
+
+def _read_server_result(key: str, block: Block, native: object, _counts: Counts) -> Part:
+    return Opaque("toolResponse", block, closes=_id_of(block[key]), source=native)
+
+
+def _id_of(native: object) -> str | None:
+    found = (fields_or_none(native) or {}).get("id")
+    return found if isinstance(found, str) and found else None
+
+
+def _with_code_pairs(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Code and its output belong together: by their ids, else by their order within the content."""
+    code = [part for part in parts if isinstance(part, Opaque) and part.kind == "executableCode"]
+    output = [part for part in parts if isinstance(part, Opaque) and part.kind == "codeExecutionResult"]
+    named: dict[int, Part] = {}
+    for place, (asked, told) in enumerate(zip(code, output, strict=False)):
+        if asked.opens is None and told.closes is None:
+            name = made_id("code", place)
+            named[id(asked)] = Opaque(asked.kind, asked.data, opens=name, source=asked.source)
+            named[id(told)] = Opaque(told.kind, told.data, closes=name, source=told.source)
+    return tuple(named.get(id(part), part) for part in parts) if named else parts
+
+
+_Reader = Callable[[str, Block, object, Counts], Part]
+_READERS: Mapping[str, _Reader] = {
+    spelling: reader
+    for key, reader in {
+        "text": _read_text,
+        "functionCall": _read_call,
+        "functionResponse": _read_result,
+        "inlineData": _read_inline,
+        "fileData": _read_file,
+        "executableCode": _read_code,
+        "codeExecutionResult": _read_output,
+        "toolCall": _read_server_call,
+        "toolResponse": _read_server_result,
+    }.items()
+    for spelling in both((key,))
+}
+
+
+NativePart = Mapping[str, Any]
+
+_WRITTEN_ROLES = {"assistant": "model"}
+
+
+def write_content(message: Message) -> object:
+    """A message as a content: the one it was read from when all its parts are still the same."""
+    bare = message.source is None or bare_parts(message.source) is not None
+    old = {} if bare else fields_or_none(message.source) or {}
+    parts = [write_part(part) for part in message.parts]
+    before = old.get("parts")
+    same_role = bool(old) and ROLES.get(old.get("role")) == message.role
+    if same_role and isinstance(before, (list, tuple)) and _same(parts, before):
+        return message.source
+    if bare and message.source is not None and message.role != "assistant":
+        return parts  # the SDK makes one content of them, and puts a mapping before the parts beside it
+    role = (old.get("role") if same_role else None) or _WRITTEN_ROLES.get(message.role, "user")
+    return {**old, "role": role, "parts": parts}
+
+
+def write_part(part: Part) -> object:
+    """A part of a message as a native part: the very one it was read from when it still says the same.
+
+    Raises:
+        InvalidInput: If the part cannot be written.
+    """
+    native = part.source
+    if isinstance(part, Opaque):
+        return part.data if native is None else native
+    block = fields_or_none(native)
+    if block is None or bare_file(native) is not None:
+        return _made(part, {})
+    if isinstance(part, Thinking) or _still_says(native, part):
+        return native
+    return _made(part, block)
+
+
+def _same(parts: Sequence[object], before: Sequence[object]) -> bool:
+    return len(parts) == len(before) and all(new is old for new, old in zip(parts, before, strict=True))
+
+
+def _still_says(native: object, part: Part) -> bool:
+    try:
+        now = read_part(native, {})
+    except InvalidInput:
+        return False
+    if isinstance(now, ToolCall) and isinstance(part, ToolCall) and is_made(now.id, now.name):
+        now = ToolCall(part.id, now.name, now.arguments, now.signature)
+    if isinstance(now, ToolResult) and isinstance(part, ToolResult) and is_made(now.call_id, now.name):
+        now = ToolResult(part.call_id, now.content, now.name, now.is_error)
+    return now == part
+
+
+def _made(part: Text | Media | Thinking | ToolCall | ToolResult, old: NativePart) -> dict[str, Any]:
+    """A native part saying what ``part`` says, with the other keys of the one that it replaces."""
+    match part:
+        case Text():
+            kept = {key: held for key, held in old.items() if key not in _SIGNATURE and key != data_key(old)}
+            return {**kept, "text": part.text}
+        case Thinking():
+            return _signed({"text": part.text, "thought": True}, part.signature)
+        case ToolCall():
+            return _made_call(part, old)
+        case ToolResult():
+            return _made_result(part, old)
+        case Media():
+            return _made_media(part)
+
+
+# Other words than those that were signed: the signature would be refused.
+_SIGNATURE = frozenset({"thoughtSignature", "thought_signature"})
+
+
+def _signed(block: dict[str, Any], signature: str | None) -> dict[str, Any]:
+    return block if signature is None else {**block, "thoughtSignature": signature}
+
+
+def _made_call(part: ToolCall, old: NativePart) -> dict[str, Any]:
+    key = spelled(old, "functionCall")
+    before = fields_or_none(old.get(key))
+    call = {**(before or {}), "name": part.name, "args": json_object(part.arguments)}
+    _set_id(call, part.id, part.name, made=before is None)
+    return {**old, key: call} if before is not None else _signed({key: call}, part.signature)
+
+
+def _made_result(part: ToolResult, old: NativePart) -> dict[str, Any]:
+    key = spelled(old, "functionResponse")
+    before = fields_or_none(old.get(key))
+    answer = dict(before or {})
+    answer["name"] = tool_of(part.call_id, part.name)
+    answer["response"] = _response(part, answer.get("response"))
+    _set_id(answer, part.call_id, part.name, made=before is None)
+    attached = [write_part(item) for item in part.content if not isinstance(item, Text)]
+    if attached:
+        answer["parts"] = attached
+    else:
+        answer.pop("parts", None)
+    return {**old, key: answer} if before is not None else {key: answer}
+
+
+def _set_id(block: dict[str, Any], call_id: str, name: str | None, *, made: bool) -> None:
+    """Say the id where there was one, and in a part made from scratch; never one that only we made up."""
+    if (made or block.get("id")) and not is_made(call_id, name):
+        block["id"] = call_id
+
+
+def _response(part: ToolResult, old: object) -> Native:
+    """What the function answered: the old response when it says the same, else an object of the same kind."""
+    texts = tuple(item for item in part.content if isinstance(item, Text))
+    key = only_text(old)
+    if old is not None and read_response(old) == texts and part.is_error == (key == "error"):
+        return old
+    text = "".join(item.text for item in texts)
+    if key is None and isinstance(old, Mapping) and (whole := _object(text)) is not None:
+        return whole
+    if key is None or part.is_error != (key == "error"):
+        key = "error" if part.is_error else "output"
+    return {key: text} if texts or old else {}
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    """The JSON object that the text is, or None."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _made_media(part: Media) -> dict[str, Any]:
+    mime = part.media_type or _MIME.get(part.kind, "application/octet-stream")
+    if part.data is not None:
+        return {"inlineData": {"mimeType": mime, "data": part.data}}
+    if part.url is None:
+        raise InvalidInput(where="media", what="has neither data nor a place where it is")
+    return {"fileData": {"mimeType": mime, "fileUri": part.url}}
+
+
+_MIME = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4", "document": "application/pdf"}
+
+
+_POSSIBLE, _LIKELY, _SURE = 1, 4, 8
+_SURE_ROLES = frozenset({"model", "function"})
+
+
+def recognise(request: Mapping[str, Any]) -> int:
+    """0 when it cannot be this format, more with every specific sign."""
+    contents = request.get("contents", request.get("messages"))
+    named = "contents" in request
+    if named and isinstance(contents, str):
+        return _LIKELY
+    if not isinstance(contents, (list, tuple)):
+        return 0
+    if not contents:
+        return _LIKELY if named else 0
+    if not named and not any(_is_sign(content) for content in contents):
+        return 0
+    best = _POSSIBLE
+    for content in contents:
+        sign = _sign(content)
+        best = max(best, sign)
+        if sign == 0 or best == _SURE:
+            return sign and best + _LIKELY * named
+    return best + _LIKELY * named
+
+
+def _is_sign(native: object) -> bool:
+    """Whether it can be told from a mere text or mapping: a content, or an object of the SDK."""
+    return bare_parts(native) is None or not isinstance(native, (str, list, tuple, Mapping))
+
+
+def _sign(native: object) -> int:
+    """What one content says; 0 when it is none of this format."""
+    if (bare := bare_parts(native)) is not None:
+        return _POSSIBLE if all(map(is_bare, bare)) else 0
+    content = fields_or_none(native)
+    if content is None or "content" in content or "type" in content:
+        return 0
+    role, parts = content.get("role"), content.get("parts")
+    if role is not None and not isinstance(role, str):
+        return 0
+    if not isinstance(parts, (list, tuple)):
+        return _LIKELY if parts is None and role in _SURE_ROLES else 0
+    if any((fields_or_none(part) or {}).keys() & DATA for part in parts):
+        return _SURE
+    return _LIKELY if role in ROLES else 0

@@ -1,0 +1,215 @@
+"""What the formats share: SDK objects as mappings, text that is valid Unicode, JSON that is valid JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from attrs import evolve
+
+from agentctx.core.message import Message, Native, Part, Text, ToolCall
+from agentctx.errors import InvalidInput
+
+_STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN', re.DOTALL)
+
+
+DEEPEST = 200
+"""So many levels tools may be nested: what walks through them must not run out of stack."""
+
+
+def too_deep(value: object, most: int = DEEPEST) -> bool:
+    """Whether a value is nested deeper than ``most`` levels of objects and lists, or contains itself."""
+    level = [value]
+    for _ in range(most):
+        known = {id(item): item for each in level for item in _inside(each) if not isinstance(item, _LEAVES)}
+        if not known:
+            return False
+        level = list(known.values())
+    return True
+
+
+_LEAVES = (str, bytes, int, float, type(None))
+
+
+def _inside(value: object) -> Iterable[object]:
+    """What a mapping, a list or an SDK object holds, one level."""
+    if isinstance(value, Mapping):
+        return value.values()
+    if isinstance(value, (list, tuple)):
+        return value
+    return (fields_or_none(value) or {}).values() if hasattr(value, "model_fields_set") else ()
+
+
+def as_mapping(native: object, where: str = "message") -> Mapping[str, Any]:
+    """A native message or block as a mapping: a mapping as it is, an SDK object by its ``model_dump``.
+
+    An SDK object is dumped the way its own client sends it: set fields only, as JSON.
+
+    Args:
+        native: What the caller passed.
+        where: Its place, as a path into the request; used in the error only.
+
+    Raises:
+        InvalidInput: If it is neither a mapping nor an object with ``model_dump``.
+    """
+    if type(native) is dict:
+        return native
+    if (found := mapping_or_none(native)) is None:
+        raise InvalidInput(where, f"expected an object (a dict or an SDK object), got {type(native).__name__}")
+    return found
+
+
+def mapping_or_none(native: object) -> Mapping[str, Any] | None:
+    """Like ``as_mapping``, but None for what is not an object."""
+    if isinstance(native, Mapping):
+        return native
+    # A class has the method too, but cannot be dumped.
+    if isinstance(native, type) or not callable(dump := getattr(native, "model_dump", None)):
+        return None
+    dumped = dump(mode="json", exclude_unset=True)
+    if not isinstance(dumped, Mapping):
+        return None
+    return {**fixed, **dumped} if (fixed := _fixed(native)) else dumped
+
+
+def words_of(block: Mapping[str, Any], keys: Iterable[str]) -> str:
+    """What a block says under keys of words, each on a line of its own; what is no text says nothing."""
+    return "\n".join(text for key in keys if isinstance(text := block.get(key), str) and text)
+
+
+def fields(native: object, where: str = "message") -> Mapping[str, Any]:
+    """Like ``as_mapping``, but one level only: what an SDK object holds stays the caller's own objects.
+
+    Raises:
+        InvalidInput: If it is neither a mapping nor an SDK object.
+    """
+    if type(native) is dict:
+        return native
+    if (found := fields_or_none(native)) is None:
+        raise InvalidInput(where, f"expected an object (a dict or an SDK object), got {type(native).__name__}")
+    return found
+
+
+def fields_or_none(native: object) -> Mapping[str, Any] | None:
+    """Like ``fields``, but None for what is not an object. Fields that are unset or None are left out."""
+    if isinstance(native, Mapping):
+        return native
+    names = None if isinstance(native, type) else getattr(native, "model_fields_set", None)
+    if names is None:
+        return mapping_or_none(native)
+    names = {*names, *_fixed(native)}
+    return {name: value for name in sorted(names) if (value := getattr(native, name)) is not None}
+
+
+_PYTHON_NAMES = {"async_": "async"}  # the SDKs' fields that are called otherwise on the wire
+
+
+def fields_of(native: object) -> dict[str, Any]:
+    """A native object as a dict of its own, with the names that the wire has; empty for what is no object."""
+    return {_PYTHON_NAMES.get(key, key): value for key, value in (mapping_or_none(native) or {}).items()}
+
+
+def _fixed(native: Native) -> Mapping[str, str]:
+    """The role or type that the class of an SDK's object fixes: no one has set it, and the client sends it."""
+    return _fixed_by(native.__class__)
+
+
+@cache
+def _fixed_by(kind: type) -> Mapping[str, str]:
+    known = getattr(kind, "model_fields", None) or {}
+    found = {name: getattr(known[name], "default", None) for name in ("role", "type") if name in known}
+    return {name: default for name, default in found.items() if isinstance(default, str)}
+
+
+def clean_text(text: str) -> str:
+    """The text without lone surrogates, which cannot be sent: each becomes U+FFFD. Clean text is returned itself.
+
+    Two surrogates that form a pair become the character that they stand for.
+    """
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def finite_json(text: str) -> str:
+    """JSON text with ``NaN``, ``Infinity`` and ``-Infinity`` (which JSON has not) as ``null``.
+
+    The text itself is returned when it has none of them, and when it is not JSON in any other respect either.
+    """
+    if "NaN" not in text and "Infinity" not in text:
+        return text
+    if not is_json(text):
+        return text
+    fixed = _STRING_OR_CONSTANT.sub(lambda found: found[0] if found[0][0] == '"' else "null", text)
+    return text if fixed == text else fixed
+
+
+def is_json(text: str) -> bool:
+    """Whether Python reads the text as JSON (it takes ``NaN`` and infinities too)."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def json_object(arguments: str) -> dict[str, Any]:
+    """The arguments of a call as the object that an API asks for.
+
+    What is no object is wrapped: text that holds a JSON object (as some frameworks send it) becomes that object,
+    ``null`` and nothing at all the empty one, anything else ``{"input": …}``.
+    """
+    value = _json_or_text(arguments)
+    if isinstance(value, str):
+        value = _json_or_text(value)
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return {}
+    return value if isinstance(value, dict) else {"input": value}
+
+
+def _json_or_text(text: str) -> Native:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+Mended = tuple[int, Message | None, str]
+"""Index of a message, what to send instead (None: nothing), and why."""
+
+SURROGATES = "lone surrogates replaced"
+NOT_JSON = "numbers that JSON has not replaced by null"
+
+
+def cleaned(part: Text, why: list[str]) -> Text:
+    """The text without lone surrogates; itself when there are none."""
+    if (text := clean_text(part.text)) is part.text:
+        return part
+    why.append(SURROGATES)
+    return Text(text, source=part.source)
+
+
+def with_object(part: ToolCall, why: list[str]) -> ToolCall:
+    """The call with arguments that are a JSON object; itself when they are."""
+    arguments = clean_text(part.arguments)
+    if arguments is not part.arguments:
+        why.append(SURROGATES)
+    if (finite := finite_json(arguments)) is not arguments:
+        why.append(NOT_JSON)
+        arguments = finite
+    if not arguments.startswith("{"):
+        why.append("tool input made an object")
+        arguments = json.dumps(json_object(arguments), ensure_ascii=False)
+    return part if arguments is part.arguments else evolve(part, arguments=arguments)
+
+
+def same(new: Sequence[Part], old: Sequence[Part]) -> bool:
+    """Whether these are the very same parts."""
+    return len(new) == len(old) and all(one is other for one, other in zip(new, old, strict=True))

@@ -1,0 +1,5 @@
+"""OpenAI Chat Completions: read, written, mended and checked."""
+
+from agentctx.providers.openai_chat.format import OpenAIChat
+
+__all__ = ["OpenAIChat"]

@@ -1,0 +1,490 @@
+"""OpenAI Chat Completions messages as values.
+
+What rides beside the content (reasoning of Chat dialects, a refusal) has no block of its own: its part's source is a
+mapping of the message's key to its value, for example ``{"reasoning_content": "..."}``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
+from mimetypes import guess_type
+from typing import Any, NoReturn
+
+from attrs import evolve
+
+from agentctx.core.message import Media, Message, Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult
+from agentctx.errors import InvalidInput
+from agentctx.providers.native import as_mapping, mapping_or_none
+from agentctx.tokens.carried import media_of
+
+LEGACY = "function_call:"
+"""Calls of the legacy ``function_call`` key have no id; they are given this, followed by the function's name."""
+
+REASONING_BLOCKS = ("thinking_blocks", "reasoning_details")
+"""Keys of assistant messages that hold a list of reasoning blocks: LiteLLM's, OpenRouter's."""
+
+REASONING_TEXTS = ("reasoning_content", "reasoning")
+"""Keys of assistant messages that hold reasoning as text: DeepSeek's and its followers', OpenRouter's and vLLM's."""
+
+IMAGES = "images"
+"""Ollama's key of a user's message for its images."""
+
+_REASONING = frozenset(REASONING_BLOCKS + REASONING_TEXTS)
+_ROLES = "'system', 'assistant', 'user', 'function', 'tool', and 'developer'"
+
+
+def read_message(native: Native, index: int) -> Message:
+    """One native message as a value.
+
+    Args:
+        native: A dict, or an object of the SDK.
+        index: Its index, for errors.
+
+    Raises:
+        InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
+    """
+    data = native if type(native) is dict else as_mapping(native, f"messages[{index}]")
+    role = data.get("role")
+    if role == "assistant":
+        parts = _assistant(data, index)
+    elif role in ("user", "system", "developer"):
+        parts = (*_content(data.get("content"), index), *read_images(data))
+    elif role in ("tool", "function"):
+        parts, role = (_result(native, data, index),), "tool"
+    else:
+        where = f"messages[{index}].role"
+        raise InvalidInput(where, f"Invalid value: {role!r}. Supported values are: {_ROLES}.")
+    return Message.read(role, parts, native)
+
+
+def read_system(native: Native) -> Message | None:
+    """A system prompt that is kept apart from the messages: a string, blocks, or None.
+
+    Raises:
+        InvalidInput: If it is anything else.
+    """
+    if native is None:
+        return None
+    if not isinstance(native, str | list | tuple):
+        _refuse("system", "a string or a list of blocks", native)
+    parts = _content(native, -1)
+    return Message.read("system", parts, native)
+
+
+def read_tools(native: Sequence[Any] | None) -> tuple[Tool, ...]:
+    """Native tool definitions as values; a definition that is not understood has an empty name at worst.
+
+    Raises:
+        InvalidInput: If it is not a list of objects, or a function has no name.
+    """
+    if native is None:
+        return ()
+    if isinstance(native, str | Mapping) or not isinstance(native, Sequence):
+        _refuse("tools", "a list of tool definitions", native)
+    return tuple(_tool(tool, index) for index, tool in enumerate(native))
+
+
+def read_block(block: Native, index: int, place: int) -> Part:
+    """One block of a message's content as a part; a block that is not understood is ``Opaque``.
+
+    Args:
+        block: The native block.
+        index: The message's index, for errors.
+        place: The block's place in the content, for errors.
+
+    Raises:
+        InvalidInput: If it is not an object or a string, or a text block has no text.
+    """
+    if isinstance(block, str):
+        return Text(block, source=block)
+    data = block if type(block) is dict else as_mapping(block, f"{_at(index)}content[{place}]")
+    kind = data.get("type")
+    if kind == "text":
+        if not isinstance(text := data.get("text"), str):
+            _refuse(f"{_at(index)}content[{place}].text", "a string", text)
+        return Text(text, source=block)
+    media = _media(kind, data, block) if isinstance(kind, str) else None
+    return media or Opaque(kind if isinstance(kind, str) else "unknown", data, source=block)
+
+
+def read_call(call: Native, index: int, place: int) -> ToolCall:
+    """One entry of ``tool_calls`` as a part.
+
+    Raises:
+        InvalidInput: If its id, its name or its arguments are not strings.
+    """
+    data = call if type(call) is dict else as_mapping(call, f"{_at(index)}tool_calls[{place}]")
+    key, words = ("custom", "input") if data.get("type") == "custom" else ("function", "arguments")
+    body = data.get(key)
+    if type(body) is not dict:
+        body = as_mapping(body, f"{_at(index)}tool_calls[{place}].{key}")
+    identity, name, arguments = data.get("id"), body.get("name"), body.get(words)
+    if not (isinstance(identity, str) and isinstance(name, str) and isinstance(arguments, str)):
+        found = (("id", identity), (f"{key}.name", name), (f"{key}.{words}", arguments))
+        field, value = next(pair for pair in found if not isinstance(pair[1], str))
+        _refuse(f"{_at(index)}tool_calls[{place}].{field}", "a string", value)
+    return ToolCall(identity, name, arguments, _signature(data), source=call)
+
+
+def read_function_call(call: Native, index: int) -> ToolCall:
+    """The legacy ``function_call`` of an assistant message as a part.
+
+    Raises:
+        InvalidInput: If its name or its arguments are not strings.
+    """
+    data = as_mapping(call, f"{_at(index)}function_call")
+    name, arguments = data.get("name"), data.get("arguments")
+    if not isinstance(name, str):
+        _refuse(f"{_at(index)}function_call.name", "a string", name)
+    if not isinstance(arguments, str):
+        _refuse(f"{_at(index)}function_call.arguments", "a string (JSON text)", arguments)
+    return ToolCall(LEGACY + name, name, arguments, source=call)
+
+
+def read_audio(audio: Native) -> Media | Opaque:
+    """The ``audio`` of an assistant message, an earlier answer referred to by its id, as a part."""
+    data = mapping_or_none(audio)
+    if data is None or not isinstance(identity := data.get("id"), str):
+        return Opaque("audio", audio, source={"audio": audio})
+    return Media("audio", data=_text_or_none(data.get("data")), url=identity, source={"audio": audio})
+
+
+def read_images(data: Mapping[str, Any]) -> tuple[Media, ...]:
+    """The images beside the content of a user's message, base64 each, as Ollama takes them; none for anything else."""
+    images = data.get(IMAGES) if data.get("role") == "user" else None
+    if not isinstance(images, (list, tuple)) or not all(isinstance(image, str) for image in images):
+        return ()
+    found = tuple([evolve(media_of(image), source={IMAGES: image}) for image in images])
+    return found if all(media.kind == "image" for media in found) else ()
+
+
+def _at(index: int) -> str:
+    return "system." if index < 0 else f"messages[{index}]."
+
+
+def _refuse(where: str, expected: str, got: object) -> NoReturn:
+    raise InvalidInput(where, f"expected {expected}, got {'nothing' if got is None else type(got).__name__}")
+
+
+def _text_or_none(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _content(content: Native, index: int) -> tuple[Part, ...]:
+    if isinstance(content, str):
+        return (Text(content, source=content),)
+    if content is None:
+        return ()
+    if not isinstance(content, (list, tuple)):
+        _refuse(f"{_at(index)}content", "a string, a list of blocks or null", content)
+    return tuple([read_block(block, index, place) for place, block in enumerate(content)])
+
+
+def _assistant(data: Mapping[str, Any], index: int) -> tuple[Part, ...]:
+    parts = _content(data.get("content"), index)
+    if (refusal := data.get("refusal")) is not None:
+        parts = (*parts, Opaque("refusal", refusal, source={"refusal": refusal}))
+    if (audio := data.get("audio")) is not None:
+        parts = (*parts, read_audio(audio))
+    if (calls := data.get("tool_calls")) is not None:
+        if not isinstance(calls, (list, tuple)):
+            _refuse(f"{_at(index)}tool_calls", "a list of calls", calls)
+        parts = (*parts, *[read_call(call, index, place) for place, call in enumerate(calls)])
+    if (call := data.get("function_call")) is not None:
+        parts = (*parts, read_function_call(call, index))
+    return parts if _REASONING.isdisjoint(data) else (*_reasoning(data, index), *parts)
+
+
+def _result(native: Native, data: Mapping[str, Native], index: int) -> ToolResult:
+    name = data.get("name")
+    if data["role"] == "function":
+        if not isinstance(name, str):
+            _refuse(f"{_at(index)}name", "a string", name)
+        return ToolResult(LEGACY + name, _content(data.get("content"), index), name, source=native)
+    if not isinstance(call_id := data.get("tool_call_id"), str):
+        _refuse(f"{_at(index)}tool_call_id", "a string", call_id)
+    return ToolResult(call_id, _content(data.get("content"), index), _text_or_none(name), source=native)
+
+
+def _reasoning(data: Mapping[str, Any], index: int) -> list[Thinking]:
+    """The reasoning, each text of it once: gateways send the same text as blocks and as a string."""
+    found: list[Thinking] = []
+    for key in REASONING_BLOCKS:
+        if isinstance(blocks := data.get(key), (list, tuple)):
+            found += [_thinking(block, f"{_at(index)}{key}[{n}]") for n, block in enumerate(blocks)]
+    told = {"".join(part.text for part in found), "\n".join(part.text for part in found)} if found else set()
+    for key in REASONING_TEXTS:
+        if (value := data.get(key)) is None:
+            continue
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+        if text not in told:
+            found.append(Thinking(text, source={key: value}))
+            told.add(text)
+    return found
+
+
+def _thinking(block: Native, where: str) -> Thinking:
+    data = as_mapping(block, where)
+    text = next((text for key in ("thinking", "text", "summary") if isinstance(text := data.get(key), str)), "")
+    return Thinking(text, _text_or_none(data.get("signature")), _text_or_none(data.get("data")), source=block)
+
+
+def _signature(call: Mapping[str, Any]) -> str | None:
+    """Gemini's thought signature, which its Chat-compatible endpoint puts on the call."""
+    if (extra := call.get("extra_content")) is None:
+        return None
+    google = (mapping_or_none(extra) or {}).get("google")
+    return _text_or_none((mapping_or_none(google) or {}).get("thought_signature"))
+
+
+def _media(kind: str, data: Mapping[str, Native], block: Native) -> Media | None:
+    body = data.get(kind)
+    fields = {"url": body} if isinstance(body, str) else mapping_or_none(body)
+    if fields is None:
+        return None
+    if kind in ("image_url", "video_url") and isinstance(url := fields.get("url"), str):
+        return _located(kind.removesuffix("_url"), url, _text_or_none(fields.get("detail")), block)
+    if kind == "input_audio" and isinstance(content := fields.get("data"), str):
+        return Media("audio", f"audio/{fields.get('format', 'wav')}", content, source=block)
+    if kind == "file" and isinstance(url := fields.get("file_data") or fields.get("file_id"), str):
+        words = _text_or_none(fields.get("filename")) or ""
+        if url == fields.get("file_data") and not url.startswith(("data:", "https://", "http://")):
+            return Media("document", guess_type(words)[0], url, source=block, words=words)
+        return evolve(_located("document", url, None, block), words=words)
+    return None
+
+
+def _located(kind: str, url: str, detail: str | None, block: Native) -> Media:
+    """Media by its URL; a ``data:`` URL carries the content itself."""
+    if not url.startswith("data:"):
+        return Media(kind, url=url, detail=detail, source=block)
+    head, comma, content = url.partition(",")
+    if not comma or not head.endswith(";base64"):
+        return Media(kind, url=url, detail=detail, source=block)
+    return Media(kind, head[5:-7] or None, content, detail=detail, source=block)
+
+
+def _tool(tool: Native, index: int) -> Tool:
+    data = as_mapping(tool, f"tools[{index}]")
+    kind = data.get("type", "function")
+    body = mapping_or_none(data.get(kind)) if isinstance(kind, str) else None
+    if body is None:
+        body = data
+    name = body.get("name")
+    if kind == "function" and not isinstance(name, str):
+        _refuse(f"tools[{index}].function.name", "a string", name)
+    described, schema = body.get("description"), mapping_or_none(body.get("parameters"))
+    return Tool(_text_or_none(name) or "", _text_or_none(described) or "", schema, source=tool)
+
+
+_PARTS = "message.parts"
+_BESIDE = ("refusal", "audio", "tool_calls", "function_call")
+
+
+def write_message(message: Message) -> Native:
+    """A message as Chat Completions writes it: the payload it was read from when nobody touched it.
+
+    Raises:
+        InvalidInput: If it holds what its role cannot say, for example a tool call of a user.
+    """
+    if message.as_read:
+        return message.source
+    source = {} if message.source is None else as_mapping(message.source)
+    if message.role == "tool":
+        return _result_message(message, source)
+    if message.role == "assistant":
+        return _assistant_message(message, source)
+    _refuse_misplaced(message.role, message.parts, ToolCall | ToolResult)
+    return _said(message, source)
+
+
+def _said(message: Message, source: Mapping[str, Any]) -> dict[str, Any]:
+    """What others than the model and the tools say; images that stood beside the content stand there again."""
+    beside = [isinstance(part, Media) and _key_of(part) == IMAGES for part in message.parts]
+    within = [part for part, apart in zip(message.parts, beside, strict=True) if not apart]
+    native = {**source, "role": message.role, "content": _content_of(within, source.get("content"))}
+    if any(beside):
+        return {**native, IMAGES: [part.data for part in compress(message.parts, beside) if isinstance(part, Media)]}
+    return _without(native, IMAGES) if read_images(source) else native
+
+
+def _refuse_misplaced(role: str, parts: Sequence[Part], kinds: Native) -> None:
+    wrong = next((part for part in parts if isinstance(part, kinds)), None)
+    if wrong is not None:
+        raise InvalidInput(_PARTS, f"a message of role {role!r} cannot hold a {type(wrong).__name__}")
+
+
+def _result_message(message: Message, source: Mapping[str, Any]) -> dict[str, Any]:
+    if len(message.parts) != 1 or not isinstance(result := message.parts[0], ToolResult):
+        raise InvalidInput(_PARTS, "a message of role 'tool' holds exactly one ToolResult")
+    source = source or mapping_or_none(result.source) or {}
+    content = _content_of(result.content, source.get("content"))
+    if result.call_id.startswith(LEGACY):
+        name = result.call_id.removeprefix(LEGACY)
+        return {**_without(source, "tool_call_id"), "role": "function", "name": name, "content": content}
+    native = {**source, "role": "tool", "tool_call_id": result.call_id, "content": content}
+    if result.name is not None:
+        native["name"] = result.name
+    return native
+
+
+def answer_to(call: ToolCall, text: str) -> ToolResult:
+    """A made result of a call, with all that is written of it: a legacy function's answer bears its name."""
+    name = call.id.removeprefix(LEGACY) if call.id.startswith(LEGACY) else None
+    return ToolResult(call.id, (Text(text),), name)
+
+
+def _assistant_message(message: Message, source: Mapping[str, Any]) -> dict[str, Any]:
+    parts = message.parts
+    _refuse_misplaced("assistant", parts, ToolResult)
+    said = tuple(part for part in parts if not isinstance(part, Thinking | ToolCall) and not _stands_beside(part))
+    beside = _beside(parts, source)
+    native = {**source, "role": "assistant", "content": _assistant_content(said, source, beside)}
+    if native["content"] is None and "content" not in source and source:
+        del native["content"]
+    stale = [key for key in _BESIDE if key not in beside and native.get(key) is not None]
+    return _with_reasoning({**_without(native, *stale), **beside}, message)
+
+
+def _assistant_content(said: tuple[Part, ...], source: Mapping[str, Native], beside: Mapping[str, Native]) -> Native:
+    """Null is taken only beside something else that the assistant said."""
+    if not said and beside:
+        return None
+    return _content_of(said, source.get("content"))
+
+
+def _stands_beside(part: Part) -> bool:
+    """Whether the part has a key of its own beside the content."""
+    if isinstance(part, Media) and part.kind == "audio" and part.url is not None:
+        return True
+    return isinstance(part, Opaque) and part.kind in ("refusal", "audio") and _key_of(part) == part.kind
+
+
+def _key_of(part: Part) -> str | None:
+    """The message's key that a part was read from; None for a block."""
+    source = part.source
+    return next(iter(source)) if type(source) is dict and len(source) == 1 else None
+
+
+def _beside(parts: Sequence[Part], source: Mapping[str, Any]) -> dict[str, Any]:
+    """What the message says beside its content, by key."""
+    found: dict[str, Any] = {}
+    for part in parts:
+        if isinstance(part, Opaque) and _stands_beside(part):
+            found[part.kind] = part.data
+        elif isinstance(part, Media) and _stands_beside(part):
+            found["audio"] = _audio(part)
+    calls = [part for part in parts if isinstance(part, ToolCall)]
+    if modern := [_call(call) for call in calls if not call.id.startswith(LEGACY)]:
+        same = source.get("tool_calls")
+        found["tool_calls"] = modern if not _all_same(modern, same) else same
+    for call in calls:
+        if call.id.startswith(LEGACY):
+            found["function_call"] = _function_call(call)
+    return found
+
+
+def _all_same(made: Sequence[Any], was: object) -> bool:
+    return isinstance(was, list) and len(was) == len(made) and all(a is b for a, b in zip(made, was, strict=True))
+
+
+def _with_reasoning(native: dict[str, Any], message: Message) -> dict[str, Any]:
+    """Set the keys that carry reasoning: as they were when all of it is still there, else from what is left."""
+    kept = [part for part in message.parts if isinstance(part, Thinking)]
+    read = message.read_parts
+    if read is not None and kept == [part for part in read if isinstance(part, Thinking)]:
+        return native
+    for key in (*REASONING_BLOCKS, *REASONING_TEXTS):
+        native.pop(key, None)
+    for part in kept:
+        if (home := _key_of(part)) is not None and home in REASONING_TEXTS:
+            native[home] = part.source[home]
+        elif isinstance(part.source, Mapping):
+            dotted = str(part.source.get("type", "")).startswith("reasoning.")
+            native.setdefault("reasoning_details" if dotted else "thinking_blocks", []).append(part.source)
+        else:
+            native["reasoning_content"] = native.get("reasoning_content", "") + part.text
+    return native
+
+
+def _content_of(parts: Sequence[Part], was: object) -> str | list[Any]:
+    """Content as it was written before: a string stays one while there is one text; blocks stay blocks."""
+    if was and isinstance(was, list | tuple):
+        return [part.source if _is_plain(part) else _block(part) for part in parts] or ""
+    if not parts:
+        return ""
+    if len(parts) == 1 and isinstance(part := parts[0], Text) and mapping_or_none(part.source) is None:
+        return part.text
+    return [_block(part) for part in parts]
+
+
+def _is_plain(part: Part) -> bool:
+    """Whether the part came from a bare string among blocks, and still says the same."""
+    return isinstance(part, Text) and isinstance(part.source, str) and part.source == part.text
+
+
+def _unchanged(part: Part, read: Callable[[Any, int, int], Part]) -> bool:
+    """Whether the part still says what its native block says."""
+    if part.source is None:
+        return False
+    try:
+        return read(part.source, 0, 0) == part
+    except InvalidInput:
+        return False
+
+
+def _block(part: Part) -> Native:
+    if isinstance(part, Opaque | Thinking) and part.source is not None:
+        return part.source
+    if isinstance(part, Opaque):
+        return part.data
+    if not isinstance(part.source, str) and _unchanged(part, read_block):
+        return part.source
+    kept = mapping_or_none(part.source) or {}
+    if isinstance(part, Text | Thinking):
+        return {**(kept if kept.get("type") == "text" else {}), "type": "text", "text": part.text}
+    if isinstance(part, Media):
+        return {**kept, **_media_of(part, kept)}
+    raise InvalidInput(_PARTS, f"a {type(part).__name__} cannot stand within content")
+
+
+def _media_of(part: Media, kept: Mapping[str, Any]) -> dict[str, Any]:
+    located = f"data:{part.media_type or 'application/octet-stream'};base64,{part.data}" if part.data else part.url
+    if part.kind == "audio":
+        sound = (part.media_type or "audio/wav").removeprefix("audio/")
+        return {"type": "input_audio", "input_audio": {"data": part.data or part.url, "format": sound}}
+    if part.kind == "document":
+        file = mapping_or_none(kept.get("file")) or {}
+        key = "file_data" if part.data else "file_id"
+        return {"type": "file", "file": {**_without(file, "file_data", "file_id"), key: located}}
+    key = f"{part.kind}_url"
+    image = {**(mapping_or_none(kept.get(key)) or {}), "url": located}
+    return {"type": key, key: image if part.detail is None else {**image, "detail": part.detail}}
+
+
+def _audio(part: Media) -> Native:
+    was = part.source["audio"] if _key_of(part) == "audio" else None
+    return was if was is not None and read_audio(was) == part else {"id": part.url}
+
+
+def _call(call: ToolCall) -> Native:
+    if _unchanged(call, read_call):
+        return call.source
+    kept = mapping_or_none(call.source) or {}
+    if kept.get("type") == "custom":
+        body = {**(mapping_or_none(kept.get("custom")) or {}), "name": call.name, "input": call.arguments}
+        return {**kept, "id": call.id, "custom": body}
+    body = {**(mapping_or_none(kept.get("function")) or {}), "name": call.name, "arguments": call.arguments}
+    return {**kept, "id": call.id, "type": "function", "function": body}
+
+
+def _function_call(call: ToolCall) -> Native:
+    if _unchanged(call, lambda native, index, _: read_function_call(native, index)):
+        return call.source
+    return {**(mapping_or_none(call.source) or {}), "name": call.name, "arguments": call.arguments}
+
+
+def _without(source: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in source.items() if key not in keys}

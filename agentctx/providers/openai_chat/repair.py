@@ -1,0 +1,155 @@
+"""What Chat Completions refuses and can be mended within one message."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from attrs import evolve
+
+from agentctx.core.message import Media, Message, Native, Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.pace import paced
+from agentctx.providers.native import clean_text, finite_json
+from agentctx.providers.openai_chat.messages import LEGACY
+from agentctx.providers.translate.target import Spelling
+
+ID_MAX = 40
+"""The longest id of a tool call, in characters: some endpoints refuse more."""
+
+IDS = Spelling(r"\s\S", ID_MAX)
+"""How the ids of calls are spelled: anyhow, if they are short."""
+
+NAME_MAX = 64
+"""The longest name of a function, in characters."""
+
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""What a function may be called."""
+
+CARRIES_SIGNATURE = "__thought__"
+"""LiteLLM hides Gemini's signature in the call's id, after this mark; such an id is never shortened."""
+
+
+def mend(messages: Sequence[Message]) -> tuple[tuple[int, Message | None, str], ...]:
+    """What the format refuses and can be mended in one message: (index, new message or None to drop it, why).
+
+    Text without media in a role that takes none stands for the media; ids are shortened alike in calls and results.
+    """
+    return tuple(_mended(messages))
+
+
+def _mended(messages: Sequence[Message]) -> Iterator[tuple[int, Message | None, str]]:
+    for index, message in paced(enumerate(messages)):
+        parts, reasons = _parts(message)
+        reasons += _shape(message)
+        if not reasons:
+            continue
+        why = ", ".join(dict.fromkeys(reasons))
+        if message.role == "assistant" and not parts:
+            yield index, None, "the message says nothing"
+        else:
+            # Other parts, be they equal: written anew even when only what stands beside the parts was at fault.
+            yield index, message.with_parts((*parts,) or (Text(""),)), why
+
+
+def _parts(message: Message) -> tuple[tuple[Part, ...], list[str]]:
+    """The parts with those at fault mended, and what was at fault."""
+    reasons: list[str] = []
+    parts = tuple([_part(part, message.role, reasons) for part in message.parts])
+    return (parts if reasons else message.parts), reasons
+
+
+def _part(part: Part, role: str, reasons: list[str]) -> Part:
+    if isinstance(part, Text):
+        return _text(part, reasons)
+    if isinstance(part, ToolCall):
+        return _call(part, reasons)
+    if isinstance(part, ToolResult):
+        return _result(part, reasons)
+    if isinstance(part, Media):
+        return _media(part, role, reasons)
+    return _reasoning(part, reasons) if isinstance(part, Thinking) else part
+
+
+def _text(part: Text, reasons: list[str]) -> Text:
+    if part.text.isascii() or (clean := clean_text(part.text)) is part.text:
+        return part
+    reasons.append("lone surrogates cannot be sent")
+    return evolve(part, text=clean)
+
+
+def _call(part: ToolCall, reasons: list[str]) -> ToolCall:
+    clean = clean_text(part.arguments)
+    if clean is not part.arguments:
+        reasons.append("lone surrogates cannot be sent")
+    finite = finite_json(clean)
+    if finite is not clean:
+        reasons.append("arguments are not JSON: it has no NaN and no Infinity")
+    identity, name = _short(part.id, reasons), _legal_name(part, reasons)
+    if finite is not part.arguments or identity is not part.id or name is not part.name:
+        part = evolve(part, id=identity, name=name, arguments=finite)
+    if part.id.startswith(LEGACY) or not isinstance(part.source, dict) or part.source.get("type") is not None:
+        return part
+    reasons.append("the type of a tool call is missing")
+    return evolve(part, source={**part.source, "type": "function"})
+
+
+def _result(part: ToolResult, reasons: list[str]) -> ToolResult:
+    before = len(reasons)
+    content = tuple([_part(inner, "tool", reasons) for inner in part.content])
+    if not content and _key(part.source, "content") is None:
+        content = (Text(""),)
+        reasons.append("content must not be null")
+    identity = _short(part.call_id, reasons)
+    return part if len(reasons) == before else evolve(part, call_id=identity, content=content)
+
+
+def _media(part: Media, role: str, reasons: list[str]) -> Part:
+    """Media stands in user messages only; an assistant may refer to its own earlier audio."""
+    if role == "user" or (role == "assistant" and part.kind == "audio"):
+        return part
+    reasons.append(f"{part.kind}s are only allowed for messages with role 'user'")
+    return Text(f"[{part.kind} left out: only user messages may carry it]")
+
+
+def _reasoning(part: Thinking, reasons: list[str]) -> Thinking:
+    """Reasoning held by a key of the message is unsigned text, so that it can be cleaned."""
+    clean = clean_text(part.text)
+    if clean is part.text or part.signed or not isinstance(part.source, dict) or len(part.source) != 1:
+        return part
+    reasons.append("lone surrogates cannot be sent")
+    return evolve(part, text=clean, source=dict.fromkeys(part.source, clean))
+
+
+def _short(identity: str, reasons: list[str]) -> str:
+    """The id, or one that fits, made from it alone, so that call and result still match."""
+    if len(identity) <= ID_MAX or CARRIES_SIGNATURE in identity:
+        return identity
+    reasons.append(f"the id of a tool call is longer than {ID_MAX} characters")
+    return "call_" + hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def _legal_name(call: ToolCall, reasons: list[str]) -> str:
+    """The name, or what is nearest to it among the names that are taken; models make names up."""
+    if NAME.fullmatch(call.name) or call.id.startswith(LEGACY):
+        return call.name
+    reasons.append("the name of a tool call has characters that are not allowed")
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", call.name)[:NAME_MAX] or "_"
+
+
+def _shape(message: Message) -> list[str]:
+    """What is at fault beside the parts: no content at all, an empty list of calls."""
+    source = message.source
+    if source is None or message.role == "tool":
+        return []
+    reasons = []
+    if message.role == "assistant" and _key(source, "tool_calls") == [] and not message.calls:
+        reasons.append("tool_calls must not be empty")
+    if not message.parts or (message.role == "assistant" and all(isinstance(part, Thinking) for part in message.parts)):
+        reasons += ["content must not be null"] if _key(source, "content") is None else []
+    return reasons
+
+
+def _key(source: Native, key: str) -> Native:
+    """The value of a key of a native message, without dumping SDK objects."""
+    return source.get(key) if isinstance(source, Mapping) else getattr(source, key, None)

@@ -1,0 +1,683 @@
+"""Which items there are: what calls what, what answers it, who speaks.
+
+Source: https://platform.openai.com/docs/api-reference/responses/create and the item types of the ``openai`` SDK.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from mimetypes import guess_type
+from typing import Any
+
+from attrs import evolve, frozen
+
+from agentctx.core.message import Media, Message, Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult
+from agentctx.errors import InvalidInput
+from agentctx.providers.native import as_mapping, fields_of, mapping_or_none
+from agentctx.tokens.overheads import serialise
+
+ROLES = ("user", "assistant", "system", "developer")
+"""Who may speak in a message."""
+
+
+@frozen
+class CallKind:
+    """A kind of call that the client runs, and the item that answers it.
+
+    Args:
+        call: Type of the call.
+        output: Type of its answer.
+        tool: What the tool is called when the item does not name it.
+        arguments: The key of the call that says what to do; a second one is used when the first is absent.
+        id_key: The key of the call's id.
+        answer_keys: The keys of the answer that may hold the id; the first is the one to write.
+    """
+
+    call: str
+    output: str
+    tool: str | None
+    arguments: tuple[str, ...]
+    id_key: str = "call_id"
+    answer_keys: tuple[str, ...] = ("call_id",)
+
+
+_KINDS = (
+    CallKind("function_call", "function_call_output", None, ("arguments",)),
+    CallKind("custom_tool_call", "custom_tool_call_output", None, ("input",)),
+    CallKind("computer_call", "computer_call_output", "computer", ("actions", "action")),
+    CallKind("local_shell_call", "local_shell_call_output", "local_shell", ("action",), answer_keys=("id", "call_id")),
+    CallKind("shell_call", "shell_call_output", "shell", ("action",)),
+    CallKind("apply_patch_call", "apply_patch_call_output", "apply_patch", ("operation",)),
+    CallKind("tool_search_call", "tool_search_output", "tool_search", ("arguments",)),
+    CallKind("mcp_approval_request", "mcp_approval_response", None, ("arguments",), "id", ("approval_request_id",)),
+)
+
+CALLS: Mapping[str, CallKind] = {kind.call: kind for kind in _KINDS}
+"""The kinds of calls by the type of the call."""
+
+OUTPUTS: Mapping[str, CallKind] = {kind.output: kind for kind in _KINDS}
+"""The kinds of calls by the type of the answer."""
+
+SETTINGS = frozenset(
+    {"compaction", "compaction_summary", "compaction_trigger", "additional_tools", "configuration_update"}
+)
+"""Items that set up what follows, or stand for what was before: they must survive, as a developer's words do."""
+
+REFERENCE = "item_reference"
+
+
+def openai_family(model: str) -> str | None:
+    """The family of one of OpenAI's own models, for example ``gpt-5.6``; None for any other."""
+    found = re.match(r"gpt-\d+(?:\.\d+)?|o\d|chatgpt-|codex-|computer-use|chat-latest", model)
+    return found[0] if found else None
+
+
+def kind_of(item: Mapping[str, Any]) -> str:
+    """The type of an item; messages may leave it out, and so may references. Empty when there is none."""
+    kind = item.get("type")
+    if isinstance(kind, str):
+        return kind
+    if kind is None and "role" in item:
+        return "message"
+    return REFERENCE if kind is None and isinstance(item.get("id"), str) else ""
+
+
+def is_client_call(kind: str, item: Mapping[str, Any]) -> bool:
+    """Whether the item is a call that the client has to answer."""
+    return kind in CALLS and (kind != "tool_search_call" or item.get("execution") == "client")
+
+
+def is_client_output(kind: str, item: Mapping[str, Any]) -> bool:
+    """Whether the item is a client's answer to a call."""
+    return kind in OUTPUTS and (kind != "tool_search_output" or item.get("execution") == "client")
+
+
+def caller_of(item: Mapping[str, Any]) -> str | None:
+    """The id of the program that made a call, or the call that an item answers; None where the model itself did."""
+    caller = item.get("caller")
+    found = None if caller is None else (mapping_or_none(caller) or {}).get("caller_id")
+    return found if isinstance(found, str) else None
+
+
+def answered_id(kind: str, item: Mapping[str, Any]) -> object:
+    """The id of the call that an answer is for; whatever stands there."""
+    for key in OUTPUTS[kind].answer_keys:
+        if (found := item.get(key)) is not None:
+            return found
+    return None
+
+
+TEXTS = frozenset({"input_text", "output_text", "text"})
+"""Types of blocks that hold text."""
+
+_MARKED = ("annotations", "logprobs")  # what is said about single characters of a text
+
+
+def read_content(content: Native, where: str) -> tuple[Part, ...]:
+    """The content of a message or of an answer as parts: a string is one text, None says nothing.
+
+    Args:
+        content: The native content.
+        where: Its place, for errors.
+
+    Raises:
+        InvalidInput: If it is neither a string nor a list of blocks.
+    """
+    if isinstance(content, str):
+        return (Text(content, source=content),)
+    if content is None:
+        return ()
+    if not isinstance(content, (list, tuple)):
+        raise InvalidInput(where, f"expected a string or a list of blocks, got {type(content).__name__}")
+    return tuple([read_block(block, where, place) for place, block in enumerate(content)])
+
+
+def read_block(block: Native, where: str, place: int) -> Part:
+    """One block as a part that remembers it; a type that is not understood becomes ``Opaque``.
+
+    Raises:
+        InvalidInput: If it is no object, or a text block has no text.
+    """
+    data = block if type(block) is dict else as_mapping(block, f"{where}[{place}]")
+    kind = data.get("type")
+    if isinstance(kind, str) and kind in TEXTS:
+        if not isinstance(text := data.get("text"), str):
+            raise InvalidInput(where=f"{where}[{place}].text", what=f"expected a string, got {text!r}")
+        return Text(text, source=block)
+    media = _media(kind, data, block) if isinstance(kind, str) else None
+    return media or Opaque(kind if isinstance(kind, str) else "unknown", data, source=block)
+
+
+def located(
+    kind: str,
+    url: str,
+    detail: str | None,
+    source: Native,
+) -> Media:
+    """Media by its URL or file id; a ``data:`` URL carries the content itself."""
+    head, comma, content = url.partition(",")
+    if comma and head.startswith("data:") and head.endswith(";base64"):
+        return Media(kind, head[5:-7] or None, content, detail=detail, source=source)
+    return Media(kind, url=url, detail=detail, source=source)
+
+
+def url_of(part: Media) -> str:
+    """Where media is, as a URL; inline content as a ``data:`` URL."""
+    if part.data is None:
+        return part.url or ""
+    return f"data:{part.media_type or 'application/octet-stream'};base64,{part.data}"
+
+
+def location(part: Media, url_key: str) -> tuple[str, str]:
+    """The key and the value that say where media is: a URL, or an uploaded file's id."""
+    url = url_of(part)
+    return (url_key if part.data is not None or "://" in url or url.startswith("data:") else "file_id"), url
+
+
+def string(data: Mapping[str, Any], key: str) -> str | None:
+    """The value of a key when it is a string."""
+    value = data.get(key)
+    return value if isinstance(value, str) else None
+
+
+def _media(kind: str, data: Mapping[str, Native], block: Native) -> Media | None:
+    if kind == "input_image" and (url := string(data, "image_url") or string(data, "file_id")):
+        detail = string(data, "detail")
+        return located("image", url, None if detail == "auto" else detail, block)
+    if kind == "input_file":
+        url = string(data, "file_data") or string(data, "file_url") or string(data, "file_id")
+        return None if not url else _file(data, url, block)
+    if kind == "input_audio":
+        fields = mapping_or_none(data.get("input_audio")) or {}
+        if (content := string(fields, "data")) is not None:
+            return Media("audio", f"audio/{string(fields, 'format') or 'wav'}", content, source=block)
+    return None
+
+
+def _file(data: Mapping[str, Native], url: str, block: Native) -> Media:
+    """A file; its content may stand there as a ``data:`` URL or as base64 alone."""
+    words = string(data, "filename") or ""
+    if string(data, "file_data") and not url.startswith("data:"):
+        return Media("document", guess_type(words)[0], url, source=block, words=words)
+    return evolve(located("document", url, string(data, "detail"), block), words=words)
+
+
+def write_content(parts: tuple[Part, ...], old: object, text_type: str) -> str | list[Any]:
+    """Parts as content: one text that was never a block stays a string, a list stays a list.
+
+    Args:
+        parts: What to say.
+        old: The content that it replaces, if any.
+        text_type: The type of a new text block (``input_text``, ``output_text``).
+    """
+    if not isinstance(old, (list, tuple)):
+        if not parts:
+            return ""
+        if len(parts) == 1 and isinstance(text := parts[0], Text) and mapping_or_none(text.source) is None:
+            return text.text
+    return [write_block(part, text_type) for part in parts]
+
+
+def write_block(part: Part, text_type: str) -> Native:
+    """A part as a block: the very block it was read from when it still says the same.
+
+    Raises:
+        InvalidInput: If the format has no such block.
+    """
+    native = part.source
+    if isinstance(part, Opaque):
+        return part.data if native is None else native
+    kept = mapping_or_none(native)
+    if kept is not None and "type" in kept and _still_says(native, part):
+        return native
+    if isinstance(part, Text):
+        return _text_block(part, kept or {}, text_type)
+    if isinstance(part, Media):
+        return _media_block(part, kept or {})
+    raise InvalidInput("message.parts", f"a {type(part).__name__} cannot stand within content")
+
+
+def _still_says(native: Native, part: Part) -> bool:
+    try:
+        return read_block(native, "", 0) == part
+    except InvalidInput:
+        return False
+
+
+def _text_block(part: Text, kept: Mapping[str, Any], text_type: str) -> dict[str, Any]:
+    """A text block; notes about single characters of the text that was there before go."""
+    kind = kept.get("type")
+    old = kept if kind in TEXTS else {}
+    block = {**{key: value for key, value in old.items() if key not in _MARKED}, "text": part.text}
+    block["type"] = kind if old else text_type
+    if block["type"] == "output_text":
+        block["annotations"] = []
+    return block
+
+
+def _media_block(part: Media, kept: Mapping[str, Any]) -> dict[str, Any]:
+    if part.kind == "image":
+        key, value = location(part, "image_url")
+        old = {name: each for name, each in kept.items() if name not in {"image_url", "file_id"}}
+        detail = part.detail or string(kept, "detail") or "auto"
+        return {**old, "type": "input_image", key: value, "detail": detail}
+    if part.kind == "audio":
+        sound = (part.media_type or "audio/wav").removeprefix("audio/")
+        return {"type": "input_audio", "input_audio": {"data": part.data or part.url, "format": sound}}
+    if part.kind != "document":
+        raise InvalidInput("message.parts", f"the Responses API takes no {part.kind}")
+    key, value = location(part, "file_url")
+    old = {name: each for name, each in kept.items() if name not in {"file_data", "file_url", "file_id"}}
+    return {**old, "type": "input_file", ("file_data" if part.data is not None else key): value}
+
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+"""A PNG of one pixel, in base64: the screenshot of a computer that did not answer."""
+
+_FAILED = {"type": "exit", "exit_code": 1}
+_STREAMS = ("stdout", "stderr")
+
+
+def read_output(native: Native, item: Mapping[str, Native], kind: str, index: int) -> tuple[Part, ...]:
+    """The parts of an answer: one result, and beside it what it holds that is no word.
+
+    Raises:
+        InvalidInput: If it does not say which call it answers, or its content cannot be read.
+    """
+    identity = answered_id(kind, item)
+    if identity is None and kind == "function_call_output":
+        return (Opaque(kind, item, source=native),)  # a tool that spoke without being asked
+    if not isinstance(identity, str):
+        key = OUTPUTS[kind].answer_keys[0]
+        what = "missing" if identity is None else f"expected a string, got {identity!r}"
+        raise InvalidInput(where=f"messages[{index}].{key}", what=what)
+    content, beside = _said(native, item, kind, f"messages[{index}].output")
+    failed = kind == "apply_patch_call_output" and item.get("status") == "failed"
+    return ToolResult(identity, content, is_error=failed, source=native, caller=caller_of(item)), *beside
+
+
+def _said(
+    native: Native,
+    item: Mapping[str, Any],
+    kind: str,
+    where: str,
+) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+    """What an answer says in words, and what it holds beside them."""
+    output = item.get("output")
+    if kind == "computer_call_output":
+        return (), _screenshot(output, native)
+    if kind in {"tool_search_output", "mcp_approval_response"}:
+        return (), (Opaque(kind, item, source=native),)
+    if kind == "shell_call_output" and isinstance(output, (list, tuple)):
+        return tuple(Text(text) for _, _, text in _streams(output)), ()
+    return read_content(output, where), ()
+
+
+def _screenshot(output: object, native: Native) -> tuple[Part, ...]:
+    picture = mapping_or_none(output) or {}
+    url = string(picture, "image_url") or string(picture, "file_id")
+    shown = Opaque("computer_screenshot", output, source=native)
+    return (located("image", url, string(picture, "detail"), native) if url else shown,)
+
+
+def _streams(output: Sequence[Any]) -> Iterator[tuple[int, str, str]]:
+    """What a shell printed: the chunk's place, the stream, the text; silent streams are left out."""
+    for place, chunk in enumerate(output):
+        for stream in _STREAMS:
+            if text := string(mapping_or_none(chunk) or {}, stream):
+                yield place, stream, text
+
+
+def write_output(parts: tuple[Part, ...], item: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer as an item, with the other keys of the item that it was read from.
+
+    Args:
+        parts: One result, and what stands beside it.
+        item: The item that it was read from; empty for one that was made, which answers a function call.
+
+    Raises:
+        InvalidInput: If there is no result in it.
+    """
+    result = next((part for part in parts if isinstance(part, ToolResult)), None)
+    if result is None:
+        raise InvalidInput("message.parts", "a message of role 'tool' holds one ToolResult")
+    kind = OUTPUTS.get(item.get("type", "function_call_output"), OUTPUTS["function_call_output"])
+    native = {**item, "type": kind.output, _id_key(item, kind): result.call_id}
+    if kind.output == "computer_call_output":
+        return native | _shown(parts, item)
+    if kind.output in {"tool_search_output", "mcp_approval_response"}:
+        return native
+    if kind.output == "shell_call_output":
+        return {**native, "output": _shell(result, item.get("output"))}
+    if kind.output == "apply_patch_call_output":
+        native["status"] = "failed" if result.is_error else item.get("status", "completed")
+    native["output"] = write_content(result.content, item.get("output"), "input_text")
+    if kind.output in {"local_shell_call_output", "apply_patch_call_output"}:
+        native["output"] = result.text  # these two take text only
+    return native
+
+
+def _id_key(item: Mapping[str, Any], kind: CallKind) -> str:
+    return next((key for key in kind.answer_keys if item.get(key) is not None), kind.answer_keys[0])
+
+
+def _shown(parts: tuple[Part, ...], item: Mapping[str, Any]) -> dict[str, Any]:
+    """The screenshot: the one that was there when it is the same, or nobody took it along."""
+    picture = next((part for part in parts if isinstance(part, Media)), None)
+    old = mapping_or_none(item.get("output")) or {}
+    if picture is None or _screenshot(old, None) == (picture,):
+        return {"output": item["output"]} if "output" in item else {}
+    key, value = location(picture, "image_url")
+    return {"output": {"type": "computer_screenshot", key: value}}
+
+
+def _shell(result: ToolResult, old: object) -> list[Any]:
+    """The chunks of a shell's output: each text in the stream that it came from, or all in new chunks."""
+    chunks = list(old) if isinstance(old, (list, tuple)) else []
+    texts = [part.text for part in result.content if isinstance(part, Text)]
+    places = list(_streams(chunks))
+    if len(places) != len(texts):
+        outcome = (mapping_or_none(chunks[-1]) or {}).get("outcome") if chunks else None
+        return [{"stdout": text, "stderr": "", "outcome": outcome or _FAILED} for text in texts]
+    for (place, stream, was), text in zip(places, texts, strict=True):
+        if text != was:
+            chunks[place] = {**(mapping_or_none(chunks[place]) or {}), stream: text}
+    return chunks
+
+
+def kind_answering(call: ToolCall) -> str:
+    """The type of the item that answers a call."""
+    item = mapping_or_none(call.source) or {}
+    return CALLS.get(item.get("type", ""), CALLS["function_call"]).output
+
+
+def answer_as(call: ToolCall, result: ToolResult) -> dict[str, Any]:
+    """The item that answers a call with what a result says, where its kind has words."""
+    text = result.text
+    answer = lost_output(call, text)
+    match answer["type"]:
+        case "function_call_output" | "custom_tool_call_output":
+            answer["output"] = write_content(result.content, None, "input_text") if result.content else ""
+        case "shell_call_output":
+            answer["output"] = [{"stdout": text, "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]
+        case "apply_patch_call_output":
+            answer["status"] = "failed" if result.is_error else "completed"
+    return answer
+
+
+def lost_output(call: ToolCall, text: str) -> dict[str, Any]:
+    """The item that answers a call whose result is lost, saying ``text`` where its kind has words."""
+    item = mapping_or_none(call.source) or {}
+    kind = CALLS.get(item.get("type", ""), CALLS["function_call"])
+    answer: dict[str, Any] = {"type": kind.output, kind.answer_keys[0]: call.id}
+    match kind.call:
+        case "computer_call":
+            screenshot = {"type": "computer_screenshot", "image_url": f"data:image/png;base64,{PIXEL}"}
+            return answer | {"output": screenshot}
+        case "shell_call":
+            return answer | {"output": [{"stdout": "", "stderr": text, "outcome": _FAILED}]}
+        case "apply_patch_call":
+            return answer | {"status": "failed", "output": text}
+        case "tool_search_call":
+            return answer | {"execution": "client", "status": "completed", "tools": []}
+        case "mcp_approval_request":
+            return answer | {"approve": False, "reason": text}
+    caller = item.get("caller")
+    return answer | ({"output": text} if caller is None else {"output": text, "caller": caller})
+
+
+NO_REFERENCES = (
+    "an item_reference stands for an item that only the provider has, so that it can be neither counted nor kept with "
+    "what belongs to it: put the item itself here (with store=False and include=['reasoning.encrypted_content'], "
+    "response.output holds all that is needed)"
+)
+
+
+def read_message(native: Native, index: int) -> Message:
+    """One native item as a value.
+
+    Args:
+        native: A dict, or an object of the SDK.
+        index: Its index, for errors.
+
+    Raises:
+        InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
+    """
+    item = native if type(native) is dict else as_mapping(native, f"messages[{index}]")
+    kind = item.get("type")
+    if (kind is None or kind == "message") and "role" in item:
+        role = item["role"]
+        if role not in ROLES:
+            raise InvalidInput(
+                where=f"messages[{index}].role", what=f"expected one of {', '.join(ROLES)}, got {role!r}"
+            )
+        content = item.get("content")
+        where = f"messages[{index}].content"
+        parts = (Text(content, source=content),) if isinstance(content, str) else read_content(content, where)
+        return Message.read(role, parts, native)
+    if kind == "function_call":
+        role, parts = "assistant", (read_call(native, item, CALLS["function_call"], index),)
+    elif kind == "function_call_output":
+        role, parts = "tool", read_output(native, item, "function_call_output", index)
+    else:
+        role, parts = _other(native, item, index)
+    return Message.read(role, parts, native)
+
+
+def _other(native: Native, item: Mapping[str, Native], index: int) -> tuple[str, tuple[Part, ...]]:
+    kind = kind_of(item)
+    if kind == REFERENCE:
+        raise InvalidInput(where=f"messages[{index}]", what=NO_REFERENCES)
+    if not kind:
+        raise InvalidInput(
+            where=f"messages[{index}].type", what=f"expected an item's type as a string, got {item.get('type')!r}"
+        )
+    if kind == "message":
+        raise InvalidInput(where=f"messages[{index}].role", what="missing")
+    if kind == "reasoning":
+        return "assistant", (read_reasoning(item, native),)
+    if is_client_call(kind, item):
+        return "assistant", (read_call(native, item, CALLS[kind], index),)
+    if is_client_output(kind, item):
+        return "tool", read_output(native, item, kind, index)
+    if kind == "image_generation_call":
+        return "assistant", _picture(native, item)
+    if kind in SETTINGS:
+        return "developer", (Opaque(kind, item, source=native),)
+    role = item.get("role")
+    return (role if role in ROLES else "assistant"), (_opaque(native, item, kind),)
+
+
+def read_reasoning(item: Mapping[str, Native], native: Native) -> Thinking:
+    """A reasoning item; its id is its signature, since the provider ties it to the items that follow it."""
+    texts = [text for key in ("summary", "content") for text in _texts(item.get(key))]
+    return Thinking("\n".join(texts), string(item, "id"), string(item, "encrypted_content"), source=native)
+
+
+def _texts(blocks: object) -> list[str]:
+    if not isinstance(blocks, (list, tuple)):
+        return []
+    return [text for block in blocks if (text := string(mapping_or_none(block) or {}, "text")) is not None]
+
+
+def read_call(native: Native, item: Mapping[str, Native], kind: CallKind, index: int) -> ToolCall:
+    """A call that the client runs; what a built-in tool shall do stands in its arguments as JSON.
+
+    Raises:
+        InvalidInput: If its id or name is no string, or a function's arguments are none.
+    """
+    identity, name = item.get(kind.id_key), kind.tool or item.get("name")
+    key = arguments_key(item, kind)
+    arguments = item.get(key)
+    if kind.tool is not None and not isinstance(arguments, str):
+        arguments = serialise(arguments)
+    if isinstance(identity, str) and isinstance(name, str) and isinstance(arguments, str):
+        asks = kind.output == "mcp_approval_response"
+        return ToolCall(identity, name, arguments, source=native, optional=asks, caller=caller_of(item))
+    found = ((kind.id_key, identity), ("name", name), (key, arguments))
+    field, value = next(pair for pair in found if not isinstance(pair[1], str))
+    raise InvalidInput(where=f"messages[{index}].{field}", what=_expected(value))
+
+
+def arguments_key(item: Mapping[str, Any], kind: CallKind) -> str:
+    """The key of a call that says what to do."""
+    if len(kind.arguments) == 1:
+        return kind.arguments[0]
+    return next((key for key in kind.arguments if item.get(key) is not None), kind.arguments[0])
+
+
+def _expected(value: object) -> str:
+    return "missing" if value is None else f"expected a string, got {value!r}"
+
+
+def _picture(native: Native, item: Mapping[str, Native]) -> tuple[Part, ...]:
+    """A generated picture counts as a picture, and not as the characters that carry it."""
+    result = string(item, "result")
+    if not result:
+        return (Opaque("image_generation_call", item, source=native),)
+    rest = {key: value for key, value in item.items() if key != "result"}
+    made = Media("image", f"image/{string(item, 'output_format') or 'png'}", result, source=native)
+    return Opaque("image_generation_call", rest, source=native), made
+
+
+def _opaque(native: Native, item: Mapping[str, Native], kind: str) -> Opaque:
+    """An item that the provider made, or that nobody knows. Programs and tool searches come in two halves."""
+    opens = string(item, "call_id") if kind in {"program", "tool_search_call"} else None
+    closes = string(item, "call_id") if kind in {"program_output", "tool_search_output"} else None
+    return Opaque(kind, item, opens, closes, source=native, caller=caller_of(item))
+
+
+def read_system(native: Native) -> Message | None:
+    """The ``instructions`` of a request: a string, or (as in a response) a list of messages; None when there are none.
+
+    Raises:
+        InvalidInput: If they are anything else.
+    """
+    if native is None:
+        return None
+    if not isinstance(native, (str, list, tuple)):
+        raise InvalidInput("system", f"expected instructions as a string, got {type(native).__name__}")
+    if isinstance(native, str):
+        parts = read_content(native, "system")
+    else:
+        found = [_instruction(each, place) for place, each in enumerate(native)]
+        parts = tuple(part for one in found for part in one)
+    return Message.read("system", parts, native)
+
+
+def _instruction(native: Native, place: int) -> tuple[Part, ...]:
+    fields = as_mapping(native, f"system[{place}]")
+    return read_message(native, place).parts if "role" in fields else read_content([native], "system")
+
+
+def read_tools(native: Sequence[Any] | None) -> tuple[Tool, ...]:
+    """The native tool definitions as values; a hosted tool has an empty name and is counted by its definition.
+
+    Raises:
+        InvalidInput: If one is no object, or a function has no name.
+    """
+    return tuple(_tool(tool, index) for index, tool in enumerate(native or ()))
+
+
+def _tool(tool: Native, index: int) -> Tool:
+    data = as_mapping(tool, f"tools[{index}]")
+    kind = data.get("type", "function")
+    if kind not in ("function", "custom"):
+        return Tool("", source=tool)
+    body = mapping_or_none(data.get(kind)) or data  # Chat's form, where the definition is one level deeper
+    if (name := string(body, "name")) is None:
+        raise InvalidInput(where=f"tools[{index}].name", what=_expected(body.get("name")))
+    # A custom tool has no schema; the grammar of its input is what the model is told instead.
+    keys = ("parameters", "inputSchema", "format")
+    schema = next((found for key in keys if (found := mapping_or_none(body.get(key))) is not None), None)
+    return Tool(name, string(body, "description") or "", schema, source=tool)
+
+
+_PARTS = "message.parts"
+
+
+def write_message(message: Message) -> Native:
+    """A message as an item: the payload it was read from when nobody touched it.
+
+    Raises:
+        InvalidInput: If it says more than one item can hold, for example words and a call.
+    """
+    if message.as_read:
+        return message.source
+    item = fields_of(message.source)
+    if message.role == "tool":
+        return _answer(message, item)
+    parts = message.parts
+    if len(parts) == 1 and isinstance(part := parts[0], ToolCall):
+        return _call(part, fields_of(part.source) or item)
+    if parts and all(isinstance(part, Thinking) for part in parts):
+        return _reasoning(parts, message.source)
+    if item.get("type", "message") != "message":
+        return _unknown(parts, item, message.source)
+    return _message(message, item)
+
+
+def _message(message: Message, item: Mapping[str, Any]) -> dict[str, Any]:
+    wrong = next((part for part in message.parts if isinstance(part, (Thinking, ToolCall, ToolResult))), None)
+    if wrong is not None:
+        raise InvalidInput(_PARTS, f"a {type(wrong).__name__} is an item of its own: give it a message of its own")
+    text_type = "output_text" if message.role == "assistant" else "input_text"
+    content = write_content(message.parts, item.get("content"), text_type)
+    return {**item, "role": message.role, "content": content}
+
+
+def _answer(message: Message, item: Mapping[str, Native]) -> Native:
+    if len(message.parts) == 1 and isinstance(part := message.parts[0], Opaque):
+        return part.data if part.source is None else part.source
+    return write_output(message.parts, item)
+
+
+def _reasoning(parts: tuple[Part, ...], source: object) -> Native:
+    """Reasoning is never edited: it goes back as it came."""
+    part = parts[0]
+    if len(parts) != 1 or not isinstance(part, Thinking):
+        raise InvalidInput(_PARTS, "each piece of reasoning is an item of its own: give it a message of its own")
+    if part.source is not None or source is not None:
+        return source if part.source is None else part.source
+    summary = [{"type": "summary_text", "text": part.text}] if part.text else []
+    made: dict[str, Any] = {"type": "reasoning", "summary": summary}
+    if part.signature is not None:
+        made["id"] = part.signature
+    if part.encrypted is not None:
+        made["encrypted_content"] = part.encrypted
+    return made
+
+
+def _call(call: ToolCall, item: Mapping[str, Any]) -> dict[str, Any]:
+    kind = CALLS.get(item.get("type", ""), CALLS["function_call"])
+    native = {**item, "type": kind.call, kind.id_key: call.id}
+    if kind.tool is None:
+        native["name"] = call.name
+    if not item or read_call(item, item, kind, 0).arguments != call.arguments:
+        key = arguments_key(item, kind)
+        old = item.get(key)
+        native[key] = call.arguments if kind.tool is None or isinstance(old, str) else _parsed(call.arguments, old)
+    return native
+
+
+def _parsed(arguments: str, old: object) -> Native:
+    """The JSON value that the arguments of a built-in tool are; the old one when they are none."""
+    try:
+        return json.loads(arguments)
+    except ValueError:
+        return old
+
+
+def _unknown(parts: tuple[Part, ...], item: dict[str, Native], source: object) -> Native:
+    """An item that we do not write: as it came. A generated picture may be taken out, or another may be put in."""
+    if item.get("type") != "image_generation_call":
+        return source
+    picture = next((part for part in parts if isinstance(part, Media)), None)
+    words = "\n".join(part.text for part in parts if isinstance(part, Text))
+    if picture is None and words:
+        return {"role": "assistant", "content": words}
+    if picture is None or picture.data == item.get("result"):
+        return {key: value for key, value in item.items() if picture is not None or key != "result"}
+    return {**item, "result": picture.data}

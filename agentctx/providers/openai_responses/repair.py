@@ -1,0 +1,290 @@
+"""What the Responses API refuses and can be mended without looking for pairs."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import define, evolve, field
+
+from agentctx.core.message import Message, Native, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.pace import paced
+from agentctx.providers.cache_markers import BREAKPOINT
+from agentctx.providers.native import clean_text, fields_of, finite_json
+from agentctx.providers.openai_responses.items import answer_as, kind_answering, read_message
+from agentctx.providers.translate.target import Spelling, without_id
+
+CALL_ID_MAX = 64
+"""The longest ``call_id``, in characters."""
+
+IDS = Spelling(r"\s\S", CALL_ID_MAX)
+"""How the ids of calls are spelled: anyhow, if they are short."""
+
+NAME_MAX = 64
+"""The longest name of a function, in characters."""
+
+CACHEABLE = ("input_text", "input_image", "input_file")
+"""The blocks that a cache marker may stand on."""
+
+NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""What a function may be called."""
+
+Mended = tuple[int, Message | None, str]
+"""Index of a message, what to send instead (None: nothing), and why."""
+
+_NEEDS_ID = frozenset({"reasoning", "mcp_approval_request"})
+_SURROGATES = "lone surrogates cannot be sent"
+
+
+@define
+class _Mending:
+    """What is sent instead of messages.
+
+    Args:
+        messages: What came in.
+        instead: By index, the message to send instead (None: nothing), and why.
+    """
+
+    messages: Sequence[Message]
+    instead: dict[int, tuple[Message | None, str]] = field(factory=dict)
+
+    def now(self, index: int) -> Message | None:
+        """What is sent at this place; None when nothing is."""
+        return self.instead[index][0] if index in self.instead else self.messages[index]
+
+    def put(self, index: int, message: Message | None, why: str) -> None:
+        """Send something else at this place."""
+        before = self.instead.get(index, (None, ""))[1]
+        self.instead[index] = message, f"{before}, {why}" if before else why
+
+
+def mend(messages: Sequence[Message], earlier: Mapping[str, Message]) -> tuple[Mended, ...]:
+    """What is refused and can be mended: (index, new message or None to drop it, why).
+
+    Text is cleaned, ids are shortened alike in calls and results, an item that is there twice goes once, reasoning
+    that nothing follows goes.
+
+    Args:
+        messages: The items.
+        earlier: The items before that have an id, by id.
+    """
+    mending = _Mending(messages)
+    for index, message in paced(enumerate(messages)):
+        for part in message.parts:
+            if not _is_fine(part):
+                _mend_parts(mending, index, message)
+                break
+    _repeated(mending, earlier, reasoning=False)
+    _triggers(mending)
+    _unfollowed(mending)
+    _repeated(mending, earlier, reasoning=True)  # last: of two with one id, the first may be among those that went
+    return tuple((index, *mending.instead[index]) for index in sorted(mending.instead))
+
+
+def _is_fine(part: Part) -> bool:
+    """Whether a part is surely fine: looked at before anything is made, since nearly every part is."""
+    if isinstance(part, Text):
+        return part.text.isascii() and not _marked_wrongly(part)
+    if isinstance(part, ToolCall):
+        plain = part.arguments.isascii() and "NaN" not in part.arguments and "Infinity" not in part.arguments
+        return plain and len(part.id) <= CALL_ID_MAX and NAME.fullmatch(part.name) is not None
+    if isinstance(part, ToolResult):
+        return len(part.call_id) <= CALL_ID_MAX and all(map(_is_fine, part.content))
+    return not isinstance(part, Thinking) or not _value(part.source, "content")
+
+
+def _mend_parts(mending: _Mending, index: int, message: Message) -> None:
+    why: list[str] = []
+    parts = tuple([_part(part, why) for part in message.parts])
+    if why:
+        mending.put(index, message.with_parts(parts), ", ".join(dict.fromkeys(why)))
+
+
+def _part(part: Part, why: list[str]) -> Part:
+    mender = _MENDERS.get(type(part))
+    return part if mender is None else mender(part, why)
+
+
+def _marked_wrongly(part: Text | ToolCall) -> bool:
+    """Whether a cache marker stands on a block that is none of input."""
+    block = part.source
+    if block is None or isinstance(block, str) or _value(block, BREAKPOINT) is None:
+        return False
+    return _value(block, "type") not in CACHEABLE
+
+
+def _text(part: Text, why: list[str]) -> Text:
+    if _marked_wrongly(part):
+        why.append("a cache marker stands on input only")
+        part = evolve(part, source={key: held for key, held in fields_of(part.source).items() if key != BREAKPOINT})
+    if (clean := clean_text(part.text)) is part.text:
+        return part
+    why.append(_SURROGATES)
+    return evolve(part, text=clean)
+
+
+def _call(part: ToolCall, why: list[str]) -> ToolCall:
+    arguments = clean_text(part.arguments)
+    if arguments is not part.arguments:
+        why.append(_SURROGATES)
+    if (finite := finite_json(arguments)) is not arguments:
+        why.append("arguments are not JSON: it has no NaN and no Infinity")
+    identity, name = _short(part.id, why), _legal(part.name, why)
+    if identity is part.id and name is part.name and finite is part.arguments:
+        return part
+    return evolve(part, id=identity, name=name, arguments=finite)
+
+
+def _result(part: ToolResult, why: list[str]) -> ToolResult:
+    before = len(why)
+    content = tuple([_part(each, why) for each in part.content])
+    identity = _short(part.call_id, why)
+    return part if len(why) == before else evolve(part, call_id=identity, content=content)
+
+
+def _thinking(part: Thinking, why: list[str]) -> Thinking:
+    """Encrypted reasoning goes back without its readable form, which OpenAI refuses."""
+    source = part.source
+    if part.encrypted is None or not _value(source, "content"):
+        return part
+    why.append("reasoning goes back encrypted only")
+    native = {**fields_of(source), "content": []}
+    summary = [each.get("text") for each in map(fields_of, native.get("summary") or ())]
+    return evolve(part, text="\n".join(text for text in summary if isinstance(text, str)), source=native)
+
+
+def summarised(messages: Sequence[Message], note: Callable[[Message, str], None]) -> Sequence[Message]:
+    """The messages with readable reasoning in its summary, the one place that OpenAI takes it in; the same if so.
+
+    Args:
+        messages: The items.
+        note: Told of each that is changed, and why.
+    """
+    if not any(map(_is_readable, messages)):
+        return messages
+    return [_summarised(message, note) if _is_readable(message) else message for message in messages]
+
+
+def _is_readable(message: Message) -> bool:
+    return any(isinstance(part, Thinking) and _value(part.source, "content") for part in message.parts)
+
+
+def _summarised(message: Message, note: Callable[[Message, str], None]) -> Message:
+    part = message.parts[0]
+    native = {**fields_of(part.source), "content": []}
+    if isinstance(part, Thinking) and part.text and part.encrypted is None:
+        native["summary"] = [{"type": "summary_text", "text": part.text}]
+    made = message.with_parts((evolve(part, source=native),))
+    for each in (message, made):
+        note(each, "reasoning goes back as a summary")
+    return made
+
+
+_MENDERS: Mapping[type, Callable[[Any, list[str]], Part]] = {
+    Text: _text,
+    ToolCall: _call,
+    ToolResult: _result,
+    Thinking: _thinking,
+}
+
+
+def _short(identity: str, why: list[str]) -> str:
+    """The id, or one that fits, made from it alone, so that call and result still match."""
+    if len(identity) <= CALL_ID_MAX:
+        return identity
+    why.append(f"the id of a call is longer than {CALL_ID_MAX} characters")
+    return "call_" + hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def _legal(name: str, why: list[str]) -> str:
+    """The name, or what is nearest to it among the names that are taken; models make names up."""
+    if NAME.fullmatch(name):
+        return name
+    why.append("the name of a call has characters that are not allowed")
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:NAME_MAX] or "_"
+
+
+def _value(native: Native, key: str) -> Native:
+    """The value of a key of a native item, without dumping SDK objects."""
+    return native.get(key) if type(native) is dict or isinstance(native, Mapping) else getattr(native, key, None)
+
+
+def item_id(message: Message) -> str | None:
+    """The id of an item, which no other may have; None when it has none."""
+    identity = _value(message.source, "id")
+    if not isinstance(identity, str) or _value(message.source, "type") == "local_shell_call_output":
+        return None  # the id of a local shell's answer is that of the call
+    return identity
+
+
+def of_their_kind(messages: Sequence[Message]) -> Iterator[tuple[int, tuple[Message, ...], str]]:
+    """Answers of another kind than their calls, each with what says the same in the kind that the call asks for.
+
+    Args:
+        messages: Items whose pairs are whole.
+    """
+    asked: dict[str, ToolCall] = {}
+    for index, message in paced(enumerate(messages)):
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                asked[part.id] = part
+            elif isinstance(part, ToolResult) and (call := asked.get(part.call_id)) is not None:
+                kind = _value(message.source, "type") or "function_call_output"
+                if message.role == "tool" and kind != kind_answering(call):
+                    made = message.replaced(read_message(answer_as(call, part), index))
+                    yield index, (made,), f"a {kind_answering(call)} has to answer the call, not a {kind}"
+
+
+def _repeated(mending: _Mending, earlier: Mapping[str, Message], *, reasoning: bool) -> None:
+    """No two items may have one id: the same item again goes, another one with that id goes on without id.
+
+    Args:
+        mending: What is sent instead.
+        earlier: As of ``mend``.
+        reasoning: Look at reasoning too.
+    """
+    seen: dict[str, Message] = {}
+    for index, message in paced(enumerate(mending.messages)):
+        now = mending.now(index)
+        if now is None or (identity := item_id(now)) is None or (_thought(now) is not None and not reasoning):
+            continue
+        first = earlier.get(identity) or seen.setdefault(identity, message)
+        if first is message:
+            continue
+        same = first == message or bool(first.payload == message.payload)  # which may have been cut since
+        if same or _value(message.source, "type") in _NEEDS_ID:
+            mending.put(index, None, f"the item {identity!r} is there twice")
+        else:
+            mending.put(index, without_id(now), f"another item has the id {identity!r}")
+
+
+def _triggers(mending: _Mending) -> None:
+    """A wish for compaction stands at the end or not at all."""
+    for index, message in enumerate(mending.messages[:-1]):
+        if message.role == "developer" and _kind(message) == "compaction_trigger":
+            mending.put(index, None, "a compaction_trigger must be the last item")
+
+
+def _kind(message: Message) -> str:
+    part = message.parts[0] if message.parts else None
+    return part.kind if isinstance(part, Opaque) else ""
+
+
+def _unfollowed(mending: _Mending) -> None:
+    """Signed reasoning goes when the item that it led to is not there."""
+    followed = False
+    for index in range(len(mending.messages) - 1, -1, -1):
+        if (message := mending.now(index)) is None:
+            continue
+        if (thought := _thought(message)) is None:
+            followed = message.role == "assistant"
+        elif thought.signed and not followed:
+            mending.put(index, None, "nothing follows the reasoning")
+
+
+def _thought(message: Message) -> Thinking | None:
+    """The reasoning that an item is; None when it is another."""
+    first = message.parts[0] if message.parts else None
+    return first if isinstance(first, Thinking) else None

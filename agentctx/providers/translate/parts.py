@@ -1,0 +1,645 @@
+"""Parts that one provider's model and tools made, as parts that any other provider takes."""
+
+from __future__ import annotations
+
+import binascii
+import json
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import groupby
+from mimetypes import guess_type
+from operator import is_
+from typing import Any
+
+from attrs import define, evolve, field, frozen
+
+from agentctx.core.message import (
+    SYSTEM_ROLES,
+    Media,
+    Message,
+    Native,
+    Opaque,
+    Part,
+    Text,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
+from agentctx.core.protection import NOT_SHOWN
+from agentctx.providers.native import fields_or_none, json_object, mapping_or_none
+from agentctx.providers.translate.target import Media as Takes
+from agentctx.providers.translate.target import Respelling, Target
+from agentctx.tokens.carried import carried
+from agentctx.tokens.media import document_text
+
+_WORDS = frozenset(
+    {"title", "text", "content", "url", "uri", "query", "queries", "refusal", "code", "output", "stdout", "stderr"}
+    | {"summary", "data", "transcript", "tool_name"}
+)
+"""Keys whose strings are meant to be read."""
+
+_MARKERS = frozenset({"cachePoint"})
+"""Blocks that say nothing: they tell the provider what to keep."""
+
+_DEEPEST = 12
+
+
+def readable(block: Opaque) -> str | None:
+    """The words in a block, with its kind before them; a refusal and a summary by themselves. None when it has none."""
+    if block.kind == "refusal" and isinstance(block.data, str):
+        return block.data
+    words = "\n".join(_words(block.data, 0)).strip()
+    if not words:
+        return None
+    return words if block.kind in {"compaction", "text"} else f"[{block.kind}] {words}"
+
+
+def is_marker(block: Opaque) -> bool:
+    """Whether the block only marks a place for the provider's cache."""
+    return block.kind in _MARKERS
+
+
+def _words(data: Native, depth: int) -> Iterator[str]:
+    """Strings under the keys that are meant to be read, in the order in which they stand."""
+    if depth > _DEEPEST:
+        return
+    if isinstance(data, (list, tuple)):
+        for each in data:
+            yield from _words(each, depth + 1)
+    elif (block := mapping_or_none(data)) is not None:
+        hidden = _carries_bytes(block)
+        for key, value in block.items():
+            if not isinstance(value, str):
+                yield from _strings_of(key, value, depth)
+            elif key in _WORDS and not (hidden and key == "data") and value.strip():
+                yield value
+
+
+def _strings_of(key: str, value: Native, depth: int) -> Iterator[str]:
+    if key in _WORDS and isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value):
+        yield from (each for each in value if each.strip())
+    else:
+        yield from _words(value, depth + 1)
+
+
+def _carries_bytes(block: Mapping[str, Any]) -> bool:
+    """Whether ``data`` in this block is no text: media in base64, hidden reasoning."""
+    media_type = block.get("media_type") or block.get("mimeType") or block.get("mime_type")
+    return block.get("type") != "text" and not str(media_type or "").startswith("text/")
+
+
+_USUAL = {"image": "image/png", "document": "application/pdf"}
+_SAME = {"image/jpg": "image/jpeg", "audio/x-wav": "audio/wav", "audio/mpeg": "audio/mp3"}
+_USUAL_ALPHABET = str.maketrans("-_", "+/")
+_DETAILS = frozenset({"low", "high", "auto"})
+
+
+def placed(part: Media, takes: Takes, target: Target) -> Media | None:
+    """The media as they may stand where ``takes`` says what may; None when they may not.
+
+    Args:
+        part: The media.
+        takes: The MIME types, by kind, that may stand there inline.
+        target: What the provider's format can say.
+    """
+    if part.kind not in takes:
+        return None
+    detail = part.detail if target.details and part.detail in _DETAILS else None
+    bare = Media(part.kind, part.media_type, part.data, part.url, detail)
+    if part.data is None:
+        return _by_url(bare, target)
+    media_type = _SAME.get(part.media_type or "", part.media_type) or _USUAL.get(part.kind)
+    data = _plain_base64(part.data)
+    allowed = {_SAME.get(one, one) for one in takes[part.kind]}
+    if media_type not in allowed or data is None:
+        return None
+    return evolve(bare, media_type=part.media_type or media_type, data=data, url=None)
+
+
+def named(part: Media, was: Media, target: Target) -> Media:
+    """A document with the name that it had, where it has a place, or with a neutral one where it has to have one."""
+    if part.kind != "document" or target.names_files is None:
+        return part
+    name = name_of(was)
+    if target.names_files == "title":
+        title = (name or "")[:_LONGEST_TITLE]
+        return evolve(part, source={"type": "document", "title": title}, words=title) if title else part
+    if part.data is None:
+        return part
+    name = name or "document"
+    filename = name if name.lower().endswith(".pdf") else f"{name}.pdf"
+    told: dict[str, Any] = {"filename": filename}
+    block = {"file": told} if target.names_files == "file" else told
+    return evolve(part, source={"type": target.names_files, **block}, words=filename)
+
+
+NAMES = ("filename", "title", "displayName", "display_name", "name")
+"""The keys under which the formats have the name of a document."""
+
+_LONGEST_TITLE = 500
+
+
+def name_of(part: Media) -> str | None:
+    """The name that a document has in its own format, if any."""
+    block = fields_or_none(part.source) or {}
+    inner = (fields_or_none(held) for held in block.values() if not isinstance(held, str))
+    holders = (block, *(each for each in inner if each is not None))
+    names = (holder.get(key) for holder in holders for key in NAMES)
+    return next((name for name in names if isinstance(name, str) and name.strip()), None)
+
+
+def _plain_base64(data: str) -> str | None:
+    """Base64 as all providers take it: in one line, in the usual alphabet and padded; None when it is none."""
+    plain = "".join(data.split()).translate(_USUAL_ALPHABET).rstrip("=")
+    plain += "=" * (-len(plain) % 4)
+    try:
+        b64decode(plain, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return data if plain == data else plain
+
+
+def _by_url(part: Media, target: Target) -> Media | None:
+    """Media by a web address; what a provider keeps under a name of its own, no other provider has."""
+    if part.kind not in target.by_url or part.url is None or not part.url.startswith(("https://", "http://")):
+        return None
+    return evolve(part, media_type=part.media_type or guess_type(part.url.partition("?")[0])[0])
+
+
+def spelled_out(part: Media) -> str | None:
+    """The characters of a document that is plain text; None for any other."""
+    return document_text(part)
+
+
+def left_out(part: Media) -> Text:
+    """What stands for media that cannot be sent."""
+    kind = part.media_type or part.kind
+    place = f": {part.url}" if part.url is not None and part.data is None else ""
+    return Text(f"[{kind} left out{place}]")
+
+
+_MARKS = frozenset({"type", "cache_control", "prompt_cache_breakpoint", "cachePoint"})
+"""Keys that say nothing, or are not taken along as ``convert`` says."""
+
+_ANSWER = frozenset(
+    {"id", "model", "stop_reason", "stop_sequence", "stop_details", "usage", "container", "status", "phase"}
+)
+"""Keys of an answer as its SDK returns it, about the call that it answered."""
+
+_TAKEN: Mapping[str, frozenset[str]] = {
+    "openai-chat": frozenset(
+        {"role", "content", "tool_calls", "tool_call_id", "function_call", "refusal", "audio", "text", "url", "data"}
+        | {"function", "custom", "id", "index", "arguments", "input", "format", "file_data", "file_id", "input_audio"}
+        | {"image_url", "video_url", "file", "detail", "extra_content", "expires_at", "transcript"}
+        | {"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"}
+    ),
+    "openai-responses": frozenset(
+        {"role", "content", "text", "call_id", "name", "arguments", "input", "output", "action", "operation", "id"}
+        | {
+            "image_url",
+            "file_id",
+            "file_data",
+            "file_url",
+            "detail",
+            "input_audio",
+            "data",
+            "format",
+            "status",
+        }
+        | {"logprobs", "result"}
+    ),
+    "anthropic": frozenset(
+        {"role", "content", "text", "id", "name", "input", "tool_use_id", "is_error", "source", "media_type", "data"}
+        | {"url", "file_id"}
+    ),
+    "gemini": frozenset(
+        {"role", "parts", "text", "thought", "thoughtSignature", "functionCall", "functionResponse", "inlineData"}
+        | {"fileData", "name", "args", "response", "id", "mimeType", "data", "fileUri", "uri"}
+    ),
+    "bedrock": frozenset(
+        {"role", "content", "text", "json", "toolUse", "toolResult", "toolUseId", "input", "status", "image", "video"}
+        | {"audio", "document", "format", "source", "bytes", "s3Location", "uri"}
+    ),
+}
+"""The keys, by format and on every level, whose values are taken along or said to be left."""
+
+_HOLDERS = frozenset(
+    {
+        "function",
+        "custom",
+        "input_audio",
+        "image_url",
+        "video_url",
+        "file",
+        "source",
+        "functionCall",
+        "functionResponse",
+    }
+    | {"inlineData", "fileData", "toolUse", "toolResult", "image", "video", "audio", "document", "s3Location"}
+)
+"""Keys that hold more of the block itself; what stands under any other is content of its own."""
+
+_TOOL = frozenset(
+    {"type", "name", "description", "parameters", "input_schema", "inputSchema", "parametersJsonSchema", "function"}
+    | {"custom", "toolSpec", "strict", "functionDeclarations", "json", "cache_control"}
+)
+
+
+def beside(message: Message, format_name: str, named: AbstractSet[int] = frozenset()) -> list[str]:
+    """The keys of a native message that say something which is not taken along, each once.
+
+    Args:
+        message: A message as it was read.
+        format_name: Name of the format that it was read from.
+        named: The ids of the parts whose names were taken along.
+    """
+    taken = _TAKEN[format_name.partition("/")[0]] | {key for part in message.parts for key in _own_key(part)}
+    answer = _ANSWER if isinstance((fields_or_none(message.source) or {}).get("usage"), (dict, Mapping)) else _MARKS
+    found = [key for key in _keys(message.source, taken) if key not in answer and not _is_tool_name(key, message)]
+    found += [key for part in message.parts for key in _of_part(part, taken, named)]
+    return list(dict.fromkeys(found))
+
+
+def _own_key(part: Part) -> Iterator[str]:
+    """The key of the message that a part is the value of."""
+    if isinstance(part, Media) and type(part.source) is dict and len(part.source) == 1:
+        yield from part.source
+
+
+def beside_tool(tool: Tool) -> list[str]:
+    """The keys of a tool's definition that are not taken along."""
+    definition = fields_or_none(tool.source) or {}
+    inner = [fields_or_none(definition.get(key)) or {} for key in ("function", "custom", "toolSpec")]
+    return list(dict.fromkeys(key for each in (definition, *inner) for key in _unknown(each, _TOOL)))
+
+
+def _is_tool_name(key: str, message: Message) -> bool:
+    """The name of a tool goes along with its result; that of a participant does not."""
+    return key == "name" and bool(message.results)
+
+
+def _of_part(part: Part, taken: frozenset[str], named: AbstractSet[int]) -> Iterator[str]:
+    if isinstance(part, (Opaque, Thinking)):  # these are said to go as a whole
+        return
+    if id(part) in named:
+        taken |= frozenset(NAMES)
+    yield from (key for key in _keys(part.source, taken) if not (key == "name" and isinstance(part, ToolResult)))
+    if isinstance(part, ToolResult):
+        for each in part.content:
+            if not (
+                isinstance(each, Text) and "text" not in (fields_or_none(each.source) or {})
+            ):  # else read as a whole
+                yield from _of_part(each, taken, named)
+
+
+def _keys(native: object, taken: frozenset[str], depth: int = 0) -> Iterator[str]:
+    block = None if isinstance(native, str) else fields_or_none(native)
+    if block is None or depth > 4:
+        return
+    yield from _unknown(block, taken)
+    for key, value in block.items():
+        if _camel(key) in _HOLDERS:
+            yield from _keys(value, taken | ({"name"} if _camel(key) in _NAMED else set()), depth + 1)
+
+
+_NAMED = frozenset({"function", "custom", "functionCall", "functionResponse", "toolUse"})
+"""Keys under which a name is that of a tool."""
+
+
+def _unknown(block: Mapping[str, Any], taken: frozenset[str]) -> Iterator[str]:
+    return (
+        key for key, value in block.items() if _says(value) and key not in _MARKS and not {key, _camel(key)} & taken
+    )
+
+
+def _says(value: object) -> bool:
+    """Whether there is anything in it but what is empty, null or false."""
+    waiting, seen = [value], {id(value): value}
+    while waiting:
+        each = waiting.pop()
+        if (inner := fields_or_none(each)) is None:
+            if each:
+                return True
+            continue
+        new = {id(item): item for item in inner.values() if id(item) not in seen}
+        seen |= new
+        waiting.extend(new.values())
+    return False
+
+
+def _camel(key: str) -> str:
+    """The API's spelling of a key of google-genai; other formats' keys are known as they are."""
+    head, *rest = key.split("_")
+    made = head + "".join(each[:1].upper() + each[1:] for each in rest)
+    return made if made in _CAMELS else key
+
+
+_CAMELS = _TAKEN["gemini"] | _HOLDERS | {"parametersJsonSchema", "functionDeclarations"}
+
+
+FOREIGN_REASONING = "reasoning stays with the model that made it"
+FAILED = "that the tool failed is not said here"
+NEW_ID = "ids and names of calls are spelled as the provider takes them"
+_FREE_TEXT = frozenset({"custom", "custom_tool_call"})
+
+
+@define
+class Spoken:
+    """A message in plain values.
+
+    Args:
+        parts: What it says.
+        shown: Media that a tool returned and that only a user may show.
+        why: What could not stay as it was.
+        named: The ids of the parts whose names were taken along.
+    """
+
+    parts: list[Part] = field(factory=list)
+    shown: list[Part] = field(factory=list)
+    why: list[str] = field(factory=list)
+    named: set[int] = field(factory=set)
+
+
+@define
+class Translator:
+    """Turns the messages of one conversation into plain values, one after the other.
+
+    Args:
+        target: What the provider's format can say.
+        source: Name of the format that the conversation is in.
+        ids: The ids of calls.
+        names: The names of tools.
+    """
+
+    target: Target
+    source: str
+    ids: Respelling
+    names: Respelling
+    _called: dict[str, str] = field(factory=dict, init=False)
+
+    @classmethod
+    def to(cls, target: Target, source: str) -> Translator:
+        """A translator for a conversation that begins.
+
+        Args:
+            target: What the provider's format can say.
+            source: Name of the format that it is in.
+        """
+        return cls(target, source, Respelling(target.ids, target.unique_ids), Respelling(target.names))
+
+    def message(self, message: Message) -> Spoken:
+        """What a message says, without anything that belongs to its provider."""
+        spoken = Spoken()
+        takes = self.target.in_user if message.role in {"user", "tool"} else {}
+        for part in message.parts:
+            spoken.parts.extend(self._part(part, takes, spoken))
+        if left := beside(message, self.source, spoken.named):
+            spoken.why += _left(left, self.target)
+        return spoken
+
+    def _part(self, part: Part, takes: Takes, spoken: Spoken) -> Iterator[Part]:
+        match part:
+            case Text(text):
+                yield Text(text)
+            case Media():
+                yield self._media(part, takes, spoken)
+            case ToolCall():
+                yield self._call(part, spoken)
+            case ToolResult():
+                yield self._result(part, spoken)
+            case Thinking():
+                spoken.why.append(FOREIGN_REASONING)
+            case Opaque():
+                yield from self._read(part, takes, spoken)
+
+    def _media(self, part: Media, takes: Takes, spoken: Spoken) -> Part:
+        if (found := placed(part, takes, self.target)) is not None:
+            if part.detail not in {None, "auto", found.detail}:
+                spoken.why.append(f"the wish for resolution went: {part.detail}")
+            return self._named(found, part, spoken)
+        if (text := spelled_out(part)) is not None:
+            spoken.why.append("a document of plain text became text")
+            return Text(text)
+        spoken.why.append(f"this {part.kind} cannot be sent here")
+        return left_out(part)
+
+    def _named(self, found: Media, part: Media, spoken: Spoken) -> Media:
+        made = named(found, part, self.target)
+        if made is not found and name_of(part) is not None:
+            spoken.named.add(id(part))
+        return made
+
+    def _call(self, part: ToolCall, spoken: Spoken) -> ToolCall:
+        call_id, name = self.ids.of_call(part.id), self.names.of(part.name)
+        if call_id != part.id or name != part.name:
+            spoken.why.append(NEW_ID)
+        if part.signature is not None:
+            spoken.why.append(FOREIGN_REASONING)
+        self._called[call_id] = name
+        return ToolCall(call_id, name, self._arguments(part))
+
+    def _arguments(self, part: ToolCall) -> str:
+        """The arguments as JSON; the free text of a custom tool is wrapped, as its definition then says."""
+        source = fields_or_none(part.source) or {}
+        if str(source.get("type")) in _FREE_TEXT:
+            return json.dumps({"input": part.arguments}, ensure_ascii=False)
+        if self.target.arguments_object and not part.arguments.startswith("{"):
+            return json.dumps(json_object(part.arguments), ensure_ascii=False)
+        return part.arguments
+
+    def _result(self, part: ToolResult, spoken: Spoken) -> ToolResult:
+        call_id = self.ids.of_result(part.call_id)
+        content: list[Part] = []
+        for each in part.content:
+            content.extend(self._output(each, call_id, spoken))
+        if part.is_error and not self.target.says_failed:
+            spoken.why.append(FAILED)
+        if part.interim:
+            spoken.why.append("that the tool says more later is not said here")
+        return ToolResult(call_id, tuple(content), self._called.get(call_id, part.name), part.is_error)
+
+    def _output(self, part: Part, call_id: str, spoken: Spoken) -> Iterator[Part]:
+        if not isinstance(part, Media):
+            yield from self._part(part, {}, spoken)
+        elif (found := placed(part, self.target.in_results, self.target)) is not None:
+            yield self._named(found, part, spoken)
+        elif (found := placed(part, self.target.in_user, self.target)) is not None:
+            spoken.why.append(f"the user shows the {part.kind} that a tool returned")
+            shown = self._named(found, part, spoken)
+            spoken.shown += [Text(f"[{part.kind} returned by the tool call {call_id}]"), shown]
+            yield Text(f"[{part.kind}: see the next user message]")
+        else:
+            yield self._media(part, {}, spoken)
+
+    def _read(self, part: Opaque, takes: Takes, spoken: Spoken) -> Iterator[Part]:
+        """What can be read and seen in a block that only its provider understands."""
+        if is_marker(part):
+            return
+        found = carried(part.data)
+        text = readable(evolve(part, data=found.rest))
+        if text is None and not found.media:
+            spoken.why.append(f"a block that only its provider understands went: {part.kind}")
+            return
+        if part.kind != "refusal" or found.media:
+            spoken.why.append(f"what can be read of a block became text: {part.kind}")
+        if text is not None:
+            yield Text(text)
+        yield from (self._media(each, takes, spoken) for each in found.media)
+
+
+def _left(keys: Sequence[str], target: Target) -> Iterator[str]:
+    """Why keys were left: the provider has no place for them, or they are not taken along."""
+    alone, shared = ([key for key in keys if (key in target.also) is also] for also in (False, True))
+    if alone:
+        yield f"only its own format has a place for: {', '.join(alone)}"
+    if shared:
+        yield f"not taken along: {', '.join(shared)}"
+
+
+def in_one_text(parts: Sequence[Part]) -> list[Part]:
+    """The parts with all texts joined where the first one stood, each on lines of its own."""
+    texts = [part.text for part in parts if isinstance(part, Text) and part.text]
+    if len(texts) < 2:
+        return list(parts)
+    joined: list[Part] = []
+    for part in parts:
+        if not isinstance(part, Text):
+            joined.append(part)
+        elif texts:
+            joined.append(Text("\n".join(texts)))
+            texts = []
+    return joined
+
+
+HEARD = "[tool results received]"
+"""What the model says where the user may not speak directly after the results of tools."""
+
+
+@frozen
+class Turn:
+    """Something that one side says.
+
+    Args:
+        role: ``"system"``, ``"developer"``, ``"user"`` (also what tools answer) or ``"assistant"``.
+        parts: What is said.
+        origins: The indexes of the messages that it was made from.
+        why: What could not be put into it.
+    """
+
+    role: str
+    parts: tuple[Part, ...]
+    origins: tuple[int, ...] = field(default=(), eq=False)
+    why: tuple[str, ...] = field(default=(), eq=False)
+
+
+def grouped(turns: Iterable[Turn], target: Target) -> list[Turn]:
+    """The turns in the grouping, the order and the roles of the target. Grouping twice changes nothing."""
+    sided = [turn for each in turns if (turn := _sided(each, target)).parts]
+    found: list[Turn] = []
+    for side, run in groupby(sided, key=lambda turn: turn.role):
+        said = list(run)
+        found += _of_model(said, target) if side == "assistant" else _of_others(side, said, target)
+    if target.user_first and (first := next(iter(found), None)) is not None and first.role == "assistant":
+        found.insert(0, Turn("user", (Text(NOT_SHOWN),)))
+    return list(found if target.user_after_results else _with_answers(found))
+
+
+def _sided(turn: Turn, target: Target) -> Turn:
+    if turn.role in SYSTEM_ROLES:
+        return evolve(turn, role=target.system_between)
+    return evolve(turn, role="user") if turn.role == "tool" else turn
+
+
+def _joined(role: str, turns: Sequence[Turn], parts: Iterable[Part] | None = None) -> Turn:
+    said = (part for turn in turns for part in turn.parts) if parts is None else parts
+    return Turn(role, tuple(said), tuple(dict.fromkeys(origin for turn in turns for origin in turn.origins)))
+
+
+def _of_model(run: Sequence[Turn], target: Target) -> list[Turn]:
+    """A turn of the model: one message, or one item for each call and for the words between."""
+    if target.grouping == "one item":
+        return [item for turn in run for item in _items(turn)]
+    whole = _joined("assistant", run)
+    parts = in_one_text(whole.parts) if target.texts_in_one else whole.parts
+    return [evolve(whole, parts=tuple(_signed(parts, target.unsigned_call)))]
+
+
+def _signed(parts: Iterable[Part], signature: str | None) -> Iterator[Part]:
+    """The parts, the first call among them with what stands for its signature."""
+    for part in parts:
+        if signature is not None and isinstance(part, ToolCall):
+            yield evolve(part, signature=signature)
+            signature = None
+        else:
+            yield part
+
+
+def _items(turn: Turn) -> Iterator[Turn]:
+    for apart, parts in groupby(turn.parts, key=lambda part: isinstance(part, (Thinking, ToolCall))):
+        if apart:
+            yield from (evolve(turn, parts=(part,)) for part in parts)
+        else:
+            yield evolve(turn, parts=tuple(parts))
+
+
+def _of_others(role: str, run: Sequence[Turn], target: Target) -> list[Turn]:
+    """The results of tools first, then what else is said."""
+    answering = [turn for turn in run if any(isinstance(part, ToolResult) for part in turn.parts)]
+    results = [_plain(part, target) for turn in answering for part in turn.parts if isinstance(part, ToolResult)]
+    said = [rest for turn in run if (rest := _without_results(turn)).parts]
+    if target.grouping == "one turn":
+        parts = [*results, *(part for turn in said for part in turn.parts)]
+        few = tuple(_few_media(parts, target))
+        why = () if all(map(is_, few, parts)) else ("a message takes no more media of this kind: the latest stay",)
+        return [evolve(_joined(role, run, few), why=why)]
+    if not results:
+        return said
+    if target.grouping == "all results":
+        return [_joined("user", answering, results), *said]
+    each = (
+        Turn("tool", (_plain(part, target),), turn.origins)
+        for turn in answering
+        for part in turn.parts
+        if isinstance(part, ToolResult)
+    )
+    return [*each, *said]
+
+
+def _without_results(turn: Turn) -> Turn:
+    return evolve(turn, parts=tuple(part for part in turn.parts if not isinstance(part, ToolResult)))
+
+
+def _plain(result: ToolResult, target: Target) -> ToolResult:
+    return evolve(result, content=tuple(in_one_text(result.content))) if target.results_in_one else result
+
+
+def _few_media(parts: Sequence[Part], target: Target) -> Iterator[Part]:
+    """No more media of a kind than a message may hold: the latest ones."""
+    over = {kind: sum(1 for part in parts if _is(part, kind)) - most for kind, most in target.most.items()}
+    for part in parts:
+        if isinstance(part, Media) and over.get(part.kind, 0) > 0:
+            over[part.kind] -= 1
+            yield left_out(part)
+        else:
+            yield part
+
+
+def _is(part: Part, kind: str) -> bool:
+    return isinstance(part, Media) and part.kind == kind
+
+
+def _with_answers(turns: Sequence[Turn]) -> Iterator[Turn]:
+    """The model says a word where the user would speak directly after the results of tools."""
+    heard = False
+    for turn in turns:
+        results = tuple(part for part in turn.parts if isinstance(part, ToolResult))
+        rest = _without_results(turn)
+        if results:
+            yield evolve(turn, parts=results)
+        if rest.parts:
+            if rest.role == "user" and (heard or results):
+                yield Turn("assistant", (Text(HEARD),))
+            yield rest
+        heard = bool(results) and not rest.parts

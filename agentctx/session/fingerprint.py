@@ -1,0 +1,195 @@
+"""Native messages as plain JSON values, and back; and a digest that tells one message from another."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import Any
+
+from attrs import frozen
+
+from agentctx.core.message import Native
+from agentctx.core.pace import paced
+from agentctx.errors import InvalidInput
+from agentctx.providers.native import mapping_or_none
+from agentctx.tokens.carried import base64_of
+
+DIGEST_BYTES = 12
+"""A message is compared to the one that stood at the same place, so that few bytes tell them apart."""
+
+_BYTES, _MAPPING = "$bytes", "$mapping"
+
+
+def to_plain(native: object, where: str) -> Native:
+    """A native value as plain JSON values, SDK objects and bytes within it included.
+
+    Args:
+        native: A native message, or a part of one.
+        where: Its place, for the error.
+
+    Raises:
+        InvalidInput: If JSON cannot hold it; names the place.
+    """
+    if native is None or isinstance(native, (str, int, float)):
+        return native
+    if isinstance(native, (list, tuple)):
+        return [to_plain(each, f"{where}[{place}]") for place, each in enumerate(native)]
+    if isinstance(native, (bytes, bytearray)):
+        return {_BYTES: b64encode(native).decode("ascii")}
+    if (found := mapping_or_none(native)) is None:
+        return _file(native, where)
+    made = {str(key): to_plain(value, f"{where}.{key}") for key, value in found.items()}
+    return {_MAPPING: made} if made.keys() in ({_BYTES}, {_MAPPING}) else made
+
+
+def _file(native: object, where: str) -> str:
+    """The base64 of what a path or a stream holds, which an SDK takes in its place.
+
+    Raises:
+        InvalidInput: If it is none of them, or cannot be read.
+    """
+    try:
+        content = base64_of(native)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(where, f"cannot be read: {error}") from error
+    if content is None:
+        raise InvalidInput(where, f"{type(native).__name__} cannot be written as JSON")
+    return content
+
+
+def from_plain(value: Native) -> Native:
+    """What ``to_plain`` was given, SDK objects as mappings.
+
+    Raises:
+        ValueError: If bytes in it are no base64.
+    """
+    if isinstance(value, list):
+        return [from_plain(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {_BYTES} and isinstance(value[_BYTES], str):
+        return b64decode(value[_BYTES], validate=True)
+    if value.keys() == {_MAPPING} and isinstance(value[_MAPPING], dict):
+        value = value[_MAPPING]
+    return {key: from_plain(each) for key, each in value.items()}
+
+
+@frozen(eq=False)
+class Digest:
+    """Equals every native message that has this digest: stands for one whose content is not kept.
+
+    Args:
+        content: The first bytes of the SHA-256 of the message's canonical JSON.
+    """
+
+    content: bytes
+
+    def __eq__(self, other: object) -> bool:
+        try:
+            return self.content == digest(other)
+        except RecursionError:  # it contains itself, or is nested too deep: reading it will say so
+            return False
+
+    def __hash__(self) -> int:
+        return hash(self.content)
+
+
+def digest(native: object) -> bytes:
+    """What tells a native value from others.
+
+    An object of an SDK, its fields as a dict, and that dict with the fields that are null, have the same digest: a
+    history that was written down and read again is the same history.
+    """
+    if isinstance(native, Digest):
+        return native.content
+    text = json.dumps(_canonical(native), sort_keys=True, ensure_ascii=False)
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()[:DIGEST_BYTES]
+
+
+def exact_digest(plain: object) -> bytes:
+    """What tells plain JSON values from all others, those with a null and without it too."""
+    return sha256(json.dumps(plain, sort_keys=True).encode()).digest()[:DIGEST_BYTES]
+
+
+def _canonical(native: object) -> Native:
+    if native is None or isinstance(native, (str, int, float)):
+        return native
+    if isinstance(native, (list, tuple)):
+        return [_canonical(each) for each in native]
+    if isinstance(native, (bytes, bytearray)):
+        return {_BYTES: b64encode(native).decode("ascii")}
+    if (found := mapping_or_none(native)) is None:
+        return _file_or_repr(native)
+    return {str(key): _canonical(value) for key, value in found.items() if value is not None}
+
+
+def _file_or_repr(native: object) -> str:
+    """A path or a stream is what it holds, as in a state; anything else is as Python writes it."""
+    try:
+        return base64_of(native) or repr(native)
+    except (OSError, ValueError):
+        return repr(native)
+
+
+_PLAIN = (str, int, float, type(None))
+
+
+def snapshots(natives: Iterable[Any], first: int) -> list[Any]:
+    """A snapshot of each message.
+
+    Args:
+        natives: The native messages.
+        first: The index of the first one, for the error.
+
+    Raises:
+        InvalidInput: If a message contains itself, or is nested so deep that it cannot be looked at; names it.
+    """
+    seen: list[Any] = []
+    try:
+        for native in paced(natives):
+            seen.append(snapshot(native))  # noqa: PERF401 - its length tells which message failed
+    except RecursionError:
+        where = f"messages[{first + len(seen)}]"
+        raise InvalidInput(where, "it is nested too deep, or contains itself") from None
+    return seen
+
+
+def snapshot(native: Native) -> Native:
+    """A copy that equals ``native`` until someone edits it: containers are copied, strings are shared."""
+    if isinstance(native, dict):
+        return {key: value if isinstance(value, _PLAIN) else snapshot(value) for key, value in native.items()}
+    if isinstance(native, list):
+        return [value if isinstance(value, _PLAIN) else snapshot(value) for value in native]
+    if isinstance(native, type):
+        return native
+    copy = getattr(native, "model_copy", None)
+    return native if copy is None else copy(deep=True)
+
+
+def begins_with(messages: Sequence[Any], known: list[Any]) -> bool:
+    """Whether ``messages`` begins with ``known``: the same object, or an equal one, at every place."""
+    if len(messages) < len(known):
+        return False
+    if type(messages) is not list:
+        return list(messages[: len(known)]) == known
+    try:
+        # Lists are ordered by their first different items; when there is none before the shorter one ends, by their
+        # length. Messages have no order, so a difference raises. Comparing a slice would say the same, but it would
+        # touch every old message to count references, which costs several times as much when there are thousands.
+        return known <= messages
+    except TypeError:
+        return False
+
+
+def shared_length(messages: Sequence[Any], known: list[Any]) -> int:
+    """How many messages at the start are the same in both."""
+    low, high = 0, min(len(messages), len(known))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if begins_with(messages[low:middle], known[low:middle]):
+            low = middle
+        else:
+            high = middle - 1
+    return low

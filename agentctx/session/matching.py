@@ -1,0 +1,502 @@
+"""An answer that comes when the conversation has gone on, or before its call: it belongs to its call."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain, compress, count, pairwise, takewhile
+from operator import is_not
+from typing import Any
+
+from attrs import evolve, frozen
+
+from agentctx.core.ledger import ROLES
+from agentctx.core.message import Message, Native, Text, ToolCall, ToolResult
+from agentctx.core.pace import paced
+from agentctx.core.protection import speaks, unread
+from agentctx.core.units import leads_on, units
+from agentctx.engine.protect import Pins
+from agentctx.engine.repair import stands_in
+from agentctx.errors import InvalidInput
+from agentctx.offload import offload
+from agentctx.protocols import WireFormat, arranges_for_model, names_items, reads_places
+from agentctx.session.fingerprint import begins_with, shared_length, snapshot, snapshots
+from agentctx.session.record import REPAIR, Record, alike, rebased, rewound, with_instructions
+from agentctx.session.surroundings import Surroundings
+
+
+def asked_at(record: Record, natives: Sequence[Any], fresh: Sequence[Message], wire: WireFormat) -> int | None:
+    """The index in the history of the first call that new results answer and that is not answered yet.
+
+    Or of the first result that was left out for want of a call, where a new call has that id and no answer. None when
+    there is neither, as in nearly every step: results answer the calls that they follow.
+
+    Args:
+        record: What is known of the conversation.
+        natives: The whole history.
+        fresh: The new messages.
+        wire: The format of the history.
+    """
+    late, waiting = _open(record.tail, fresh)
+    if late:  # repair may have spelled the id of the call as it will spell that of the result
+        late |= {each.call_id for _, mended, _ in wire.mend(fresh) if mended is not None for each in mended.results}
+    found = _early(record, natives, waiting, wire) if waiting else []
+    if late:
+        # where the place tells which call a result answers, it may be any of that tool
+        names = {each.name for message in fresh for each in message.results if each.call_id in late}
+        found += _in_view(record, natives, late, wire, names if reads_places(wire) is not None else set())
+        gone = late - {call.id for message in record.view[: record.settled] for call in message.calls}
+        if gone and len(record.view) < len(record):
+            found += _among_dropped(record, natives, gone, wire)
+    return min(found, default=None)
+
+
+def _open(tail: Iterable[Message], fresh: Iterable[Message]) -> tuple[set[str], set[str]]:
+    """What is open since the last round that is whole: the ids of results without a call, and of calls without one."""
+    waiting: Counter[str] = Counter(call.id for message in tail for call in message.calls)
+    for message in tail:
+        waiting.subtract(result.call_id for result in message.results if waiting[result.call_id] > 0)
+    late: set[str] = set()
+    for message in fresh:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                waiting[part.id] += 1
+            elif isinstance(part, ToolResult):
+                if waiting[part.call_id] > 0:
+                    waiting[part.call_id] -= 1
+                else:
+                    late.add(part.call_id)
+    return late, {name for name, count in waiting.items() if count > 0}
+
+
+def _early(record: Record, natives: Sequence[Any], waiting: set[str], wire: WireFormat) -> list[int]:
+    """The indexes of results of these calls that came before them and were left out."""
+    return [
+        index
+        for index in _repaired(record)
+        for message in legible(natives, index, wire)
+        if any(result.call_id in waiting for result in message.results)
+    ]
+
+
+def _repaired(record: Record) -> Iterator[int]:
+    """The indexes of what repair left out, or edited."""
+    for span in record.book.spans:
+        if span.stage == REPAIR:
+            yield from range(span.start, span.stop)
+    yield from (change.index for change in record.book.changes if change.stage == REPAIR)
+
+
+def legible(natives: Sequence[Any], index: int, wire: WireFormat) -> Iterator[Message]:
+    """The message at ``index`` of the history; none where it was edited in place when nobody looked at it any more."""
+    with suppress(InvalidInput):
+        yield wire.read_message(natives[index], index)
+
+
+def _in_view(
+    record: Record, natives: Sequence[Any], late: set[str], wire: WireFormat, names: Collection[str | None]
+) -> list[int]:
+    """The indexes of calls in the final view that have no answer, or one that only holds its place."""
+    asked: dict[str, deque[int]] = defaultdict(deque)
+    found: list[int] = []
+    for place, message in enumerate(record.view[: record.settled]):
+        origin = record.origins[place]
+        if origin is not None:
+            for name in _late_calls(record, place, natives, late, wire, names):
+                asked[name].append(origin)
+        for result in message.results:
+            if asked.get(result.call_id):
+                answered = asked[result.call_id].popleft()
+                found += [answered] if origin is None or stands_in(result) else []
+    return [*found, *chain.from_iterable(asked.values())]
+
+
+def _late_calls(
+    record: Record, place: int, natives: Sequence[Any], late: set[str], wire: WireFormat, names: Collection[str | None]
+) -> Iterator[str]:
+    """The ids of the calls at this place of the view that late results may be meant for.
+
+    Repair may have given a call another id, so that no two have the same: results come with the one of the caller.
+    """
+    calls, origin = record.view[place].calls, record.origins[place]
+    if not calls or origin is None:
+        return iter(())
+    given = (
+        set() if record.as_given(place) else {each.id for read in legible(natives, origin, wire) for each in read.calls}
+    )
+    return (call.id for call in calls if call.id in late or call.name in names or not late.isdisjoint(given))
+
+
+def _among_dropped(record: Record, natives: Sequence[Any], gone: set[str], wire: WireFormat) -> list[int]:
+    """The indexes of calls that were left out of the view unanswered."""
+    asked: dict[str, int] = {}
+    for index in range(len(record)):
+        for message in legible(natives, index, wire):
+            for call in message.calls:
+                if call.id in gone:
+                    asked[call.id] = index
+            for result in message.results:
+                asked.pop(result.call_id, None)
+    return list(asked.values())
+
+
+async def recognised(record: Record, natives: Sequence[Any], around: Surroundings) -> Record:
+    """The record to go on from: the same one, or a new one when the caller has changed or replaced its history.
+
+    Args:
+        record: What is known of the conversation.
+        natives: The history as the caller passes it now, or the last view and what came since.
+        around: What is known beside the messages.
+    """
+    if not begins_with(natives, record.seen):
+        record = await _changed(record, natives, around)
+    elif lost := _pinned_since(record, natives, around) | _unread_since(record, natives, len(record), around):
+        weights, known = around.weigh(record.view), len(record)
+        record = rewound(
+            record, min(lost), weights, unchanged_until=known, history_length=len(natives), binds_reasoning=around.binds
+        )
+    _refresh(record, natives)
+    return record
+
+
+def _pinned_since(record: Record, natives: Sequence[Any], around: Surroundings) -> set[int]:
+    """The indexes of messages that were cut, and are pinned now: a pin that counts from the end moves on."""
+    pinned = {index for rule in around.plan.pinned if isinstance(rule, Pins) for index in rule.of(len(natives))}
+    cut = {index for index in pinned if index < len(record) and record.decided[index]}
+    return cut and cut - record.whole()
+
+
+def _unread_since(record: Record, natives: Sequence[Any], length: int, around: Surroundings) -> set[int]:
+    """The indexes of results that were cut, and that the model has not read although more follows now.
+
+    They were cut because nothing else could be: not what the user had said last, who has said more since.
+
+    Args:
+        record: What is known of the conversation.
+        natives: The history as the caller passes it now.
+        length: How many messages of the history still stand.
+        around: What is known beside the messages.
+    """
+    last = record.roles.rfind(ROLES.index("assistant"), 0, length)
+    cut = [index for index in range(last + 1, length) if 0 < record.decided[index] < len(natives)]
+    wire = around.source.wire
+    new = (message for index in range(length, len(natives)) for message in legible(natives, index, wire))
+    if not cut or any(message.role == "assistant" for message in new):
+        return set()
+    told = {index for index in cut for message in legible(natives, index, wire) if message.results}
+    lost = told and told - record.whole()
+    return lost and lost & _cut_for_room(record, around)
+
+
+def _cut_for_room(record: Record, around: Surroundings) -> set[int]:
+    """The indexes of what was cut for others to have room; what is done to all that arrives comes out alike."""
+    again = around.plan.named_on_arrival | {REPAIR}
+    gone = (range(span.start, span.stop) for span in record.book.spans if span.stage not in again)
+    return {change.index for change in record.book.changes if change.stage not in again}.union(*gone)
+
+
+async def _changed(record: Record, natives: Sequence[Any], around: Surroundings) -> Record:
+    """The record of what still stands of the conversation."""
+    weights = around.weigh(record.view)
+    in_view, in_history = shared_length(natives, record.shown), shared_length(natives, record.seen)
+    if is_of_the_view(record, in_view, in_history):
+        return _as_the_model_takes_it(rebased(record, natives, weights.first(in_view)), len(natives), around)
+    length = await _holds_until(record, natives, in_history, around)
+    left = rewound(
+        record, length, weights, unchanged_until=in_history, history_length=len(natives), binds_reasoning=around.binds
+    )
+    return _as_the_model_takes_it(left, len(natives), around)
+
+
+def _as_the_model_takes_it(record: Record, given: int, around: Surroundings) -> Record:
+    """The record up to the first message that cannot stand there any more, now that what came after it went."""
+    place = _wrong_now(record, given, around) if len(record) else None
+    if place is None:
+        return record
+    known = next((origin for origin in reversed(record.origins[: place + 1]) if origin is not None), 0)
+    weights = around.weigh(record.view)
+    return rewound(record, known, weights, unchanged_until=given, history_length=given, binds_reasoning=around.binds)
+
+
+def _wrong_now(record: Record, given: int, around: Surroundings) -> int | None:
+    """The place of the first message of the view that the model takes no more there, or not at the end; None: all."""
+    wire, view = around.source.wire, record.view
+    if all(origin is None for origin in record.origins):  # whatever is left of the history was left out: decide anew
+        return 0
+    arranging = arranges_for_model(wire)
+    if arranging is not None:
+        arranged = arranging.arrange_for(view, around.source.profile, lambda _message, _why: None)
+        if arranged is not view:
+            return next(compress(count(), map(is_not, view, arranged)), len(view) - 1)
+    last = view[-1:] if len(record) == given else []
+    ends = names_items(wire) is None and any(message.role == "assistant" for message in last)
+    return len(view) - 1 if ends and wire.mend(last) else None
+
+
+def is_of_the_view(record: Record, in_view: int, in_history: int) -> bool:
+    """Whether what the caller passes goes on from the view, and not from the history.
+
+    Where both can be meant it is the view: then all that is passed is there, and equal words that were left out at
+    another place are not taken for it.
+
+    Args:
+        record: What is known of the conversation.
+        in_view: How many messages at the start are those of the view.
+        in_history: How many messages at the start are those of the history.
+    """
+    return in_view >= in_history or in_view == len(record.shown)
+
+
+async def _holds_until(record: Record, natives: Sequence[Any], length: int, around: Surroundings) -> int:
+    """How many of the first ``length`` messages, which still stand, keep what was decided about them.
+
+    What was decided when no more was known than what still stands is as true as it was. What was decided later holds
+    up to the first message that is protected, unread or in the open round now, and is not there as it came in, or of
+    which something is said that is not true any more.
+    """
+    since = _pinned_since(record, natives, around) | _unread_since(record, natives, length, around)
+    moved = min((index for index in since if index < length), default=length)
+    late = record.decided_later(length)
+    if not late:
+        return moved
+    needed = await offload(lambda: _first_needed(record, natives, length, late, around), len(natives))
+    return min(moved, needed)
+
+
+def _first_needed(record: Record, natives: Sequence[Any], length: int, late: set[int], around: Surroundings) -> int:
+    messages = with_instructions(around.source.messages(natives), record.instructions)
+    call = around.plan.call(around.source, around.budget, None, len(messages), messages.__getitem__)
+    heard = messages[: _heard(messages)]
+    needed = call.protected(around.context(messages)).union(unread(heard))
+    groups = units(messages)
+    open_round = {index for unit in groups[-1:] if unit.is_round for index in range(unit.start, unit.stop)}
+    needed |= open_round.union(_answered_early(messages, open_round))
+    needed &= late
+    lost = (needed and needed - record.whole()) | _untrue(record, messages, late, around)
+    if not lost:
+        return length
+    return next(unit.start for unit in groups if unit.stop > min(lost))
+
+
+def _answered_early(messages: Sequence[Message], asking: Collection[int]) -> set[int]:
+    """The indexes of messages with results of calls that are asked only later, in the messages ``asking``."""
+    early: dict[str, int] = {}
+    found: set[int] = set()
+    asked: set[str] = set()
+    for index, message in enumerate(messages):
+        early |= {result.call_id: index for result in message.results if result.call_id not in asked}
+        asked.update(call.id for call in message.calls)
+        if index in asking:
+            found.update(early[call.id] for call in message.calls if call.id in early)
+    return found
+
+
+def _heard(messages: Sequence[Message]) -> int:
+    """How many messages there are without reasoning at the end that nothing follows: the model has not answered yet."""
+    stop = len(messages)
+    while stop and leads_on(messages[stop - 1]):
+        stop -= 1
+    return stop
+
+
+def _untrue(record: Record, messages: Sequence[Message], late: set[int], around: Surroundings) -> set[int]:
+    """Those of the indexes ``late`` whose messages were edited to point to what is not there any more."""
+    return {
+        index
+        for name, stage in around.plan.pointing.items()
+        for index in late.intersection(change.index for change in record.book.changes if change.stage == name)
+        - set(stage.true_at(messages))
+    }
+
+
+def recount(record: Record, natives: Sequence[Any], around: Surroundings) -> None:
+    """Count the history anew, and what is said of it, when another model is called, whose tokens are others.
+
+    Args:
+        record: What is known of the conversation.
+        natives: The history as the caller passes it now.
+        around: What is known beside the messages; counts.
+    """
+    meter, wire = around.source.meter, around.source.wire
+    for index in paced(range(len(record))):
+        try:
+            record.sizes[index] = meter.message(wire.read_message(natives[index], index))
+        except InvalidInput:  # it was left out, and is something else by now
+            continue
+    record.given_tokens = sum(record.sizes)
+    there = {origin: meter.message(each) for each, origin in zip(record.view, record.origins, strict=True)}
+    record.book.recount(record.sizes, there)
+    for key, (message, change) in record.made.items():
+        record.made[key] = message, evolve(change, tokens_after=meter.message(message))
+
+
+def _refresh(record: Record, natives: Sequence[Any]) -> None:
+    """Hand back the caller's objects of today where it has rebuilt them with the same content."""
+    out, shown, seen = record.out, record.shown, record.seen
+    for place, origin in enumerate(record.origins):  # at every step: nothing is called here
+        if origin is not None and out[place] is not natives[origin] and shown[place] is seen[origin]:
+            out[place] = natives[origin]
+    record.tail = [
+        message if message.source is natives[origin] else evolve(message, source=natives[origin])
+        for message, origin in zip(record.tail, record.tail_origin, strict=True)
+    ]
+
+
+def shared_start(before: Sequence[Any], after: Sequence[Any]) -> int:
+    """How many outgoing messages at the start are the same; cache markers are no part of a prefix."""
+    pairs = zip(before, after, strict=False)
+    differing = (place for place, (old, new) in enumerate(pairs) if old is not new and not alike(old, new))
+    return next(differing, min(len(before), len(after)))
+
+
+def link(record: Record, natives: Sequence[Any], wire: WireFormat) -> None:
+    """Put the caller's messages in the place of digests and of plain copies, as far as they are the same.
+
+    Nothing is decided by it: a record that was linked to one history is still what was dumped.
+
+    Args:
+        record: A record; one that was not loaded stays as it is.
+        natives: The history, or the view and what came since.
+        wire: Reads the messages that were edited, as they came.
+
+    Raises:
+        InvalidInput: If a message contains itself, or is nested too deep; names it.
+    """
+    if record.linked:
+        return
+    known, viewed = _shared(record.seen, natives), _shared(record.shown, natives)
+    if known < len(record) and is_of_the_view(record, viewed, known):
+        for place, look in enumerate(snapshots(natives[:viewed], 0)):
+            origin = record.origins[place]
+            if origin is not None and record.as_given(place):  # it stays so when the step fails
+                record.seen[origin] = look
+            record.shown[place] = look
+        return
+    in_view = {origin for origin in record.origins if origin is not None}
+    copies = snapshots(natives[:known], 0)
+    as_given = [record.as_given(place) for place in range(len(record.origins))]
+    record.seen[:known] = [copies[index] if index in in_view else natives[index] for index in range(known)]
+    for place, (origin, unedited) in enumerate(zip(record.origins, as_given, strict=True)):
+        if origin is None:
+            record.shown[place] = snapshot(record.out[place])
+        elif origin < known and unedited:
+            record.out[place], record.shown[place] = natives[origin], record.seen[origin]
+            record.view[place] = evolve(record.view[place], source=natives[origin])
+        elif origin < known:
+            record.shown[place] = snapshot(record.out[place])
+            record.view[place] = _made_of(record.view[place], wire.read_message(natives[origin], origin))
+    record.linked = known == len(record)
+
+
+def _made_of(message: Message, read: Message) -> Message:
+    """A message that was edited, as made of what the caller passes: by way of another payload, or of that itself."""
+    if message.given is not None:
+        return evolve(message, given=read.source)
+    return evolve(message, source=read.source, read_role=read.role, read_parts=read.parts)
+
+
+def _shared(known: Sequence[Any], natives: Sequence[Any]) -> int:
+    """How many messages at the start are the same in both."""
+    pairs = zip(known, natives, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+@frozen
+class Beginning:
+    """The start of a conversation, in any format.
+
+    Args:
+        system: The words of the system prompt; empty when there is none, or it is not known any more.
+        task: The words of the first message in which the user speaks; empty when there is none.
+    """
+
+    system: tuple[str, ...] = ()
+    task: tuple[str, ...] = ()
+
+
+@frozen
+class Opening:
+    """What a request begins with.
+
+    Args:
+        beginning: Its words.
+        natives: All its messages.
+        place: The index of the first one in which the user speaks.
+    """
+
+    beginning: Beginning
+    natives: Sequence[Any]
+    place: int
+
+    def goes_on(self, known: Beginning, record: Record) -> bool:
+        """Whether the request is one of the conversation that began as ``known``.
+
+        It is when system prompt and task are the same. A system prompt that changes (it tells the time) is taken for
+        the same conversation when the message after the task is, too; another task under the same prompt, when that is
+        a later part of the same history, of which the caller has cut off the beginning; and anything that begins as the
+        last view does, in which a system message may stand as the user's.
+
+        Args:
+            known: How the conversation begins.
+            record: What is known of it.
+        """
+        mine = self.beginning
+        if mine.task == known.task:
+            return mine.system == known.system or not (mine.system and known.system) or self._follows(record)
+        return (mine.system == known.system and self._is_within(record.seen)) or self._begins_as(record.shown)
+
+    def _follows(self, record: Record) -> bool:
+        after = slice(self.place + 1, self.place + 2)
+        mine = list(self.natives[after])
+        return bool(mine) and mine in (record.seen[after], record.shown[after])
+
+    def _begins_as(self, shown: list[Any]) -> bool:
+        start = slice(self.place + 2)
+        mine = list(self.natives[start])
+        return len(mine) > 1 and mine == shown[start]
+
+    def _is_within(self, seen: Sequence[Any]) -> bool:
+        mine = list(self.natives[self.place : self.place + 2])
+        return len(mine) > 1 and any(mine == list(pair) for pair in pairwise(seen))
+
+
+def beginning(messages: Iterable[Message], system: Message | None) -> Beginning:
+    """How a conversation begins.
+
+    Args:
+        messages: Its messages.
+        system: The system prompt, where the format keeps it apart.
+    """
+    said: list[str] = [] if system is None else list(_words(system))
+    for message in messages:
+        if message.is_system:
+            said += _words(message)
+        elif speaks(message):
+            return Beginning(tuple(said), _words(message))
+    return Beginning(tuple(said))
+
+
+def opening_of(natives: Sequence[Native], system: Native, wire: WireFormat) -> Opening:
+    """What a request begins with; no more of it is read.
+
+    Args:
+        natives: Its messages.
+        system: The system prompt, where the format keeps it apart.
+        wire: The format.
+
+    Raises:
+        InvalidInput: If a message cannot be read; names it.
+    """
+    read: list[Message] = []
+    for index, native in enumerate(natives):
+        read.append(wire.read_message(native, index))
+        if speaks(read[-1]):
+            break
+    return Opening(beginning(read, wire.read_system(system)), natives, len(read) - 1)
+
+
+def _words(message: Message) -> tuple[str, ...]:
+    """What it says, without what a repair takes away."""
+    texts = (part.text.strip() for part in message.parts if isinstance(part, Text))
+    return tuple(text for text in texts if text)

@@ -1,0 +1,223 @@
+"""What was gathered, and how each source fared."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar, copy_context
+from enum import StrEnum
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
+
+import anyio
+from anyio import CapacityLimiter, from_thread, to_thread
+from attrs import define, field, frozen
+
+from agentctx.core.item import ContextItem
+from agentctx.errors import SourceError
+from agentctx.protocols import ContextProvider
+from agentctx.sources.secrets import redact_secrets
+
+
+class Fared(StrEnum):
+    """How a source fared."""
+
+    FINE = "fine"
+    FAILED = "failed"
+    LATE = "late"
+
+
+@frozen
+class SourceReport:
+    """How one source fared.
+
+    Args:
+        name: The provider's name.
+        description: What it brings, in its own words.
+        outcome: Whether it answered.
+        problem: What went wrong, when something did; secrets are taken out.
+        found: How many items it found.
+        chosen: How many of them are among what was gathered.
+        cut: How many of those are there in part only.
+        tokens: Tokens of what it has there.
+        seconds: How long it took.
+    """
+
+    name: str
+    description: str
+    outcome: Fared
+    problem: str
+    found: int
+    chosen: int
+    cut: int
+    tokens: int
+    seconds: float
+
+
+@frozen
+class Gathered:
+    """What was gathered.
+
+    Args:
+        items: The items that were chosen, the most relevant first.
+        left_out: The items that were not.
+        text: The chosen items as text, for a message; empty when there are none.
+        tokens: Tokens of the text.
+        sources: How each provider fared, in the order in which they were passed.
+    """
+
+    items: tuple[ContextItem, ...]
+    left_out: tuple[ContextItem, ...]
+    text: str = field(repr=False)
+    tokens: int
+    sources: tuple[SourceReport, ...]
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What went wrong, a line for each provider that failed or was late."""
+        return tuple(f"{each.name}: {each.problem}" for each in self.sources if each.problem)
+
+
+_LOOK = 0.05
+"""How often a thread that waits looks whether anybody still wants the answer, in seconds."""
+
+_given_up: ContextVar[Event | None] = ContextVar("given_up", default=None)
+
+
+class NobodyWaitsError(Exception):
+    """Raised in a thread whose answer nobody waits for any more."""
+
+
+async def call_in_thread(function: Callable[..., object], *arguments: object, threads: CapacityLimiter) -> object:
+    """What a function returns that may block; when the caller is cancelled it is left behind.
+
+    It runs in a daemon thread: a worker thread of asyncio's that never ends would keep the program from ending.
+    """
+    return await to_thread.run_sync(_waited_for, function, arguments, abandon_on_cancel=True, limiter=threads)
+
+
+def stop_when_left_behind() -> None:
+    """End the work of a thread that nobody waits for any more; call it now and then in work that takes long.
+
+    Raises:
+        NobodyWaitsError: In a thread of ``call_in_thread``. In any other worker thread, that thread's cancellation.
+    """
+    given_up = _given_up.get()
+    if given_up is not None:
+        if given_up.is_set():
+            raise NobodyWaitsError
+        return
+    try:
+        from_thread.check_cancelled()
+    except RuntimeError:
+        return  # not in a worker thread: nobody waits elsewhere
+
+
+def _waited_for(function: Callable[..., object], arguments: tuple[object, ...]) -> object:
+    """What the function returns, called in a daemon thread, while this worker thread looks for a cancellation."""
+    answers: SimpleQueue[tuple[object, BaseException | None]] = SimpleQueue()
+    given_up = Event()
+
+    def work() -> None:
+        _given_up.set(given_up)
+        try:
+            answers.put((function(*arguments), None))
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            answers.put((None, error))
+
+    Thread(target=copy_context().run, args=(work,), name=f"agentctx {function!r:.60}", daemon=True).start()
+    try:
+        while True:
+            try:
+                found, error = answers.get(timeout=_LOOK)
+            except Empty:
+                from_thread.check_cancelled()
+            else:
+                break
+    finally:
+        given_up.set()
+    if error is not None:
+        raise error
+    return found
+
+
+@define
+class Answer:
+    """What one provider answered.
+
+    Args:
+        provider: The provider.
+        name: What it is called.
+        description: What it brings, in its own words.
+        max_tokens: How much it may bring, in tokens; None when it does not say.
+        items: What it found.
+        outcome: How it fared.
+        problem: What went wrong.
+        seconds: How long it took.
+    """
+
+    provider: ContextProvider
+    name: str = field(init=False)
+    description: str = ""
+    max_tokens: int | None = None
+    items: tuple[ContextItem, ...] = ()
+    outcome: Fared = Fared.LATE
+    problem: str = ""
+    seconds: float = 0.0
+
+    def __attrs_post_init__(self) -> None:
+        """Name it after its kind until it is asked."""
+        self.name = type(self.provider).__name__
+
+    async def ask(
+        self, query: str, deadline: float | None, on: tuple[type[Exception], ...], threads: CapacityLimiter
+    ) -> None:
+        """Ask the provider, for as long as the deadline lets it; its errors are told, not raised."""
+        started = anyio.current_time()
+        try:
+            self._introduce()
+            with anyio.move_on_after(deadline):
+                self.items = checked(self.name, await answer_of(self.provider, query, threads=threads))
+                self.outcome = Fared.FINE
+            if self.outcome is Fared.LATE:
+                self.problem = f"did not answer within {deadline:g} seconds"
+        except on as error:
+            self.outcome = Fared.FAILED
+            self.problem = redact_secrets(f"{type(error).__name__}: {error}", "error.log")
+        self.seconds = anyio.current_time() - started
+
+    def _introduce(self) -> None:
+        """Find out what the provider is called, what it brings, and how much.
+
+        Raises:
+            SourceError: If what it says of itself makes no sense.
+        """
+        name = getattr(self.provider, "name", None) or getattr(self.provider, "__name__", None)
+        self.name = name if isinstance(name, str) else self.name
+        self.description = str(getattr(self.provider, "description", ""))
+        room = getattr(self.provider, "max_tokens", None)
+        if room is not None and (isinstance(room, bool) or not isinstance(room, int)):
+            raise SourceError(self.name, f"max_tokens: expected a whole number of tokens, got {room!r:.80}")
+        self.max_tokens = room
+
+
+async def answer_of(function: Callable[..., object], *arguments: str, threads: CapacityLimiter) -> object:
+    """What a function returns; one that is not async runs in a thread, which is left behind when it is late."""
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+        found = function(*arguments)
+    else:
+        found = await call_in_thread(function, *arguments, threads=threads)
+    return await found if inspect.isawaitable(found) else found
+
+
+def checked(name: str, found: object) -> tuple[ContextItem, ...]:
+    """What a provider returned, its items named after it.
+
+    Raises:
+        SourceError: If it is not a list of items.
+    """
+    if found is None:
+        return ()
+    if not isinstance(found, Sequence) or not all(isinstance(item, ContextItem) for item in found):
+        raise SourceError(name, f"returned {type(found).__name__} {found!r:.80} instead of a list of ContextItem")
+    return tuple(item.found_by(name) for item in found)

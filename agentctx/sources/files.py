@@ -1,0 +1,486 @@
+"""A file that the model may read and must not change, and what became of several."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path, PurePath
+
+from anyio import Lock, to_thread
+from attrs import define, evolve, field, frozen
+
+from agentctx.errors import ConfigError, SourceError
+from agentctx.protocols import TokenCounter
+from agentctx.sources.pathspec import Patterns
+from agentctx.sources.read_file import Stamp, read_text, stamp_of
+from agentctx.sources.secrets import Redactor, redact_secrets
+from agentctx.sources.walk import SKIPPED, walk
+from agentctx.sources.writing import amount, section
+from agentctx.tokens.remembering import counter_of_texts
+
+
+@frozen
+class ReadOnlyFile:
+    """A file that the model may read and must not change.
+
+    Args:
+        name: Its path, below the root with slashes, else in full.
+        title: The same as the model reads it, secrets taken out.
+        path: Where it is, links resolved.
+        content: What the model reads, secrets taken out.
+        tokens: What it costs where it stands, heading and fence included, in tokens.
+        stamp: What the file looked like when it was read; None when it is gone.
+        pinned: Whether it is never evicted.
+        refresh: Whether it is read again when it has changed.
+    """
+
+    name: str
+    title: str = field(repr=False)
+    path: Path = field(repr=False)
+    content: str = field(repr=False)
+    tokens: int
+    stamp: Stamp | None = field(repr=False)
+    pinned: bool = False
+    refresh: bool = True
+
+
+@frozen
+class PatternRule:
+    """Files that are read-only because a pattern fits them.
+
+    Args:
+        pattern: The pattern, as it was given.
+        patterns: The same, read.
+        pinned: Whether they are never evicted.
+        refresh: Whether they are read again when they have changed.
+    """
+
+    pattern: str
+    patterns: Patterns = field(repr=False)
+    pinned: bool = False
+    refresh: bool = True
+
+
+@frozen
+class FilesChanged:
+    """What became of files; their names.
+
+    Args:
+        added: Files that are shown now and were not.
+        refreshed: Files that were read again, because they had changed.
+        left_out: Files that are not shown because there is no room for them; they stay read-only.
+        vanished: Files that are no longer there.
+        failed: Files that could not be read, and why.
+    """
+
+    added: tuple[str, ...] = ()
+    refreshed: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    vanished: tuple[str, ...] = ()
+    failed: tuple[tuple[str, str], ...] = ()
+
+
+@frozen
+class ReadOnlyStats:
+    """What is shown.
+
+    Args:
+        files: How many files.
+        pinned: How many of them are pinned.
+        left_out: How many files are read-only and not shown.
+        tokens: Tokens of the block.
+        budget: The most that it may have.
+    """
+
+    files: int
+    pinned: int
+    left_out: int
+    tokens: int
+    budget: int
+
+    @property
+    def used(self) -> float:
+        """The share of the budget that is used, 0 to 1."""
+        return self.tokens / self.budget
+
+
+@define
+class Shelf:
+    """Files within a budget, in the order of their last use.
+
+    Args:
+        room: The most tokens that all files may have together.
+        shown: The files that are there, by key, the least recently used first.
+        hidden: The files that there is no room for, by key.
+        used: Tokens of the files that are there.
+    """
+
+    room: int
+    shown: dict[str, ReadOnlyFile] = field(factory=dict)
+    hidden: dict[str, ReadOnlyFile] = field(factory=dict)
+    used: int = 0
+
+    def get(self, key: str) -> ReadOnlyFile | None:
+        """The file, whether it is there or not."""
+        return self.shown.get(key) or self.hidden.get(key)
+
+    def use(self, key: str) -> None:
+        """Let a file that is there be the one that was used last."""
+        self.shown[key] = self.shown.pop(key)
+
+    def take(self, key: str) -> ReadOnlyFile | None:
+        """Take a file away."""
+        hidden, shown = self.hidden.pop(key, None), self.shown.pop(key, None)
+        self.used -= shown.tokens if shown else 0
+        return shown or hidden
+
+    def hide(self, key: str) -> str:
+        """Take a file out of the room and remember it; its name."""
+        file = self.shown.pop(key)
+        self.used -= file.tokens
+        self.hidden[key] = file
+        return file.name
+
+    def put(self, key: str, file: ReadOnlyFile, spare: Collection[str] = ()) -> tuple[str, ...] | None:
+        """Show a file, or its new content, in place of what was used least; the names of those that had to go.
+
+        None, and nothing changes, when there is no room even without all that may go: what is pinned or in
+        ``spare`` stays.
+        """
+        there = self.shown.get(key)
+        excess = self.used - (there.tokens if there else 0) + file.tokens - self.room
+        going = list(self._to_free(excess, {key, *spare}))
+        if sum(self.shown[each].tokens for each in going) < excess:
+            return None
+        names = tuple(map(self.hide, going))
+        self.hidden.pop(key, None)
+        self.used += file.tokens - (there.tokens if there else 0)
+        self.shown[key] = file
+        return names
+
+    def shrink(self, room: int) -> tuple[str, ...]:
+        """Hide what was used least until the rest has at most ``room`` tokens, or only pinned files are left."""
+        return tuple(map(self.hide, list(self._to_free(self.used - room, ()))))
+
+    def _to_free(self, excess: int, spare: Collection[str]) -> Iterator[str]:
+        for key, file in self.shown.items():
+            if excess <= 0:
+                return
+            if not file.pinned and key not in spare:
+                excess -= file.tokens
+                yield key
+
+
+HEADING = "## Read-only files (do not modify these)\n\n"
+"""What stands above the files."""
+
+_LONGEST_TOKEN = 128
+"""No token stands for more bytes than this: a larger file cannot fit, and need not be read."""
+
+
+def _real(path: str | Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+@define(eq=False)
+class ReadOnlyFiles:
+    """Files that the model may read and must not change, within a budget of tokens.
+
+    What does not fit pushes out what was used least, pinned files excepted; a file that was pushed out is no longer
+    shown and still read-only. What changed on disk is read again by ``refresh``, and patterns are matched anew.
+
+    Args:
+        budget: The most tokens of the block that ``render`` writes, headings and fences included.
+        root: The folder that paths and patterns are relative to.
+        counter: Counts tokens; a plain function of a text counts, too. Without it, tiktoken's ``o200k_base``.
+        redact: Takes secrets out of what is shown; None leaves them in.
+
+    Raises:
+        ConfigError: If the budget has no room for anything.
+    """
+
+    budget: int = field(validator=amount(1))
+    root: Path = field(default=Path(), converter=_real, kw_only=True)
+    counter: TokenCounter = field(default=None, converter=counter_of_texts, kw_only=True)
+    redact: Redactor | None = field(default=redact_secrets, kw_only=True)
+    _shelf: Shelf = field(init=False, repr=False)
+    _rules: dict[str, PatternRule] = field(factory=dict, init=False, repr=False)
+    _removed: set[str] = field(factory=set, init=False, repr=False)
+    _unreadable: dict[str, Stamp | None] = field(factory=dict, init=False, repr=False)
+    _lock: Lock = field(factory=Lock, init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Check the budget."""
+        self._shelf = Shelf(self.budget - self.counter.count(HEADING))
+        if self._shelf.room < 1:
+            msg = f"ReadOnlyFiles: budget: {self.budget:,} tokens have no room for anything"
+            raise ConfigError(msg)
+
+    @property
+    def files(self) -> tuple[ReadOnlyFile, ...]:
+        """The files that are shown, by name."""
+        return tuple(sorted(self._shelf.shown.values(), key=lambda file: file.name))
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The names of files that are read-only and not shown."""
+        return tuple(sorted(file.name for file in self._shelf.hidden.values()))
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The patterns, in the order in which they were added."""
+        return tuple(self._rules)
+
+    async def add(self, path: str | Path, *, pinned: bool = False, refresh: bool = True) -> FilesChanged:
+        """Add a file, or add it again with other options; it is now the one that was used last.
+
+        Args:
+            path: The file.
+            pinned: Whether it is never pushed out.
+            refresh: Whether it is read again when it has changed on disk.
+
+        Raises:
+            SourceError: If it cannot be read, is no text, does not fit beside what is pinned, or is a link out of the
+                root. A file elsewhere is added by its own path.
+        """
+        async with self._lock:
+            key = self._key(path)
+            self._check_place(path, key)
+            file = await to_thread.run_sync(self._read, key, pinned, refresh)
+            gone = self._shelf.put(key, file)
+            if gone is None:
+                raise SourceError(file.name, self._too_large(file))
+            self._shelf.use(key)
+            self._removed.discard(key)
+            return FilesChanged(added=(file.name,), left_out=gone)
+
+    async def add_pattern(self, pattern: str, *, pinned: bool = False, refresh: bool = True) -> FilesChanged:
+        """Add the files that a pattern fits, now and, with ``refresh``, those that come later.
+
+        A file that cannot be read costs only itself. Files of one pattern do not push each other out: those that do
+        not fit are left out.
+
+        Args:
+            pattern: A pattern in the language of ``.gitignore``. Folders whose name begins with a dot, and those of
+                installed packages, are looked into when the pattern names them.
+            pinned: Whether they are never pushed out.
+            refresh: Whether they are read again when they have changed on disk.
+
+        Raises:
+            SourceError: If the pattern makes no sense.
+        """
+        rule = PatternRule(pattern, Patterns.of([pattern]), pinned, refresh)
+        async with self._lock:
+            self._rules[pattern] = rule
+            found = await to_thread.run_sync(self._found_by, rule)
+            return await self._show([key for key in found if key not in self._removed], rule)
+
+    def remove(self, path: str | Path) -> bool:
+        """Let a file be changed again, also when a pattern fits it; whether it was read-only."""
+        was = self.is_read_only(path)
+        key = self._key(path)
+        self._shelf.take(key)
+        self._removed.add(key)
+        return was
+
+    def remove_pattern(self, pattern: str) -> bool:
+        """Forget a pattern; the files that it brought stay. Whether it was there."""
+        return self._rules.pop(pattern, None) is not None
+
+    def is_read_only(self, path: str | Path) -> bool:
+        """Whether a file must not be changed, by whatever name it goes: relative, absolute, a link, another case.
+
+        A file that a pattern fits is read-only even before it exists, and so is a link that a pattern fits, wherever
+        it leads. Patterns say nothing of files outside of the root.
+
+        Raises:
+            SourceError: If no file can have this name.
+        """
+        key = self._key(path)
+        if self._shelf.get(key) is not None:
+            return True
+        if key in self._removed:
+            return False
+        stamp = stamp_of(Path(key))
+        known = (*self._shelf.shown.values(), *self._shelf.hidden.values())
+        if stamp is not None and any(file.stamp is not None and file.stamp.file == stamp.file for file in known):
+            return True
+        names = self._names(path, key)
+        return any(rule.patterns.fits(name) for rule in self._rules.values() for name in names)
+
+    def content(self, path: str | Path) -> str | None:
+        """What is shown of a file, which is thereby used; None when it is not shown."""
+        key = self._key(path)
+        if key not in self._shelf.shown:
+            return None
+        self._shelf.use(key)
+        return self._shelf.shown[key].content
+
+    async def refresh(self) -> FilesChanged:
+        """Read again what has changed on disk, match patterns anew, and show what there is room for again."""
+        async with self._lock:
+            changed = await self._reread()
+            for rule in [rule for rule in self._rules.values() if rule.refresh]:
+                found = await to_thread.run_sync(self._found_by, rule)
+                fresh = await to_thread.run_sync(self._fresh, found)
+                changed = _both(changed, await self._show(fresh, rule))
+            back = tuple(self._come_back())
+            left_out = tuple(name for name in changed.left_out if name not in back)
+            return evolve(changed, added=(*changed.added, *back), left_out=left_out)
+
+    def evict(self, max_tokens: int | None = None) -> tuple[str, ...]:
+        """Push out what was used least until the block has at most ``max_tokens``; the names of what went.
+
+        Args:
+            max_tokens: The most tokens of the block; without it the budget, which always holds.
+        """
+        room = self._shelf.room if max_tokens is None else max_tokens - (self.budget - self._shelf.room)
+        return self._shelf.shrink(room)
+
+    def render(self) -> str:
+        """The files as text for the model, by name; empty when there are none. Nothing in a file can end its fence."""
+        files = self.files
+        return HEADING + "".join(section(file.title, file.content) for file in files) if files else ""
+
+    def stats(self) -> ReadOnlyStats:
+        """What is shown."""
+        shown = self._shelf.shown
+        tokens = self._shelf.used + (self.budget - self._shelf.room) if shown else 0
+        pinned = sum(file.pinned for file in shown.values())
+        return ReadOnlyStats(len(shown), pinned, len(self._shelf.hidden), tokens, self.budget)
+
+    async def _show(self, keys: Sequence[str], rule: PatternRule) -> FilesChanged:
+        """Show files that a pattern found; the order of names decides who comes first."""
+        added: list[str] = []
+        left_out: list[str] = []
+        failed: list[tuple[str, str]] = []
+        shown: set[str] = set()
+        for key in keys:
+            try:
+                file = await to_thread.run_sync(self._read, key, rule.pinned, rule.refresh)
+            except SourceError as error:
+                failed.append((self._name(key), error.what))
+                self._unreadable[key] = stamp_of(Path(key))
+                continue
+            gone = self._shelf.put(key, file, shown)
+            if gone is None:
+                self._shelf.hidden[key] = file
+                left_out.append(file.name)
+            else:
+                shown.add(key)
+                added.append(file.name)
+                left_out.extend(gone)
+        return FilesChanged(tuple(added), (), tuple(left_out), (), tuple(failed))
+
+    async def _reread(self) -> FilesChanged:
+        refreshed: list[str] = []
+        left_out: list[str] = []
+        vanished: list[str] = []
+        failed: list[tuple[str, str]] = []
+        for key, file in [*self._shelf.shown.items(), *self._shelf.hidden.items()]:
+            stamp = await to_thread.run_sync(stamp_of, file.path)
+            if not file.refresh or stamp == file.stamp:
+                continue
+            if stamp is None:
+                self._vanish(key, stamp)
+                vanished.append(file.name)
+                continue
+            try:
+                fresh = await to_thread.run_sync(self._read, key, file.pinned, file.refresh)
+            except SourceError as error:
+                self._vanish(key, stamp)
+                failed.append((file.name, error.what))
+                continue
+            refreshed.append(file.name)
+            left_out.extend(self._replace(key, fresh))
+        return FilesChanged((), tuple(refreshed), tuple(left_out), tuple(vanished), tuple(failed))
+
+    def _replace(self, key: str, fresh: ReadOnlyFile) -> tuple[str, ...]:
+        """New content of a file; the names of those that it left no room for, which may be its own."""
+        if key in self._shelf.hidden:
+            self._shelf.hidden[key] = fresh
+            return ()
+        gone = self._shelf.put(key, fresh)
+        if gone is not None:
+            return gone
+        name = self._shelf.hide(key)
+        self._shelf.hidden[key] = fresh
+        return (name,)
+
+    def _vanish(self, key: str, stamp: Stamp | None) -> None:
+        """A file that cannot be read is not shown; whoever writes it anew still must not."""
+        if key in self._shelf.shown:
+            self._shelf.hide(key)
+        self._shelf.hidden[key] = evolve(self._shelf.hidden[key], tokens=self._shelf.room + 1, stamp=stamp)
+
+    def _come_back(self) -> Iterator[str]:
+        """Show what there is room for again; the names."""
+        for key, file in list(self._shelf.hidden.items()):
+            if file.tokens <= self._shelf.room - self._shelf.used:
+                self._shelf.put(key, file)
+                yield file.name
+
+    def _fresh(self, keys: Sequence[str]) -> list[str]:
+        """Those of the files that are not known yet; one that could not be read is new when it has changed."""
+        return [
+            key
+            for key in keys
+            if self._shelf.get(key) is None
+            and key not in self._removed
+            and (key not in self._unreadable or self._unreadable[key] != stamp_of(Path(key)))
+        ]
+
+    def _found_by(self, rule: PatternRule) -> list[str]:
+        parts = PurePath(rule.pattern).parts
+        hidden = any(part.startswith(".") for part in parts)
+        found = walk(self.root, gitignore=False, hidden=hidden, skipped=(SKIPPED | {".git"}) - set(parts))
+        return [self._key(path) for path, _ in found if rule.patterns.fits(path)]
+
+    def _read(self, key: str, pinned: bool, refresh: bool) -> ReadOnlyFile:  # noqa: FBT001 - called by a thread
+        name = self._name(key)
+        try:
+            text, stamp = read_text(Path(key), self._shelf.room * _LONGEST_TOKEN, self.root)
+        except SourceError as error:
+            raise SourceError(name, error.what) from error
+        title, shown = (name, text) if self.redact is None else (self.redact(name, ""), self.redact(text, name))
+        tokens = self.counter.count(section(title, shown))
+        return ReadOnlyFile(name, title, Path(key), shown, tokens, stamp, pinned, refresh)
+
+    def _key(self, path: str | Path) -> str:
+        try:
+            return os.path.normcase(os.path.realpath(self.root / path))
+        except ValueError as error:
+            raise SourceError(repr(str(path)), "cannot read it: no file can have this name") from error
+
+    def _check_place(self, path: str | Path, key: str) -> None:
+        """Refuse a name below the root that leads out of it: whoever made the link chose what the model reads."""
+        written = os.path.normcase(os.path.abspath(self.root / path))  # noqa: PTH100 - it resolves no links, and is to
+        if Path(written).is_relative_to(self.root) and not Path(key).is_relative_to(self.root):
+            raise SourceError(str(path), "is a link that leads out of the root")
+
+    def _name(self, key: str) -> str:
+        path = Path(key)
+        return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else path.as_posix()
+
+    def _names(self, path: str | Path, key: str) -> tuple[str, ...]:
+        """The names of a file below the root, links resolved and as they are written; none when it is elsewhere."""
+        written = os.path.normcase(os.path.abspath(self.root / path))  # noqa: PTH100 - it resolves no links, and is to
+        below = (Path(each) for each in dict.fromkeys((key, written)))
+        return tuple(each.relative_to(self.root).as_posix() for each in below if each.is_relative_to(self.root))
+
+    def _too_large(self, file: ReadOnlyFile) -> str:
+        pinned = sum(each.tokens for each in self._shelf.shown.values() if each.pinned)
+        return (
+            f"adding {file.tokens:,} tokens would exceed the budget of {self.budget:,} tokens for read-only files, "
+            f"of which {pinned:,} are pinned"
+        )
+
+
+def _both(one: FilesChanged, other: FilesChanged) -> FilesChanged:
+    return FilesChanged(
+        (*one.added, *other.added),
+        (*one.refreshed, *other.refreshed),
+        (*one.left_out, *other.left_out),
+        (*one.vanished, *other.vanished),
+        (*one.failed, *other.failed),
+    )

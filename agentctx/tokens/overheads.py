@@ -1,0 +1,319 @@
+"""Any value as JSON text: what an unknown block is counted by. Never raises."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from attrs import frozen
+
+from agentctx.core.message import Media, Message, Native, Part, Tool, ToolCall, ToolResult, without_marker
+from agentctx.errors import ConfigError
+from agentctx.models.names import JSON_TOOLS, SHORT_TOOLS
+from agentctx.models.profile import ModelProfile
+
+
+def serialise(value: object) -> str:
+    """``value`` as compact JSON; what JSON cannot hold as Python writes it."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+    except (TypeError, ValueError, RecursionError):
+        return _as_python(value)
+
+
+def _as_python(value: object) -> str:
+    try:
+        return repr(value)
+    except RecursionError:  # nested deeper than Python can go: its strings, and its other values as one sign each
+        return "".join(_leaves(value))
+
+
+def _leaves(value: object) -> Iterator[str]:
+    seen: set[int] = set()
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str):
+            yield each
+        elif isinstance(each, (Mapping, list, tuple)):
+            yield "[]"
+            if id(each) not in seen:
+                seen.add(id(each))
+                waiting.extend(_both(each) if isinstance(each, Mapping) else each)
+        else:
+            yield "0"
+
+
+def _plain(value: Native) -> object:
+    """Mappings and SDK objects (pydantic models) as dicts, bytes as base64, the rest as text."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (bytes, bytearray)):
+        return b64encode(value).decode("ascii")
+    dump = getattr(value, "model_dump", None)
+    return dump(exclude_unset=True) if callable(dump) else str(value)
+
+
+def characters(value: object) -> int:
+    """About how many characters ``serialise`` would make of ``value``, without making them."""
+    total, open_values = 0, [value]
+    while open_values:
+        each = open_values.pop()
+        if isinstance(each, (str, bytes, bytearray)):
+            total += len(each) + 2
+        elif isinstance(each, Mapping):
+            total += 2
+            open_values.extend(_both(each))
+        elif isinstance(each, (list, tuple)):
+            total += 2  # so that this ends with a value that contains itself, too
+            open_values.extend(each)
+        else:
+            total += 8
+        if total > ENOUGH:
+            return total
+    return total
+
+
+def _both(mapping: Mapping[Any, Any]) -> Iterable[object]:
+    yield from mapping.keys()
+    yield from mapping.values()
+
+
+ENOUGH = 1_000_000
+"""Where ``characters`` stops counting: it is far more than anyone would count without a thread."""
+
+
+@frozen
+class FixedCounter:
+    """Every message costs the same, whatever it holds; so do every text, the system prompt, and the tools together.
+
+    Nothing else costs anything, unless a price is given for it: a request of three messages and no tools has
+    ``3 * tokens`` tokens.
+
+    Args:
+        tokens: What each message costs, in tokens.
+        per_part: What each part of a message adds (a text, a thought; what a tool result holds), in tokens.
+        per_call: What each tool call adds, in tokens.
+        per_media: What each image, sound, film or document adds, in tokens; None: what any part adds.
+
+    Raises:
+        ConfigError: If ``tokens`` is not positive, or another number is negative.
+    """
+
+    tokens: int = 10
+    per_part: int = 0
+    per_call: int = 0
+    per_media: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        """Check the options."""
+        if isinstance(self.tokens, bool) or not isinstance(self.tokens, int) or self.tokens < 1:
+            msg = f"tokens: expected a positive number, got {self.tokens!r}"
+            raise ConfigError(msg)
+        more = {"per_part": self.per_part, "per_call": self.per_call, "per_media": self.per_media or 0}
+        for name, value in more.items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                msg = f"{name}: expected a number of tokens, not negative, got {value!r}"
+                raise ConfigError(msg)
+
+    def count(self, text: str, /) -> int:
+        """``tokens``, or 0 for the empty text."""
+        return self.tokens if text else 0
+
+    def count_message(self, message: Message, /) -> int:
+        """``tokens``, and what its parts add."""
+        return self.tokens + sum(map(self._added, message.parts))
+
+    def _added(self, part: Part) -> int:
+        if isinstance(part, ToolResult):
+            return sum(map(self._added, part.content))
+        if isinstance(part, Media):
+            return self.per_part if self.per_media is None else self.per_media
+        return self.per_call if isinstance(part, ToolCall) else self.per_part
+
+    def exceeds(self, text: str, tokens: int, /) -> bool:
+        """Whether ``text`` has more than ``tokens`` tokens."""
+        return self.count(text) > tokens
+
+    def head(self, text: str, tokens: int, /) -> str:
+        """The whole text when it fits, else nothing of it: no shorter text costs less."""
+        return text if self.count(text) <= tokens else ""
+
+    def tail(self, text: str, tokens: int, /) -> str:
+        """The whole text when it fits, else nothing of it: no shorter text costs less."""
+        return self.head(text, tokens)
+
+
+Count = Callable[[str], int]
+
+TOOL_START = 7
+"""Tokens that open a tool; 10 for models on cl100k_base."""
+TOOL_START_CL100K = 10
+PROPERTIES_START = 3
+PROPERTY = 3
+ENUM_START = -3
+ENUM_ITEM = 3
+TOOLS_END = 12
+"""Tokens that close the list of tools, once."""
+
+_NESTED = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
+_CHOICES = ("anyOf", "oneOf", "allOf", "prefixItems")
+_DEFINITIONS = ("$defs", "definitions", "patternProperties", "dependentSchemas")
+# Told by the form itself, or not told to the model at all.
+_SILENT = frozenset({"type", "description", "enum", "properties", "required", "title", "strict", "$schema", "$id"})
+_KNOWN = _SILENT.union(_NESTED, _CHOICES, _DEFINITIONS)
+
+
+def openai_tools(tools: tuple[Tool, ...], count: Count, start: int = TOOL_START) -> int:
+    """Tokens of the tools in OpenAI's form; 0 for none.
+
+    Args:
+        tools: The tools.
+        count: Counts the tokens of a text.
+        start: Tokens that open a tool.
+    """
+    return sum(start + _openai_tool(tool, count) for tool in tools) + (TOOLS_END if tools else 0)
+
+
+def json_tools(tools: tuple[Tool, ...], count: Count) -> int:
+    """Tokens of the tools where the model is shown their JSON schema; 0 for none."""
+    return sum(TOOL_START + _json_tool(tool, count) for tool in tools)
+
+
+def _openai_tool(tool: Tool, count: Count) -> int:
+    if not tool.name:  # a server tool: nothing is known of it but its definition
+        return count(serialise(without_marker(tool.source)))
+    return count(f"{tool.name}:{tool.description.rstrip('.')}") + _schema(tool.parameters or {}, count)
+
+
+def _json_tool(tool: Tool, count: Count) -> int:
+    for kind, tokens in SERVER_TOOLS:
+        if _type_of(tool).startswith(kind):
+            return tokens
+    if not tool.name or tool.parameters is None:
+        return (
+            count(serialise(without_marker(tool.source)))
+            if tool.source is not None
+            else count(tool.name + tool.description)
+        )
+    return count(tool.name) + count(tool.description) + count(serialise(tool.parameters))
+
+
+SERVER_TOOLS = (("bash_", 325), ("text_editor_", 700), ("computer_", 4500), ("memory_", 1050))
+"""Tools whose definition Anthropic holds, by the start of their type, with the tokens that they cost.
+
+That of memory is what a recorded call with it alone cost beside its words and the surcharge for tools."""
+
+
+def _type_of(tool: Tool) -> str:
+    kind = tool.source.get("type") if isinstance(tool.source, Mapping) else None
+    return kind if isinstance(kind, str) else ""
+
+
+def _schema(schema: Mapping[str, Any], count: Count) -> int:
+    """Tokens of a schema's insides: its properties, the schemas within it, and what else it says."""
+    total = 0
+    open_schemas = [schema]
+    while open_schemas:
+        each = open_schemas.pop()
+        properties = each.get("properties")
+        if isinstance(properties, Mapping) and properties:
+            total += PROPERTIES_START
+            for key, value in properties.items():
+                body = value if isinstance(value, Mapping) else {}
+                total += PROPERTY + _heading(str(key), body, count)
+                open_schemas.append(body)
+        for inner in _within(each):
+            total += _heading("", inner, count)
+            open_schemas.append(inner)
+        total += sum(count(f"{key}:{_text(value)}") for key, value in each.items() if key not in _KNOWN)
+    return total
+
+
+def _heading(key: str, schema: Mapping[str, Any], count: Count) -> int:
+    """Tokens of a schema's own line: key, type, description, and the values to choose from."""
+    enum = schema.get("enum")
+    choices = ENUM_START + sum(ENUM_ITEM + count(_text(item)) for item in enum) if isinstance(enum, list) else 0
+    description = _text(schema.get("description", "")).rstrip(".")
+    return choices + count(f"{key}:{_text(schema.get('type', '')).lower()}:{description}")
+
+
+def _within(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The schemas directly within one, but for its properties."""
+    yield from (schema[key] for key in _NESTED if isinstance(schema.get(key), Mapping))
+    for key in _CHOICES:
+        if isinstance(schema.get(key), list):
+            yield from (each for each in schema[key] if isinstance(each, Mapping))
+    for key in _DEFINITIONS:
+        if isinstance(schema.get(key), Mapping):
+            yield from (each for each in schema[key].values() if isinstance(each, Mapping))
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else serialise(value)
+
+
+@frozen
+class Shape:
+    """Tokens that a format adds.
+
+    Args:
+        message: For each message.
+        reply: For each request: the opening of the answer.
+        name: For a participant's name, beside the name itself.
+        call: For each tool call, beside its name and arguments.
+        result: For each tool result, beside what it says.
+        envelope: Not tokens but characters, of encrypted reasoning that are no reasoning.
+        schema_as_json: Whether tools are shown as JSON, where no model is known; else in OpenAI's short form.
+    """
+
+    message: int = 3
+    reply: int = 3
+    name: int = 1
+    call: int = 7
+    result: int = 2
+    envelope: int = 0
+    schema_as_json: bool = False
+
+
+OPENAI = Shape()
+"""Message, name and reply: OpenAI's cookbook, "How to count tokens". Calls and results: the markers around them in
+the harmony format, rather too high: a round that gpt-3.5-turbo billed with 24 tokens (community.openai.com, 538914)
+counts 29."""
+
+RESPONSES = Shape(envelope=900)
+"""Like Chat. The envelope: encrypted items of 26 to 1,792 reasoning tokens had 1,080 to 9,572 characters."""
+
+ANTHROPIC = Shape(message=4, call=12, result=8, schema_as_json=True)
+"""Estimates: 3 to 5 tokens a message were seen; calls and results stand in markup. The surcharge for having tools at
+all is published and stands in the model table."""
+
+GEMINI = Shape(message=4, call=8, result=8, schema_as_json=True)
+"""Estimates."""
+
+_SHAPES: Mapping[str, Shape] = {
+    "openai-chat": OPENAI,
+    "openai-responses": RESPONSES,
+    "anthropic": ANTHROPIC,
+    "bedrock": ANTHROPIC,
+    "gemini": GEMINI,
+}
+
+
+def shape_of(format_name: str) -> Shape:
+    """The shape of a format; that of OpenAI for one that is not known."""
+    return _SHAPES.get(format_name, OPENAI)
+
+
+def shows_schemas(format_name: str, profile: ModelProfile | None) -> bool:
+    """Whether a model is shown its tools as JSON schemas: that is the model's way, whatever format they come in.
+
+    Args:
+        format_name: The format's name, which decides where the model's family is not known.
+        profile: The model's profile, if known.
+    """
+    if profile is not None and SHORT_TOOLS.match(profile.family):
+        return False
+    return bool(profile and JSON_TOOLS.match(profile.family)) or shape_of(format_name).schema_as_json
