@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from agentctx.builder.rendering import MarkdownList, MergeSystem, XmlTags
     from agentctx.builder.slot import BlockReport, BuildReport
     from agentctx.builder.summarize import Summarize
-    from agentctx.builder.tier import Tier, TierRule, allocate
     from agentctx.checking import count, validate, warmup
     from agentctx.clients.bridge import blocking
     from agentctx.clients.wrap import wrap
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from agentctx.core.item import ContextItem
     from agentctx.core.message import Context, Media, Message, Opaque, Text, Thinking, Tool, ToolCall, ToolResult
     from agentctx.core.report import Compaction, Forecast, Report, SilentTruncationSuspected, StageReport, View
+    from agentctx.core.tier import Tier, TierRule, allocate
     from agentctx.core.units import Unit, segments, units
     from agentctx.core.validity import Violation
     from agentctx.economics.cache import CacheSimulator
@@ -240,7 +240,7 @@ _HOMES = {
     "agentctx.builder.rendering": ("MarkdownList", "MergeSystem", "XmlTags"),
     "agentctx.builder.slot": ("BlockReport", "BuildReport"),
     "agentctx.builder.summarize": ("Summarize",),
-    "agentctx.builder.tier": ("Tier", "TierRule", "allocate"),
+    "agentctx.core.tier": ("Tier", "TierRule", "allocate"),
     "agentctx.checking": ("count", "validate", "warmup"),
     "agentctx.clients.bridge": ("blocking",),
     "agentctx.clients.wrap": ("wrap",),

@@ -10,8 +10,8 @@ from attrs import frozen
 
 from agentctx.builder.eviction import Allowance, Noting, answered, check_eviction, label_of, name_of
 from agentctx.builder.slot import Slot
-from agentctx.builder.tier import Tier, TierRule, allocate
 from agentctx.core.message import Message
+from agentctx.core.tier import Tier, TierRule, allocate
 from agentctx.errors import BigItem, ContextOverflow
 
 ROUNDS = 32

@@ -10,8 +10,8 @@ from typing import Any, cast, get_args
 from attrs import evolve, field, frozen
 
 from agentctx.builder.eviction import Eviction, Strict
-from agentctx.builder.tier import Tier, as_tier
 from agentctx.core.message import Message, Native, Ttl
+from agentctx.core.tier import Tier, as_tier
 from agentctx.errors import ConfigError
 from agentctx.protocols import Scope
 

@@ -16,10 +16,10 @@ from agentctx.builder.eviction import Noting, answered, check_formatter, name_of
 from agentctx.builder.facts import Facts, Reading, readings
 from agentctx.builder.rendering import Formatter, Section
 from agentctx.builder.slot import BuildReport, Slot, slots_of
-from agentctx.builder.tier import Tier, TierRule, allocate
 from agentctx.core.budget import Budget
 from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Text, Tool
 from agentctx.core.protection import NOT_SHOWN
+from agentctx.core.tier import Tier, TierRule, allocate
 from agentctx.engine.reading import Reader, known_profile
 from agentctx.engine.repair import repair
 from agentctx.errors import ConfigError, ContextOverflow, InvalidInput, StageError

@@ -13,8 +13,8 @@ from agentctx.builder.build import Assembled, BlockReader, Build, Options
 from agentctx.builder.facts import FactExtractor, Facts
 from agentctx.builder.rendering import Formatter, concatenate
 from agentctx.builder.slot import BuildReport
-from agentctx.builder.tier import TierRule
 from agentctx.core.budget import Budget
+from agentctx.core.tier import TierRule
 from agentctx.engine.options import as_budget
 from agentctx.errors import ConfigError
 from agentctx.protocols import TokenCounter

@@ -10,8 +10,8 @@ from attrs import define, field
 
 from agentctx.builder.block import Block
 from agentctx.builder.eviction import Noting, TruncateOldest, answered
-from agentctx.builder.tier import Tier
 from agentctx.core.message import Message, Native, Text
+from agentctx.core.tier import Tier
 from agentctx.errors import ConfigError, StageError
 
 FACTS = "facts"

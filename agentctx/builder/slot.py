@@ -9,10 +9,10 @@ from attrs import asdict, define, field, frozen
 
 from agentctx.builder.block import Block, names_of
 from agentctx.builder.eviction import Allowance, Noting, least_of, name_of
-from agentctx.builder.tier import Tier
 from agentctx.core.compare import Change, Outcome, match
 from agentctx.core.message import Message
 from agentctx.core.protection import last_words
+from agentctx.core.tier import Tier
 from agentctx.printable import printable
 from agentctx.protocols import Meter
 

@@ -12,8 +12,8 @@ from anyio import CapacityLimiter, Lock
 from attrs import define, field, frozen
 
 from agentctx.builder.block import Block
-from agentctx.builder.tier import Tier
 from agentctx.core.message import Message, Native, Text
+from agentctx.core.tier import Tier
 from agentctx.errors import ConfigError, InvalidInput, SourceError
 from agentctx.printable import shown
 from agentctx.protocols import ContextProvider, TokenCounter

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from attrs import evolve, field, frozen
 
-from agentctx.builder.tier import Tier, TierRule, allocate, as_tier
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Message
+from agentctx.core.tier import Tier, TierRule, allocate, as_tier
 from agentctx.core.units import Unit
 from agentctx.engine.drop import shrink_open_round, without
 from agentctx.engine.options import check_tokens, limits

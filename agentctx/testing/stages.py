@@ -8,8 +8,8 @@ from typing import Literal
 
 from hypothesis import strategies as st
 
-from agentctx.builder.tier import TierRule
 from agentctx.core.budget import PERCENTAGES, SMALLEST_LIMIT, Budget
+from agentctx.core.tier import TierRule
 from agentctx.engine.repair import RepairHistory
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy

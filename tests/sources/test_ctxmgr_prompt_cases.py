@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from agentctx.builder.block import Block
 from agentctx.builder.builder import ContextBuilder
-from agentctx.builder.tier import Tier
 from agentctx.checking import validate
 from agentctx.core.budget import Budget
 from agentctx.core.item import ContextItem
 from agentctx.core.message import Message, Text
+from agentctx.core.tier import Tier
 from agentctx.errors import ConfigError, InvalidInput, SourceError
 from agentctx.sources.stable_prompt import CHANGED, PromptSection, StablePrompt, section_from
 from agentctx.tokens.counting import TiktokenCounter

@@ -35,7 +35,7 @@ from agentctx import (
     over,
     when,
 )
-from agentctx.builder.tier import Tier, TierRule
+from agentctx.core.tier import Tier, TierRule
 from agentctx.engine.fit import FitGuarantee, FitRequestBytes, LimitImages, body_bytes
 from agentctx.engine.protect import bind
 from agentctx.engine.reading import reader

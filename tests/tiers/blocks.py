@@ -3,7 +3,7 @@
 from agentctx import FixedCounter
 from agentctx.builder.block import Block
 from agentctx.builder.builder import ContextBuilder
-from agentctx.builder.tier import Tier
+from agentctx.core.tier import Tier
 from agentctx.testing import assistant, call, result, transcript
 
 

@@ -8,7 +8,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentctx.builder.tier import Tier, TierRule, allocate
+from agentctx.core.tier import Tier, TierRule, allocate
 from agentctx.errors import ConfigError
 
 SIZES = st.one_of(st.integers(0, 60), st.integers(0, 200_000))

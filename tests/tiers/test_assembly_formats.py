@@ -9,7 +9,7 @@ from agentctx.builder.build import NOT_SHOWN
 from agentctx.builder.builder import ContextBuilder
 from agentctx.builder.eviction import TruncateOldest
 from agentctx.builder.rendering import MergeSystem
-from agentctx.builder.tier import Tier
+from agentctx.core.tier import Tier
 from agentctx.providers.registry import FORMATS
 from agentctx.testing import assistant, call, history, result, user
 

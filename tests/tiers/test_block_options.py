@@ -7,8 +7,8 @@ from agentctx import ConfigError, FitContextWindow, InvalidInput, Message, Pipel
 from agentctx.builder.block import Block
 from agentctx.builder.eviction import Allowance, Drop, TruncateOldest
 from agentctx.builder.summarize import Summarize
-from agentctx.builder.tier import Tier, TierRule
 from agentctx.core.compare import Outcome
+from agentctx.core.tier import Tier, TierRule
 from agentctx.protocols import Scope
 
 pytestmark = pytest.mark.anyio

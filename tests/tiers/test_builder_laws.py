@@ -12,7 +12,7 @@ from agentctx.builder.block import Block
 from agentctx.builder.builder import ContextBuilder
 from agentctx.builder.eviction import Drop, DropTail, Strict, TruncateOldest
 from agentctx.builder.summarize import Summarize
-from agentctx.builder.tier import Tier, TierRule
+from agentctx.core.tier import Tier, TierRule
 from agentctx.testing.histories import broken_histories, histories
 from agentctx.testing.writers import WRITERS
 

@@ -10,7 +10,7 @@ from agentctx import ConfigError, ContextOverflow, FixedCounter, StageError
 from agentctx.builder.block import Block
 from agentctx.builder.builder import ContextBuilder
 from agentctx.builder.eviction import Drop, Strict, TruncateOldest
-from agentctx.builder.tier import Tier
+from agentctx.core.tier import Tier
 
 pytestmark = pytest.mark.anyio
 

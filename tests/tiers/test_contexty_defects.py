@@ -17,7 +17,7 @@ from agentctx.builder.builder import ContextBuilder
 from agentctx.builder.eviction import Drop, DropTail, TruncateOldest
 from agentctx.builder.rendering import MergeSystem
 from agentctx.builder.summarize import Summarize
-from agentctx.builder.tier import Tier, TierRule
+from agentctx.core.tier import Tier, TierRule
 from agentctx.testing import assistant, call, history, result, user
 
 pytestmark = pytest.mark.anyio
@@ -384,7 +384,7 @@ import anyio, hashlib, json, sys
 sys.path.insert(0, sys.argv[1])
 from blocks import block, builder, chat, tool_round
 from agentctx.builder.rendering import MergeSystem
-from agentctx.builder.tier import Tier, TierRule
+from agentctx.core.tier import Tier, TierRule
 from agentctx.builder.eviction import TruncateOldest
 
 async def facts(messages):

@@ -9,7 +9,7 @@ from agentctx import ConfigError, ContextOverflow, Message, StageError
 from agentctx.builder.block import Block
 from agentctx.builder.eviction import Drop, TruncateOldest
 from agentctx.builder.rendering import MarkdownList, MergeSystem, Section, XmlTags, concatenate, escape, tag_name
-from agentctx.builder.tier import Tier
+from agentctx.core.tier import Tier
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from agentctx.builder.block import Block
 from agentctx.builder.eviction import Drop, DropTail, Strict, TruncateOldest
 from agentctx.builder.rendering import concatenate
 from agentctx.builder.summarize import Summarize
-from agentctx.builder.tier import Tier
+from agentctx.core.tier import Tier
 from agentctx.testing import fixed_summarizer
 
 pytestmark = pytest.mark.anyio

@@ -19,8 +19,8 @@ from agentctx import (
 from agentctx.builder.block import Block
 from agentctx.builder.eviction import Drop, Strict, TruncateOldest
 from agentctx.builder.rendering import concatenate
-from agentctx.builder.tier import Tier
 from agentctx.core.compare import Outcome
+from agentctx.core.tier import Tier
 
 pytestmark = pytest.mark.anyio
 

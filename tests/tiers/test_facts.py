@@ -8,7 +8,7 @@ from agentctx import ConfigError, Message, StageError, Text
 from agentctx.builder.eviction import TruncateOldest
 from agentctx.builder.facts import Facts, readings
 from agentctx.builder.rendering import MergeSystem
-from agentctx.builder.tier import Tier
+from agentctx.core.tier import Tier
 
 pytestmark = pytest.mark.anyio
 

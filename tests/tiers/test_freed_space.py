@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentctx import ContextOverflow
 from agentctx.builder.eviction import Drop, DropTail, Strict, TruncateOldest
-from agentctx.builder.tier import Tier, TierRule
+from agentctx.core.tier import Tier, TierRule
 
 BACKGROUND = st.integers(-1, Tier.RAG)
 

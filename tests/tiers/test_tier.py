@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from agentctx.builder.tier import Tier, TierRule, as_tier
+from agentctx.core.tier import Tier, TierRule, as_tier
 from agentctx.errors import ConfigError
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from agentctx import Budget, ConfigError, FixedCounter, Pipeline, Protect, validate
-from agentctx.builder.tier import Tier, TierRule
+from agentctx.core.tier import Tier, TierRule
 from agentctx.strategies.tiered import ByTools, Tiered
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories
