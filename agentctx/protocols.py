@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set as AbstractSet
 from enum import Enum
 from functools import cache
 from typing import Any, Protocol, cast, runtime_checkable

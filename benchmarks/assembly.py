@@ -30,7 +30,7 @@ from rich.table import Table
 from rows import Row
 from transcript import transcript
 
-from agentctx import Block, ContextBuilder, Drop, DropTail, Eviction, Tier, TierRule, TruncateOldest, allocate
+from agentctx.builder import Block, ContextBuilder, Drop, DropTail, Eviction, Tier, TierRule, TruncateOldest, allocate
 
 MESSAGES = 20
 """Messages of a block, about 10 kB of text together."""

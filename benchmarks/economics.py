@@ -36,10 +36,11 @@ from rich.console import Console
 from sending import Way, in_session
 from windows import Windows
 
-from agentctx.core.budget import Budget
-from agentctx.economics.cache import BlockReader, CacheSimulator, cache_rules
+from agentctx import Budget
+from agentctx.economics import CacheSimulator
+from agentctx.economics.cache import BlockReader, cache_rules
 from agentctx.economics.prices import cost
-from agentctx.models.profile import ModelProfile
+from agentctx.models import ModelProfile
 from agentctx.models.table import profile
 from agentctx.presets import RECENT_RESULTS, coding_agent
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage, trim_messages
 
-from agentctx.core.message import SYSTEM_ROLES, Message
+from agentctx import Message
+from agentctx.core.message import SYSTEM_ROLES
 
 
 def langchain_trim(messages: Sequence[Message], room: int, count: Callable[[Message], int]) -> list[int]:

@@ -9,9 +9,9 @@ from recorded import Recorded, of_recording
 from sending import in_session
 from windows import Windows
 
-from agentctx import Pipeline
-from agentctx.core.budget import Budget
-from agentctx.economics.cache import BlockReader, CacheSimulator, cache_rules
+from agentctx import Budget, Pipeline
+from agentctx.economics import CacheSimulator
+from agentctx.economics.cache import BlockReader, cache_rules
 from agentctx.economics.prices import cost
 from agentctx.models.table import profile
 from agentctx.presets import coding_agent

@@ -25,10 +25,10 @@ from agentctx import (
     Pipeline,
     Session,
     Text,
-    TiktokenCounter,
     ToolResult,
     TruncateToolOutputs,
 )
+from agentctx.tokens import TiktokenCounter
 from agentctx.tokens.meter import MessageMeter
 from agentctx.tokens.tiktoken import encoding
 

@@ -17,11 +17,12 @@ from attrs import astuple, frozen
 from rows import Row
 from transcript import transcript
 
-from agentctx import Call, Context, Pipeline, TiktokenCounter
+from agentctx import Call, Context, Pack, Pipeline
 from agentctx.engine.drop import lay_out
-from agentctx.strategies.pack import STRATEGIES, Pack, Strategy
+from agentctx.strategies.pack import STRATEGIES, Strategy
 from agentctx.strategies.packing.choose import Load, load
 from agentctx.strategies.packing.relevance import ranked
+from agentctx.tokens import TiktokenCounter
 from agentctx.tokens.meter import MessageMeter
 
 COUNTS = (100, 1_000, 10_000)

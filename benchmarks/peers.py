@@ -20,8 +20,7 @@ from attrs import frozen
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # before litellm is imported: it would fetch the list of prices
 
-from agentix import FitContextWindow, Role, ToolCall
-from agentix import Message as AgentixMessage
+from agentix import FitContextWindow, Message as AgentixMessage, Role, ToolCall
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage, trim_messages
 from litellm.utils import trim_messages as litellm_trim_messages
 

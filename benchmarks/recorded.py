@@ -10,10 +10,9 @@ from typing import Any
 
 from attrs import field, frozen
 
-from agentctx.core.message import Context, Message, Tool
+from agentctx import Call, Context, Message, Tool
 from agentctx.core.protection import always
 from agentctx.engine.reading import Reader, reader
-from agentctx.protocols import Call
 from agentctx.providers.registry import format_named
 from agentctx.replay import Recording, calls_of
 

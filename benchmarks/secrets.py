@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from agentctx import redact_secrets
+from agentctx.sources import redact_secrets
 
 HEX = "0123456789abcdef"
 UPPER = string.ascii_uppercase + string.digits

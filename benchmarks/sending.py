@@ -7,9 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from attrs import frozen
 from recorded import Recorded
 
-from agentctx import Pipeline
-from agentctx.core.message import Context
-from agentctx.errors import ContextOverflow, InvalidInput
+from agentctx import Context, ContextOverflow, InvalidInput, Pipeline
 
 
 @frozen

@@ -20,16 +20,13 @@ from typing import Any, ClassVar
 import anyio
 from attrs import frozen
 
-from agentctx import (
-    Assembled,
-    Block,
-    Budget,
+from agentctx import Budget
+from agentctx.builder import Assembled, Block, ContextBuilder, DropTail, Tier
+from agentctx.protocols import ContextProvider
+from agentctx.sources import (
     BuildErrors,
-    ContextBuilder,
     ContextItem,
-    ContextProvider,
     Dependencies,
-    DropTail,
     Environment,
     Gathered,
     GitSource,
@@ -37,12 +34,11 @@ from agentctx import (
     ReadOnlyFiles,
     RecentFiles,
     StablePrompt,
-    Tier,
     gather,
     redact_secrets,
+    section_from,
+    suggest_files,
 )
-from agentctx.sources.recent_files import suggest_files
-from agentctx.sources.stable_prompt import section_from
 
 WINDOW = 16_000
 ANSWER = 2_000

@@ -22,22 +22,8 @@ from typing import Any
 import anyio
 from attrs import define, field
 
-from agentctx import (
-    Block,
-    Budget,
-    Category,
-    CategoryBudget,
-    ContextBuilder,
-    Division,
-    DropTail,
-    FitContextWindow,
-    MergeSystem,
-    Pack,
-    Pipeline,
-    Tier,
-    View,
-    count,
-)
+from agentctx import Budget, FitContextWindow, Pack, Pipeline, View, count
+from agentctx.builder import Block, Category, CategoryBudget, ContextBuilder, Division, DropTail, MergeSystem, Tier
 
 WINDOW = 10_000
 LOGS = [f"gateway-{number:02}.log" for number in range(80)]

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from anthropic.types import ContentBlockParam, MessageParam
-from anthropic.types.beta import BetaContentBlockParam, BetaMessageParam
-from anthropic.types.beta import message_create_params as beta_messages
+from anthropic.types.beta import BetaContentBlockParam, BetaMessageParam, message_create_params as beta_messages
 from anthropic.types.message_create_params import MessageCreateParamsBase
 from google.genai import types as gemini
 from openai.types import chat

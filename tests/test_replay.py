@@ -6,8 +6,16 @@ from itertools import pairwise
 
 import pytest
 
-from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs, count, validate
-from agentctx.errors import InvalidInput
+from agentctx import (
+    Budget,
+    ClearToolResults,
+    FitContextWindow,
+    InvalidInput,
+    Pipeline,
+    TruncateToolOutputs,
+    count,
+    validate,
+)
 from agentctx.replay import Recording, calls_of, model_calls, replay
 
 SYSTEM = {"role": "system", "content": "You mend software."}

@@ -13,8 +13,7 @@ from agentctx.cli.compact import Out
 from agentctx.cli.console import UnknownModels, at, err, in_one_line, to_json
 from agentctx.cli.options import parse_bytes
 from agentctx.cli.transcripts import Entry, Layout, chosen, written
-from agentctx.conversion import Converted
-from agentctx.conversion import convert as converted
+from agentctx.conversion import Converted, convert as converted
 from agentctx.core.message import Native
 from agentctx.core.report import Report
 from agentctx.printable import printable

@@ -19,8 +19,7 @@ from agentctx.core.budget import Budget
 from agentctx.engine.reading import reader
 from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
-from agentctx.replay import Recording, Step, calls_of
-from agentctx.replay import replay as replay_steps
+from agentctx.replay import Recording, Step, calls_of, replay as replay_steps
 from agentctx.show.replay import step_json, summarise
 from agentctx.show.view import shown, view_json
 

@@ -10,8 +10,7 @@ The end is where the stream ends or where its reader closes it; by then some pro
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Set as AbstractSet
 from contextlib import aclosing, closing
 from functools import cache, partial
 from inspect import isawaitable

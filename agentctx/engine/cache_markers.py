@@ -8,8 +8,7 @@ those with the shorter one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
 from itertools import chain, dropwhile
 from operator import is_not
 

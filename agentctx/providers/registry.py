@@ -14,8 +14,7 @@ from agentctx.core.message import Native
 from agentctx.errors import AmbiguousFormat, InvalidInput
 from agentctx.models.table import family_of
 from agentctx.protocols import WireFormat
-from agentctx.providers.dialects import DIALECTS, Dialect, dialect_of
-from agentctx.providers.dialects import FORMAT as DIALECTS_OF
+from agentctx.providers.dialects import DIALECTS, FORMAT as DIALECTS_OF, Dialect, dialect_of
 from agentctx.providers.foreign import refuse_foreign, refuse_foreign_document
 from agentctx.providers.native import fields_or_none
 

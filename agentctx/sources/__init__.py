@@ -1,1 +1,41 @@
-"""Where context comes from: git, files, environment, dependencies, errors; what fades, and what stays put."""
+"""Where context comes from: git, files, the environment, manifests, build errors; and what gathers it."""
+
+from typing import TYPE_CHECKING
+
+from agentctx.public import lazily
+
+if TYPE_CHECKING:
+    from agentctx.core.item import ContextItem as ContextItem
+    from agentctx.sources.asking import Gathered as Gathered, SourceReport as SourceReport
+    from agentctx.sources.build_errors import BuildErrors as BuildErrors
+    from agentctx.sources.decay import Decay as Decay
+    from agentctx.sources.dependencies import Dependencies as Dependencies
+    from agentctx.sources.environment import Environment as Environment
+    from agentctx.sources.files import ReadOnlyFiles as ReadOnlyFiles
+    from agentctx.sources.gathering import gather as gather, prioritise as prioritise
+    from agentctx.sources.git import GitSource as GitSource
+    from agentctx.sources.recent_files import RecentFiles as RecentFiles, suggest_files as suggest_files
+    from agentctx.sources.secrets import redact_secrets as redact_secrets
+    from agentctx.sources.stable_prompt import (
+        PromptSection as PromptSection,
+        StablePrompt as StablePrompt,
+        section_from as section_from,
+    )
+else:
+    __all__, __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "agentctx.core.item": "ContextItem",
+            "agentctx.sources.asking": "Gathered SourceReport",
+            "agentctx.sources.build_errors": "BuildErrors",
+            "agentctx.sources.decay": "Decay",
+            "agentctx.sources.dependencies": "Dependencies",
+            "agentctx.sources.environment": "Environment",
+            "agentctx.sources.files": "ReadOnlyFiles",
+            "agentctx.sources.gathering": "gather prioritise",
+            "agentctx.sources.git": "GitSource",
+            "agentctx.sources.recent_files": "RecentFiles suggest_files",
+            "agentctx.sources.secrets": "redact_secrets",
+            "agentctx.sources.stable_prompt": "PromptSection StablePrompt section_from",
+        },
+    )

@@ -11,7 +11,7 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.clock import time_of
 from agentctx.errors import BigItem, ConfigError, ContextOverflow, SourceError
 from agentctx.protocols import TokenCounter
-from agentctx.sources.gather import blended, overlap
+from agentctx.sources.gathering import blended, overlap
 from agentctx.tokens.remembering import counter_of_texts
 
 HALF_LIFE = 30 * 60.0

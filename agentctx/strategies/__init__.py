@@ -1,1 +1,22 @@
-"""One file, one strategy."""
+"""The stages, one file each; from here come the values that elaborate ones take."""
+
+from typing import TYPE_CHECKING
+
+from agentctx.public import lazily
+
+if TYPE_CHECKING:
+    from agentctx.strategies.packing.relevance import (
+        Bm25 as Bm25,
+        Embedded as Embedded,
+        Relevance as Relevance,
+        Weights as Weights,
+    )
+    from agentctx.strategies.tiered import ByTools as ByTools
+else:
+    __all__, __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "agentctx.strategies.packing.relevance": "Bm25 Embedded Relevance Weights",
+            "agentctx.strategies.tiered": "ByTools",
+        },
+    )

@@ -1,11 +1,10 @@
 """Numbers as people write them."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from agentctx import ConfigError, InvalidInput
 from agentctx.cli.options import Typed, parse_amount, parse_limit, parse_tokens
-from agentctx.errors import ConfigError, InvalidInput
 from agentctx.providers.registry import format_named
 
 

@@ -7,13 +7,12 @@ import tracemalloc
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from agentctx import InvalidInput
 from agentctx.cli import options
 from agentctx.cli.options import parse_bytes
 from agentctx.cli.transcripts import MAX_BYTES, Layout, chosen, entries
-from agentctx.errors import InvalidInput
 
 HELLO = [{"role": "user", "content": "hello"}]
 

@@ -7,7 +7,7 @@ from both_kinds import inside, listed, now
 from client_histories import claude
 
 import agentctx
-from agentctx.clients import wrap
+from agentctx import wrap
 from agentctx.testing.servers import Said, messages
 
 MODEL = "claude-sonnet-5-5"

@@ -6,7 +6,7 @@ from anthropic import Anthropic, AsyncAnthropic, beta_async_tool, beta_tool
 from both_kinds import now
 
 import agentctx
-from agentctx.clients import wrap
+from agentctx import wrap
 from agentctx.testing.servers import Said, messages
 
 MODEL = "claude-sonnet-5-5"

@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError
 from client_histories import converse as history
 
 import agentctx
-from agentctx.clients import wrap
+from agentctx import wrap
 from agentctx.testing.servers import Said, converse
 
 MODEL = "us.anthropic.claude-sonnet-5-5"

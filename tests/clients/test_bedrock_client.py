@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from client_histories import converse as history
 
 import agentctx
-from agentctx.clients import wrap
+from agentctx import wrap
 from agentctx.testing.servers import Said, converse
 
 MODEL = "us.anthropic.claude-sonnet-5-5"

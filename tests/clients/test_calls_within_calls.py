@@ -16,7 +16,7 @@ from client_histories import chat, claude
 from openai import AsyncOpenAI, OpenAI
 
 import agentctx
-from agentctx.clients import wrap
+from agentctx import wrap
 from agentctx.testing.servers import chat_completions, messages
 
 BUDGET = agentctx.Budget(1_500, trigger=0.8, target=0.4)

@@ -11,10 +11,8 @@ from client_histories import FILLER, chat, claude, converse, gemini, items
 from google import genai
 from google.genai import types
 
-from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs, first_of, when
-from agentctx.clients import wrap
-from agentctx.testing import Recorder
-from agentctx.testing import servers as at
+from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs, first_of, when, wrap
+from agentctx.testing import Recorder, servers as at
 
 BUDGET = Budget(1_500, trigger=0.9, target=0.4)
 STEPS = (4, 9, 12, 3, 14)

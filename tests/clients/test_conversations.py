@@ -15,7 +15,7 @@ from client_histories import chat
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAI
 
 import agentctx
-from agentctx.clients import wrap
+from agentctx import wrap
 from agentctx.testing.servers import Said, chat_completions, messages
 
 MODEL = "gpt-4o"

@@ -9,7 +9,7 @@ from google import genai
 from google.genai import errors, types
 
 import agentctx
-from agentctx.clients import wrap
+from agentctx import wrap
 from agentctx.testing.servers import Said, generate_content
 
 MODEL = "gemini-3.5-flash"

@@ -9,7 +9,7 @@ from both_kinds import listed, now
 from client_histories import chat, claude, items
 
 import agentctx
-from agentctx.clients import wrap
+from agentctx import wrap
 from agentctx.testing.servers import Said, chat_completions, messages, responses
 
 WINDOW = 1_200

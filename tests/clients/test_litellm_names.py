@@ -8,7 +8,7 @@ from client_histories import chat
 from litellm._lazy_imports import get_lazy_import_registry
 
 import agentctx
-from agentctx.clients import wrap
+from agentctx import wrap
 from agentctx.clients.litellm import PREPARED, REFUSED
 
 NO_MODEL_CALL = """

@@ -15,13 +15,11 @@ from anthropic import AsyncAnthropic
 from both_kinds import now
 from client_histories import chat
 from google import genai
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from openai import AsyncOpenAI, OpenAI
 
 import agentctx
-from agentctx import ConfigError, Pipeline, Session, Sessions
-from agentctx.clients import wrap
+from agentctx import ConfigError, Pipeline, Session, Sessions, wrap
 from agentctx.session.sessions import MOMENT, PAUSE
 from agentctx.testing.servers import chat_completions
 

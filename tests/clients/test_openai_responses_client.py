@@ -8,7 +8,7 @@ from openai import AsyncOpenAI, OpenAI
 from pydantic import BaseModel
 
 import agentctx
-from agentctx.clients import wrap
+from agentctx import wrap
 from agentctx.testing.servers import Said, responses
 
 MODEL = "gpt-5.4"

@@ -8,13 +8,12 @@ import litellm
 import openai
 import pytest
 from botocore.exceptions import ClientError
-from client_histories import chat, claude, gemini, items
-from client_histories import converse as bedrock
+from client_histories import chat, claude, converse as bedrock, gemini, items
 from google import genai
 from google.genai import errors
 
 import agentctx
-from agentctx.clients import wrap
+from agentctx import wrap
 
 KEYS = {"region_name": "us-east-1", "aws_access_key_id": "none", "aws_secret_access_key": "none"}
 ASKED = {"model": "claude-sonnet-5-5", "max_tokens": 9}

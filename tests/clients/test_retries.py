@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 import agentctx
-from agentctx.clients import wrap
+from agentctx import wrap
 
 CHAT, CLAUDE = chat(20), claude(20)
 TOO_LARGE = {

@@ -7,14 +7,13 @@ import pytest
 from anthropic import Anthropic, AsyncAnthropic
 from both_kinds import now
 from botocore.config import Config
-from client_histories import chat, claude, gemini
-from client_histories import converse as bedrock
+from client_histories import chat, claude, converse as bedrock, gemini
 from google import genai
 from google.genai import types
 from openai import AsyncOpenAI, OpenAI
 
 import agentctx
-from agentctx.clients import wrap
+from agentctx import wrap
 from agentctx.clients.streams import _ahead_once
 from agentctx.testing.servers import Said, chat_completions, converse, generate_content, messages
 

@@ -14,7 +14,7 @@ from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 import agentctx
-from agentctx.clients import wrap
+from agentctx import wrap
 
 RESPONSE = {"id": "r", "object": "response", "created_at": 1, "model": "gpt-5.4", "output": [], "tools": []}
 CHUNK = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "gpt-4o"}

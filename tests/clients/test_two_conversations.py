@@ -9,8 +9,7 @@ from client_histories import FILLER, chat
 from openai import AsyncOpenAI, OpenAI
 
 import agentctx
-from agentctx import Pipeline, Session
-from agentctx.clients import wrap
+from agentctx import Pipeline, Session, wrap
 from agentctx.testing import Recorder
 from agentctx.testing.servers import chat_completions, responses
 

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 import agentctx
-from agentctx.clients import wrap
+from agentctx import wrap
 from agentctx.testing.servers import Said, chat_completions, messages, responses
 
 CHAT = {"id": "1", "object": "chat.completion", "created": 1, "model": "gpt-4o", "choices": []}

@@ -10,8 +10,7 @@ from openai import AsyncAzureOpenAI, AsyncOpenAI, OpenAI, Stream
 from openai.types.chat import ChatCompletion, ChatCompletionChunk, ChatCompletionMessageParam
 from openai.types.responses import Response
 
-from agentctx import Pipeline, TrimRounds
-from agentctx.clients import wrap
+from agentctx import Pipeline, TrimRounds, wrap
 
 
 class Own:

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from agentctx import InvalidInput, Outcome, count, validate
-from agentctx.conversion import convert
+from agentctx import InvalidInput, Outcome, convert, count, validate
 from agentctx.providers.dialects import DIALECTS
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

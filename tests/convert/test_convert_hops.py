@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from agentctx import InvalidInput, validate
-from agentctx.conversion import convert
+from agentctx import InvalidInput, convert, validate
 from agentctx.providers.registry import format_named
 from agentctx.replay import request_of
 from agentctx.testing.histories import broken_histories, histories

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import lists, sampled_from
 
-from agentctx.checking import validate
-from agentctx.conversion import convert
+from agentctx import convert, validate
 from agentctx.providers.dialects import DIALECTS
 from agentctx.providers.registry import format_named
 from agentctx.show.view import report_text

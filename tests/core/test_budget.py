@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import floats, integers, tuples
 
-from agentctx import Budget, ConfigError, UnknownModel
-from agentctx.core.budget import MediaLimits
+from agentctx import Budget, ConfigError, MediaLimits, UnknownModel
 
 
 def test_the_limit_leaves_the_reserve_free():

@@ -1,10 +1,9 @@
 """Whether calls and results are whole pairs."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx.core.message import Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from agentctx import Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.units import broken_pair, only_results, open_at_end, server_calls, unfinished_from, waits
 
 ASKED = Message("assistant", (ToolCall("a", "read", "{}"),))

@@ -3,10 +3,9 @@
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx.core.message import Media, Message, Opaque, Text, ToolCall, ToolResult
+from agentctx import ConfigError, Media, Message, Opaque, Text, ToolCall, ToolResult
 from agentctx.core.protection import (
     always,
     first_task,
@@ -19,7 +18,6 @@ from agentctx.core.protection import (
     unread,
     words,
 )
-from agentctx.errors import ConfigError
 
 IDS = st.sampled_from("ab")
 PARTS = st.one_of(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentctx.core.message import Message, Text, Thinking, ToolCall, ToolResult
+from agentctx import Message, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.protection import leading_thought, open_round, seals, signed
 
 SIGNED, UNSIGNED, HIDDEN = Thinking("hm", "sig"), Thinking("hm"), Thinking("", encrypted="bytes")

@@ -2,9 +2,9 @@
 
 import pytest
 from attrs import evolve
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from agentctx.economics import CacheSimulator
 from agentctx.economics.cache import (
     ANTHROPIC,
     DEEPSEEK,
@@ -14,7 +14,6 @@ from agentctx.economics.cache import (
     OPENAI,
     OPENAI_TURNS,
     Block,
-    CacheSimulator,
     Prompt,
     cache_rules,
     warmth,

@@ -2,9 +2,9 @@
 
 import pytest
 from attrs import evolve
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from agentctx.economics import CacheSimulator
 from agentctx.economics.cache import (
     ANTHROPIC,
     DEEPSEEK,
@@ -14,13 +14,12 @@ from agentctx.economics.cache import (
     OPENAI,
     OPENAI_TURNS,
     Block,
-    CacheSimulator,
     Prompt,
     cache_rules,
     warmth,
 )
 from agentctx.economics.prices import Usage
-from agentctx.models.profile import ModelProfile, Prices
+from agentctx.models import ModelProfile, Prices
 from agentctx.models.table import profile
 
 

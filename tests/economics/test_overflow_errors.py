@@ -5,9 +5,9 @@ from time import perf_counter
 
 import pytest
 
+from agentctx import ContextOverflow, classify_error
 from agentctx.clients.proxy import NotSent
-from agentctx.economics.overflow import Overflow, classify_error
-from agentctx.errors import ContextOverflow
+from agentctx.economics import Overflow
 
 WORDS = "This model's maximum context length is 8192 tokens. However, your messages resulted in 8327 tokens."
 BUSY = "Rate limit reached for gpt-5 in organization org-x on requests per min (RPM): Limit 500, Used 500, Requested 1."

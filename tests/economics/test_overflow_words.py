@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from agentctx.economics.overflow import classify_error, plain
+from agentctx import classify_error
+from agentctx.economics.overflow import plain
 
 VECTORS = Path(__file__).parents[2] / "../shared/vectors/overflow_errors.json"
 FEW = {

@@ -6,10 +6,20 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agentctx import Budget, ClearToolResults, ConfigError, FitContextWindow, Pipeline, TrimRounds, over, when
-from agentctx.core.message import Context
-from agentctx.economics.cache import BlockReader, CacheSimulator, cache_rules
-from agentctx.economics.conditions import cache_cold, pays_back
+from agentctx import (
+    Budget,
+    ClearToolResults,
+    ConfigError,
+    Context,
+    FitContextWindow,
+    Pipeline,
+    PlaceCacheMarkers,
+    TrimRounds,
+    over,
+    when,
+)
+from agentctx.economics import CacheSimulator, cache_cold, pays_back
+from agentctx.economics.cache import BlockReader, cache_rules
 from agentctx.economics.prices import Usage, cost
 from agentctx.engine.reading import reader
 from agentctx.models.table import profile
@@ -17,7 +27,6 @@ from agentctx.presets import RECENT_RESULTS, coding_agent, late_and_large, thrif
 from agentctx.protocols import cache_markers
 from agentctx.providers.cache_markers import ANTHROPIC, unmarked
 from agentctx.replay import model_calls
-from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
 
 SESSION = json.loads(next((Path(__file__).parents[2] / "examples/sessions").glob("*.jsonl")).read_text("utf-8"))
 MESSAGES = [{"role": "system", "content": SESSION["system"]}, *SESSION["messages"]]

@@ -4,32 +4,17 @@ from math import inf
 
 import pytest
 from attrs import evolve
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx.core.budget import Budget
-from agentctx.core.message import Context, Message, Text
+from agentctx import Budget, Call, ConfigError, Context, Message, Text, over
+from agentctx.economics import cache_cold, pays_back, suspect_truncation
 from agentctx.economics.cache import NONE
-from agentctx.economics.conditions import (
-    Cut,
-    Request,
-    cache_cold,
-    call_cost,
-    compared,
-    expected_forecast,
-    forecast,
-    made_forecast,
-    pays_back,
-)
+from agentctx.economics.conditions import Cut, Request, call_cost, compared, expected_forecast, forecast, made_forecast
 from agentctx.economics.prices import Usage, cost, storage_cost
-from agentctx.economics.truncation import suspect_truncation
-from agentctx.errors import ConfigError
-from agentctx.models.profile import ModelProfile, Prices
+from agentctx.models import ModelProfile, Prices
 from agentctx.models.table import profile
-from agentctx.protocols import Call
-from agentctx.strategies.when import over
+from agentctx.tokens import FixedCounter
 from agentctx.tokens.meter import MessageMeter
-from agentctx.tokens.overheads import FixedCounter
 
 READ, WRITE = 0.1, 1.25
 CLAUDE = ModelProfile("claude-test", prices=Prices(10, 1, 12.5, 20, 50))

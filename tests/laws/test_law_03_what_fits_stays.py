@@ -1,8 +1,7 @@
 """Law 3: what fits and was not asked to change stays."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx import (
     Budget,

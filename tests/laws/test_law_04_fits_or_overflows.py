@@ -2,30 +2,29 @@
 
 import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx import (
     AgentctxError,
     Budget,
     ContextOverflow,
     FitContextWindow,
-    FixedCounter,
     InvalidInput,
     Pipeline,
     PlaceCacheMarkers,
     Session,
     Tiered,
     TrimRounds,
-    coding_agent,
     count,
     validate,
 )
+from agentctx.presets import coding_agent
 from agentctx.providers.cache_markers import unmarked
 from agentctx.testing import assistant, call, history, result, system, thinking, tool, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import fits_or_overflows
 from agentctx.testing.trial import Trial
+from agentctx.tokens import FixedCounter
 
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 

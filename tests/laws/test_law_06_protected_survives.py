@@ -12,12 +12,10 @@ from functools import partial
 
 import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx import (
     Budget,
-    ByTools,
     ClearToolResults,
     CollapseRepeats,
     ContextOverflow,
@@ -28,17 +26,17 @@ from agentctx import (
     Protect,
     Session,
     StageError,
-    Tier,
     Tiered,
-    TierRule,
     TrimRounds,
     TruncateToolOutputs,
-    coding_agent,
     count,
     first_of,
     over,
     when,
 )
+from agentctx.builder import Tier, TierRule
+from agentctx.presets import coding_agent
+from agentctx.strategies import ByTools
 from agentctx.testing import assistant, call, history, result, system, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, single_stages, stages
 from agentctx.testing.laws import protected_survives

@@ -4,31 +4,32 @@ import json
 
 import pytest
 from attrs import evolve
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx import (
     Budget,
     ClearToolResults,
+    Context,
     ContextOverflow,
     FitContextWindow,
     InvalidInput,
-    MemoryStore,
+    Message,
     Outcome,
     Pipeline,
     PlaceCacheMarkers,
     Protect,
     Session,
     StoreError,
+    Text,
     TrimRounds,
     TruncateToolOutputs,
     count,
     validate,
 )
-from agentctx.core.message import Context, Message, Text
 from agentctx.engine.reading import reader
 from agentctx.engine.run_stages import LEGAL_FIRST, UNSAID
 from agentctx.session.foreign import FOREIGN_ID, FOREIGN_REASONING
+from agentctx.stores import MemoryStore
 from agentctx.testing import Recorder, assistant, call, result, thinking, transcript, user
 from agentctx.testing.accounts import Given, unaccounted
 from agentctx.testing.histories import broken_histories, budgets, histories, stages

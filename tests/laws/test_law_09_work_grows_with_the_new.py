@@ -15,15 +15,14 @@ from agentctx import (
     FitContextWindow,
     Pipeline,
     PlaceCacheMarkers,
+    Scope,
     TrimRounds,
     TruncateToolOutputs,
-    cache_cold,
     first_of,
     over,
-    pays_back,
     when,
 )
-from agentctx.protocols import Scope
+from agentctx.economics import cache_cold, pays_back
 from agentctx.testing import CountingCounter, assistant, call, history, result, system, tool, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import work_grows_with_the_new

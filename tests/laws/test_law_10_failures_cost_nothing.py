@@ -8,8 +8,8 @@ import anyio
 import pytest
 from hypothesis import given
 
-from agentctx import Budget, FitContextWindow, MemoryStore, Pipeline, StoreError, TrimRounds, TruncateToolOutputs
-from agentctx.protocols import Scope
+from agentctx import Budget, FitContextWindow, Pipeline, Scope, StoreError, TrimRounds, TruncateToolOutputs
+from agentctx.stores import MemoryStore
 from agentctx.testing import FlakyStore, Recorder, assistant, call, result, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import failures_cost_nothing

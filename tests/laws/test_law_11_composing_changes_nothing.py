@@ -10,8 +10,6 @@ from agentctx import (
     CollapseRepeats,
     ContextOverflow,
     FitContextWindow,
-    FixedCounter,
-    MemoryStore,
     Pipeline,
     PlaceCacheMarkers,
     Protect,
@@ -20,13 +18,15 @@ from agentctx import (
     StageError,
     TrimRounds,
     TruncateToolOutputs,
-    coding_agent,
     first_of,
     over,
-    pays_back,
     when,
 )
+from agentctx.economics import pays_back
+from agentctx.presets import coding_agent
+from agentctx.stores import MemoryStore
 from agentctx.testing import Recorder, assistant, call, result, transcript, user
+from agentctx.tokens import FixedCounter
 
 pytestmark = pytest.mark.anyio
 

@@ -3,33 +3,32 @@
 import anyio
 import pytest
 
-import agentctx
 from agentctx import (
     AgentctxError,
-    Block,
     Budget,
-    ContextBuilder,
-    Decay,
     FitContextWindow,
     Pack,
     Pipeline,
-    PromptSection,
     Protect,
-    ReadOnlyFiles,
     Session,
     Sessions,
-    StablePrompt,
     Tiered,
     count,
     when,
 )
-from agentctx.builder.eviction import TruncateOldest
-from agentctx.builder.facts import Facts
-from agentctx.builder.summarize import Summarize
-from agentctx.core.item import ContextItem
-from agentctx.economics.conditions import Condition
-from agentctx.sources.gather import gather, prioritise
-from agentctx.strategies.packing.relevance import Embedded
+from agentctx.builder import Block, ContextBuilder, Facts, Summarize, TruncateOldest
+from agentctx.economics import Condition
+from agentctx.sources import (
+    ContextItem,
+    Decay,
+    Environment,
+    PromptSection,
+    ReadOnlyFiles,
+    StablePrompt,
+    gather,
+    prioritise,
+)
+from agentctx.strategies import Embedded
 from agentctx.testing.builders import assistant, call, result, transcript, user
 
 ROUNDS = [turn for i in range(8) for turn in (assistant(call(f"c{i}", "read", {})), result(f"c{i}", "word " * 60))]
@@ -117,7 +116,7 @@ def table(plain, later, folder):
         "extractor": lambda: built(facts=Facts(later, on=())),
         "formatter": lambda: built(formatter=later),
         "provider": lambda: said(gather([later])),
-        "redactor": lambda: said(gather([agentctx.Environment(redact=plain)])),
+        "redactor": lambda: said(gather([Environment(redact=plain)])),
         "section": lambda: stable(plain),
     }
 

@@ -7,8 +7,7 @@ import json
 from copy import deepcopy
 from random import Random
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx import (
     AgentctxError,

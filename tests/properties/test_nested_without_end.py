@@ -6,8 +6,7 @@ from functools import partial
 
 import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx import (
     AgentctxError,
@@ -16,7 +15,6 @@ from agentctx import (
     CollapseRepeats,
     FitContextWindow,
     InvalidInput,
-    MemoryStore,
     Pipeline,
     PlaceCacheMarkers,
     Session,
@@ -26,6 +24,7 @@ from agentctx import (
     validate,
 )
 from agentctx.providers.registry import FORMATS as WIRES
+from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, history, result, system, tool, transcript, user
 from agentctx.testing.histories import FORMATS
 from agentctx.testing.plan import Picture, Say

@@ -3,8 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from agentctx import ContextOverflow, InvalidInput, Pipeline, validate
 from agentctx.core.protection import POLICIES

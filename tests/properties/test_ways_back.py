@@ -12,32 +12,33 @@ from collections import Counter
 from copy import deepcopy
 
 from attrs import define, field, frozen
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx import (
     Budget,
     ClearToolResults,
     CollapseRepeats,
+    Context,
     FitContextWindow,
-    MemoryStore,
     Outcome,
     Pack,
     Pipeline,
     PlaceCacheMarkers,
     Protect,
     Session,
+    Text,
+    Thinking,
     TrimRounds,
     TruncateToolOutputs,
+    units,
 )
-from agentctx.core.message import Context, Text, Thinking
 from agentctx.core.protection import always, unread, words
-from agentctx.core.units import units
 from agentctx.engine.protect import bind
 from agentctx.engine.reading import reader
 from agentctx.engine.repair import stands_in
 from agentctx.engine.run_stages import LEGAL_FIRST
 from agentctx.providers.cache_markers import unmarked
+from agentctx.stores import MemoryStore
 from agentctx.testing.accounts import Given, unaccounted
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.plan import Say, Turn

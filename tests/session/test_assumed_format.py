@@ -5,8 +5,7 @@ import json
 import anyio
 import pytest
 from attrs import evolve
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx import Budget, FitContextWindow, InvalidInput, Pipeline, Session, count
 from agentctx.testing import assistant, call, history, result, user

@@ -6,16 +6,16 @@ from agentctx import (
     Budget,
     ClearToolResults,
     ConfigError,
-    FixedCounter,
     Pipeline,
     PlaceCacheMarkers,
     Session,
     TrimRounds,
-    cache_cold,
     validate,
     when,
 )
+from agentctx.economics import cache_cold
 from agentctx.testing import assistant, call, result, thinking, transcript, user
+from agentctx.tokens import FixedCounter
 
 BOUND, UNBOUND = "claude-opus-5-5", "claude-opus-4-8"
 ROOM = Budget(3_000, trigger=0.5, target=0.2)

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from attrs import field, frozen
 
-from agentctx import Budget, HeuristicCounter, Pipeline, TiktokenCounter
+from agentctx import Budget, Pipeline
 from agentctx.testing.builders import assistant, call, result, system, transcript, user
+from agentctx.tokens import HeuristicCounter, TiktokenCounter
 from agentctx.tokens.calibration import Calibration
 
 pytestmark = pytest.mark.anyio

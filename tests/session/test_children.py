@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from agentctx import Budget, ClearToolResults, FitContextWindow, MemoryStore, Pipeline, Session, TruncateToolOutputs
+from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, Session, TruncateToolOutputs
+from agentctx.stores import MemoryStore
 from agentctx.testing import Recorder
 from agentctx.testing.builders import assistant, call, result, transcript, user
 from agentctx.testing.histories import FORMATS

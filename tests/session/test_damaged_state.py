@@ -9,8 +9,7 @@ from copy import deepcopy
 
 import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx import (
     AgentctxError,
@@ -18,13 +17,13 @@ from agentctx import (
     ClearToolResults,
     FitContextWindow,
     InvalidInput,
-    MemoryStore,
     Pipeline,
     Session,
     TruncateToolOutputs,
     validate,
 )
 from agentctx.session.fingerprint import DIGEST_BYTES, exact_digest
+from agentctx.stores import MemoryStore
 from agentctx.testing.builders import assistant, call, result, transcript, user
 from agentctx.testing.histories import FORMATS
 

@@ -7,8 +7,7 @@ from copy import deepcopy
 
 import pytest
 from anthropic.types import Message as AnthropicMessage
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from openai.types.chat import ChatCompletionMessage
 
 from agentctx import (
@@ -16,20 +15,20 @@ from agentctx import (
     Budget,
     ClearToolResults,
     FitContextWindow,
-    HeuristicCounter,
     InvalidInput,
-    MemoryStore,
     Pipeline,
     PlaceCacheMarkers,
     Session,
     TrimRounds,
     TruncateToolOutputs,
-    cache_cold,
     when,
 )
+from agentctx.economics import cache_cold
+from agentctx.stores import MemoryStore
 from agentctx.testing.builders import assistant, call, result, thinking, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.trial import texts_of
+from agentctx.tokens import HeuristicCounter
 
 BOUND = "claude-opus-5-5"
 MODELS = st.sampled_from([None, BOUND, "claude-sonnet-4-5", "gpt-5.4", "gpt-5.6-sol"])

@@ -6,8 +6,7 @@ import json
 from copy import deepcopy
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx import (
     Budget,

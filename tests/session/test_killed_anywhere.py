@@ -18,13 +18,13 @@ from agentctx import (
     CollapseRepeats,
     ConfigError,
     FitContextWindow,
-    MemoryStore,
     Pipeline,
     Scope,
     Session,
     StoreError,
     TruncateToolOutputs,
 )
+from agentctx.stores import MemoryStore
 from agentctx.testing.builders import assistant, call, result, transcript, user
 from agentctx.testing.histories import FORMATS
 from agentctx.testing.trial import texts_of

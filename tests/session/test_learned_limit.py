@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx import Budget, FitContextWindow, InvalidInput, Pipeline, Session
 from agentctx.session.learned_limits import CONTRADICTED, FEW, OBEYED, REMEMBERED, LearnedLimit

@@ -10,13 +10,10 @@ from attrs import define, field
 
 from agentctx import (
     AgentctxError,
-    Block,
     Budget,
     Compaction,
     ConfigError,
-    ContextBuilder,
     FitContextWindow,
-    MemoryStore,
     Pipeline,
     PlaceCacheMarkers,
     StoreError,
@@ -25,7 +22,9 @@ from agentctx import (
     convert,
     count,
 )
+from agentctx.builder import Block, ContextBuilder
 from agentctx.engine import listeners as telling
+from agentctx.stores import MemoryStore
 from agentctx.testing import Recorder, assistant, call, result, transcript, user
 from agentctx.tokens.remembering import remembering
 

@@ -6,15 +6,13 @@ from itertools import pairwise
 
 import pytest
 from attrs import evolve
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx import (
     Budget,
     ClearToolResults,
     ContextOverflow,
     FitContextWindow,
-    FixedCounter,
     Message,
     Outcome,
     Pipeline,
@@ -27,6 +25,7 @@ from agentctx import (
 )
 from agentctx.testing import assistant, call, history, result, transcript, user
 from agentctx.testing.histories import histories
+from agentctx.tokens import FixedCounter
 
 MODELS = {
     "anthropic": "claude-sonnet-4-5",

@@ -7,8 +7,7 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx import AgentctxError, Budget, FitContextWindow, Pipeline, Sessions, blocking
 from agentctx.testing.builders import transcript, user

@@ -7,9 +7,10 @@ import math
 
 import pytest
 
-from agentctx import Budget, ClearToolResults, FitContextWindow, FixedCounter, Pipeline, Scope, Session, Text
+from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, Scope, Session, Text
 from agentctx.testing import Recorder
 from agentctx.testing.builders import assistant, call, result, system, transcript, user
+from agentctx.tokens import FixedCounter
 
 pytestmark = pytest.mark.anyio
 

@@ -7,10 +7,11 @@ import json
 import anyio
 import pytest
 
-from agentctx import Budget, FitContextWindow, FixedCounter, Pipeline, Session, TruncateToolOutputs, validate
+from agentctx import Budget, FitContextWindow, Pipeline, Session, TruncateToolOutputs, validate
 from agentctx.testing import Recorder
 from agentctx.testing.builders import assistant, call, result, system, transcript, user
 from agentctx.testing.histories import FORMATS
+from agentctx.tokens import FixedCounter
 
 pytestmark = pytest.mark.anyio
 

@@ -6,21 +6,20 @@ from copy import deepcopy
 from itertools import chain
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx import (
     AgentctxError,
     Budget,
     ContextOverflow,
     FitContextWindow,
-    MemoryStore,
     Pack,
     Pipeline,
     PlaceCacheMarkers,
     Session,
     TrimRounds,
 )
+from agentctx.stores import MemoryStore
 from agentctx.testing.builders import assistant, call, result, transcript, user
 from agentctx.testing.trial import texts_of
 

@@ -15,15 +15,15 @@ from agentctx import (
     ClearToolResults,
     CollapseRepeats,
     FitContextWindow,
-    FixedCounter,
-    MemoryStore,
     Pipeline,
     Scope,
     Session,
     TruncateToolOutputs,
 )
+from agentctx.stores import MemoryStore
 from agentctx.testing.builders import assistant, call, result, transcript, user
 from agentctx.testing.histories import FORMATS
+from agentctx.tokens import FixedCounter
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from agentctx import Budget, FitContextWindow, Pipeline, Session, SilentTruncationSuspected
-from agentctx.core.report import StageReport
+from agentctx import Budget, FitContextWindow, Pipeline, Session, StageReport
+from agentctx.economics import SilentTruncationSuspected
 from agentctx.testing import Recorder
 from agentctx.testing.builders import assistant, call, result, system, thinking, transcript, user
 from agentctx.tokens.calibration import Calibration

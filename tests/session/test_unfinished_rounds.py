@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agentctx import Budget, FitContextWindow, FixedCounter, Pipeline, validate
+from agentctx import Budget, FitContextWindow, Pipeline, validate
 from agentctx.testing.builders import assistant, call, result, transcript, user
+from agentctx.tokens import FixedCounter
 
 pytestmark = pytest.mark.anyio
 

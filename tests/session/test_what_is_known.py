@@ -6,15 +6,15 @@ import json
 
 import pytest
 from attrs import asdict
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx import Budget, ClearToolResults, ContextOverflow, FitContextWindow, FixedCounter, Pack, Pipeline, Session
+from agentctx import Budget, ClearToolResults, ContextOverflow, FitContextWindow, Pack, Pipeline, Session
 from agentctx.core.ledger import ROLES
 from agentctx.providers.cache_markers import unmarked
 from agentctx.session.record import Record, call_ids
 from agentctx.testing.builders import assistant, transcript, user
 from agentctx.testing.histories import histories
+from agentctx.tokens import FixedCounter
 
 BUDGET = Budget(20_000, trigger=0.5, target=0.25)
 STAGES = st.sampled_from([(ClearToolResults(1), FitContextWindow()), (Pack(keep_last=1, note=True),)])

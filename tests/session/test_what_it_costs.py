@@ -15,16 +15,15 @@ from agentctx import (
     Pipeline,
     TrimRounds,
     TruncateToolOutputs,
-    cache_cold,
     over,
-    pays_back,
     when,
 )
-from agentctx.economics.cache import Block, BlockReader, CacheSimulator, Prompt, cache_rules
+from agentctx.economics import CacheSimulator, cache_cold, pays_back
+from agentctx.economics.cache import Block, BlockReader, Prompt, cache_rules
 from agentctx.economics.prices import cost
 from agentctx.engine.reading import reader
-from agentctx.models.profile import ModelProfile, Prices
-from agentctx.models.table import profile, register_model
+from agentctx.models import ModelProfile, Prices, register_model
+from agentctx.models.table import profile
 from agentctx.testing.builders import assistant, call, result, transcript, user
 
 pytestmark = pytest.mark.anyio

@@ -2,9 +2,8 @@
 
 import json
 
-from agentctx.core.compare import Change, Outcome
-from agentctx.core.validity import Violation
-from agentctx.errors import ContextOverflow
+from agentctx import Change, ContextOverflow, Outcome
+from agentctx.providers import Violation
 from agentctx.replay import Step
 from agentctx.show.replay import faults, left_out, step_json, step_note, summarise, summary_rows, verdict
 

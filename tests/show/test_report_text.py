@@ -4,10 +4,9 @@ from math import inf
 
 import pytest
 
-from agentctx.builder.slot import BlockReport, BuildReport
-from agentctx.core.compare import Change, Outcome
-from agentctx.core.report import Forecast, Report, StageReport
-from agentctx.core.tier import Tier
+from agentctx import Change, Outcome, Report, StageReport
+from agentctx.builder import BlockReport, BuildReport, Tier
+from agentctx.economics import Forecast
 from agentctx.show.view import change_text, report_text
 
 DROPPED = Change(2, "assistant", Outcome.DROPPED, "TrimRounds", "an old round", 120, 0, "mem:1")

@@ -4,9 +4,21 @@ import json
 
 import pytest
 
-from agentctx import Budget, FitContextWindow, Pipeline, TrimRounds, TruncateToolOutputs
-from agentctx.core.compare import Outcome
-from agentctx.core.message import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from agentctx import (
+    Budget,
+    FitContextWindow,
+    Media,
+    Message,
+    Opaque,
+    Outcome,
+    Pipeline,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    TrimRounds,
+    TruncateToolOutputs,
+)
 from agentctx.engine.reading import reader
 from agentctx.show.view import in_runs, part_texts, shown, view_json
 

@@ -3,12 +3,12 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx.errors import ConfigError, ContextOverflow, SourceError
-from agentctx.sources.decay import HEADING, Decay
-from agentctx.tokens.counting import TiktokenCounter
+from agentctx import ConfigError, ContextOverflow, SourceError
+from agentctx.sources import Decay
+from agentctx.sources.decay import HEADING
+from agentctx.tokens import TiktokenCounter
 
 COUNTER = TiktokenCounter()
 

@@ -6,15 +6,19 @@ import threading
 import anyio
 import pytest
 
-from agentctx.core.item import ContextItem
+from agentctx.sources import (
+    BuildErrors,
+    ContextItem,
+    Dependencies,
+    Environment,
+    GitSource,
+    RecentFiles,
+    gather,
+    prioritise,
+)
 from agentctx.sources.asking import Fared
-from agentctx.sources.build_errors import BuildErrors
-from agentctx.sources.dependencies import Dependencies
-from agentctx.sources.environment import Environment
-from agentctx.sources.gather import gather, prioritise, render
-from agentctx.sources.git import GitSource
-from agentctx.sources.recent_files import RecentFiles
-from agentctx.tokens.counting import TiktokenCounter
+from agentctx.sources.gathering import render
+from agentctx.tokens import TiktokenCounter
 
 pytestmark = pytest.mark.anyio
 

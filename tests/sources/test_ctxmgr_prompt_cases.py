@@ -6,19 +6,13 @@ from functools import partial
 
 import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx.builder.block import Block
-from agentctx.builder.builder import ContextBuilder
-from agentctx.checking import validate
-from agentctx.core.budget import Budget
-from agentctx.core.item import ContextItem
-from agentctx.core.message import Message, Text
-from agentctx.core.tier import Tier
-from agentctx.errors import ConfigError, InvalidInput, SourceError
-from agentctx.sources.stable_prompt import CHANGED, PromptSection, StablePrompt, section_from
-from agentctx.tokens.counting import TiktokenCounter
+from agentctx import Budget, ConfigError, InvalidInput, Message, SourceError, Text, validate
+from agentctx.builder import Block, ContextBuilder, Tier
+from agentctx.sources import ContextItem, PromptSection, StablePrompt, section_from
+from agentctx.sources.stable_prompt import CHANGED
+from agentctx.tokens import TiktokenCounter
 
 pytestmark = pytest.mark.anyio
 

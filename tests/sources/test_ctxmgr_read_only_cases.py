@@ -4,14 +4,12 @@ import os
 
 import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx.errors import ConfigError, SourceError
-from agentctx.sources.files import HEADING, ReadOnlyFile, ReadOnlyFiles, Shelf
-from agentctx.sources.recent_files import suggest_files
-from agentctx.tokens.counting import TiktokenCounter
-from agentctx.tokens.heuristic import HeuristicCounter
+from agentctx import ConfigError, SourceError
+from agentctx.sources import ReadOnlyFiles, suggest_files
+from agentctx.sources.files import HEADING, ReadOnlyFile, Shelf
+from agentctx.tokens import HeuristicCounter, TiktokenCounter
 
 pytestmark = pytest.mark.anyio
 

@@ -1,12 +1,10 @@
 """Cutting: whole lines, within the room, and never silently."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx.sources.writing import cut_lines
-from agentctx.tokens.counting import TiktokenCounter
-from agentctx.tokens.overheads import FixedCounter
+from agentctx.tokens import FixedCounter, TiktokenCounter
 
 
 class Words:

@@ -7,15 +7,13 @@ from contextvars import ContextVar
 
 import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx.core.item import ContextItem
-from agentctx.errors import ConfigError
+from agentctx import ConfigError
+from agentctx.sources import ContextItem, gather, prioritise
 from agentctx.sources.asking import Fared, stop_when_left_behind
-from agentctx.sources.gather import choose, gather, prioritise, render
-from agentctx.tokens.counting import TiktokenCounter
-from agentctx.tokens.overheads import FixedCounter
+from agentctx.sources.gathering import choose, render
+from agentctx.tokens import FixedCounter, TiktokenCounter
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +63,7 @@ def test_a_thread_that_hangs_does_not_keep_the_program(backend):
     """A program ends though a provider never does, and so does the walk of one that looks whether it is wanted."""
     program = f"""
 import time, anyio
-from agentctx.sources.gather import gather
+from agentctx.sources.gathering import gather
 
 async def main():
     print(await gather([lambda _: time.sleep(600)], deadline=0.1) and "gathered")

@@ -8,9 +8,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agentctx.errors import ConfigError, SourceError
-from agentctx.sources.environment import Environment
-from agentctx.sources.git import GitSource
+from agentctx import ConfigError, SourceError
+from agentctx.sources import Environment, GitSource
 from agentctx.sources.git_folder import head_branch
 
 AS_SOMEBODY = {

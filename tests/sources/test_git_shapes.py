@@ -6,10 +6,9 @@ import subprocess
 import anyio
 import pytest
 
-from agentctx.errors import SourceError
-from agentctx.sources.gather import gather
-from agentctx.sources.git import LONGEST, GitSource, redact_diff, run_git, whole_lines
-from agentctx.sources.secrets import redact_secrets
+from agentctx import SourceError
+from agentctx.sources import GitSource, gather, redact_secrets
+from agentctx.sources.git import LONGEST, redact_diff, run_git, whole_lines
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,8 @@ from unicodedata import category
 
 import pytest
 
-from agentctx.sources import secrets
-from agentctx.sources.secrets import joined, redact_secrets, without_escapes
+from agentctx.sources import redact_secrets, secrets
+from agentctx.sources.secrets import joined, without_escapes
 
 
 def benchmark():

@@ -9,16 +9,10 @@ from functools import partial
 import anyio
 import pytest
 
-from agentctx.errors import ConfigError, SourceError
+from agentctx import ConfigError, SourceError
+from agentctx.sources import BuildErrors, Dependencies, Environment, GitSource, ReadOnlyFiles, RecentFiles, gather
 from agentctx.sources.asking import Fared
-from agentctx.sources.build_errors import BuildErrors
-from agentctx.sources.dependencies import Dependencies
-from agentctx.sources.environment import Environment
-from agentctx.sources.files import ReadOnlyFiles
-from agentctx.sources.gather import gather
-from agentctx.sources.git import GitSource
 from agentctx.sources.git_folder import head_branch
-from agentctx.sources.recent_files import RecentFiles
 from agentctx.sources.walk import walk
 
 pytestmark = pytest.mark.anyio

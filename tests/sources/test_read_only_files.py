@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from agentctx.errors import SourceError
-from agentctx.sources.files import ReadOnlyFiles
+from agentctx import SourceError
+from agentctx.sources import ReadOnlyFiles
 
 pytestmark = pytest.mark.anyio
 

@@ -6,13 +6,9 @@ from pathlib import Path
 import anyio
 import pytest
 
-from agentctx.errors import SourceError
-from agentctx.sources import read_file
-from agentctx.sources.build_errors import BuildErrors
-from agentctx.sources.dependencies import Dependencies
-from agentctx.sources.files import ReadOnlyFiles
+from agentctx import SourceError
+from agentctx.sources import BuildErrors, Dependencies, ReadOnlyFiles, RecentFiles, read_file, suggest_files
 from agentctx.sources.read_file import opened, read_below
-from agentctx.sources.recent_files import RecentFiles, suggest_files
 
 PRIVATE = "a-private-line"
 

@@ -7,13 +7,8 @@ import subprocess
 import anyio
 import pytest
 
-from agentctx.sources.build_errors import BuildErrors
-from agentctx.sources.environment import Environment
-from agentctx.sources.files import ReadOnlyFiles
-from agentctx.sources.gather import gather
-from agentctx.sources.git import GitSource, redact_diff
-from agentctx.sources.recent_files import RecentFiles
-from agentctx.sources.secrets import redact_secrets
+from agentctx.sources import BuildErrors, Environment, GitSource, ReadOnlyFiles, RecentFiles, gather, redact_secrets
+from agentctx.sources.git import redact_diff
 
 HEX = "0123456789abcdef"
 UPPER = string.ascii_uppercase + "234567"

@@ -1,10 +1,10 @@
 """Secrets: what is one goes, what is none stays."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx.sources.secrets import is_secret_name, redact_secrets
+from agentctx.sources import redact_secrets
+from agentctx.sources.secrets import is_secret_name
 
 PLAIN = "q7Xk29LmPz04RtVb"
 PEM = f"-----BEGIN RSA PRIVATE KEY-----\n{PLAIN}\n{PLAIN}\n-----END RSA PRIVATE KEY-----"

@@ -1,7 +1,8 @@
 """A small agent's transcript, packed: what the tests of packing share."""
 
-from agentctx import FixedCounter, Pipeline
+from agentctx import Pipeline
 from agentctx.testing import assistant, call, result, system, transcript, user
+from agentctx.tokens import FixedCounter
 
 
 def agent(rounds, outputs=None, last="and now?"):

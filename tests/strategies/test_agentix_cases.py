@@ -12,24 +12,22 @@ from agentctx import (
     ConfigError,
     ContextOverflow,
     FitContextWindow,
-    FixedCounter,
-    HeuristicCounter,
     InvalidInput,
-    MemoryStore,
     Message,
+    Pack,
     Pipeline,
     Protect,
     Text,
-    TiktokenCounter,
     ToolCall,
     TrimRounds,
     TruncateToolOutputs,
     count,
     units,
 )
-from agentctx.strategies.pack import Pack
+from agentctx.stores import MemoryStore
 from agentctx.testing import CountingCounter, Recorder, assistant, call, result, system, tool, transcript, user
 from agentctx.testing.builders import history
+from agentctx.tokens import FixedCounter, HeuristicCounter, TiktokenCounter
 from agentctx.tokens.meter import MessageMeter
 
 pytestmark = pytest.mark.anyio

@@ -3,29 +3,28 @@
 import json
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from agentctx import (
     Budget,
     ConfigError,
+    Context,
     ContextOverflow,
     FitContextWindow,
-    FixedCounter,
     InvalidInput,
     Pipeline,
+    PlaceCacheMarkers,
     Protect,
     Session,
     TrimRounds,
     count,
     validate,
 )
-from agentctx.core.message import Context
 from agentctx.engine.reading import reader
 from agentctx.providers.cache_markers import unmarked
-from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
 from agentctx.testing.accounts import Given, unaccounted
 from agentctx.testing.histories import histories
+from agentctx.tokens import FixedCounter
 
 SHORT, LONG = {"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}
 MODELS = {

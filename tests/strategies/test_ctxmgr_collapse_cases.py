@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 from hypothesis import given
 
-from agentctx import ConfigError, MemoryStore, Pipeline, Protect, validate
-from agentctx.strategies.collapse_repeats import CollapseRepeats
+from agentctx import CollapseRepeats, ConfigError, Pipeline, Protect, validate
+from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories
 

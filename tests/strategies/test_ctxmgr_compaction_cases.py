@@ -8,7 +8,6 @@ from agentctx import (
     Budget,
     ClearToolResults,
     FitContextWindow,
-    MemoryStore,
     Pack,
     Pipeline,
     TrimRounds,
@@ -17,6 +16,7 @@ from agentctx import (
     validate,
     when,
 )
+from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
 
 pytestmark = pytest.mark.anyio

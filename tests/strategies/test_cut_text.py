@@ -3,11 +3,10 @@
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx import HeuristicCounter
 from agentctx.engine.shrink import Cut, cut_to_chars, cut_to_tokens
+from agentctx.tokens import HeuristicCounter
 
 COUNTER = HeuristicCounter()
 MARKER = re.compile(r"\n\[… ([\d,]+) characters omitted …\]\n")

@@ -10,19 +10,19 @@ from agentctx import (
     Budget,
     Call,
     ClearToolResults,
-    Condition,
     ContextOverflow,
     FitContextWindow,
-    FixedCounter,
-    MemoryStore,
     Pipeline,
     Protect,
     first_of,
     over,
     when,
 )
+from agentctx.economics import Condition
+from agentctx.stores import MemoryStore
 from agentctx.testing import Recorder
 from agentctx.testing.builders import assistant, call, result, transcript, user
+from agentctx.tokens import FixedCounter
 from agentctx.tokens.meter import MessageMeter
 
 pytestmark = pytest.mark.anyio

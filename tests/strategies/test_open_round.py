@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 from attrs import evolve
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx import Context, HeuristicCounter, Message, Text, ToolCall, ToolResult
+from agentctx import Call, Context, Message, Text, ToolCall, ToolResult
 from agentctx.engine.drop import lay_out, shrink_open_round
-from agentctx.protocols import Call
+from agentctx.tokens import HeuristicCounter
 from agentctx.tokens.meter import MessageMeter
 
 CALL = Call(MessageMeter(HeuristicCounter()))

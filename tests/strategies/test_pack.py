@@ -8,11 +8,12 @@ import anyio
 import pytest
 from packed import agent, answered, packed
 
-from agentctx import Budget, Call, ConfigError, Context, FixedCounter, HeuristicCounter, Message, Pipeline, Text
-from agentctx.strategies.pack import Pack
+from agentctx import Budget, Call, ConfigError, Context, Message, Pack, Pipeline, Text
+from agentctx.strategies import Bm25, Embedded, Weights
 from agentctx.strategies.packing.choose import choose
-from agentctx.strategies.packing.relevance import Bm25, Embedded, Weights, recency_score
+from agentctx.strategies.packing.relevance import recency_score
 from agentctx.testing import CountingCounter, assistant, call, result, transcript, user
+from agentctx.tokens import FixedCounter, HeuristicCounter
 from agentctx.tokens.meter import MessageMeter
 
 pytestmark = pytest.mark.anyio

@@ -3,9 +3,8 @@
 import anyio
 import pytest
 
-from agentctx import Call, Context, Pipeline, validate
+from agentctx import Call, Context, Pipeline, RepairHistory, validate
 from agentctx.engine.reading import reader
-from agentctx.engine.repair import RepairHistory
 
 TASK = {"role": "user", "content": "task"}
 GO_ON = {"role": "user", "content": "go on"}

@@ -13,20 +13,22 @@ from anthropic.types import TextBlock
 
 from agentctx import (
     Budget,
+    Call,
     ClearToolResults,
     CollapseRepeats,
     ConfigError,
     Context,
     ContextOverflow,
     FitContextWindow,
-    FixedCounter,
-    HeuristicCounter,
     Message,
     Outcome,
+    Pack,
     Pipeline,
     Protect,
+    RepairHistory,
     StageError,
     Text,
+    Tiered,
     ToolCall,
     ToolResult,
     TrimRounds,
@@ -35,16 +37,14 @@ from agentctx import (
     over,
     when,
 )
-from agentctx.core.tier import Tier, TierRule
+from agentctx.builder import Tier
+from agentctx.core.tier import TierRule
 from agentctx.engine.fit import FitGuarantee, FitRequestBytes, LimitImages, body_bytes
 from agentctx.engine.protect import bind
 from agentctx.engine.reading import reader
-from agentctx.engine.repair import RepairHistory
 from agentctx.engine.shrink import shrink_arguments
-from agentctx.protocols import Call
-from agentctx.strategies.pack import Pack
-from agentctx.strategies.tiered import Tiered
 from agentctx.testing.builders import assistant, call, result, system, transcript, user
+from agentctx.tokens import FixedCounter, HeuristicCounter
 from agentctx.tokens.meter import MessageMeter
 
 pytestmark = pytest.mark.anyio

@@ -5,8 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from agentctx import Budget, FitContextWindow, Outcome, Pipeline, Session, coding_agent, validate
+from agentctx import Budget, FitContextWindow, Outcome, Pipeline, Session, validate
 from agentctx.core.protection import summed_up
+from agentctx.presets import coding_agent
 from agentctx.testing import assistant, call, result, transcript, user
 
 pytestmark = pytest.mark.anyio

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx import Context, HeuristicCounter, Message, Text, ToolResult
+from agentctx import Call, Context, Message, Text, ToolResult
 from agentctx.engine.shrink import shrink_results, water_level
-from agentctx.protocols import Call
+from agentctx.tokens import HeuristicCounter
 from agentctx.tokens.meter import MessageMeter
 
 

@@ -7,19 +7,18 @@ from agentctx import (
     ClearToolResults,
     ConfigError,
     FitContextWindow,
-    FixedCounter,
     Pipeline,
     Protect,
     TrimRounds,
     TruncateToolOutputs,
-    cache_cold,
     count,
     first_of,
     over,
-    pays_back,
     when,
 )
+from agentctx.economics import cache_cold, pays_back
 from agentctx.testing.fakes import fixed_summarizer
+from agentctx.tokens import FixedCounter
 
 HELLO = [{"role": "user", "content": "hello"}]
 

@@ -3,12 +3,11 @@
 import pytest
 from attrs import evolve
 
-from agentctx import ClearToolResults, MemoryStore, Outcome, Pipeline, TrimRounds
-from agentctx.core.compare import Change
+from agentctx import Change, ClearToolResults, Context, Outcome, Pipeline, TrimRounds
 from agentctx.core.ledger import Ledger
-from agentctx.core.message import Context
 from agentctx.engine.reading import reader
 from agentctx.engine.run_stages import UNSAID
+from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.accounts import Given, unaccounted
 

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from agentctx import MemoryStore, Pipeline, StoreError, TrimRounds
+from agentctx import Pipeline, StoreError, TrimRounds
+from agentctx.stores import MemoryStore
 from agentctx.testing import (
     CountingCounter,
     FlakyError,

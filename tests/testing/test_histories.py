@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from hypothesis import Phase, find, given, settings
-from hypothesis import strategies as st
+from hypothesis import Phase, find, given, settings, strategies as st
 
 from agentctx import Budget, Pipeline
 from agentctx.testing.histories import (

@@ -23,8 +23,18 @@ from agentctx import (
     over,
     when,
 )
-from agentctx.testing import assistant, call, check_laws, failing_listener, history, result, system, thinking, user
-from agentctx.testing import laws as ten
+from agentctx.testing import (
+    assistant,
+    call,
+    check_laws,
+    failing_listener,
+    history,
+    laws as ten,
+    result,
+    system,
+    thinking,
+    user,
+)
 from agentctx.testing.trial import Step, Trial
 
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]

@@ -1,10 +1,8 @@
 """Short words to write blocks with: messages that cost ten tokens each, whatever they say."""
 
-from agentctx import FixedCounter
-from agentctx.builder.block import Block
-from agentctx.builder.builder import ContextBuilder
-from agentctx.core.tier import Tier
+from agentctx.builder import Block, ContextBuilder, Tier
 from agentctx.testing import assistant, call, result, transcript
+from agentctx.tokens import FixedCounter
 
 
 def chat(*words):

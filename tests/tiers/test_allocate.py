@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import pytest
 from attrs import evolve
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx.core.tier import Tier, TierRule, allocate
-from agentctx.errors import ConfigError
+from agentctx import ConfigError
+from agentctx.builder import Tier
+from agentctx.core.tier import TierRule, allocate
 
 SIZES = st.one_of(st.integers(0, 60), st.integers(0, 200_000))
 SHARES = [0.0, 0.0, 0.01, 0.05, 0.1, 1 / 3, 0.25]

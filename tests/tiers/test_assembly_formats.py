@@ -3,15 +3,12 @@
 import pytest
 from blocks import chat
 
-from agentctx import FixedCounter, Message, Text, ToolCall, ToolResult, validate
-from agentctx.builder.block import Block
+from agentctx import Message, Text, ToolCall, ToolResult, validate
+from agentctx.builder import Block, ContextBuilder, MergeSystem, Tier, TruncateOldest
 from agentctx.builder.build import NOT_SHOWN
-from agentctx.builder.builder import ContextBuilder
-from agentctx.builder.eviction import TruncateOldest
-from agentctx.builder.rendering import MergeSystem
-from agentctx.core.tier import Tier
 from agentctx.providers.registry import FORMATS
 from agentctx.testing import assistant, call, history, result, user
+from agentctx.tokens import FixedCounter
 
 pytestmark = pytest.mark.anyio
 

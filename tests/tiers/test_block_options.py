@@ -3,13 +3,21 @@
 import pytest
 from blocks import block, builder, built, chat, said, tool_round
 
-from agentctx import ConfigError, FitContextWindow, InvalidInput, Message, Pipeline, StageError, Text, TrimRounds
-from agentctx.builder.block import Block
-from agentctx.builder.eviction import Allowance, Drop, TruncateOldest
-from agentctx.builder.summarize import Summarize
-from agentctx.core.compare import Outcome
-from agentctx.core.tier import Tier, TierRule
-from agentctx.protocols import Scope
+from agentctx import (
+    ConfigError,
+    FitContextWindow,
+    InvalidInput,
+    Message,
+    Outcome,
+    Pipeline,
+    Scope,
+    StageError,
+    Text,
+    TrimRounds,
+)
+from agentctx.builder import Block, Drop, Summarize, Tier, TruncateOldest
+from agentctx.builder.eviction import Allowance
+from agentctx.core.tier import TierRule
 
 pytestmark = pytest.mark.anyio
 

@@ -4,15 +4,11 @@ import json
 from functools import partial
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx import AmbiguousFormat, Budget, ContextOverflow, InvalidInput, count, validate
-from agentctx.builder.block import Block
-from agentctx.builder.builder import ContextBuilder
-from agentctx.builder.eviction import Drop, DropTail, Strict, TruncateOldest
-from agentctx.builder.summarize import Summarize
-from agentctx.core.tier import Tier, TierRule
+from agentctx.builder import Block, ContextBuilder, Drop, DropTail, Strict, Summarize, Tier, TruncateOldest
+from agentctx.core.tier import TierRule
 from agentctx.testing.histories import broken_histories, histories
 from agentctx.testing.writers import WRITERS
 

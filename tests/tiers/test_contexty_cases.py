@@ -3,14 +3,11 @@
 import anyio
 import pytest
 from blocks import block, builder, built, chat, said, tool_round
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx import ConfigError, ContextOverflow, FixedCounter, StageError
-from agentctx.builder.block import Block
-from agentctx.builder.builder import ContextBuilder
-from agentctx.builder.eviction import Drop, Strict, TruncateOldest
-from agentctx.core.tier import Tier
+from agentctx import ConfigError, ContextOverflow, StageError
+from agentctx.builder import Block, ContextBuilder, Drop, Strict, Tier, TruncateOldest
+from agentctx.tokens import FixedCounter
 
 pytestmark = pytest.mark.anyio
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from agentctx import ConfigError, FixedCounter, HeuristicCounter, Message, Text, ToolCall, count
+from agentctx import ConfigError, Message, Text, ToolCall, count
+from agentctx.tokens import FixedCounter, HeuristicCounter
 from agentctx.tokens.meter import MessageMeter
 
 

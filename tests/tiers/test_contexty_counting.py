@@ -4,8 +4,10 @@ import anyio
 import pytest
 from blocks import block, builder, built, chat, said
 
-from agentctx import ConfigError, ContextBuilder, ContextOverflow, FixedCounter, Message, Summarize, Text
-from agentctx.builder.eviction import Allowance, Drop, DropTail, Strict, TruncateOldest
+from agentctx import ConfigError, ContextOverflow, Message, Text
+from agentctx.builder import ContextBuilder, Drop, DropTail, Strict, Summarize, TruncateOldest
+from agentctx.builder.eviction import Allowance
+from agentctx.tokens import FixedCounter
 from agentctx.tokens.meter import MessageMeter
 
 pytestmark = pytest.mark.anyio

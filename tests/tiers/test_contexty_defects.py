@@ -11,14 +11,11 @@ import anyio
 import pytest
 from blocks import block, builder, built, chat, said, tool_round
 
-from agentctx import ContextOverflow, FixedCounter, StageError, validate
-from agentctx.builder.block import Block
-from agentctx.builder.builder import ContextBuilder
-from agentctx.builder.eviction import Drop, DropTail, TruncateOldest
-from agentctx.builder.rendering import MergeSystem
-from agentctx.builder.summarize import Summarize
-from agentctx.core.tier import Tier, TierRule
+from agentctx import ContextOverflow, StageError, validate
+from agentctx.builder import Block, ContextBuilder, Drop, DropTail, MergeSystem, Summarize, Tier, TruncateOldest
+from agentctx.core.tier import TierRule
 from agentctx.testing import assistant, call, history, result, user
+from agentctx.tokens import FixedCounter
 
 pytestmark = pytest.mark.anyio
 

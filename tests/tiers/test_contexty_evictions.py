@@ -4,11 +4,12 @@ import anyio
 import pytest
 from blocks import tool_round
 
-from agentctx import ConfigError, ContextOverflow, FixedCounter, Message, Text, ToolCall, ToolResult
-from agentctx.builder.eviction import Allowance, Drop, DropTail, Strict, TruncateOldest
-from agentctx.builder.summarize import Summarize
+from agentctx import ConfigError, ContextOverflow, Message, Text, ToolCall, ToolResult
+from agentctx.builder import Drop, DropTail, Strict, Summarize, TruncateOldest
+from agentctx.builder.eviction import Allowance
 from agentctx.providers.openai_chat import OpenAIChat
 from agentctx.testing import fixed_summarizer
+from agentctx.tokens import FixedCounter
 from agentctx.tokens.meter import MessageMeter
 
 pytestmark = pytest.mark.anyio

@@ -6,10 +6,8 @@ import pytest
 from blocks import block, builder, built, chat, said, tool_round
 
 from agentctx import ConfigError, ContextOverflow, Message, StageError
-from agentctx.builder.block import Block
-from agentctx.builder.eviction import Drop, TruncateOldest
-from agentctx.builder.rendering import MarkdownList, MergeSystem, Section, XmlTags, concatenate, escape, tag_name
-from agentctx.core.tier import Tier
+from agentctx.builder import Block, Drop, MarkdownList, MergeSystem, Tier, TruncateOldest, XmlTags
+from agentctx.builder.rendering import Section, concatenate, escape, tag_name
 
 pytestmark = pytest.mark.anyio
 

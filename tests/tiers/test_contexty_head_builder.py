@@ -9,11 +9,8 @@ import pytest
 from blocks import block, builder, built, chat, said, tool_round
 
 from agentctx import ConfigError, ContextOverflow, Message, StageError, Text
-from agentctx.builder.block import Block
-from agentctx.builder.eviction import Drop, DropTail, Strict, TruncateOldest
+from agentctx.builder import Block, Drop, DropTail, Strict, Summarize, Tier, TruncateOldest
 from agentctx.builder.rendering import concatenate
-from agentctx.builder.summarize import Summarize
-from agentctx.core.tier import Tier
 from agentctx.testing import fixed_summarizer
 
 pytestmark = pytest.mark.anyio

@@ -4,23 +4,10 @@ import pytest
 from attrs import evolve
 from blocks import block, builder, built, chat, said
 
-from agentctx import (
-    ContextBuilder,
-    ContextOverflow,
-    FixedCounter,
-    InvalidInput,
-    Message,
-    StageError,
-    Summarize,
-    Text,
-    Thinking,
-    ToolCall,
-)
-from agentctx.builder.block import Block
-from agentctx.builder.eviction import Drop, Strict, TruncateOldest
+from agentctx import ContextOverflow, InvalidInput, Message, Outcome, StageError, Text, Thinking, ToolCall
+from agentctx.builder import Block, ContextBuilder, Drop, Strict, Summarize, Tier, TruncateOldest
 from agentctx.builder.rendering import concatenate
-from agentctx.core.compare import Outcome
-from agentctx.core.tier import Tier
+from agentctx.tokens import FixedCounter
 
 pytestmark = pytest.mark.anyio
 

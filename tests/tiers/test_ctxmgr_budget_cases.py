@@ -2,35 +2,13 @@
 
 import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx import (
-    Budget,
-    Call,
-    ConfigError,
-    Context,
-    FixedCounter,
-    Message,
-    Pipeline,
-    Text,
-    TiktokenCounter,
-    Tool,
-    TrimRounds,
-    when,
-)
-from agentctx.builder.categories import (
-    FIXED,
-    FULL_SIZE,
-    LEAST_FILES,
-    RESERVED,
-    SLOTS,
-    Category,
-    CategoryBudget,
-    Slot,
-    measure,
-)
+from agentctx import Budget, Call, ConfigError, Context, Message, Pipeline, Text, Tool, TrimRounds, when
+from agentctx.builder import Category, CategoryBudget
+from agentctx.builder.categories import FIXED, FULL_SIZE, LEAST_FILES, RESERVED, SLOTS, Slot, measure
 from agentctx.testing import assistant, call, result, system, transcript, user
+from agentctx.tokens import FixedCounter, TiktokenCounter
 from agentctx.tokens.meter import MessageMeter
 
 SIZES = [8_000, 32_000, 128_000, 200_000, 1_000_000]

@@ -5,10 +5,8 @@ import pytest
 from blocks import block, builder, chat, said
 
 from agentctx import ConfigError, Message, StageError, Text
-from agentctx.builder.eviction import TruncateOldest
-from agentctx.builder.facts import Facts, readings
-from agentctx.builder.rendering import MergeSystem
-from agentctx.core.tier import Tier
+from agentctx.builder import Facts, MergeSystem, Tier, TruncateOldest
+from agentctx.builder.facts import readings
 
 pytestmark = pytest.mark.anyio
 

@@ -5,12 +5,11 @@ from functools import partial
 import anyio
 import pytest
 from blocks import block, built, chat, said
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx import ContextOverflow
-from agentctx.builder.eviction import Drop, DropTail, Strict, TruncateOldest
-from agentctx.core.tier import Tier, TierRule
+from agentctx.builder import Drop, DropTail, Strict, Tier, TruncateOldest
+from agentctx.core.tier import TierRule
 
 BACKGROUND = st.integers(-1, Tier.RAG)
 

@@ -5,8 +5,9 @@ import pickle
 
 import pytest
 
-from agentctx.core.tier import Tier, TierRule, as_tier
-from agentctx.errors import ConfigError
+from agentctx import ConfigError
+from agentctx.builder import Tier
+from agentctx.core.tier import TierRule, as_tier
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,15 @@ import anyio
 import pytest
 from hypothesis import given
 
-from agentctx import Budget, ConfigError, FixedCounter, Pipeline, Protect, validate
-from agentctx.core.tier import Tier, TierRule
-from agentctx.strategies.tiered import ByTools, Tiered
+from agentctx import Budget, ConfigError, Pipeline, Protect, Tiered, validate
+from agentctx.builder import Tier
+from agentctx.core.tier import TierRule
+from agentctx.strategies import ByTools
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories
 from agentctx.testing.stages import tiereds
 from agentctx.testing.writers import WRITERS
+from agentctx.tokens import FixedCounter
 
 KEYS = {"openai-responses": "input", "gemini": "contents"}
 SEARCHED = ByTools({"search": Tier.RAG})

@@ -6,10 +6,9 @@ import json
 from hashlib import shake_256
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx.core.message import Media, Message, Opaque, Text, ToolResult
+from agentctx import Media, Message, Opaque, Text, ToolResult
 from agentctx.tokens.carried import carried
 from agentctx.tokens.counting import default_counter
 from agentctx.tokens.meter import MessageMeter

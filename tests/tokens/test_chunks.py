@@ -2,8 +2,7 @@
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx.tokens.exact import EXACT_CUT, SPACES, chunks, safe_parts
 from agentctx.tokens.tiktoken import encoding

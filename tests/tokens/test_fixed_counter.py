@@ -1,9 +1,8 @@
 import pytest
 
-from agentctx.core.message import Context, Media, Message, Text, Tool, ToolCall, ToolResult
-from agentctx.errors import ConfigError
+from agentctx import ConfigError, Context, Media, Message, Text, Tool, ToolCall, ToolResult
+from agentctx.tokens import FixedCounter
 from agentctx.tokens.meter import MessageMeter
-from agentctx.tokens.overheads import FixedCounter
 
 METER = MessageMeter(FixedCounter(10))
 MESSAGES = (

@@ -1,7 +1,6 @@
 import pytest
 import regex
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx.tokens.graphemes import REACH, ceiling, floor
 

@@ -2,14 +2,12 @@ import time
 
 import pytest
 import regex
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scripts_of_the_world import PASSAGES
 
-from agentctx.core.message import Media, Message, Text, ToolCall, ToolResult
-from agentctx.errors import ConfigError
+from agentctx import ConfigError, Media, Message, Text, ToolCall, ToolResult
+from agentctx.tokens import HeuristicCounter
 from agentctx.tokens.exact import TiktokenCounter
-from agentctx.tokens.heuristic import HeuristicCounter
 from agentctx.tokens.meter import MessageMeter
 from agentctx.tokens.remembering import remembering
 

@@ -1,15 +1,12 @@
 import base64
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx import count
-from agentctx.core.message import Media
-from agentctx.models.profile import ImageRule
+from agentctx import Media, count
+from agentctx.models import ImageRule
 from agentctx.tokens.counting import default_counter
-from agentctx.tokens.media import document_text, image_tokens
-from agentctx.tokens.media import media_tokens as tokens_of
+from agentctx.tokens.media import document_text, image_tokens, media_tokens as tokens_of
 
 TILES = ImageRule("openai-tiles")
 PATCHES = ImageRule("openai-patches", patches=1536)

@@ -3,16 +3,14 @@ import time
 import anyio
 import pytest
 from attrs import frozen
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx.core.message import Context, Media, Message, Opaque, Text, Thinking, Tool, ToolCall, ToolResult
-from agentctx.models.profile import ModelProfile
+from agentctx import Context, Media, Message, Opaque, Text, Thinking, Tool, ToolCall, ToolResult
+from agentctx.models import ModelProfile
 from agentctx.models.table import profile
-from agentctx.tokens.counting import TiktokenCounter, default_counter
-from agentctx.tokens.heuristic import HeuristicCounter
+from agentctx.tokens import FixedCounter, HeuristicCounter, TiktokenCounter
+from agentctx.tokens.counting import default_counter
 from agentctx.tokens.meter import MessageMeter
-from agentctx.tokens.overheads import FixedCounter
 
 METER = MessageMeter(TiktokenCounter())
 COUNT = TiktokenCounter().count

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from agentctx import UnknownModel
 from agentctx.economics.prices import rates
-from agentctx.errors import UnknownModel
 from agentctx.models.table import profile
 
 ROOT = Path(__file__).parents[2]

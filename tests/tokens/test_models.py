@@ -7,12 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import integers, sampled_from
 
-from agentctx.core.budget import Budget
-from agentctx.errors import UnknownModel
-from agentctx.models import table
+from agentctx import Budget, UnknownModel
+from agentctx.models import ImageRule, ModelProfile, Prices, register_model, table
 from agentctx.models.names import OPEN_WEIGHTS, families
-from agentctx.models.profile import ImageRule, ModelProfile, Prices
-from agentctx.models.table import encoding_for, profile, register_model
+from agentctx.models.table import encoding_for, profile
 
 TABLE = files("agentctx.models") / "models.json"
 NAMES = json.loads((Path(__file__).parent / "model_names.json").read_text("utf-8"))

@@ -6,8 +6,7 @@ from time import perf_counter
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx import count
 from agentctx.tokens.counting import default_counter

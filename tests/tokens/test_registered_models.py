@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis.strategies import sampled_from
 
 import agentctx
-from agentctx import Budget, ConfigError, ModelProfile, Prices, UnknownModel, count, register_model
+from agentctx import Budget, ConfigError, PlaceCacheMarkers, UnknownModel, count
 from agentctx.economics.cache import cache_rules
-from agentctx.models import table
+from agentctx.models import ModelProfile, Prices, register_model, table
 from agentctx.models.table import encoding_for, percent_for, profile
 from agentctx.providers.registry import format_named
 from agentctx.providers.translate.target import shares_reasoning
-from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
 
 LIKE = [
     "claude-opus-5-5",

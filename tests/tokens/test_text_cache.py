@@ -3,8 +3,7 @@ import tracemalloc
 from threading import Thread
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx.tokens.exact import TextCache
 

@@ -4,13 +4,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import regex
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scripts_of_the_world import PASSAGES
 from tiktoken import Encoding, registry
 
 import agentctx.tokens.tiktoken as loading
-from agentctx.errors import ConfigError
+from agentctx import ConfigError
 from agentctx.tokens.exact import TiktokenCounter
 from agentctx.tokens.tiktoken import encoding, warmup
 

@@ -1,11 +1,10 @@
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from agentctx import count
-from agentctx.core.message import Context, Message, Text, Tool
+from agentctx import Context, Message, Text, Tool, count
 from agentctx.models.table import profile
-from agentctx.tokens.counting import TiktokenCounter, default_counter
+from agentctx.tokens import TiktokenCounter
+from agentctx.tokens.counting import default_counter
 from agentctx.tokens.meter import MessageMeter
 from agentctx.tokens.overheads import json_tools, openai_tools
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import tiktoken_ext.openai_public
 
-from agentctx.errors import ConfigError, VocabularyError
+from agentctx import ConfigError, VocabularyError
 from agentctx.tokens.vocabulary import CL100K_BASE, LONGEST_TOKEN, O200K_BASE, VOCABULARIES, Vocabulary, vocabulary
 
 # What tiktoken checks its downloads by (tiktoken_ext/openai_public.py).

@@ -5,11 +5,9 @@ import json
 
 import pytest
 from attrs import evolve
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx.core.message import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from agentctx.errors import InvalidInput
+from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from agentctx.protocols import WireFormat
 from agentctx.providers.anthropic import Anthropic
 

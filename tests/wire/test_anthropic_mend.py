@@ -3,10 +3,9 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx.core.message import Message, Text, ToolCall, ToolResult
+from agentctx import Message, Text, ToolCall, ToolResult
 from agentctx.providers.anthropic import Anthropic
 
 wire = Anthropic()

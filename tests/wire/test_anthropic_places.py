@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx import Budget, ContextOverflow, FitContextWindow, Pipeline, Protect, TrimRounds, count, validate
 

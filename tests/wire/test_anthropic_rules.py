@@ -4,10 +4,9 @@ import base64
 import struct
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx.models.profile import ModelProfile
+from agentctx.models import ModelProfile
 from agentctx.providers.anthropic import Anthropic, rules
 from agentctx.providers.anthropic.request import lay_out
 

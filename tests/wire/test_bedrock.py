@@ -6,9 +6,8 @@ from attrs import evolve
 from botocore.validate import ParamValidator
 from hypothesis import given
 
-from agentctx.core.message import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.units import broken_pair
-from agentctx.errors import InvalidInput
 from agentctx.protocols import WireFormat, reads_places
 from agentctx.providers.bedrock import Bedrock
 from agentctx.testing.histories import plans

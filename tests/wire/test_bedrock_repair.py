@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from agentctx import MemoryStore, Pipeline, TruncateToolOutputs, validate
+from agentctx import Pipeline, TruncateToolOutputs, validate
+from agentctx.stores import MemoryStore
 
 MODEL = "anthropic.claude-sonnet-4-6"
 CONFIG = {"tools": [{"toolSpec": {"name": "look", "inputSchema": {"json": {"type": "object"}}}}]}

@@ -4,14 +4,13 @@ import copy
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx import FixedCounter, InvalidInput, Pipeline, validate
-from agentctx.conversion import convert
+from agentctx import InvalidInput, Pipeline, convert, validate
 from agentctx.providers.dialects import DIALECTS, dialect_of
 from agentctx.providers.registry import detect, format_named
 from agentctx.testing.histories import broken_histories, histories
+from agentctx.tokens import FixedCounter
 
 ASK = {"role": "user", "content": "go"}
 

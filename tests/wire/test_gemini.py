@@ -9,13 +9,11 @@ from typing import Any, Literal, Union, get_args, get_origin
 import pytest
 from attrs import evolve
 from google.genai import types
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
-from agentctx.core.message import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from agentctx.core.units import broken_pair, units
-from agentctx.errors import InvalidInput
+from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, units
+from agentctx.core.units import broken_pair
 from agentctx.protocols import WireFormat, reads_places
 from agentctx.providers.gemini import Gemini
 from agentctx.testing.histories import plans

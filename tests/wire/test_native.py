@@ -4,11 +4,9 @@ import json
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx import count
-from agentctx.errors import InvalidInput
+from agentctx import InvalidInput, count
 from agentctx.providers.native import as_mapping, clean_text, finite_json, mapping_or_none
 
 

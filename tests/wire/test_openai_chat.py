@@ -3,12 +3,9 @@
 import copy
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx import convert, count
-from agentctx.core.message import Media, Message, Opaque, Text, Thinking, Tool, ToolCall, ToolResult
-from agentctx.errors import InvalidInput
+from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, Tool, ToolCall, ToolResult, convert, count
 from agentctx.providers.openai_chat import OpenAIChat
 from agentctx.testing.stages import PIXEL
 

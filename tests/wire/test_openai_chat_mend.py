@@ -3,10 +3,9 @@
 import copy
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx.core.message import Thinking
+from agentctx import Thinking
 from agentctx.providers.openai_chat import OpenAIChat
 
 CHAT = OpenAIChat()

@@ -4,10 +4,9 @@ import itertools
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx.models.profile import ModelProfile
+from agentctx.models import ModelProfile
 from agentctx.providers.openai_chat import OpenAIChat
 
 CHAT = OpenAIChat()

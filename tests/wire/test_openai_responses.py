@@ -3,12 +3,9 @@
 import copy
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx.core.message import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from agentctx.core.units import units
-from agentctx.errors import InvalidInput
+from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, units
 from agentctx.providers.registry import detect, format_named
 
 WIRE = format_named("openai-responses")

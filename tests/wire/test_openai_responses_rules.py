@@ -1,8 +1,7 @@
 """The rules of the Responses API: one vector a rule, and what must be let through."""
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from agentctx.models.table import profile
 from agentctx.providers.openai_responses import rules

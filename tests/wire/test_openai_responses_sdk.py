@@ -8,9 +8,7 @@ from openai.types.responses import ResponseInputItem, ResponseOutputItem
 from openai.types.responses.response_function_tool_call import ResponseFunctionToolCall
 from pydantic import BaseModel, TypeAdapter
 
-from agentctx import count
-from agentctx.core.message import Opaque, Text, ToolCall, ToolResult
-from agentctx.errors import InvalidInput
+from agentctx import InvalidInput, Opaque, Text, ToolCall, ToolResult, count
 from agentctx.providers.native import as_mapping
 from agentctx.providers.registry import format_named
 

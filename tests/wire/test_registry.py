@@ -3,12 +3,10 @@
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from agentctx import validate
+from agentctx import AmbiguousFormat, InvalidInput, validate
 from agentctx.engine.reading import reader
-from agentctx.errors import AmbiguousFormat, InvalidInput
 from agentctx.providers.foreign import FOREIGN, tool_of
 from agentctx.providers.registry import FORMATS, detect, detected, format_named
 from agentctx.testing.histories import histories

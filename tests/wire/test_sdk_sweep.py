@@ -9,14 +9,12 @@ import pytest
 from anthropic.types import MessageParam
 from anthropic.types.beta import BetaMessageParam
 from google.genai import types as google
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from openai.types.chat import ChatCompletionMessage, ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam, ResponseOutputItem
 from sdk_values import Words, values
 
-from agentctx import Budget, FitContextWindow, InvalidInput, Pipeline, Session, count, validate
-from agentctx.conversion import convert
+from agentctx import Budget, FitContextWindow, InvalidInput, Pipeline, Session, convert, count, validate
 from agentctx.providers.registry import format_named
 from agentctx.session.fingerprint import to_plain
 

@@ -6,8 +6,7 @@ Source: https://docs.anthropic.com/en/api/messages and the block types of the ``
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping, Set as AbstractSet
 from typing import Any
 
 from attrs import evolve

@@ -6,8 +6,7 @@ Source: https://docs.anthropic.com/en/api/messages.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from typing import Any
 
 from attrs import evolve, frozen

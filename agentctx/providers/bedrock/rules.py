@@ -15,9 +15,11 @@ from attrs import evolve, frozen
 
 from agentctx.core.validity import Violation
 from agentctx.models.profile import ModelProfile
-from agentctx.providers.anthropic import request as anthropic_request
-from agentctx.providers.anthropic import rules as anthropic_rules_before
-from agentctx.providers.anthropic import rules as anthropic_rules_thinking
+from agentctx.providers.anthropic import (
+    request as anthropic_request,
+    rules as anthropic_rules_before,
+    rules as anthropic_rules_thinking,
+)
 from agentctx.providers.bedrock.blocks import as_text, kind_of
 from agentctx.providers.bedrock.repair import ID, NAME, REFUSES_MIXED
 from agentctx.providers.native import fields_or_none

@@ -21,8 +21,7 @@ from agentctx.providers.openai_chat.messages import LEGACY
 from agentctx.providers.openai_chat.repair import IDS
 from agentctx.providers.openai_chat.rules import ChatRequest, calls, error, opened, warn
 from agentctx.providers.translate.parts import HEARD
-from agentctx.providers.translate.target import numbered as with_number
-from agentctx.providers.translate.target import respelled, spelling_of
+from agentctx.providers.translate.target import numbered as with_number, respelled, spelling_of
 
 NO_ANSWER = "[no answer]"
 """What the model says between two messages of the user that have to be parted."""

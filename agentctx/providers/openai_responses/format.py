@@ -5,8 +5,7 @@ Source: https://platform.openai.com/docs/api-reference/responses/create.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from typing import Any
 
 from attrs import evolve, frozen

@@ -5,8 +5,7 @@ from __future__ import annotations
 import binascii
 import json
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from itertools import groupby
 from mimetypes import guess_type
 from operator import is_
@@ -29,8 +28,7 @@ from agentctx.core.message import (
 )
 from agentctx.core.protection import NOT_SHOWN
 from agentctx.providers.native import fields_or_none, json_object, mapping_or_none
-from agentctx.providers.translate.target import Media as Takes
-from agentctx.providers.translate.target import Respelling, Target
+from agentctx.providers.translate.target import Media as Takes, Respelling, Target
 from agentctx.tokens.carried import carried
 from agentctx.tokens.media import document_text
 

@@ -4,8 +4,7 @@ from itertools import accumulate, pairwise
 from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from agentctx.strategies.packing.choose import CORE, choose
 
