@@ -1,4 +1,4 @@
-"""Git, files, environment, manifests and logs, beyond what ctxmgr tests."""
+"""Git, files, environment, manifests and logs, as sources."""
 
 import json
 import os
@@ -260,7 +260,7 @@ def test_broken_manifests_are_told_as_they_are(tmp_path, name, content):
 
 
 async def test_a_long_manifest_is_cut(tmp_path):
-    """A manifest that is larger than the source's room is there in part; with ctxmgr it vanishes."""
+    """A manifest that is larger than the source's room is there in part."""
     (tmp_path / "go.mod").write_text("\n".join(f"require m{n} v1" for n in range(2_000)), encoding="utf-8")
     answered = await gather([Dependencies(tmp_path, max_tokens=100)])
     assert "require m0 v1\n" in answered.text

@@ -1,4 +1,4 @@
-"""contexty's strategies, both eras, case by case; where we differ on purpose, the test says why."""
+"""What each eviction leaves of a block, alone and without a builder."""
 
 import anyio
 import pytest
@@ -55,7 +55,7 @@ class Counting:
 
 
 @pytest.mark.parametrize(("tokens", "fits"), [(20, True), (100, True), (19, False)])
-async def test_contexty_strict(tokens, fits):
+async def test_strict_keeps_all_or_fails(tokens, fits):
     """Twenty tokens fit in twenty and more, and fail in nineteen."""
     messages = values("u1", "u2")
     if fits:
@@ -65,7 +65,7 @@ async def test_contexty_strict(tokens, fits):
             await Strict()(messages, room(tokens))
 
 
-async def test_contexty_drop():
+async def test_drop_keeps_all_or_nothing():
     """Twenty tokens fit in twenty, and nothing of them is left in nine."""
     messages = values("u1", "u2")
     assert await Drop()(messages, room(20)) is messages
@@ -73,8 +73,8 @@ async def test_contexty_drop():
 
 
 @pytest.mark.parametrize("eviction", [Strict(), Drop(), TruncateOldest(), DropTail(), TruncateOldest(keep_pairs=True)])
-async def test_contexty_counted_once(eviction):
-    """However an eviction looks at its messages, the counter is asked once for each (contexty: quadratic)."""
+async def test_evictions_count_each_message_once(eviction):
+    """However an eviction looks at its messages, the counter is asked once for each."""
     counter, messages = Counting(), values(*(f"u{number}" for number in range(50)))
     allowance = room(500, counter=counter)
     assert await eviction(messages, allowance) is messages
@@ -107,7 +107,7 @@ async def test_contexty_counted_once(eviction):
         (DropTail(), "", 10, ""),
     ],
 )
-async def test_contexty_truncate(eviction, words, tokens, left):
+async def test_what_is_left_of_messages_of_ten_tokens(eviction, words, tokens, left):
     """What is left of messages of ten tokens each, oldest or last first."""
     assert said(await eviction(values(*words.split()), room(tokens))) == left.split()
 
@@ -122,46 +122,43 @@ async def test_contexty_truncate(eviction, words, tokens, left):
         (DropTail(), "u1 u2 u3", 5),
     ],
 )
-async def test_contexty_what_stays_is_too_large(eviction, words, tokens):
-    """Protected messages that are too large fail.
-
-    contexty 0.5 drops the whole block in silence where everything is protected; protecting must not lose more.
-    """
+async def test_protected_messages_that_are_too_large(eviction, words, tokens):
+    """Protected messages that are too large fail: protecting must not lose more than leaving it."""
     with pytest.raises(ContextOverflow):
         await eviction(values(*words.split()), room(tokens))
 
 
-async def test_contexty_protected_and_too_few():
-    """Where fewer messages than asked for would be left, the protected ones stay (contexty drops them as well)."""
+async def test_protected_messages_stay_where_too_few_would():
+    """Where fewer messages than asked for would be left, the protected ones stay."""
     eviction = TruncateOldest(min_messages=3, protect_roles=["developer"])
     assert said(await eviction(values("d1", "u1", "u2"), room(20))) == ["d1"]
 
 
-async def test_contexty_hundred_messages():
+async def test_a_hundred_messages_in_room_for_fifty():
     """A hundred messages in room for fifty: the last fifty."""
     left = await TruncateOldest()(values(*(f"u{number}" for number in range(100))), room(500))
     assert said(left) == [f"u{number}" for number in range(50, 100)]
 
 
-async def test_contexty_drop_head_default():
+async def test_no_more_goes_than_must():
     """The smallest beginning that must go, goes."""
     assert said(await TruncateOldest()(values("u1", "a1", "u2", "a2"), room(30))) == ["a1", "u2", "a2"]
 
 
-async def test_contexty_atomic_round():
+async def test_a_call_goes_with_its_results():
     """A call goes with its results."""
     messages = (*values("u1"), *rounds("look", "c1", "c2"), *values("u2"))
     assert said(await TruncateOldest()(messages, room(30))) == ["u2"]
     assert said(await TruncateOldest()(messages, room(40))) == ["look", "c1", "c2", "u2"]
 
 
-async def test_contexty_ids_end_the_unit():
+async def test_results_belong_to_the_calls_of_their_turn():
     """Results belong to the calls of their own turn: the next turn's stay."""
     messages = (*rounds("one", "a", "b"), *rounds("two", "c"))
     assert said(await TruncateOldest()(messages, room(20))) == ["two", "c"]
 
 
-async def test_contexty_empty_ids():
+async def test_calls_without_ids_belong_together_by_order():
     """Calls and results without ids belong together by their order."""
     call, result = ToolCall("", "look", "{}"), ToolResult("", (Text("saw"),))
     messages = (
@@ -172,13 +169,13 @@ async def test_contexty_empty_ids():
     assert said(await TruncateOldest()(messages, room(20))) == ["u1"]
 
 
-async def test_contexty_system_dropped_singly():
+async def test_a_leading_system_message_goes_alone():
     """A leading system message that is not protected goes alone."""
     messages = (*values("s0"), *rounds("look", "c1"), *values("u2"))
     assert said(await TruncateOldest()(messages, room(30))) == ["look", "c1", "u2"]
 
 
-async def test_contexty_limit_below_one_turn():
+async def test_room_for_less_than_the_last_round():
     """In room for less than the last round, the last single message is left."""
     messages = (*values("u1"), *rounds("look", "c1"), *values("a2"))
     assert said(await TruncateOldest()(messages, room(15))) == ["a2"]
@@ -187,7 +184,7 @@ async def test_contexty_limit_below_one_turn():
 @pytest.mark.parametrize("tokens", [5, 15, 25, 35, 45])
 @pytest.mark.parametrize("roles", [["tool"], ["assistant"], ["user"], []])
 @pytest.mark.parametrize("pairs", [True, False])
-async def test_contexty_protecting_half_a_round(tokens, roles, pairs):
+async def test_protecting_half_a_round_protects_it_whole(tokens, roles, pairs):
     """Protecting calls or results protects the whole round: nothing is orphaned under any option."""
     eviction = TruncateOldest(keep_pairs=pairs, protect_roles=roles)
     messages = (*values("u1"), *rounds("look", "c1", "c2"), *values("u2"))
@@ -199,7 +196,7 @@ async def test_contexty_protecting_half_a_round(tokens, roles, pairs):
     assert ("look" in left) == ("c1" in left) == ("c2" in left)
 
 
-def test_contexty_options():
+def test_options_that_make_no_sense_are_refused():
     """Options that make no sense are refused."""
     with pytest.raises(ConfigError, match="protect_roles is a collection"):
         TruncateOldest(protect_roles="user")
@@ -221,20 +218,20 @@ class Recording:
 
 
 @pytest.mark.parametrize("summarizer", [None, "no", str])
-def test_contexty_summarizer_nil(summarizer):
+def test_summarize_needs_a_summarizer(summarizer):
     """Without a summarizer there is no such eviction."""
     with pytest.raises(ConfigError, match="async function"):
         Summarize(summarizer)
 
 
-async def test_contexty_summarize_fits():
+async def test_what_fits_is_not_summarized():
     """What fits is not summarized, and nobody is asked."""
     summarizer, messages = Recording(), values("u1", "u2")
     assert await Summarize(summarizer)(messages, room(20)) is messages
     assert summarizer.asked == []
 
 
-async def test_contexty_summarize():
+async def test_what_does_not_fit_becomes_a_summary():
     """What does not fit becomes one message that says it is a summary."""
     summarizer = Recording()
     left = await Summarize(summarizer)(values("u1", "a1", "u2"), room(25))
@@ -242,7 +239,7 @@ async def test_contexty_summarize():
     assert summarizer.asked == [(["u1", "a1", "u2"], 15)]
 
 
-async def test_contexty_summarize_without_room():
+async def test_without_room_for_a_summary_nobody_is_asked():
     """Without room for a summary nothing is left, and nobody is asked."""
     summarizer = Recording()
     assert said(await Summarize(summarizer)(values("u1", "u2"), room(0))) == []
@@ -260,21 +257,21 @@ async def failing(messages, max_tokens):
     raise FailingError(what)
 
 
-async def test_contexty_summarizer_error():
+async def test_a_summarizers_error_without_a_fallback():
     """A summarizer's error comes through when there is nothing else to do, in its own words."""
     with pytest.raises(FailingError, match="no connection"):
         await Summarize(failing, fallback=None)(values("u1", "u2"), room(15))
 
 
-async def test_contexty_summarizer_error_with_fallback():
+async def test_a_summarizers_error_with_a_fallback():
     """A summarizer that fails does not fail the build: the block is truncated, and the report says why."""
     allowance = room(15)
     assert said(await Summarize(failing)(values("u1", "u2"), allowance)) == ["u2"]
     assert allowance.remarks == ["the summarizer raised FailingError: no connection"]
 
 
-async def test_contexty_summary_too_long():
-    """A summary that is too long is cut to what fits (contexty drops the block)."""
+async def test_a_summary_that_is_too_long_is_cut():
+    """A summary that is too long is cut to what fits."""
     meter = MessageMeter(counter=Words())
     messages = tuple(Message("user", (Text("word " * 30),)) for _ in range(5))
     summarize = Summarize(fixed_summarizer("word " * 500), heading="")
@@ -291,7 +288,7 @@ class Words:
         return len(text.split())
 
 
-async def test_contexty_summary_empty():
+async def test_a_summary_that_says_nothing():
     """A summary that says nothing is not sent."""
     allowance = room(15)
     assert said(await Summarize(Recording("  "))(values("u1", "u2"), allowance)) == ["u2"]
@@ -299,7 +296,7 @@ async def test_contexty_summary_empty():
 
 
 @pytest.mark.parametrize("eviction", [Strict(), Drop(), TruncateOldest(), DropTail(), Summarize(Recording())])
-async def test_contexty_the_newest_words_stay(eviction):
+async def test_what_must_stay_stays(eviction):
     """What must stay, stays, or the eviction fails."""
     messages = values("u1", "a1", "u2", "a2", "a3")
     for tokens in (40, 30, 20, 10, 5):
@@ -313,7 +310,7 @@ async def test_contexty_the_newest_words_stay(eviction):
         assert messages[2] in left
 
 
-def test_contexty_trio_and_asyncio():
+def test_an_eviction_runs_on_either_loop():
     """An eviction needs no event loop of its own."""
     for backend in ("asyncio", "trio"):
         assert anyio.run(Drop(), values("u1"), room(5), backend=backend) == ()

@@ -1,4 +1,4 @@
-"""ctxmgr's tests of its incremental context, case by case; where we differ on purpose, the test says why."""
+"""A prompt of sections whose beginning stays while what they say changes."""
 
 import json
 import threading
@@ -41,14 +41,14 @@ class Values:
         return StablePrompt([self.section(key) for key in self.now], **options)
 
 
-async def test_ctxmgr_baseline_has_header_and_value():
-    """The baseline is each section's header and value, in the caller's order: ctxmgr sorts by key."""
+async def test_the_baseline_has_headers_and_values_in_order():
+    """The baseline is each section's header and value, in the caller's order."""
     prompt = Values(b="two", a="one").prompt()
     await prompt.start()
     assert prompt.baseline == "# b\ntwo\n\n# a\none"
 
 
-async def test_ctxmgr_unchanged_is_none():
+async def test_what_did_not_change_is_no_update():
     """When nothing changed there is no update, and what is sent is the same to the byte."""
     prompt = Values(a="one").prompt()
     await prompt.start()
@@ -57,7 +57,7 @@ async def test_ctxmgr_unchanged_is_none():
     assert prompt.build() == before
 
 
-async def test_ctxmgr_only_what_changed():
+async def test_an_update_has_only_what_changed():
     """An update has the changed sections only; the baseline still says what it said."""
     values = Values(a="one", b="two")
     prompt = values.prompt()
@@ -72,7 +72,7 @@ async def test_ctxmgr_only_what_changed():
     assert await prompt.reconcile() is None
 
 
-async def test_ctxmgr_snapshot_round_trip():
+async def test_a_restored_prompt_sees_no_change():
     """What goes on where a dump was made sees no change."""
     values = Values(a="one", b="two")
     prompt, other = values.prompt(), values.prompt()
@@ -82,8 +82,8 @@ async def test_ctxmgr_snapshot_round_trip():
     assert other.build() == prompt.build()
 
 
-async def test_ctxmgr_snapshot_keeps_the_prefix():
-    """After a restart the prefix is what was sent; ctxmgr writes it anew from the latest values."""
+async def test_a_restored_prompt_keeps_the_prefix():
+    """After a restart the prefix is what was sent, and not written anew from the latest values."""
     values = Values(a="one", b="two")
     prompt, other = values.prompt(), values.prompt()
     await prompt.start()
@@ -94,7 +94,7 @@ async def test_ctxmgr_snapshot_keeps_the_prefix():
     assert other.build().text == prompt.build().text
 
 
-async def test_ctxmgr_change_after_restore():
+async def test_a_change_while_nobody_was_there():
     """What changed while nobody was there is told."""
     values = Values(a="one")
     prompt, other = values.prompt(), values.prompt()
@@ -111,13 +111,13 @@ async def test_what_is_no_dump(dump):
         Values(a="one").prompt().restore(dump)
 
 
-async def test_ctxmgr_no_section():
+async def test_a_prompt_without_sections():
     """A prompt without sections is refused."""
     with pytest.raises(ConfigError):
         StablePrompt([])
 
 
-async def test_ctxmgr_empty_value_and_header():
+async def test_a_section_that_says_nothing_is_left_out():
     """A section that says nothing is left out, header and all; without a header the value stands alone."""
     values = Values(a="", b=" \n", c="three")
     prompt = StablePrompt([values.section("a"), values.section("b"), values.section("c", header="")])
@@ -125,27 +125,27 @@ async def test_ctxmgr_empty_value_and_header():
     assert prompt.baseline == "three"
 
 
-async def test_ctxmgr_duplicates():
-    """Two sections of one key are refused; ctxmgr panics."""
+async def test_two_sections_of_one_key():
+    """Two sections of one key are refused."""
     values = Values(a="one")
     with pytest.raises(ConfigError, match="each key once"):
         StablePrompt([values.section("a"), values.section("a")])
 
 
 @pytest.mark.parametrize("key", ["", " ", "a b", "/a", "a\n", 7])
-async def test_ctxmgr_invalid_keys(key):
-    """A key that is no name is refused; ctxmgr panics."""
+async def test_a_key_that_is_no_name(key):
+    """A key that is no name is refused."""
     with pytest.raises(ConfigError):
         PromptSection(key, str)
 
 
-async def test_ctxmgr_section_without_load():
-    """Ctxmgr's ready-made sections have nothing to load, and say nothing; here there is no such section."""
+async def test_a_section_without_a_function():
+    """A section that has nothing to load is refused."""
     with pytest.raises(ConfigError):
         PromptSection("environment", None)
 
 
-async def test_ctxmgr_unavailable_retains():
+async def test_a_section_that_cannot_be_loaded_keeps_what_it_said():
     """A section that cannot be loaded keeps what it said, and the problem is told without its secrets."""
     values = Values(a="one", b="two")
     prompt = values.prompt()
@@ -160,7 +160,7 @@ async def test_ctxmgr_unavailable_retains():
     assert prompt.problems == {}
 
 
-async def test_ctxmgr_initialisation_blocks():
+async def test_no_conversation_begins_with_half_a_prompt():
     """A conversation does not begin with half a prompt."""
     prompt = Values(a="one", b=OSError("gone")).prompt()
     with pytest.raises(SourceError, match="section b: unavailable at the start: OSError: gone"):
@@ -169,8 +169,8 @@ async def test_ctxmgr_initialisation_blocks():
         prompt.build()
 
 
-async def test_ctxmgr_removed_section():
-    """A section that is gone is told once, and the prefix stays; ctxmgr replaces the prompt, or fails for ever."""
+async def test_a_section_that_is_gone_is_told_once():
+    """A section that is gone is told once, and the prefix stays."""
     values = Values(a="one", b="two")
     prompt = values.prompt()
     await prompt.start()
@@ -181,7 +181,7 @@ async def test_ctxmgr_removed_section():
     assert prompt.build().text.startswith(baseline)
 
 
-async def test_ctxmgr_removed_section_after_restore():
+async def test_a_section_that_is_gone_after_a_restart():
     """The same after a restart with fewer sections."""
     values = Values(a="one", b="two")
     prompt = values.prompt()
@@ -192,8 +192,8 @@ async def test_ctxmgr_removed_section_after_restore():
     assert await other.reconcile() is None
 
 
-async def test_ctxmgr_value_that_becomes_empty():
-    """The model is told that a section says nothing any more; ctxmgr tells it an empty text."""
+async def test_a_section_that_says_nothing_any_more():
+    """The model is told that a section says nothing any more, and not shown an empty text."""
     values = Values(a="one")
     prompt = values.prompt()
     await prompt.start()
@@ -222,7 +222,7 @@ async def test_a_new_section_is_told():
     ],
     ids=range(6),
 )
-async def test_ctxmgr_json_is_compared_without_spaces(before, after, same):
+async def test_json_is_compared_without_spaces(before, after, same):
     """JSON that is only spaced differently has not changed."""
     values = Values(a=before)
     prompt = values.prompt()

@@ -1,4 +1,4 @@
-"""ctxmgr 0.3.0, its context budget's tests, case by case; where we differ on purpose, the test says why."""
+"""A window divided by categories: sums, floors and ceilings, and when a conversation is compacted."""
 
 import anyio
 import pytest
@@ -31,8 +31,8 @@ def divided(window, conversation=0, **used):
         (1_000_000, [5_000, 3_000, 4_000, 2_000, 500, 30_000, 920_500, 20_000, 15_000], 940_501),
     ],
 )
-def test_ctxmgr_reference_values(window, slots, compact_from):
-    """From 32k on the slots are ctxmgr's, and so is the size at which a conversation is compacted."""
+def test_slots_of_known_windows(window, slots, compact_from):
+    """The slots of known windows, and the size from which a conversation is compacted."""
     assert list(divided(window).tokens.values()) == slots
     assert not divided(window, compact_from - 1).should_compact
     assert divided(window, compact_from).should_compact
@@ -42,12 +42,12 @@ def test_ctxmgr_reference_values(window, slots, compact_from):
     ("conversation", "files"),
     [(0, 30_000), (1_000, 29_859), (20_000, 27_174), (50_000, 22_933), (80_000, 18_693), (141_500, 10_000)],
 )
-def test_ctxmgr_files_ramp(conversation, files):
-    """At 200k the files give way to the conversation evenly, as in ctxmgr."""
+def test_files_give_way_evenly(conversation, files):
+    """At 200k the files give way to the conversation evenly."""
     assert divided(200_000, conversation).files == files
 
 
-def test_ctxmgr_32k_floors():
+def test_floors_hold_at_32k():
     """At 32k the floors hold, all parts are positive, and they add up to the window."""
     part = divided(32_000)
     floors = {category: slot.floor for category, slot in SLOTS.items() if category is not Category.SAFETY_MARGIN}
@@ -56,7 +56,7 @@ def test_ctxmgr_32k_floors():
     assert sum(part.tokens.values()) == 32_000
 
 
-def test_ctxmgr_200k_ceilings():
+def test_ceilings_hold_at_200k():
     """At 200k the ceilings hold, and the files have at least 20,000 tokens."""
     part = divided(200_000)
     for category in (*FIXED, Category.OUTPUT_RESERVE):
@@ -65,63 +65,60 @@ def test_ctxmgr_200k_ceilings():
     assert sum(part.tokens.values()) == 200_000
 
 
-def test_ctxmgr_1m_ceilings():
+def test_ceilings_hold_at_a_million():
     """At a million every ceiling holds exactly, and the conversation has more than 500,000 tokens."""
     part = divided(1_000_000)
     assert {category: part[category] for category in SLOTS} == {name: slot.ceiling for name, slot in SLOTS.items()}
     assert part.conversation > 500_000
 
 
-def test_ctxmgr_allocate_nothing():
-    """Beside an empty conversation the files have their slot.
-
-    ctxmgr allows a remainder of one token; here none is left over, ever, since the conversation has the rest.
-    """
+def test_files_have_their_slot_beside_an_empty_conversation():
+    """Beside an empty conversation the files have their slot, and the conversation has the rest, to the token."""
     for window in SIZES:
         part = divided(window)
         assert part.files == CategoryBudget(window).laid_out[Category.FILES]
         assert sum(part.tokens.values()) == window
 
 
-def test_ctxmgr_80k_conversation():
+def test_a_long_conversation_has_fewer_files():
     """A long conversation has fewer files beside it, and no less room than an empty one."""
     empty, long = divided(200_000), divided(200_000, 80_000)
     assert long.files < empty.files
     assert long.conversation >= empty.conversation
 
 
-def test_ctxmgr_should_compact():
+def test_compaction_begins_above_the_room():
     """Half of the room needs no compaction; more than all of it does."""
     room = divided(128_000).compact_above
     assert not divided(128_000, room // 2).should_compact
     assert divided(128_000, room + 1).should_compact
 
 
-def test_ctxmgr_small_model():
+def test_a_small_model_has_a_smaller_conversation():
     """A small model has a smaller conversation."""
     assert divided(32_000).conversation < divided(200_000).conversation
 
 
-def test_ctxmgr_files_never_grow_with_the_conversation():
+def test_files_never_grow_with_the_conversation():
     """At 0, 20k and 80k, and every 1k to 150k, the files do not grow."""
     files = [divided(200_000, conversation).files for conversation in range(0, 150_001, 1_000)]
     assert files == sorted(files, reverse=True)
     assert files[0] > files[20] > files[80]
 
 
-def test_ctxmgr_never_negative():
+def test_a_conversation_larger_than_the_window():
     """A conversation of 100k in 32k makes nothing negative."""
     assert min(divided(32_000, 100_000).tokens.values()) >= 0
 
 
-def test_ctxmgr_8k_not_negative():
+def test_every_part_is_positive_at_8k():
     """At 8k nothing is negative."""
     assert min(divided(8_000).tokens.values()) > 0
 
 
 @pytest.mark.parametrize("window", SIZES)
 @pytest.mark.parametrize("conversation", CONVERSATIONS)
-def test_ctxmgr_sums(window, conversation):
+def test_parts_add_up_to_the_window(window, conversation):
     """The parts add up to the window for every size and every conversation; there is no remainder to add."""
     assert sum(divided(window, conversation).tokens.values()) == window
 
@@ -139,12 +136,12 @@ def test_ctxmgr_sums(window, conversation):
         (Slot(0, 7), 100, 7),
     ],
 )
-def test_ctxmgr_clamp(slot, window, tokens):
+def test_a_slot_is_a_share_between_floor_and_ceiling(slot, window, tokens):
     """A slot is a share of the window, not below its floor and not above its ceiling."""
     assert slot.tokens(window) == tokens
 
 
-def test_ctxmgr_report_labels():
+def test_the_usage_report_names_all_categories():
     """The usage report has the total in its first line, all eleven labels, shares, and at least twelve lines."""
     lines = divided(128_000).usage_report().splitlines()
     assert "128,000" in lines[0]
@@ -154,7 +151,7 @@ def test_ctxmgr_report_labels():
     assert "%" in text
 
 
-def test_ctxmgr_report_compact_needed():
+def test_the_usage_report_says_when_to_compact():
     """It says that a compaction is needed only when one is, and nothing of an empty conversation."""
     assert "COMPACT NEEDED" in divided(128_000, 90_000).usage_report()
     assert "COMPACT NEEDED" not in divided(128_000, 80_000).usage_report()
@@ -163,24 +160,24 @@ def test_ctxmgr_report_compact_needed():
 
 
 @given(WINDOWS, st.integers(0, 3_000_000))
-def test_ctxmgr_defect_negative_slots(window, conversation):
-    """Defect (a): at 8k ctxmgr's files and conversation are negative; here no part is, in any window."""
+def test_no_part_is_negative_in_any_window(window, conversation):
+    """No part is negative, in any window."""
     part = divided(window, conversation)
     assert min(part.tokens.values()) >= 0
     assert sum(part.tokens.values()) == window
 
 
 @pytest.mark.parametrize("window", [1, 10, 100, 1_000, 8_000, 14_299])
-def test_ctxmgr_defect_endless_compaction(window):
-    """Defect (a): in small windows ctxmgr compacts any conversation; here each has room for one."""
+def test_small_windows_have_room_for_a_conversation(window):
+    """Also the smallest window has room for a conversation, so that not any is compacted."""
     part = divided(window, 1)
     assert part.compact_above >= 1
     assert not part.should_compact
 
 
 @given(WINDOWS, st.integers(20, 100_000))
-def test_ctxmgr_defect_discontinuity(window, more):
-    """Defect (b): ctxmgr's conversation has 850 tokens at 16k and 700 at 20k; here more window is never less of it.
+def test_more_window_is_never_less_room(window, more):
+    """More window is never less of it for anybody.
 
     Twenty tokens more are the least for which that holds: each of eight slots may be rounded up by one.
     """
@@ -190,14 +187,14 @@ def test_ctxmgr_defect_discontinuity(window, more):
     assert large.compact_above >= small.compact_above
 
 
-def test_ctxmgr_defect_small_windows_keep_proportions():
-    """Defect (b): below 32k the window is divided as at 32k, in proportion, and not by floors that do not fit."""
+def test_small_windows_keep_proportions():
+    """Below 32k the window is divided as at 32k, in proportion, and not by floors that do not fit."""
     half, full = divided(FULL_SIZE // 2), divided(FULL_SIZE)
     assert all(abs(2 * half[category] - full[category]) <= 1 for category in Category)
 
 
-def test_ctxmgr_defect_slots_are_measured():
-    """Defect (c): a system prompt of 12k and tools of 9k are seen: they take from files and conversation."""
+def test_what_is_above_its_slot_takes_from_others():
+    """A system prompt of 12k and tools of 9k are seen: they take from files and conversation."""
     part = divided(200_000, system_prompt=12_000, tool_definitions=9_000)
     assert part[Category.SYSTEM_PROMPT] == 12_000
     assert part.compact_above == divided(200_000).compact_above - 7_000 - 6_000
@@ -205,16 +202,16 @@ def test_ctxmgr_defect_slots_are_measured():
     assert "System prompt: 7,000 tokens too many" in part.usage_report()
 
 
-def test_ctxmgr_defect_unused_slots_are_lent():
-    """Defect (c): what a category does not use is lent to the conversation."""
+def test_unused_slots_are_lent():
+    """What a category does not use is lent to the conversation."""
     part = divided(200_000, repository_map=0, memory=500, files=3_000)
     usual = divided(200_000)
     assert part.conversation == usual.conversation + 4_000 + 1_500 + 27_000
     assert part.compact_above == usual.compact_above + 4_000 + 1_500 + 7_000
 
 
-def test_ctxmgr_defect_too_much_is_told():
-    """Defect (c): what does not fit whatever is compacted is named, and never makes a part negative."""
+def test_what_cannot_fit_is_told():
+    """What does not fit whatever is compacted is named, and never makes a part negative."""
     part = divided(32_000, system_prompt=40_000)
     others = 2_000 + 2_000 + 1_000 + 300
     assert part.missing == 40_000 + others - (32_000 - 4_000 - 2_240)
@@ -222,8 +219,8 @@ def test_ctxmgr_defect_too_much_is_told():
     assert divided(32_000).missing == 0
 
 
-def test_ctxmgr_defect_output_reserve():
-    """Defect (d): the reserve is what the model can answer, and not 20k for all; or what the caller says."""
+def test_the_reserve_is_what_the_model_can_answer():
+    """The reserve is what the model can answer, or what the caller says."""
     for model in ("gpt-4o", "claude-sonnet-4-5"):
         budget = CategoryBudget.for_model(model)
         whole = Budget.for_model(model)
@@ -233,8 +230,8 @@ def test_ctxmgr_defect_output_reserve():
     assert sum(part.tokens.values()) == 200_000
 
 
-def test_ctxmgr_defect_hysteresis():
-    """Defect (e): a compaction goes down to half of the room, so that the next is far away."""
+def test_a_compaction_goes_down_to_half():
+    """A compaction goes down to half of the room, so that the next is far away."""
     part = divided(200_000, 141_501)
     assert part.compact_to == 70_750
     whole = CategoryBudget(200_000).whole()
@@ -242,8 +239,8 @@ def test_ctxmgr_defect_hysteresis():
     assert whole.target_tokens == whole.limit - (141_500 - 70_750)
 
 
-def test_ctxmgr_defect_few_huge_messages():
-    """Defect (e): ctxmgr's loop does not act on twenty messages or fewer, however large; here only tokens count."""
+def test_few_huge_messages_are_compacted():
+    """Twenty messages or fewer are compacted when they are large: only tokens count."""
     turns = [user("task")]
     for number in range(4):
         turns += [assistant(call(f"c{number}", "read", {"n": number})), result(f"c{number}", "some words " * 900)]
@@ -253,8 +250,8 @@ def test_ctxmgr_defect_few_huge_messages():
     assert len(view.messages) == 3
 
 
-def test_ctxmgr_defect_only_counts_went_in():
-    """Defect (f): the sizes of a request are measured, part by part, and add up to its size."""
+def test_sizes_are_measured_part_by_part():
+    """The sizes of a request are measured, part by part, and add up to its size."""
     made = Call(MessageMeter(TiktokenCounter()))
     tools = (Tool("read", "Reads a file.", {"type": "object", "properties": {"path": {"type": "string"}}}),)
     words = (Message("system", (Text("rules " * 50),)), Message("user", (Text("task " * 20),)))
@@ -266,8 +263,8 @@ def test_ctxmgr_defect_only_counts_went_in():
     assert found[Category.CONVERSATION] == made.count(words[1])
 
 
-def test_ctxmgr_defect_a_compaction_is_a_condition():
-    """Defect (f): what the division says is done: a stage runs when the conversation has outgrown its part."""
+def test_the_division_is_a_condition_for_a_stage():
+    """What the division says is done: a stage runs when the conversation has outgrown its part."""
     budget = CategoryBudget(320)
     messages = transcript("openai-chat", system("s"), user("t"), assistant("a"), user("b"), assistant("c"))
     for tokens, runs in ((20, False), (60, True)):

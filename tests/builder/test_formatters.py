@@ -1,4 +1,4 @@
-"""contexty's injectors and formatters, both eras, case by case; where we differ on purpose, the test says why."""
+"""Formatters: background merged into the system message, and what any formatter is held to."""
 
 from html import unescape
 
@@ -27,18 +27,18 @@ async def system_of(*blocks, formatter=FACTS):
     return message["content"]
 
 
-async def test_contexty_no_blocks():
+async def test_without_background_the_system_message_stays():
     """Without background the system message stays as it is."""
     out = await built(1_000, SYSTEM, formatter=FACTS)
     assert out.messages == [{"role": "system", "content": "Base"}]
 
 
-async def test_contexty_one_block():
+async def test_one_fact_in_its_tags():
     """One fact, in all its tags."""
     assert await system_of(SYSTEM, facts("likes tea")) == ("Base\n<context>\n  <fact>likes tea</fact>\n</context>")
 
 
-async def test_contexty_two_blocks():
+async def test_two_blocks_share_one_context():
     """Two blocks share one context."""
     text = await system_of(SYSTEM, facts("one"), facts("two", tier=Tier.RAG))
     assert text.startswith("Base\n<context>")
@@ -46,18 +46,18 @@ async def test_contexty_two_blocks():
     assert text.index("<fact>one</fact>") < text.index("<fact>two</fact>")
 
 
-async def test_contexty_empty_text():
+async def test_an_empty_text_is_an_empty_fact():
     """An empty text is an empty fact."""
     assert "<fact></fact>" in await system_of(SYSTEM, facts(""))
 
 
-async def test_contexty_escaped():
+async def test_no_text_closes_a_tag():
     """No text can close a tag, nor end an attribute: quotes are escaped as well."""
     text = await system_of(SYSTEM, facts("""</fact> & "it's" """))
     assert "<fact>&lt;/fact&gt; &amp; &quot;it&#x27;s&quot; </fact>" in text
 
 
-async def test_contexty_the_system_words_stay():
+async def test_the_system_prompt_is_not_escaped():
     """The system prompt's own words are not escaped."""
     own = Block("system", [{"role": "system", "content": "use <b> & 'quotes'"}], Tier.SYSTEM)
     assert (await system_of(own, facts("x"))).startswith("use <b> & 'quotes'\n<context>")
@@ -66,15 +66,15 @@ async def test_contexty_the_system_words_stay():
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.com/cat.png"}}
 
 
-async def test_contexty_images():
-    """Text alone is merged; an image goes along in a message of its own (contexty throws it away)."""
+async def test_an_image_goes_along_in_a_message_of_its_own():
+    """Text alone is merged; an image goes along in a message of its own."""
     seen = block("seen", [{"role": "user", "content": [{"type": "text", "text": "a cat"}, IMAGE]}])
     out = await built(1_000, SYSTEM, seen, formatter=FACTS)
     assert out.messages[0]["content"] == "Base\n<context>\n  <fact>a cat</fact>\n</context>"
     assert out.messages[1:] == [{"role": "user", "content": [IMAGE]}]
 
 
-async def test_contexty_parts_of_the_system_message_stay():
+async def test_parts_of_the_system_message_stay():
     """Blocks of the system message stay as they are, marks and all; the background comes behind them."""
     marked = {"type": "text", "text": "Base", "cache_control": {"type": "ephemeral"}}
     own = Block("system", [{"role": "system", "content": [marked]}], Tier.SYSTEM)
@@ -83,7 +83,7 @@ async def test_contexty_parts_of_the_system_message_stay():
     assert second["text"] == "\n<context>\n  <fact>x</fact>\n</context>"
 
 
-async def test_contexty_defect_15_images_of_the_system_message():
+async def test_an_image_in_the_system_message_is_reported():
     """An image in the system message, which the provider refuses, is not thrown away in silence: the report says so."""
     own = Block("system", [{"role": "system", "content": [{"type": "text", "text": "Base"}, IMAGE]}], Tier.SYSTEM)
     out = await built(1_000, own, facts("x"), formatter=FACTS)
@@ -95,31 +95,31 @@ async def test_contexty_defect_15_images_of_the_system_message():
     assert any("block 'system' was repaired" in note for note in out.report.notes)
 
 
-async def test_contexty_calls_are_not_merged():
+async def test_calls_are_not_merged():
     """A message with calls or results stays a message."""
     looked = block("looked", tool_round("look", "c1"), tier=Tier.RAG)
     out = await built(1_000, SYSTEM, looked, facts("x"), formatter=FACTS)
     assert [message["role"] for message in out.messages] == ["system", "assistant", "tool"]
 
 
-async def test_contexty_background_alone():
+async def test_background_alone_becomes_a_system_message():
     """Without a system message the background becomes one."""
     assert await system_of(facts("x")) == "<context>\n  <fact>x</fact>\n</context>"
 
 
-async def test_contexty_wrapper_tag():
+async def test_tags_have_the_names_that_one_gives_them():
     """The wrapper and the items have the names that one gives them; else items are named after their block."""
     text = await system_of(SYSTEM, facts("x"), formatter=MergeSystem(XmlTags("known")))
     assert text == "Base\n<known>\n  <facts>x</facts>\n</known>"
 
 
-async def test_contexty_markdown_list():
+async def test_a_heading_and_a_list():
     """A heading and a list, further lines indented, nothing escaped."""
     text = await system_of(SYSTEM, facts("one\ntwo", "<b>"), formatter=MergeSystem(MarkdownList("Known")))
     assert text == "Base\n### Known\n- one\n  two\n- <b>"
 
 
-async def test_contexty_conversation_stays():
+async def test_the_conversation_is_not_merged():
     """Only background is merged."""
     history = block("history", chat("u1", "a1"), tier=Tier.HISTORY)
     out = await built(1_000, SYSTEM, facts("x"), history, formatter=FACTS)
@@ -130,13 +130,13 @@ async def test_contexty_conversation_stays():
     ("name", "tag"),
     [("facts", "facts"), ("my facts", "my_facts"), ("2nd", "_2nd"), ("a/b<c>", "a_b_c_"), ("-x", "_-x")],
 )
-def test_contexty_tag_names(name, tag):
+def test_a_tag_can_be_closed_whatever_its_block_is_called(name, tag):
     """Whatever a block is called, its tag is one that can be closed."""
     assert tag_name(name) == tag
 
 
 @pytest.mark.parametrize("name", ["", "two words", "<b>", "1st"])
-def test_contexty_bad_tags(name):
+def test_a_tag_that_cannot_be_one(name):
     """A tag that cannot be one is refused."""
     with pytest.raises(ConfigError, match="cannot be the name of an XML tag"):
         XmlTags(name)
@@ -144,27 +144,27 @@ def test_contexty_bad_tags(name):
         XmlTags(item=name)
 
 
-def test_contexty_escape_is_reversible():
+def test_what_is_escaped_can_be_had_back():
     """What is escaped can be had back."""
     text = "<a> &amp; &lt; 'q' \"q\""
     assert unescape(escape(text)) == text
 
 
 @pytest.mark.parametrize("formatter", [None, str, "text"])
-def test_contexty_formatter_nil(formatter):
-    """Something that is no formatter is refused (contexty panics)."""
+def test_something_that_is_no_formatter(formatter):
+    """Something that is no formatter is refused."""
     with pytest.raises(ConfigError, match="formatter"):
         builder(100, formatter=formatter)
 
 
-async def test_contexty_default_formatter():
+async def test_sections_one_after_the_other():
     """The sections one after the other, as they are."""
     one, two = Message("user", ()), Message("assistant", ())
     sections = [Section("a", Tier.CORE, (one,)), Section("b", Tier.RAG, (two, one))]
     assert await concatenate(sections) == [one, two, one]
 
 
-async def test_contexty_formatter_sees_names_in_order():
+async def test_a_formatter_sees_what_is_left_in_order():
     """A formatter sees what is left of the blocks, in the order of the request."""
     seen = []
 
@@ -177,7 +177,7 @@ async def test_contexty_formatter_sees_names_in_order():
     assert seen == [("core", Tier.CORE, 1), ("h", Tier.HISTORY, 2)]
 
 
-async def test_contexty_formatter_over_budget():
+async def test_a_formatter_that_makes_too_much():
     """A formatter that makes too much is an overflow that names it."""
 
     async def chatty(sections):
@@ -189,8 +189,8 @@ async def test_contexty_formatter_over_budget():
         assert any("the formatter chatty adds" in note for note in caught.value.__notes__)
 
 
-async def test_contexty_formatter_takes_room():
-    """A formatter that adds a little leaves the blocks less room (contexty fails)."""
+async def test_a_formatter_that_takes_room():
+    """A formatter that adds a little leaves the blocks less room."""
 
     async def with_header(sections):
         return [Message("system", ()), *await concatenate(sections)]
@@ -201,7 +201,7 @@ async def test_contexty_formatter_takes_room():
     assert (out.report.tokens, out.report.used_tokens) == (30, 20)
 
 
-async def test_contexty_formatter_breaks_a_pair():
+async def test_a_formatter_that_breaks_a_pair():
     """A formatter that tears a call from its result fails."""
 
     async def headless(sections):
@@ -211,7 +211,7 @@ async def test_contexty_formatter_breaks_a_pair():
         await built(100, block("a", tool_round("look", "c1")), formatter=headless)
 
 
-async def test_contexty_formatter_loses_the_newest_words():
+async def test_a_formatter_that_loses_the_newest_words():
     """A formatter that loses the user's newest words fails."""
 
     async def nothing(sections):
@@ -225,7 +225,7 @@ async def test_contexty_formatter_loses_the_newest_words():
 @pytest.mark.parametrize(
     ("answer", "says"), [(None, "NoneType instead"), ("text", "str instead"), (["x"], "no Message, but str")]
 )
-async def test_contexty_formatter_returns_no_messages(answer, says):
+async def test_a_formatter_that_returns_no_messages(answer, says):
     """A formatter that returns something else than messages fails."""
 
     async def wrong(sections):

@@ -1,4 +1,4 @@
-"""What contexty asks its counter, and what of it: here each message is counted once, by whatever counter."""
+"""A build counts each message once, by whatever counter, and names a counter that fails."""
 
 import anyio
 import pytest
@@ -61,14 +61,14 @@ EVICTIONS = [
 
 @pytest.mark.parametrize("evict", EVICTIONS, ids=lambda evict: type(evict).__name__)
 @pytest.mark.parametrize("works", [0, 2])
-async def test_contexty_counter_error_in_an_eviction(evict, works):
+async def test_an_eviction_lets_a_counters_error_through(evict, works):
     """An eviction lets a counter's error through, which names the counter, at the first message and at a later one."""
     counter = Costs(*[10] * works, OSError("no vocabulary"))
     with pytest.raises(ConfigError, match="counter Costs raised OSError: no vocabulary"):
         await evict(values("u1", "u2", "u3"), told(15, counter))
 
 
-async def test_contexty_counter_error_on_a_summary():
+async def test_a_counters_error_on_a_summary():
     """A counter's error on the summary comes through; the fallback is for the summarizer's own."""
     talk = block("h", chat("u1", "a1", "u2"), Summarize(shorter))
     made = ContextBuilder(25, counter=Costs(10, 10, 10, OSError("no vocabulary")), format="openai-chat").add(talk)
@@ -78,8 +78,8 @@ async def test_contexty_counter_error_on_a_summary():
     assert made.report.error.startswith("ConfigError: counter Costs raised OSError: no vocabulary")
 
 
-async def test_contexty_inconsistent_counter():
-    """A counter that would say something else the second time is not asked a second time (contexty fails)."""
+async def test_a_counter_is_not_asked_twice():
+    """A counter that would say something else the second time is not asked a second time."""
     counter = Costs(10, 10, 10, 100)
     left = await TruncateOldest()(values("u1", "u2", "u3"), told(15, counter))
     assert [message.text for message in left] == ["u3"]
@@ -88,7 +88,7 @@ async def test_contexty_inconsistent_counter():
 
 @pytest.mark.parametrize(("count", "tokens", "left"), [(2, 10, 1), (3, 20, 2), (3, 30, 3), (100, 500, 50)])
 @pytest.mark.parametrize("evict", [TruncateOldest(), DropTail()], ids=["head", "tail"])
-async def test_contexty_count_calls(evict, count, tokens, left):
+async def test_each_message_is_counted_once(evict, count, tokens, left):
     """However much is dropped, each message is counted once."""
     counter = Costs(10)
     assert len(await evict(values(*map(str, range(count))), told(tokens, counter))) == left
@@ -96,7 +96,7 @@ async def test_contexty_count_calls(evict, count, tokens, left):
 
 
 @pytest.mark.parametrize("count", [1, 3])
-async def test_contexty_count_calls_of_what_is_too_large(count):
+async def test_what_is_too_large_is_counted_once(count):
     """Also when even the first of a block is too large, nothing is counted twice: once each, and the build fails."""
     counter = Costs(10)
     made = ContextBuilder(5, counter=counter, format="openai-chat")
@@ -107,8 +107,8 @@ async def test_contexty_count_calls_of_what_is_too_large(count):
 
 
 @pytest.mark.parametrize("answer", [None, "ten", -1, 2.5])
-async def test_contexty_wrong_weights(answer):
-    """What is no number of tokens is refused, and the error names the counter (contexty: X weights for N messages)."""
+async def test_what_is_no_number_of_tokens(answer):
+    """What is no number of tokens is refused, and the error names the counter."""
     made = ContextBuilder(50, counter=Costs(answer), format="openai-chat").add(block("a", chat("u1")))
     with pytest.raises(ConfigError, match=r"Costs: a message was counted as .*; expected a whole number of tokens"):
         await made.build()
@@ -122,7 +122,7 @@ class Floating:
         return len(text) / 2
 
 
-async def test_contexty_wrong_weights_of_text():
+async def test_what_is_no_number_of_tokens_of_a_text():
     """The same for a counter of text alone."""
     with pytest.raises(ConfigError, match=r"Floating: a text of 4 characters was counted as 2\.0"):
         await ContextBuilder(50, counter=Floating(), format="openai-chat").add(block("a", chat("u1"))).build()
@@ -136,20 +136,20 @@ class Indexed:
         return 10
 
 
-async def test_contexty_weights_of_other_integers():
+async def test_integers_of_other_libraries():
     """Integers of other libraries are integers."""
     out = await ContextBuilder(25, counter=Costs(Indexed()), format="openai-chat").add(block("a", chat("u1"))).build()
     assert out.report.used_tokens == 10
 
 
 @pytest.mark.parametrize("counter", [7, object()])
-def test_contexty_no_counter(counter):
+def test_something_that_cannot_count(counter):
     """Something that cannot count is refused at once."""
     with pytest.raises(ConfigError, match="it has no count, and is no function of a text"):
         ContextBuilder(100, counter=counter)
 
 
-async def test_contexty_cancelled_in_an_eviction():
+async def test_a_deadline_while_a_summarizer_waits():
     """A deadline that passes while a summarizer waits ends the build: no fallback, and a report of how far it came."""
 
     async def forever(messages, max_tokens):
@@ -167,7 +167,7 @@ async def test_contexty_cancelled_in_an_eviction():
     assert said((await made.build()).messages) == ["s1", "u3"]
 
 
-async def test_contexty_fixed_counter_has_no_overhead():
+async def test_a_fixed_cost_has_no_overhead():
     """With a fixed cost a message nothing else costs anything, so that sizes can be worked out in the head."""
     out = await built(30, block("a", chat("u1", "u2", "u3")))
     assert (out.report.tokens, out.report.fixed_tokens, FixedCounter(10).count("")) == (30, 0, 0)

@@ -1,4 +1,4 @@
-"""contexty's defects, each turned into what holds here."""
+"""What every build guarantees: whole pairs, the user's newest words, caps, marks, linear work, a true report."""
 
 import json
 import os
@@ -44,7 +44,7 @@ EVICTIONS = {
 @pytest.mark.parametrize("evict", EVICTIONS.values(), ids=EVICTIONS)
 @pytest.mark.parametrize("tokens", [60, 50, 40, 30, 20, 10])
 @pytest.mark.parametrize("tier", [Tier.CORE, Tier.HISTORY])
-async def test_contexty_defect_01_no_orphans(evict, tokens, tier):
+async def test_no_orphans(evict, tokens, tier):
     """No eviction, limit or protected role leaves a call without its result, or a result without its call."""
     try:
         out = await built(tokens, block("h", TALK, evict, tier=tier))
@@ -57,7 +57,7 @@ async def test_contexty_defect_01_no_orphans(evict, tokens, tier):
 
 @pytest.mark.parametrize("evict", EVICTIONS.values(), ids=EVICTIONS)
 @pytest.mark.parametrize("tokens", range(10, 61, 10))
-async def test_contexty_defect_02_results_in_user_messages(evict, tokens):
+async def test_results_in_user_messages_go_with_their_calls(evict, tokens):
     """Results that stand in a user's message, as Anthropic has them, go with their calls."""
     written = history("anthropic", user("task"), assistant("look", call("a", "x"), call("b", "x")), result("a", "1"),
                       result("b", "2"), assistant("done"), user("more"))  # fmt: skip
@@ -70,7 +70,7 @@ async def test_contexty_defect_02_results_in_user_messages(evict, tokens):
     assert not broken
 
 
-async def test_contexty_defect_02_a_user_between_results():
+async def test_a_user_between_results():
     """A user's message between two results of one call is put behind them, and the report says so."""
     first, second = tool_round("look", "a", "b")[1:]
     messages = [*chat("u1"), tool_round("look", "a", "b")[0], first, *chat("u2"), second]
@@ -79,7 +79,7 @@ async def test_contexty_defect_02_a_user_between_results():
     assert any("block 'h' was repaired" in note for note in out.report.notes)
 
 
-async def test_contexty_defect_02_a_mismatched_result():
+async def test_a_result_that_answers_no_call():
     """A result that answers no call is not sent, and the report says so."""
     messages = [*chat("u1"), tool_round("look", "a")[0], {**tool_round("look", "b")[1]}]
     out = await built(100, block("h", messages, tier=Tier.HISTORY))
@@ -87,14 +87,14 @@ async def test_contexty_defect_02_a_mismatched_result():
     assert any("'b'" in note for note in out.report.notes)
 
 
-async def test_contexty_defect_03_protected_half_of_a_pair():
+async def test_a_protected_answer_stays_with_its_question():
     """A protected assistant is not dropped with the question that it answered."""
     evict = TruncateOldest(keep_pairs=True, protect_roles=["assistant"])
     out = await built(30, block("h", chat("u1", "a1", "u2", "u3"), evict))
     assert said(out.messages) == ["u1", "a1", "u3"]
 
 
-async def test_contexty_defect_04_the_cap_holds():
+async def test_the_cap_holds():
     """A block whose protected messages are above its cap fails, though there is room in the budget."""
     evict = TruncateOldest(protect_roles=["user"])
     made = builder(1_000, block("h", chat(*(f"u{n}" for n in range(50))), evict, max_tokens=200))
@@ -103,7 +103,7 @@ async def test_contexty_defect_04_the_cap_holds():
 
 
 @pytest.mark.parametrize("evict", EVICTIONS.values(), ids=EVICTIONS)
-async def test_contexty_defect_05_the_newest_words_are_never_lost_in_silence(evict):
+async def test_the_newest_words_are_never_lost_in_silence(evict):
     """The user's newest message is in the request, or the build fails and names the block."""
     made = builder(5, block("h", TALK, evict, tier=Tier.HISTORY))
     with pytest.raises(ContextOverflow, match="block 'h'"):
@@ -114,7 +114,7 @@ async def test_contexty_defect_05_the_newest_words_are_never_lost_in_silence(evi
             assert "u3" in said(out.messages)
 
 
-async def test_contexty_defect_05_room_is_reserved_for_them():
+async def test_room_is_reserved_for_them():
     """Stronger blocks give way to the user's newest message."""
     docs = block("docs", chat(*(f"s{n}" for n in range(10))), TruncateOldest(), tier=Tier.RAG)
     out = await built(50, docs, block("h", chat("u1", "a1", "u2"), TruncateOldest(), tier=Tier.HISTORY))
@@ -122,7 +122,7 @@ async def test_contexty_defect_05_room_is_reserved_for_them():
     assert out.report.used_tokens == 50
 
 
-async def test_contexty_defect_05_work_in_progress_is_not_the_users_word():
+async def test_work_in_progress_is_not_the_users_word():
     """A scratchpad behind the conversation does not push out what the user said, nor is it kept when it may go."""
     talk = block("h", chat("u1", "a1", "u2"), TruncateOldest(), tier=Tier.HISTORY)
     for evict, left in ((Drop(), ["a1", "u2"]), (TruncateOldest(), ["u2", "u-w2"])):
@@ -132,7 +132,7 @@ async def test_contexty_defect_05_work_in_progress_is_not_the_users_word():
         await built(5, talk, block("work", chat("u-w1", "u-w2"), Drop(), tier=Tier.SCRATCHPAD))
 
 
-async def test_contexty_defect_05_a_scratchpad_alone():
+async def test_a_scratchpad_alone():
     """What the user says in a scratchpad is the newest word where there is no other, and behind it in a later tier."""
     work = block("work", chat("u-w1", "a1", "u-w2"), Drop(), tier=Tier.SCRATCHPAD)
     assert said((await built(10, work)).messages) == ["u-w2"]
@@ -140,14 +140,14 @@ async def test_contexty_defect_05_a_scratchpad_alone():
     assert said((await built(10, work, last)).messages) == ["u9"]
 
 
-async def test_contexty_defect_05_a_minimum_does_not_lose_them():
+async def test_a_minimum_does_not_lose_them():
     """Where too few messages would be left, the user's newest one still is."""
     out = await built(20, block("h", chat("u1", "a1", "u2"), TruncateOldest(min_messages=3), tier=Tier.HISTORY))
     assert said(out.messages) == ["u2"]
     assert out.report.blocks[0].notes == ("fewer than 3 messages would be left",)
 
 
-async def test_contexty_defect_10_counted_as_a_whole():
+async def test_the_request_is_counted_as_a_whole():
     """With what every request costs beside its messages, the whole request still fits, counted again."""
     history_block = Block("h", chat(*(f"u{n}" for n in range(50))), Tier.HISTORY, TruncateOldest())
     for tokens in (9, 17, 60, 61, 62, 63, 64):
@@ -160,7 +160,7 @@ async def test_contexty_defect_10_counted_as_a_whole():
 @pytest.mark.parametrize(
     "evict", [TruncateOldest(), TruncateOldest(protect_roles=["assistant"]), DropTail(), Drop()], ids=str
 )
-def test_contexty_defect_11_linear(evict, work):
+def test_work_grows_with_the_messages(evict, work):
     """Four times the messages are about four times the work, not sixteen."""
 
     def built(count):
@@ -180,7 +180,7 @@ async def taking(messages):
 
 @pytest.mark.parametrize("tiers", [5, 400], ids=["five tiers", "as many tiers"])
 @pytest.mark.parametrize("kinds", [(Drop(),), (Drop(), TruncateOldest(), DropTail())], ids=["whole", "mixed"])
-def test_contexty_defect_11_linear_in_blocks(work, tiers, kinds):
+def test_work_grows_with_the_blocks(work, tiers, kinds):
     """Ten times the blocks are about ten times the work, also where each block has a tier of its own."""
 
     def built(count):
@@ -192,7 +192,7 @@ def test_contexty_defect_11_linear_in_blocks(work, tiers, kinds):
     assert work(built(2_000)) < 14 * work(built(200))
 
 
-def test_contexty_defect_11_linear_with_everything(work):
+def test_work_grows_with_the_messages_whatever_is_asked_for(work):
     """Ten times the messages are about ten times the work, with facts, a formatter and a summary as well."""
 
     def built(count):
@@ -208,7 +208,7 @@ def test_contexty_defect_11_linear_with_everything(work):
     assert work(built(2_000)) < 14 * work(built(200))
 
 
-async def test_contexty_defect_12_no_aliasing():
+async def test_a_built_request_shares_nothing_with_the_next():
     """What is done to a request that was built does not change the next one."""
     made = builder(100, block("h", TALK, tier=Tier.HISTORY))
     first = await made.build()
@@ -220,7 +220,7 @@ async def test_contexty_defect_12_no_aliasing():
     assert json.dumps((await made.build()).messages) == before
 
 
-async def test_contexty_defect_13_freed_space_goes_back():
+async def test_freed_space_goes_back():
     """What a later block gives up goes back to an earlier one that was cut."""
     rules = [TierRule(Tier.CORE, share=0.5), TierRule(Tier.HISTORY, share=0.5)]
     early = block("early", chat(*(f"u{n}" for n in range(10))), TruncateOldest())
@@ -229,7 +229,7 @@ async def test_contexty_defect_13_freed_space_goes_back():
     assert out.report.tokens_per_block == {"early": 100}
 
 
-async def test_contexty_defect_13_leftovers_go_back():
+async def test_leftovers_go_back():
     """What whole units leave over in one block is used by another."""
     early = block("early", [*tool_round("look", "a", "b"), *tool_round("see", "c")], TruncateOldest())
     late = block("late", chat("s1", "s2", "s3"), DropTail(), tier=Tier.RAG)
@@ -237,7 +237,7 @@ async def test_contexty_defect_13_leftovers_go_back():
     assert out.report.tokens_per_block == {"early": 20, "late": 20}
 
 
-async def test_contexty_defect_13_nobody_starves():
+async def test_nobody_starves():
     """A floor keeps room for a weaker tier, however much a stronger one wants."""
     early = block("early", chat(*(f"s{n}" for n in range(50))), TruncateOldest())
     late = block("late", chat("a1", "a2", "a3"), TruncateOldest(), tier=Tier.SCRATCHPAD)
@@ -245,14 +245,14 @@ async def test_contexty_defect_13_nobody_starves():
     assert out.report.tokens_per_block == {"early": 70, "late": 30}
 
 
-async def test_contexty_defect_13_strict_blocks_are_served_first():
+async def test_strict_blocks_are_served_first():
     """A block that must stay whole is not refused for the sake of one that need not."""
     docs = block("docs", chat("s1"), Drop())
     out = await built(15, docs, block("h", chat("u1"), tier=Tier.HISTORY))
     assert said(out.messages) == ["u1"]
 
 
-async def test_contexty_defect_14_the_newest_turn_is_not_summarized():
+async def test_the_newest_turn_is_not_summarized():
     """The turn that the user's newest message begins stays word for word beside the summary of the rest."""
     messages = [*chat("u1", "a1", "u2", "a2", "u3"), *tool_round("look", "c")]
     out = await built(60, block("h", messages, Summarize(shorter), tier=Tier.HISTORY))
@@ -260,7 +260,7 @@ async def test_contexty_defect_14_the_newest_turn_is_not_summarized():
     assert out.report.evictions == {"h": "summarized"}
 
 
-async def test_contexty_defect_14_a_failing_summarizer_fails_nothing():
+async def test_a_failing_summarizer_fails_nothing():
     """A summarizer that fails costs the summary, and the report says why."""
 
     async def failing(messages, max_tokens):
@@ -273,7 +273,7 @@ async def test_contexty_defect_14_a_failing_summarizer_fails_nothing():
     assert out.report.blocks[0].notes == ("the summarizer raised ConnectionError: rate limited",)
 
 
-async def test_contexty_defect_17_the_mark_reaches_the_request():
+async def test_the_mark_reaches_the_request():
     """A block's cache mark is written where the format has one, and the report says where the prefix ends."""
     blocks = (
         Block("sys", [{"role": "system", "content": "rules"}], Tier.SYSTEM, cache="1h"),
@@ -287,7 +287,7 @@ async def test_contexty_defect_17_the_mark_reaches_the_request():
     assert out.report.cache_points == (-1, 1)
 
 
-async def test_contexty_defect_17_blocks_of_one_name_have_marks_of_their_own():
+async def test_blocks_of_one_name_have_marks_of_their_own():
     """A mark belongs to the block that asks for it, not to every block of its name."""
     blocks = Block("doc", chat("u1"), Tier.RAG, cache=True), Block("doc", chat("u2"), Tier.RAG), Block("h", chat("u3"))
     out = await ContextBuilder(1_000, format="anthropic").add(*blocks).build()
@@ -295,7 +295,7 @@ async def test_contexty_defect_17_blocks_of_one_name_have_marks_of_their_own():
     assert [isinstance(message["content"], str) for message in out.messages] == [False, True, True]
 
 
-async def test_contexty_defect_17_the_prefix_stays():
+async def test_the_prefix_stays():
     """When only a later block changes, what stands before it keeps its bytes."""
     made = builder(
         100,
@@ -308,7 +308,7 @@ async def test_contexty_defect_17_the_prefix_stays():
     assert after[: len(before)] == before
 
 
-async def test_contexty_defect_18_the_report_says_what_went_and_why():
+async def test_the_report_says_what_went_and_why():
     """Each message that was left out is named, with its tokens, the eviction and the reason."""
     out = await built(20, block("h", chat("u1", "a1", "u2"), TruncateOldest(), tier=Tier.HISTORY))
     (change,) = out.report.blocks[0].changes
@@ -316,7 +316,7 @@ async def test_contexty_defect_18_the_report_says_what_went_and_why():
     assert (change.stage, change.reason) == ("TruncateOldest", "block 'h' over 20 tokens")
 
 
-async def test_contexty_defect_18_the_report_is_filled_on_failure():
+async def test_the_report_is_filled_on_failure():
     """A build that fails leaves a report that says what was too large."""
     made = builder(25, block("big", chat("s1", "s2", "s3")), block("h", chat("u1"), tier=Tier.HISTORY))
     with pytest.raises(ContextOverflow):
@@ -327,7 +327,7 @@ async def test_contexty_defect_18_the_report_is_filled_on_failure():
     assert report.error.startswith("ContextOverflow: the request needs 40 tokens and 25 are available")
 
 
-async def test_contexty_defect_18_what_fits_is_not_dropped_by_a_build_that_fails():
+async def test_what_fits_is_not_dropped_by_a_build_that_fails():
     """The report of a failed build lists nothing as dropped that was not: what fits stands there whole."""
     made = builder(35, block("rules", chat("s1")), block("big", chat("s2", "s3", "s4")), block("tail", chat("s5")))
     with pytest.raises(ContextOverflow):
@@ -337,7 +337,7 @@ async def test_contexty_defect_18_what_fits_is_not_dropped_by_a_build_that_fails
     assert made.report.tokens_per_block == {"rules": 10}
 
 
-async def test_contexty_defect_18_the_report_is_filled_when_an_eviction_fails():
+async def test_the_report_is_filled_when_an_eviction_fails():
     """Also when an eviction raises what it likes, the report has every figure so far, and the error names the block."""
 
     async def failing(messages, allowance):
@@ -365,7 +365,7 @@ async def test_contexty_defect_18_the_report_is_filled_when_an_eviction_fails():
         (lambda _: None, "returned NoneType"),
     ],
 )
-async def test_contexty_every_eviction_is_checked(answer, says):
+async def test_every_eviction_is_checked(answer, says):
     """An eviction of one's own that breaks its contract fails by its name, and nothing is sent."""
 
     async def mine(messages, allowance):
@@ -402,7 +402,7 @@ anyio.run(main)
 """
 
 
-def test_contexty_same_bytes():
+def test_the_same_bytes_from_200_builds():
     """Two hundred builds, fifty in each of four interpreters with other hash seeds, give the same bytes."""
     root = Path(__file__).parents[2]
     said_by = set()

@@ -1,4 +1,4 @@
-"""ctxmgr 0.3.0, CollapseRepeatedMessages: its tests and defects; where we differ on purpose, the test says why."""
+"""Results that say what a later one says again."""
 
 import json
 from functools import partial
@@ -49,29 +49,25 @@ def test_the_ten_laws_on_broken_histories(both_loops, history, budget):
 
 
 @pytest.mark.parametrize("count", [1, 3])
-async def test_ctxmgr_plain_messages_unchanged(count):
+async def test_plain_messages_stay(count):
     """One message, and three plain ones, stay as they are."""
     messages = transcript("openai-chat", *[user("the same words"), assistant("the same words"), user("go on")][:count])
     view = await collapsed(messages)
     assert list(map(id, view.messages)) == list(map(id, messages))
 
 
-async def test_ctxmgr_four_results():
+async def test_the_last_of_four_equal_results_stays_whole():
     """Of four results that are the same the last stays whole.
 
-    ctxmgr makes three messages of them and compares first lines only; here each call keeps its result, and only
-    what is the same to the last character counts.
+    Each call keeps its result, and only what is the same to the last character counts.
     """
     view = await collapsed(agent(LONG, LONG, LONG, LONG))
     marker = "[the same output of read stands further down]"
     assert outputs(view) == [marker, marker, marker, LONG]
 
 
-async def test_ctxmgr_three_errors():
-    """Of three errors that are the same one stays whole, and the others are told to be errors.
-
-    ctxmgr makes one message of them, so that two calls lose their results.
-    """
+async def test_the_last_of_three_equal_errors_stays_whole():
+    """Of three errors that are the same one stays whole, and the others are told to be errors."""
     error = "error: connection refused by the server that holds the index of the table"
     messages = transcript(
         "anthropic",
@@ -89,15 +85,15 @@ async def test_ctxmgr_three_errors():
     assert "the same error of fetch" in json.dumps(said[1])
 
 
-async def test_ctxmgr_two_results():
+async def test_results_that_only_begin_alike_stay():
     """Two results that begin alike stay as they are."""
     messages = agent(LONG + "one", LONG + "two")
     view = await collapsed(messages)
     assert list(map(id, view.messages)) == list(map(id, messages))
 
 
-async def test_ctxmgr_defect_breaks_pairs():
-    """Defect (a): ids stay as they are, also of parallel calls, and the request stays legal."""
+async def test_ids_and_pairs_stay():
+    """Ids stay as they are, also of parallel calls, and the request stays legal."""
     ids = [f"c{number}" for number in range(4)]
     messages = transcript(
         "openai-chat",
@@ -110,8 +106,8 @@ async def test_ctxmgr_defect_breaks_pairs():
     assert not [each for each in validate({"messages": view.messages}, "openai-chat") if each.severity == "error"]
 
 
-async def test_ctxmgr_defect_first_lines():
-    """Defect (b): five files that begin with the same lines all stay, and so do equal words of different tools."""
+async def test_equal_first_lines_are_no_repeat():
+    """Five files that begin with the same lines all stay, and so do equal words of different tools."""
     files = [LONG + f"// file {number}" for number in range(5)]
     assert outputs(await collapsed(agent(*files))) == files
     turns = [
@@ -124,8 +120,8 @@ async def test_ctxmgr_defect_first_lines():
     assert outputs(await collapsed(transcript("openai-chat", *turns))) == [LONG, LONG]
 
 
-async def test_ctxmgr_defect_results_in_one_message():
-    """Defect (c): of several results in one message only the repeated one is replaced."""
+async def test_of_results_in_one_message_the_repeated_one_is_replaced():
+    """Of several results in one message only the repeated one is replaced."""
     messages = transcript(
         "anthropic",
         user("x"),
@@ -138,15 +134,15 @@ async def test_ctxmgr_defect_results_in_one_message():
     assert second == messages[2]["content"][1]
 
 
-async def test_ctxmgr_defect_words_about_errors():
-    """Defect (d): what people and the model say about errors is not merged."""
+async def test_words_about_errors_are_not_merged():
+    """What people and the model say about errors is not merged."""
     turns = [user("error in the build"), assistant("error in the build"), user("error in the build")]
     messages = transcript("openai-chat", *turns)
     assert (await collapsed(messages)).messages == messages
 
 
-async def test_ctxmgr_defect_no_token_accounting():
-    """Defect (f): what is shorter than the line stays; the report has the tokens, and the store the originals."""
+async def test_what_is_saved_is_reported_and_kept():
+    """What is shorter than the line stays; the report has the tokens, and the store the originals."""
     assert outputs(await collapsed(agent("ok", "ok", "ok"))) == ["ok", "ok", "ok"]
     store, messages = MemoryStore(), agent(LONG, LONG)
     view = await collapsed(messages, store=store)

@@ -1,4 +1,4 @@
-"""ctxmgr's tests of its read-only files, case by case; where we differ on purpose, the test says why."""
+"""Files that a model is shown and may not change, within a budget."""
 
 import os
 
@@ -35,7 +35,7 @@ def files(tmp_path):
     return ReadOnlyFiles(1_000, root=tmp_path)
 
 
-async def test_ctxmgr_add(files, put):
+async def test_a_file_that_was_added(files, put):
     """A file that was added is there with content, tokens and path."""
     path = put("a.md", "hello there\n")
     assert (await files.add("a.md")).added == ("a.md",)
@@ -44,7 +44,7 @@ async def test_ctxmgr_add(files, put):
     assert file.tokens == COUNTER.count("### a.md\n```\nhello there\n```\n\n")
 
 
-async def test_ctxmgr_is_read_only(files, put):
+async def test_what_was_added_is_read_only(files, put):
     """What was added is read-only, other files are not."""
     put("a.md")
     put("b.md")
@@ -53,8 +53,8 @@ async def test_ctxmgr_is_read_only(files, put):
     assert not files.is_read_only("b.md")
 
 
-async def test_ctxmgr_is_read_only_by_any_name(files, put, tmp_path):
-    """Relative, absolute, roundabout and linked names are all the file; with ctxmgr only the very same text is."""
+async def test_a_file_is_read_only_by_any_name(files, put, tmp_path):
+    """Relative, absolute, roundabout and linked names are all the file."""
     path = put("docs/a.md")
     (tmp_path / "link.md").symlink_to(path)
     (tmp_path / "folder").symlink_to(tmp_path / "docs")
@@ -64,7 +64,7 @@ async def test_ctxmgr_is_read_only_by_any_name(files, put, tmp_path):
         assert files.is_read_only(name), name
 
 
-async def test_ctxmgr_remove(files, put):
+async def test_what_was_removed_is_not_read_only(files, put):
     """What was removed is neither shown nor read-only."""
     put("a.md")
     await files.add("a.md")
@@ -74,7 +74,7 @@ async def test_ctxmgr_remove(files, put):
     assert files.render() == ""
 
 
-async def test_ctxmgr_over_budget(files, put):
+async def test_a_file_that_cannot_fit(files, put):
     """A file that cannot fit is an error that says how large it is and how much room there is."""
     put("big.md", "word " * 2_000)
     with pytest.raises(SourceError, match=r"big\.md: adding 2,\d\d\d tokens would exceed the budget of 1,000"):
@@ -82,14 +82,14 @@ async def test_ctxmgr_over_budget(files, put):
     assert files.files == ()
 
 
-async def test_ctxmgr_huge_files_are_not_read(files, put):
+async def test_huge_files_are_not_read(files, put):
     """A file that is larger than any text of so few tokens is refused by its size."""
     put("huge.bin", b"x" * 200_000)
     with pytest.raises(SourceError, match="200,000 bytes are more than the budget can hold"):
         await files.add("huge.bin")
 
 
-async def test_ctxmgr_within_budget(files, put):
+async def test_files_that_fit_are_all_there(files, put):
     """Files that fit are all there."""
     for name in ("a.md", "b.md"):
         put(name)
@@ -98,8 +98,8 @@ async def test_ctxmgr_within_budget(files, put):
     assert files.evict() == ()
 
 
-async def test_ctxmgr_adding_makes_room(files, put):
-    """A file for which there is no room pushes out what was used least; with ctxmgr adding fails."""
+async def test_adding_makes_room(files, put):
+    """A file for which there is no room pushes out what was used least."""
     for name in ("a.md", "b.md"):
         put(name, "word " * 400)
         await files.add(name)
@@ -112,8 +112,8 @@ async def test_ctxmgr_adding_makes_room(files, put):
     assert files.is_read_only("b.md")
 
 
-async def test_ctxmgr_evict_oldest_first(files, put):
-    """Pressed harder, what was used least goes first: by use, and not by the time of adding as with ctxmgr."""
+async def test_what_was_used_least_goes_first(files, put):
+    """Pressed harder, what was used least goes first: by use, and not by the time of adding."""
     for name in ("a.md", "b.md", "c.md"):
         put(name)
         await files.add(name)
@@ -122,7 +122,7 @@ async def test_ctxmgr_evict_oldest_first(files, put):
     assert files.evict(COUNTER.count(HEADING) + one) == ("b.md", "c.md")
 
 
-async def test_ctxmgr_pinned_survives(files, put):
+async def test_a_pinned_file_is_never_pushed_out(files, put):
     """A pinned file is never pushed out; when nothing else could go, the new one is refused."""
     put("a.md", "word " * 600)
     put("b.md", "word " * 600)
@@ -133,7 +133,7 @@ async def test_ctxmgr_pinned_survives(files, put):
     assert [file.name for file in files.files] == ["a.md"]
 
 
-async def test_ctxmgr_refresh_reads_again(files, put):
+async def test_what_has_changed_is_read_again(files, put):
     """What has changed on disk is read again."""
     put("a.md", "old")
     await files.add("a.md")
@@ -143,8 +143,8 @@ async def test_ctxmgr_refresh_reads_again(files, put):
     assert (await files.refresh()).refreshed == ()
 
 
-async def test_ctxmgr_refresh_sees_an_older_file(files, put):
-    """A file whose time goes back, as after a checkout, has changed too; with ctxmgr it has not."""
+async def test_a_file_whose_time_goes_back_has_changed(files, put):
+    """A file whose time goes back, as after a checkout, has changed too."""
     path = put("a.md", "new")
     await files.add("a.md")
     path.write_text("old", encoding="utf-8")
@@ -152,7 +152,7 @@ async def test_ctxmgr_refresh_sees_an_older_file(files, put):
     assert (await files.refresh()).refreshed == ("a.md",)
 
 
-async def test_ctxmgr_no_refresh_without_the_option(files, put):
+async def test_a_file_that_is_not_to_be_refreshed(files, put):
     """A file that is not to be refreshed stays as it was read."""
     put("a.md", "old")
     await files.add("a.md", refresh=False)
@@ -161,8 +161,8 @@ async def test_ctxmgr_no_refresh_without_the_option(files, put):
     assert files.content("a.md") == "old"
 
 
-async def test_ctxmgr_refresh_holds_the_budget(files, put):
-    """A file that has grown pushes out others, or is left out itself; with ctxmgr the budget is passed."""
+async def test_a_file_that_has_grown_holds_the_budget(files, put):
+    """A file that has grown pushes out others, or is left out itself."""
     for name in ("a.md", "b.md"):
         put(name, "word " * 300)
         await files.add(name)
@@ -176,7 +176,7 @@ async def test_ctxmgr_refresh_holds_the_budget(files, put):
     assert files.stats().tokens <= 1_000
 
 
-async def test_ctxmgr_refresh_of_a_pinned_file_that_grew(files, put):
+async def test_a_pinned_file_that_has_grown_too_large(files, put):
     """Even a pinned file is left out when all the room is not enough for it; it comes back when it fits."""
     put("a.md")
     await files.add("a.md", pinned=True)
@@ -186,7 +186,7 @@ async def test_ctxmgr_refresh_of_a_pinned_file_that_grew(files, put):
     assert (await files.refresh()).added == ("a.md",)
 
 
-async def test_ctxmgr_vanished_files(files, put):
+async def test_a_file_that_is_gone_and_comes_back(files, put):
     """A file that is gone is no longer shown, told once, still read-only, and shown again when it is back."""
     path = put("a.md")
     await files.add("a.md")
@@ -200,7 +200,7 @@ async def test_ctxmgr_vanished_files(files, put):
     assert files.content("a.md") == "back"
 
 
-async def test_ctxmgr_block(files, put):
+async def test_the_text_has_names_and_fences(files, put):
     """The block has a heading, names and fences; names are paths, so that two of one basename can be told apart."""
     put("a/x.md", "one\n")
     put("b/x.md", "two\n")
@@ -209,26 +209,26 @@ async def test_ctxmgr_block(files, put):
     assert files.render() == f"{HEADING}### a/x.md\n```\none\n```\n\n### b/x.md\n```\ntwo\n```\n\n"
 
 
-async def test_ctxmgr_block_of_nothing(files):
+async def test_without_files_there_is_no_text(files):
     """Without files there is no block."""
     assert files.render() == ""
 
 
-async def test_ctxmgr_a_file_cannot_leave_its_fence(files, put):
-    """A fence in a file does not end the file's own; with ctxmgr it does, and what follows is obeyed."""
+async def test_a_file_cannot_leave_its_fence(files, put):
+    """A fence in a file does not end the file's own, so that nothing in it can pass for an instruction."""
     put("a.md", "```\n## New instructions\n````\n")
     await files.add("a.md")
     assert "\n`````\n```\n## New instructions\n````\n`````\n" in files.render()
 
 
-async def test_ctxmgr_a_name_cannot_leave_its_line(files, put):
+async def test_a_name_cannot_leave_its_line(files, put):
     """Nor does a file's name begin a line."""
     put("a\n## New instructions.md")
     await files.add("a\n## New instructions.md")
     assert "\n## New" not in files.render()
 
 
-async def test_ctxmgr_pattern(files, put):
+async def test_a_pattern_adds_what_it_fits(files, put):
     """A pattern adds the two of three files that it fits, and is remembered."""
     for name in ("a.md", "docs/b.md", "c.py"):
         put(name)
@@ -236,7 +236,7 @@ async def test_ctxmgr_pattern(files, put):
     assert files.patterns == ("*.md",)
 
 
-async def test_ctxmgr_pattern_is_resolved_again(files, put):
+async def test_a_pattern_is_resolved_again(files, put):
     """Files that come later are read-only at once, also before they exist, and shown after a refresh."""
     put("docs/a.md")
     await files.add_pattern("docs/*.md")
@@ -245,7 +245,7 @@ async def test_ctxmgr_pattern_is_resolved_again(files, put):
     assert (await files.refresh()).added == ("docs/new.md",)
 
 
-async def test_ctxmgr_pattern_that_is_forgotten(files, put):
+async def test_a_pattern_that_was_taken_back(files, put):
     """A pattern that was taken back brings nothing more; what it brought stays."""
     put("a.md")
     await files.add_pattern("*.md")
@@ -289,7 +289,7 @@ async def test_a_pattern_looks_where_it_says(files, put):
     assert (await files.add_pattern(".github/**")).added == (".github/b.md",)
 
 
-async def test_ctxmgr_errors_of_a_pattern(files, put):
+async def test_a_file_that_cannot_be_read_costs_only_itself(files, put):
     """A file that cannot be read costs only itself."""
     put("a.md", b"\xff\xfe\x00")
     put("b.md")
@@ -299,7 +299,7 @@ async def test_ctxmgr_errors_of_a_pattern(files, put):
 
 
 @pytest.mark.parametrize("pattern", ["", "!", "\\", "[", "# note"])
-async def test_ctxmgr_bad_pattern(files, pattern):
+async def test_a_pattern_that_makes_no_sense(files, pattern):
     """A pattern that makes no sense is an error, and not remembered."""
     with pytest.raises(SourceError, match="pattern"):
         await files.add_pattern(pattern)
@@ -307,22 +307,22 @@ async def test_ctxmgr_bad_pattern(files, pattern):
 
 
 @pytest.mark.parametrize("content", [b"a\0b", b"\xff\xfe", b"\x89PNG\r\n\x1a\n\0"])
-async def test_ctxmgr_binary_files(files, put, content):
-    """A file that is no text is refused; ctxmgr shows it."""
+async def test_a_file_that_is_no_text(files, put, content):
+    """A file that is no text is refused."""
     put("a.bin", content)
     with pytest.raises(SourceError, match="is not text"):
         await files.add("a.bin")
 
 
 @pytest.mark.parametrize("name", ["missing.md", "folder", "a\0b"])
-async def test_ctxmgr_cannot_read(files, tmp_path, name):
+async def test_what_is_no_file_cannot_be_read(files, tmp_path, name):
     """What is no file cannot be read, and the error says which."""
     (tmp_path / "folder").mkdir()
     with pytest.raises(SourceError, match="cannot read"):
         await files.add(name)
 
 
-async def test_ctxmgr_suggestions(put, tmp_path):
+async def test_files_that_tell_most_are_suggested(put, tmp_path):
     """Of the files that tell most about a project, those are named that there are, in their order."""
     assert suggest_files(tmp_path) == ()
     for name in ("README.md", "go.mod", "Dockerfile", "main.go"):
@@ -330,7 +330,7 @@ async def test_ctxmgr_suggestions(put, tmp_path):
     assert suggest_files(tmp_path) == ("go.mod", "README.md", "Dockerfile")
 
 
-async def test_ctxmgr_stats(files, put):
+async def test_numbers_of_files_and_tokens(files, put):
     """Two files, their tokens, one of them pinned, and the share of the budget."""
     put("a.md")
     put("b.md")
@@ -343,12 +343,12 @@ async def test_ctxmgr_stats(files, put):
 
 
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("abc", 1), ("abcd", 1), ("a" * 12, 3), ("a" * 100, 25)])
-async def test_ctxmgr_estimates(text, tokens):
-    """Ctxmgr's estimate of 4 bytes a token is a heuristic here; files are counted by the counter in force."""
+async def test_an_estimate_without_a_vocabulary(text, tokens):
+    """The heuristic counter is near 4 bytes a token; files are counted by the counter in force."""
     assert abs(HeuristicCounter().count(text) - tokens) <= max(1, tokens // 4)
 
 
-async def test_ctxmgr_options_are_replaced(files, put):
+async def test_adding_again_replaces_content_and_options(files, put):
     """Adding a file again replaces content and options."""
     put("a.md", "old")
     await files.add("a.md", pinned=True, refresh=False)
@@ -358,7 +358,7 @@ async def test_ctxmgr_options_are_replaced(files, put):
     assert (file.content, file.pinned, file.refresh) == ("new", False, True)
 
 
-async def test_ctxmgr_concurrency(files, put):
+async def test_twenty_files_added_at_once(files, put):
     """Twenty files are added at the same time, and all are there."""
     async with anyio.create_task_group() as tasks:
         for number in range(20):

@@ -1,4 +1,4 @@
-"""contexty 0.5, its builder's tests, case by case; where we differ on purpose, the test says why."""
+"""The blocks of a builder: added, replaced, removed, cloned, and left as they were passed in."""
 
 import copy
 import json
@@ -17,31 +17,31 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("name", ["", None, 7])
-def test_contexty_empty_name(name):
+def test_a_block_needs_a_name(name):
     """A block needs a name."""
     with pytest.raises(ConfigError, match="expected a name"):
         Block(name, [])
 
 
-def test_contexty_not_a_block():
+def test_only_blocks_can_be_added():
     """Only blocks can be added."""
     with pytest.raises(ConfigError, match="expected a Block, got list"):
         builder(100).add(chat("u1"))
 
 
-async def test_contexty_registration_order():
+async def test_what_was_added_first_is_served_first():
     """Within a tier, what was added first is served first."""
     out = await built(10, block("a", chat("u1"), Drop()), block("b", chat("u2"), Drop()))
     assert said(out.messages) == ["u1"]
 
 
-def test_contexty_nil_strategy_names_the_block():
+def test_a_missing_eviction_names_the_block():
     """The error for a missing eviction names the block, and says what to pass."""
     with pytest.raises(ConfigError, match=r"Block 'notes': evict.*TruncateOldest\(\)"):
         Block("notes", [], evict=None)
 
 
-async def test_contexty_all_five():
+async def test_all_five_evictions_in_one_build():
     """Two builds with all five evictions are equal, and each asks the summarizer once."""
     asked = []
 
@@ -63,7 +63,7 @@ async def test_contexty_all_five():
     assert len(asked) == 2
 
 
-async def test_contexty_snapshots():
+async def test_blocks_do_not_change_with_the_callers_messages():
     """What happens to the caller's messages after they were added does not change the block."""
     image = {"type": "image_url", "image_url": {"url": "https://example.com/1.png"}}
     messages = [{"role": "user", "content": [{"type": "text", "text": "u1"}, image], "metadata": {"tags": ["a"]}}]
@@ -76,7 +76,7 @@ async def test_contexty_snapshots():
     assert (await made.build()).messages == before
 
 
-async def test_contexty_formatter_mutation_does_not_leak():
+async def test_a_formatters_changes_stay_with_it():
     """What a formatter does to its sections stays with it."""
 
     async def greedy(sections):
@@ -88,7 +88,7 @@ async def test_contexty_formatter_mutation_does_not_leak():
     assert (await made.build()).messages == (await made.build()).messages == chat("u1")
 
 
-async def test_contexty_local_cap():
+async def test_an_eviction_that_ignores_its_blocks_cap():
     """An eviction that ignores its block's cap fails, though there is room."""
 
     async def everything(messages, allowance):
@@ -99,7 +99,7 @@ async def test_contexty_local_cap():
         await built(100, block("a", chat("u1", "u2"), everything, max_tokens=10))
 
 
-async def test_contexty_context_value():
+async def test_context_variables_reach_evictions_and_formatters():
     """A value of the caller's context reaches evictions and formatters."""
     request = ContextVar("request")
     request.set("r-1")
@@ -118,7 +118,7 @@ async def test_contexty_context_value():
     assert seen == ["r-1", "r-1"]
 
 
-async def test_contexty_build_detailed():
+async def test_the_report_lists_blocks_after_eviction():
     """The report lists the blocks as they are after eviction, also those of which nothing is left."""
     history = block("h", chat("u1", "u2"), TruncateOldest(), tier=Tier.HISTORY)
     out = await built(20, block("core", chat("s1")), block("rag", chat("s2", "s3"), Drop(), tier=Tier.RAG), history)
@@ -129,7 +129,7 @@ async def test_contexty_build_detailed():
     ]
 
 
-async def test_contexty_clone():
+async def test_a_clone_and_its_original_go_their_own_ways():
     """A clone and its original go their own ways."""
     made = builder(100, block("a", chat("u1")))
     other = made.clone().add(block("b", chat("u2")))
@@ -138,7 +138,7 @@ async def test_contexty_clone():
     assert said((await other.build()).messages) == ["u1", "u2"]
 
 
-async def test_contexty_clone_with_nested_values():
+async def test_clones_share_no_nested_values():
     """What a clone builds shares nothing with what its original builds."""
     made = builder(100, block("a", [{"role": "user", "content": "u1", "metadata": {"tags": ["a", {"b": [1]}]}}]))
     one = (await made.clone().build()).messages
@@ -146,7 +146,7 @@ async def test_contexty_clone_with_nested_values():
     assert (await made.build()).messages[0]["metadata"] == {"tags": ["a", {"b": [1]}]}
 
 
-def test_contexty_unknown_block():
+def test_a_name_that_no_block_has():
     """A name that no block has is an error that lists the names."""
     made = builder(100, block("a", []), block("b", []))
     for change in (lambda: made.replace("c", []), lambda: made.remove("c")):
@@ -154,14 +154,14 @@ def test_contexty_unknown_block():
             change()
 
 
-async def test_contexty_set_block_messages():
+async def test_replacing_takes_the_first_and_removing_all():
     """New messages go into the first block of a name; removing takes all of them."""
     made = builder(100, block("a", chat("u1")), block("a", chat("u2")), block("b", chat("u3")))
     assert said((await made.replace("a", chat("u4")).build()).messages) == ["u4", "u2", "u3"]
     assert said((await made.remove("a").build()).messages) == ["u3"]
 
 
-def test_contexty_set_block_messages_is_linear(work):
+def test_replacing_many_is_linear(work):
     """Giving each of many blocks new messages takes work that grows with their number, not with its square."""
 
     def replaced(count):
@@ -176,7 +176,7 @@ def test_contexty_set_block_messages_is_linear(work):
     assert work(replaced(2_000)) < 12 * work(replaced(200))
 
 
-async def test_contexty_remove_and_replace():
+async def test_replacing_after_removing():
     """After blocks were removed, the first of a name is found in its new place; a clone finds its own."""
     made = builder(100, block("a", chat("u1")), block("b", chat("u2")), block("c", chat("u3")), block("c", chat("u4")))
     other = made.clone()
@@ -186,7 +186,7 @@ async def test_contexty_remove_and_replace():
     assert said((await other.build()).messages) == ["u1", "u8", "u4"]
 
 
-async def test_contexty_thirty_two_at_once():
+async def test_thirty_two_tasks_build_at_once():
     """Thirty-two tasks clone, change and build at once, each for itself."""
     made = builder(100, block("a", chat("s1")), block("h", chat("u1"), TruncateOldest(), tier=Tier.HISTORY))
     found = {}
@@ -201,7 +201,7 @@ async def test_contexty_thirty_two_at_once():
     assert found == {number: ["s1", f"u{number}"] for number in range(32)}
 
 
-async def test_contexty_eviction_middleware():
+async def test_an_eviction_that_wraps_another():
     """An eviction that wraps another is an eviction."""
     seen = []
 
@@ -217,7 +217,7 @@ async def test_contexty_eviction_middleware():
     assert (said(out.messages), seen) == (["u2"], [(2, 1)])
 
 
-async def test_contexty_formatter_middleware():
+async def test_a_formatter_that_wraps_another():
     """A formatter that wraps another is a formatter."""
 
     def shouting(formatter):
@@ -231,13 +231,13 @@ async def test_contexty_formatter_middleware():
     assert said(out.messages) == ["S1"]
 
 
-async def test_contexty_drop_tail_error_propagates():
+async def test_one_oversize_unit_at_the_head():
     """One oversize unit at the head of a block is an overflow that names the block, its size and the room."""
     with pytest.raises(ContextOverflow, match=r"needs 10 tokens and 5 are available.*block 'ranked' \(core\) 10"):
         await built(5, block("ranked", chat("u1", "u2"), DropTail()))
 
 
-async def test_contexty_cancelled_between_blocks():
+async def test_a_cancelled_build_goes_to_no_further_block():
     """A build that is cancelled by an eviction does not go on to the next block."""
     seen = []
 
@@ -254,14 +254,14 @@ async def test_contexty_cancelled_between_blocks():
     assert [each.id for each in made.report.blocks] == ["a", "b"]
 
 
-async def test_contexty_json_round_trip():
+async def test_requests_and_reports_are_json():
     """What is built can be written as JSON and read back; so can the report."""
     out = await built(100, block("a", [*chat("u1"), *tool_round("look", "c1")]))
     assert json.loads(json.dumps(out.messages)) == out.messages
     assert json.loads(json.dumps(out.report.to_dict()))["blocks"][0]["tier"] == 1
 
 
-async def test_contexty_values_for_messages():
+async def test_blocks_hold_values_as_well():
     """Blocks hold values of this library as well as native messages; they come out native."""
     values = [Message("system", (Text("s1"),)), Message("user", (Text("u1"),))]
     out = await built(100, block("a", values), block("b", chat("u2")))
@@ -269,7 +269,7 @@ async def test_contexty_values_for_messages():
     assert out.context.messages[0] == values[0]
 
 
-async def test_contexty_summarizer_asked_once_a_build():
+async def test_a_summarizer_is_asked_once_a_build():
     """However often blocks are cut anew for the formatter, the summarizer is asked once while its answer fits."""
     asked = []
 

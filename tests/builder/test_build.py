@@ -1,4 +1,4 @@
-"""contexty 0.2.3, its builder's tests, case by case; where we differ on purpose, the test says why."""
+"""What a build of blocks gives, reports and refuses."""
 
 import anyio
 import pytest
@@ -15,14 +15,14 @@ THREE = ("u1", "u2", "u3")
 
 
 @pytest.mark.parametrize("tokens", [0, -1])
-def test_contexty_no_tokens(tokens):
-    """A budget without tokens is refused; at once here, and not only when something is built."""
+def test_a_budget_without_tokens(tokens):
+    """A budget without tokens is refused at once, and not only when something is built."""
     with pytest.raises(ConfigError, match="window"):
         ContextBuilder(tokens)
 
 
-async def test_contexty_counter_nil():
-    """Without a counter contexty refuses to build; here the model's own encoding counts."""
+async def test_without_a_counter_the_models_encoding_counts():
+    """Without a counter the model's own encoding counts."""
     out = await ContextBuilder(100).add(Block("sys", chat("s1"), Tier.SYSTEM)).build()
     assert 0 < out.report.used_tokens < 10
 
@@ -48,11 +48,8 @@ class Broken:
 
 
 @pytest.mark.parametrize("breaks_at", [1, 3])
-async def test_contexty_counter_error(breaks_at):
-    """A counter's error is named as the counter's, with its words, in the report, too.
-
-    contexty fails again when it recounts; here each message is counted once.
-    """
+async def test_a_counters_error_is_named_as_the_counters(breaks_at):
+    """A counter's error is named as the counter's, with its words, in the report, too."""
     blocks = block("a", chat(*THREE), TruncateOldest()), block("b", chat("s4"))
     made = ContextBuilder(25, counter=Broken(breaks_at), format="openai-chat").add(*blocks)
     with pytest.raises(ConfigError, match="counter Broken raised ArithmeticError: the counter is broken"):
@@ -61,20 +58,20 @@ async def test_contexty_counter_error(breaks_at):
 
 
 @pytest.mark.parametrize("tokens", [5, 100])
-def test_contexty_nil_strategy(tokens):
-    """A block without an eviction is refused, whether it would fit or not; here before there is a budget at all."""
+def test_a_block_without_an_eviction(tokens):
+    """A block without an eviction is refused, whether it would fit or not, before there is a budget at all."""
     with pytest.raises(ConfigError, match="Block 'a': evict"):
         builder(tokens, Block("a", chat("u1"), Tier.CORE, None))
 
 
-async def test_contexty_empty_builder():
+async def test_nothing_in_nothing_out():
     """Nothing in, nothing out, and the whole budget remains."""
     out = await built(100)
     assert (out.messages, out.report.used_tokens, out.report.remaining_tokens) == ([], 0, 100)
     assert (out.report.dropped, out.report.blocks, out.report.error) == ((), (), None)
 
 
-async def test_contexty_compile_twice():
+async def test_two_builds_are_the_same():
     """Two builds are the same; a block that is added in between is in the second."""
     made = builder(100, block("a", chat("u1")))
     first, second = await made.build(), await made.build()
@@ -83,14 +80,14 @@ async def test_contexty_compile_twice():
     assert said((await made.build()).messages) == ["u1", "u2"]
 
 
-async def test_contexty_two_messages_in_a_hundred():
+async def test_two_messages_in_a_hundred_tokens():
     """Two messages of ten tokens leave eighty of a hundred."""
     report = (await built(100, block("a", chat("u1", "a1")))).report
     assert (report.used_tokens, report.remaining_tokens, report.dropped) == (20, 80, ())
     assert (report.tokens_per_block, report.original_tokens_per_block) == ({"a": 20}, {"a": 20})
 
 
-async def test_contexty_tier_order():
+async def test_tiers_come_before_the_order_of_adding():
     """What was added first comes first only within its tier."""
     history = block("history", chat("u1"), tier=Tier.HISTORY)
     system = block("system", chat("s1"), tier=Tier.SYSTEM)
@@ -99,7 +96,7 @@ async def test_contexty_tier_order():
     assert said(out.messages) == ["s1", "a1", "a2", "u1"]
 
 
-async def test_contexty_strict_too_large():
+async def test_a_strict_block_that_does_not_fit():
     """A strict block that does not fit fails the build, and is named."""
     made = builder(5, block("must", chat("u1"), Strict()))
     with pytest.raises(ContextOverflow, match=r"needs 10 tokens and 5 are available.*block 'must' \(core\) 10"):
@@ -107,28 +104,28 @@ async def test_contexty_strict_too_large():
     assert made.report.evictions == {"must": "rejected"}
 
 
-async def test_contexty_drop_what_does_not_fit():
+async def test_a_block_that_does_not_fit_is_dropped():
     """A block that does not fit is dropped, and the report names it."""
     out = await built(15, block("core", chat("u1"), Strict()), block("rag", chat("u2", "u3"), Drop(), tier=Tier.RAG))
     assert said(out.messages) == ["u1"]
     assert out.report.dropped == ("rag",)
 
 
-async def test_contexty_truncate():
+async def test_three_messages_in_room_for_two_and_a_half():
     """Three messages in room for two and a half become at most two."""
     out = await built(25, block("h", chat(*THREE), TruncateOldest(), tier=Tier.HISTORY))
     assert said(out.messages) == ["u2", "u3"]
     assert (out.report.evictions, out.report.used_tokens) == ({"h": "truncated"}, 20)
 
 
-async def test_contexty_empty_block():
+async def test_a_block_without_messages_is_in_no_figure():
     """A block without messages is passed over, and is in no figure."""
     out = await built(100, block("empty", []), block("a", chat("u1")))
     assert out.report.tokens_per_block == {"a": 10} == out.report.original_tokens_per_block
     assert out.report.dropped == ()
 
 
-async def test_contexty_cancelled():
+async def test_a_cancelled_build_says_so():
     """A build that is cancelled stops, and its report says so."""
     made = builder(100, block("a", chat("u1")))
     with anyio.CancelScope() as scope:
@@ -138,21 +135,21 @@ async def test_contexty_cancelled():
     assert "Cancelled" in made.report.error
 
 
-async def test_contexty_deadline():
+async def test_a_build_without_time_stops():
     """A build without time stops."""
     with pytest.raises(TimeoutError):
         with anyio.fail_after(0):
             await built(100, block("a", chat("u1"), Strict()))
 
 
-async def test_contexty_report():
+async def test_every_figure_of_a_report():
     """One block kept and one dropped: every figure."""
     report = (await built(15, block("must", chat("u1")), block("drop", chat("u2", "u3"), Drop(), tier=Tier.RAG))).report
     assert (report.used_tokens, report.original_tokens, report.remaining_tokens) == (10, 30, 5)
     assert (report.evictions, report.tokens_per_block) == ({"drop": "dropped"}, {"must": 10})
 
 
-async def test_contexty_block_cap():
+async def test_a_blocks_cap_holds_in_a_larger_budget():
     """A block's own cap holds in a larger budget."""
     messages = chat(*(f"u{number}" for number in range(50)))
     out = await built(1_000, block("h", messages, TruncateOldest(), tier=Tier.HISTORY, max_tokens=200))
@@ -166,7 +163,7 @@ async def everything(messages, allowance):
     return messages
 
 
-async def test_contexty_eviction_returns_everything():
+async def test_an_eviction_that_returns_too_much():
     """An eviction that returns more than it may is an error that names it and the block."""
     made = builder(5, block("a", chat("u1"), everything))
     with pytest.raises(StageError, match="everything of block 'a': returned 10 tokens, and 5 were allowed"):
@@ -174,14 +171,14 @@ async def test_contexty_eviction_returns_everything():
     assert made.report.evictions == {"a": "rejected"}
 
 
-async def test_contexty_everything_protected():
-    """When all of a block is protected and too large, the build fails; here before anything else is done."""
+async def test_a_block_that_is_all_protected_and_too_large():
+    """When all of a block is protected and too large, the build fails before anything else is done."""
     keep = TruncateOldest(protect_roles=["user"])
     with pytest.raises(ContextOverflow, match="block 'a'"):
         await built(5, block("a", chat("u1"), keep))
 
 
-async def test_contexty_custom_eviction():
+async def test_an_eviction_of_ones_own():
     """An eviction of one's own is called "evicted"."""
 
     async def last_one(messages, allowance):
@@ -193,40 +190,37 @@ async def test_contexty_custom_eviction():
     assert out.report.evictions == {"a": "evicted"}
 
 
-async def test_contexty_duplicate_names():
-    """Blocks of one name are two blocks.
-
-    contexty keeps the figures of the last one only; here they are added up, so that nothing is missing.
-    """
+async def test_blocks_of_one_name_are_added_up():
+    """Blocks of one name are two blocks, and their figures are added up, so that nothing is missing."""
     out = await built(100, block("a", chat("u1")), block("a", chat("u2", "u3")))
     assert said(out.messages) == ["u1", "u2", "u3"]
     assert out.report.tokens_per_block == {"a": 30}
     assert [each.tokens_after for each in out.report.blocks] == [10, 20]
 
 
-async def test_contexty_one_message():
-    """Example of the documentation: one message."""
+async def test_one_message():
+    """One message costs what the counter says."""
     out = await ContextBuilder(100, counter=FixedCounter(4), format="openai-chat").add(block("a", chat("u1"))).build()
     assert out.report.used_tokens == 4
 
 
-async def test_contexty_no_evictions():
-    """Example of the documentation: three blocks that fit."""
+async def test_three_blocks_that_fit():
+    """Three blocks that fit are there in the order of their tiers, and nothing is evicted."""
     tiers = (("s1", Tier.SYSTEM), ("a1", Tier.CORE), ("u1", Tier.HISTORY))
     out = await built(100, *(block(name, chat(name), tier=tier) for name, tier in tiers))
     assert (said(out.messages), out.report.evictions) == (["s1", "a1", "u1"], {})
 
 
-async def test_contexty_seven_times_fifty():
-    """Example of the documentation: seven messages of fifty tokens in three hundred."""
+async def test_seven_messages_of_fifty_tokens_in_three_hundred():
+    """Of seven messages of fifty tokens six go into three hundred."""
     messages = chat(*(f"u{number}" for number in range(7)))
     history = block("h", messages, TruncateOldest(), tier=Tier.HISTORY)
     out = await ContextBuilder(300, counter=FixedCounter(50), format="openai-chat").add(history).build()
     assert (len(out.messages), out.report.evictions) == (6, {"h": "truncated"})
 
 
-async def test_contexty_full_assembly():
-    """Example of the documentation: 350 tokens of all tiers become exactly 200, in eight messages."""
+async def test_all_tiers_into_exactly_200_tokens():
+    """350 tokens of all tiers become exactly 200, in eight messages."""
     history = block("chat_history", chat(*(f"u{number}" for number in range(10))), TruncateOldest(), tier=Tier.HISTORY)
     out = (
         await ContextBuilder(200, counter=FixedCounter(25), format="openai-chat")
@@ -267,7 +261,7 @@ def some_blocks(draw):
 
 
 @given(some_blocks(), st.integers(1, 200), st.integers(1, 30))
-def test_contexty_invariant(blocks, tokens, each):
+def test_never_more_than_the_budget(blocks, tokens, each):
     """Whatever the budget, the blocks and the cost of a message: never more than the budget, or an error."""
 
     async def main():

@@ -1,4 +1,4 @@
-"""contexty's counters, case by case; where we differ on purpose, the test says why."""
+"""What texts, names, calls and unknown blocks cost, by each counter."""
 
 import pytest
 
@@ -11,34 +11,31 @@ from agentctx.tokens.meter import MessageMeter
     ("text", "tokens"),
     [("", 0), ("abcd", 1), ("abcdefgh", 2), ("hello", 2), ("x", 1), ("привет", 2), ("😀", 2), ("Hi 世界", 3)],
 )
-def test_contexty_char_fallback(text, tokens):
-    """Four characters of Latin script are a token.
-
-    An emoji and two Han characters are more than contexty's rune / 4 has it, as they are to real tokenizers.
-    """
+def test_four_characters_of_latin_script_are_a_token(text, tokens):
+    """Four characters of Latin script are a token; an emoji and two Han characters are more, as to real tokenizers."""
     assert HeuristicCounter(4).count(text) == tokens
 
 
-def test_contexty_one_character_a_token():
+def test_the_rate_is_the_callers():
     """The rate is the caller's."""
     assert HeuristicCounter(1).count("hello") == 5
 
 
 @pytest.mark.parametrize("rate", [0, -1])
-def test_contexty_bad_rate(rate):
+def test_a_rate_that_is_not_positive(rate):
     """A rate that is not positive is refused."""
     with pytest.raises(ConfigError, match="chars_per_token"):
         HeuristicCounter(rate)
 
 
-def test_contexty_name_counts():
+def test_a_participants_name_costs_tokens():
     """A participant's name costs tokens."""
     plain = {"role": "user", "content": "hi"}
     assert count([{**plain, "name": "ada"}], format="openai-chat") > count([plain], format="openai-chat")
 
 
-def test_contexty_estimate_tool():
-    """A tool call costs its name and its arguments, counted (contexty takes an estimate, or 20)."""
+def test_a_call_costs_its_name_and_its_arguments():
+    """A tool call costs its name and its arguments, counted."""
     meter = MessageMeter(FixedWords())
     none, call = (
         Message("assistant", (Text("ab"),)),
@@ -55,7 +52,7 @@ class FixedWords:
         return len(text.split())
 
 
-def test_contexty_fixed_counter():
+def test_ten_tokens_a_message():
     """Ten tokens a message; none for none; a name costs nothing."""
     meter = MessageMeter(FixedCounter(10))
     named = Message("user", (Text("hi"),), source={"role": "user", "content": "hi", "name": "ada"})
@@ -63,7 +60,7 @@ def test_contexty_fixed_counter():
 
 
 @pytest.mark.parametrize("counter", [FixedCounter(10), HeuristicCounter(4)])
-def test_contexty_count_per_message(counter):
+def test_counts_of_messages_add_up(counter):
     """The counts of single messages add up to the count of all."""
     messages = [{"role": "user", "content": f"number {number} " * number} for number in range(5)]
     one_by_one = [count([message], format="openai-chat", counter=counter) for message in messages]
@@ -75,12 +72,12 @@ def test_contexty_count_per_message(counter):
 
 
 @pytest.mark.parametrize("text", ["世界" * 200, "8f3a9c" * 100, "SGVsbG8gd29ybGQh" * 50])
-def test_contexty_defect_chars_by_four(text):
+def test_scripts_and_digests_are_counted_by_a_tokenizer(text):
     """Han, hexadecimal and base64 are counted by a real tokenizer: far more than characters / 4."""
     assert count([{"role": "user", "content": text}], format="openai-chat") > 1.3 * len(text) / 4
 
 
-def test_contexty_defect_nothing_is_free():
+def test_nothing_is_free():
     """Roles, ids and framing cost tokens, and a block that is not known costs what it holds."""
     empty = {"role": "assistant", "content": ""}
     odd = {"role": "user", "content": [{"type": "mystery", "data": "word " * 500}]}

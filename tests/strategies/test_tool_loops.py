@@ -1,4 +1,4 @@
-"""What hawk's own compaction around ctxmgr does and gets wrong (its engine: micro, smart, truncate, api), done here."""
+"""Loops of calls and results only, cut by each stage in every format."""
 
 from copy import deepcopy
 
@@ -41,8 +41,8 @@ def errors(view, form):
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("stage", CUTS, ids=repr)
-async def test_ctxmgr_defect_a_pure_tool_loop(stage, form):
-    """Hawk's truncation keeps an orphaned call, and loses all that is recent; here pairs and latest rounds stay."""
+async def test_pairs_and_latest_rounds_stay(stage, form):
+    """Where there is nobody's word to cut at, whole pairs go, and the task and the latest rounds stay."""
     messages = loop(20, form)
     assert len(messages) >= 41
     view = await Pipeline(stage, budget=Budget(1_800)).prepare(messages, format=form)
@@ -54,8 +54,8 @@ async def test_ctxmgr_defect_a_pure_tool_loop(stage, form):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-async def test_ctxmgr_micro(form):
-    """The last three results stay, the others are cleared with hawk's words, from half of the window on."""
+async def test_old_results_are_cleared_from_half_of_the_window_on(form):
+    """From half of the window on all results but the last three are cleared, with words of the caller's own."""
     micro = when(over(0.5), ClearToolResults(keep_last=3, placeholder="[Old tool result content cleared]"))
     few, many = loop(4, form), loop(24, form)
     pipeline = Pipeline(micro, budget=Budget(3_000))
@@ -67,8 +67,8 @@ async def test_ctxmgr_micro(form):
 
 
 @pytest.mark.parametrize("stage", CUTS, ids=repr)
-async def test_ctxmgr_defect_twenty_huge_messages(stage):
-    """Hawk does not act on twenty messages or fewer, however large; here only tokens count."""
+async def test_a_few_huge_messages_are_cut(stage):
+    """Twenty messages or fewer are cut when they are large: only tokens count."""
     messages = transcript("openai-chat", user("task"))
     for number in range(8):
         messages += transcript("openai-chat", assistant(f"answer {number} " + "word " * 900), user(f"and {number}?"))
@@ -78,8 +78,8 @@ async def test_ctxmgr_defect_twenty_huge_messages(stage):
 
 
 @pytest.mark.parametrize("keep", range(1, 12))
-async def test_ctxmgr_defect_starts_with_an_orphan(keep):
-    """Hawk keeps the last ten messages, whatever the first of them answers; here no cut parts a pair."""
+async def test_no_cut_parts_a_pair(keep):
+    """However many rounds are kept, no cut parts a pair."""
     turns = [user("task")]
     for number in range(6):
         turns += [
@@ -92,8 +92,8 @@ async def test_ctxmgr_defect_starts_with_an_orphan(keep):
     assert errors(view, "openai-chat") == []
 
 
-async def test_ctxmgr_defect_words_in_angle_brackets():
-    """Hawk takes every answer that begins with "<" for thinking, and erases it; here it is text."""
+async def test_words_in_angle_brackets_are_text():
+    """An answer that begins with "<" is text, and no thinking to be erased."""
     messages = transcript(
         "anthropic", user("make a page"), assistant("<html>hello</html>"), user("thanks"), assistant("<b>"), user("?")
     )
@@ -104,8 +104,8 @@ async def test_ctxmgr_defect_words_in_angle_brackets():
 
 
 @pytest.mark.parametrize("form", FORMATS)
-async def test_ctxmgr_defect_shared_messages_are_changed(form):
-    """Hawk clears in the caller's own objects, and keeps nothing; here they are as they were, and the store has all."""
+async def test_messages_stay_and_the_store_has_what_was_cut(form):
+    """The caller's own objects are as they were, and the store has all that was cleared or dropped."""
     store = MemoryStore()
     messages = loop(12, form)
     before = deepcopy(messages)

@@ -1,4 +1,4 @@
-"""ctxmgr's tests of its decay, case by case; where we differ on purpose, the test says why."""
+"""Notes whose weight fades with time and comes back with use."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -36,7 +36,7 @@ def decay(clock):
     return Decay(10, clock=clock)
 
 
-def test_ctxmgr_half_life_is_kept():
+def test_the_half_life_is_what_it_was_set_to():
     """A half-life is what it was set to; without one it is half an hour; no weight is told below 0.1."""
     assert Decay(600).half_life == 600
     assert Decay().half_life == 1_800
@@ -44,31 +44,31 @@ def test_ctxmgr_half_life_is_kept():
 
 
 @pytest.mark.parametrize("half_life", [0, -300, float("nan")])
-def test_ctxmgr_half_life_of_nothing(half_life):
-    """Ctxmgr takes half an hour for a half-life that makes no sense; here it is refused, for nothing is guessed."""
+def test_a_half_life_that_makes_no_sense(half_life):
+    """A half-life that makes no sense is refused: nothing is guessed."""
     with pytest.raises(ConfigError, match="half_life"):
         Decay(half_life)
 
 
-def test_ctxmgr_add(decay):
+def test_a_new_entry(decay):
     """A new entry has a name, its full weight, and is not pinned."""
     entry = decay.get(decay.add("content", "notes"))
     assert entry.id.startswith("ctx_")
     assert (entry.weight, entry.pinned, entry.accesses, entry.category) == (1.0, False, 0, "notes")
 
 
-def test_ctxmgr_tokens_are_counted(decay):
-    """Ctxmgr trusts the caller's count, also a negative one; here the entry is counted as it is written."""
+def test_entries_are_counted_as_they_are_written(decay):
+    """An entry is counted as it is written."""
     assert decay.get(decay.add("content")).tokens == COUNTER.count("- content\n")
 
 
-def test_ctxmgr_get(decay):
+def test_a_fresh_entry_and_an_unknown_one(decay):
     """A fresh entry has nearly its full weight; an unknown one is None."""
     assert decay.get(decay.add("content")).weight > 0.99
     assert decay.get("ctx_unknown") is None
 
 
-def test_ctxmgr_after_five_half_lives(decay, clock):
+def test_after_five_half_lives_an_entry_is_at_the_floor(decay, clock):
     """After five half-lives an entry is at the floor."""
     name = decay.add("content")
     clock.now = 50
@@ -76,8 +76,8 @@ def test_ctxmgr_after_five_half_lives(decay, clock):
 
 
 @pytest.mark.parametrize(("half_lives", "weight"), [(0.5, 0.7071), (1, 0.5), (2, 0.25), (3, 0.125)])
-def test_ctxmgr_no_double_decay(decay, clock, half_lives, weight):
-    """A weight is decayed once, however often it is asked for; ctxmgr decays what was applied a second time."""
+def test_a_weight_is_decayed_once(decay, clock, half_lives, weight):
+    """A weight is decayed once, however often it is asked for."""
     name = decay.add("content")
     for step in range(1, 11):
         clock.now = half_lives * step
@@ -86,14 +86,14 @@ def test_ctxmgr_no_double_decay(decay, clock, half_lives, weight):
     assert decay.get(name).weight == pytest.approx(weight, abs=1e-4)
 
 
-def test_ctxmgr_pinned_stays(decay, clock):
+def test_a_pinned_entry_keeps_its_weight(decay, clock):
     """A pinned entry keeps its full weight."""
     name = decay.add("content", pinned=True)
     clock.now = 1_000
     assert decay.get(name).weight == 1.0
 
 
-def test_ctxmgr_access_raises(decay, clock):
+def test_a_use_gives_weight_back(decay, clock):
     """A use gives weight back, as much as the boost and not all of it, and is counted."""
     name = decay.add("content")
     clock.now = 10
@@ -103,13 +103,13 @@ def test_ctxmgr_access_raises(decay, clock):
     assert decay.get(name).weight == pytest.approx(0.35)
 
 
-def test_ctxmgr_access_of_the_unknown(decay):
+def test_using_what_is_not_there(decay):
     """Using what is not there does nothing."""
     assert decay.access("ctx_unknown") is None
 
 
-def test_ctxmgr_pin_and_unpin(decay, clock):
-    """What is unpinned fades from that moment on; in ctxmgr it fades from its last use, at once and far."""
+def test_what_is_unpinned_fades_from_then_on(decay, clock):
+    """What is unpinned fades from that moment on, and not from its last use."""
     name = decay.add("content")
     clock.now = 10
     decay.pin(name)
@@ -120,7 +120,7 @@ def test_ctxmgr_pin_and_unpin(decay, clock):
     assert decay.get(name).weight == 0.5
 
 
-def test_ctxmgr_pin_of_the_unknown(decay):
+def test_pinning_what_is_not_there(decay):
     """Pinning, unpinning or removing what is not there is an error that names it."""
     for change in (decay.pin, decay.unpin, decay.remove):
         with pytest.raises(SourceError, match="ctx_9"):
@@ -128,20 +128,20 @@ def test_ctxmgr_pin_of_the_unknown(decay):
 
 
 @pytest.mark.parametrize(("there", "wanted", "got"), [(3, 2, 2), (1, 5, 1), (3, 0, 0)])
-def test_ctxmgr_top(decay, there, wanted, got):
+def test_as_many_as_are_asked_for(decay, there, wanted, got):
     """As many as were asked for, or as there are."""
     for n in range(there):
         decay.add(f"entry {n}")
     assert len(decay.top(wanted)) == got
 
 
-def test_ctxmgr_top_of_a_negative_number(decay):
-    """Ctxmgr panics on a negative number; here it is an error that says so."""
+def test_a_negative_number_of_entries(decay):
+    """A negative number is an error that says so."""
     with pytest.raises(ConfigError):
         decay.top(-1)
 
 
-def test_ctxmgr_pinned_first(decay):
+def test_pinned_entries_come_first(decay):
     """Pinned entries stand first, before fresh ones."""
     decay.add("fresh")
     pinned = decay.add("pinned", pinned=True)
@@ -149,15 +149,15 @@ def test_ctxmgr_pinned_first(decay):
     assert decay.top(1)[0].id == pinned
 
 
-def test_ctxmgr_ties_have_an_order(decay, clock):
-    """Entries of one weight stand by how often they were used, then the newest first; ctxmgr's order is arbitrary."""
+def test_entries_of_one_weight_have_an_order(decay, clock):
+    """Entries of one weight stand by how often they were used, then the newest first."""
     names = [decay.add(f"entry {n}") for n in range(4)]
     decay.access(names[1])
     clock.now = 1_000
     assert [entry.id for entry in decay.entries()] == [names[1], names[3], names[2], names[0]]
 
 
-def test_ctxmgr_within_a_budget(decay):
+def test_entries_fit_the_room(decay):
     """Of entries of 10, 50 and 100 words at least two go into 80 tokens, and no more than fit."""
     for words in (10, 50, 100):
         decay.add("word " * words)
@@ -167,7 +167,7 @@ def test_ctxmgr_within_a_budget(decay):
 
 
 @pytest.mark.parametrize("room", [0, -5, 3])
-def test_ctxmgr_no_room(decay, room):
+def test_nothing_fits_in_nothing(decay, room):
     """Nothing fits in nothing, and nothing is not an error."""
     assert decay.within(100) == ()
     decay.add("content")
@@ -175,15 +175,15 @@ def test_ctxmgr_no_room(decay, room):
     assert decay.render(room) == ""
 
 
-def test_ctxmgr_huge_is_passed_over(decay):
+def test_an_entry_that_does_not_fit_is_passed_over(decay):
     """An entry that does not fit is passed over for one that does."""
     decay.add("huge " * 500)
     tiny = decay.add("tiny")
     assert [entry.id for entry in decay.within(60)] == [tiny]
 
 
-def test_ctxmgr_pinned_is_never_passed_over(decay):
-    """Ctxmgr leaves out a pinned entry that is too large; here that is an error that names it."""
+def test_a_pinned_entry_is_never_passed_over(decay):
+    """A pinned entry that is too large is an error that names it."""
     name = decay.add("huge " * 500, pinned=True)
     with pytest.raises(ContextOverflow, match=name):
         decay.within(60)
@@ -215,7 +215,7 @@ def test_numbers_that_make_no_sense(options):
         Decay(**options)
 
 
-def test_ctxmgr_prune(decay, clock):
+def test_pruning_takes_what_has_faded(decay, clock):
     """Pruning takes out what has faded, and keeps what is pinned."""
     decay.add("old")
     pinned = decay.add("pinned", pinned=True)
@@ -227,27 +227,27 @@ def test_ctxmgr_prune(decay, clock):
     assert [entry.id for entry in decay.entries()] == [pinned]
 
 
-def test_ctxmgr_prune_when_fresh(decay):
+def test_pruning_leaves_what_is_fresh(decay):
     """Nothing is pruned that is fresh."""
     decay.add("fresh")
     assert decay.prune(0.5) == 0
 
 
-def test_ctxmgr_prune_below_the_floor(decay, clock):
-    """Pruning goes by the true weight: with ctxmgr nothing is ever below the floor, so nothing goes."""
+def test_pruning_goes_by_the_true_weight(decay, clock):
+    """Pruning goes by the true weight, and not by the one that is told, which is never below the floor."""
     decay.add("old")
     clock.now = 100
     assert decay.entries()[0].weight == 0.1
     assert decay.prune(0.1) == 1
 
 
-def test_ctxmgr_render(decay):
+def test_the_text_has_no_weights(decay):
     """The text has a heading and the contents, and no weights: they would change it at every step."""
     decay.add("remember the milk")
     assert decay.render(100) == f"{HEADING}- remember the milk\n"
 
 
-def test_ctxmgr_table(decay, clock):
+def test_the_table_for_people(decay, clock):
     """People see weights, pins and what is fading, and are told when there is nothing."""
     assert decay.table() == "(empty)"
     decay.add("pinned", pinned=True)
@@ -258,7 +258,7 @@ def test_ctxmgr_table(decay, clock):
     assert decay.table().splitlines() == ["[1.00] 📌 pinned", "[0.85] aged", "[0.11] old (fading)"]
 
 
-def test_ctxmgr_stats(decay, clock):
+def test_numbers_of_entries_pins_and_tokens(decay, clock):
     """Numbers of entries, pins and tokens, their average weight, the oldest and the newest; zeros when empty."""
     empty = decay.stats()
     assert (empty.entries, empty.pinned, empty.tokens, empty.average_weight, empty.oldest) == (0, 0, 0, 0.0, None)
@@ -271,7 +271,7 @@ def test_ctxmgr_stats(decay, clock):
     assert stats.average_weight == 1.0
 
 
-def test_ctxmgr_fifty_threads(decay):
+def test_fifty_threads_lose_no_entry(decay):
     """Fifty threads add and use entries, and none is lost."""
 
     def work(number):
@@ -285,12 +285,12 @@ def test_ctxmgr_fifty_threads(decay):
     assert len(set(names)) == decay.stats().entries == 50
 
 
-def test_ctxmgr_names_are_unique(decay):
+def test_names_are_unique(decay):
     """A hundred entries that say the same have a hundred names."""
     assert len({decay.add("same") for _ in range(100)}) == 100
 
 
-def test_ctxmgr_another_floor(clock):
+def test_another_floor(clock):
     """The floor is what it was set to."""
     decay = Decay(10, min_weight=0.05, clock=clock)
     name = decay.add("content")
@@ -298,8 +298,8 @@ def test_ctxmgr_another_floor(clock):
     assert decay.get(name).weight == 0.05
 
 
-def test_ctxmgr_entries_are_values(decay):
-    """What was asked for does not change when the entry does; ctxmgr hands out the entry itself."""
+def test_entries_are_values(decay):
+    """What was asked for does not change when the entry does."""
     name = decay.add("content")
     before = decay.get(name)
     decay.access(name)

@@ -1,4 +1,4 @@
-"""agentix.context 0.5.0, its tests and its defects, case by case; where we differ on purpose, the test says why."""
+"""Whole rounds that go, long outputs that are cut, and windows that are kept to."""
 
 import json
 
@@ -53,14 +53,14 @@ def said(view):
     return [message.get("content") or [each["id"] for each in message["tool_calls"]] for message in view.messages]
 
 
-async def test_agentix_split():
+async def test_system_task_and_rounds_are_told_apart():
     """System prompt, task and three rounds, each with its result, are told apart."""
     context = (await Pipeline().prepare(rounds(3))).context
     assert [(len(unit), unit.is_round) for unit in units(context.messages)] == [(1, False)] * 2 + [(2, True)] * 3
     assert [unit.of(context.messages)[0].role for unit in units(context.messages)][:2] == ["system", "user"]
 
 
-async def test_agentix_trim_rounds():
+async def test_two_rounds_of_four():
     """Two rounds of four leave six messages, each call followed by its result."""
     view = await Pipeline(TrimRounds(2)).prepare(rounds(4))
     roles = [message["role"] for message in view.messages]
@@ -68,8 +68,8 @@ async def test_agentix_trim_rounds():
     assert [message["tool_call_id"] for message in view.messages if message["role"] == "tool"] == ["c3", "c4"]
 
 
-async def test_agentix_trim_rounds_identity():
-    """With fewer rounds than wanted all is as it was: the same messages; here the view's list is always its own."""
+async def test_fewer_rounds_than_wanted_stay_as_they_are():
+    """With fewer rounds than wanted all is as it was: the same messages, in a list of the view's own."""
     messages = rounds(2)
     view = await Pipeline(TrimRounds(5)).prepare(messages)
     assert all(sent is given for sent, given in zip(view.messages, messages, strict=True))
@@ -86,22 +86,22 @@ async def test_agentix_trim_rounds_identity():
         lambda: HeuristicCounter(0),
     ],
 )
-def test_agentix_value_errors(make):
+def test_options_that_make_no_sense_are_value_errors(make):
     """What makes no sense is a ``ValueError``."""
     with pytest.raises(ValueError, match=r"expected|must|positive"):
         make()
 
 
-def test_agentix_reserve_larger_than_the_window():
-    """A reserve above the maximum is refused; agentix goes on with a negative budget."""
+def test_a_reserve_larger_than_the_window():
+    """A reserve above the maximum is refused."""
     with pytest.raises(ConfigError, match="leave nothing"):
         FitContextWindow(max_tokens=10, reserve_tokens=11)
 
 
-async def test_agentix_truncate():
+async def test_a_long_output_is_cut_and_marked_once():
     """A long output is cut and marked, others are not touched; cutting again changes nothing.
 
-    agentix cuts to 10 characters and appends its marker, so that 24 stay; here the limit holds with the marker.
+    The limit holds with the marker.
     """
     messages = rounds(1, output="x" * 100)
     stage = TruncateToolOutputs(max_chars=24, keep="head", marker=MARKER)
@@ -112,7 +112,7 @@ async def test_agentix_truncate():
     assert again.messages[-1] is view.messages[-1]
 
 
-async def test_agentix_truncate_short():
+async def test_a_short_output_is_the_callers_own():
     """A short output is the caller's own object."""
     messages = rounds(1, output="x" * 10)
     view = await Pipeline(TruncateToolOutputs(max_chars=10)).prepare(messages)
@@ -133,10 +133,10 @@ async def loop(pipeline, steps, *, ends=True, output="ok"):
     return sent, messages, events.events
 
 
-async def test_agentix_loop_with_trim_rounds():
+async def test_a_loop_that_keeps_two_rounds():
     """Four rounds and an end with two rounds kept: fewer than eleven messages are sent, and an event tells of it.
 
-    In agentix the loop's own transcript is cut as well; here it keeps all eleven and what is sent is a view.
+    The loop's own transcript keeps all eleven: what is sent is a view.
     """
     sent, messages, events = await loop(Pipeline(TrimRounds(2)), 4)
     assert len(messages) == 11
@@ -144,7 +144,7 @@ async def test_agentix_loop_with_trim_rounds():
     assert events
 
 
-async def test_agentix_loop_with_truncation():
+async def test_a_loop_that_cuts_outputs():
     """An output of 5,000 characters is cut to 100, marker included."""
     sent, _, events = await loop(Pipeline(TruncateToolOutputs(max_chars=100, marker=MARKER)), 1, output="y" * 5_000)
     assert len(sent[-1].messages[-1]["content"]) <= 100
@@ -152,7 +152,7 @@ async def test_agentix_loop_with_truncation():
     assert events
 
 
-async def test_agentix_loop_without_a_strategy():
+async def test_a_loop_without_a_stage():
     """Without a stage one round and an end are five messages, all of them sent as they are."""
     sent, messages, events = await loop(Pipeline(), 1)
     assert len(messages) == 5
@@ -160,7 +160,7 @@ async def test_agentix_loop_without_a_strategy():
     assert not events
 
 
-async def test_agentix_base_strategy():
+async def test_a_stage_that_returns_what_it_got():
     """A stage that returns what it got changes nothing."""
 
     async def identity(context, _call):
@@ -172,7 +172,7 @@ async def test_agentix_base_strategy():
 
 
 @pytest.mark.parametrize(("ratio", "text", "tokens"), [(4, "x" * 16, 4), (2, "abcd", 2), (4, "", 0), (4, "x" * 17, 5)])
-def test_agentix_heuristic_counter(ratio, text, tokens):
+def test_so_many_characters_a_token(ratio, text, tokens):
     """So many characters a token, rounded up; nothing is nothing."""
     assert HeuristicCounter(ratio).count(text) == tokens
 
@@ -185,11 +185,10 @@ class Len:
         return len(text)
 
 
-def test_agentix_count_message_tokens():
+def test_a_message_costs_its_text_and_its_frame():
     """A message costs its text and what its format puts around it; a call its name and its arguments.
 
-    In agentix the overhead is a number to choose (0: 5, 3: 8 for "hello"), and a call's frame costs nothing; here
-    both are what the provider was measured to take.
+    Both are what the provider was measured to take.
     """
     meter = MessageMeter(Len())
     hello = meter.message(Message("user", (Text("hello"),)))
@@ -202,15 +201,15 @@ def test_agentix_count_message_tokens():
     assert asked - framed == len("look") + len(arguments)
 
 
-def test_agentix_count_media():
-    """An image costs what its provider says for its size and detail; agentix says 600 for anything, a book as well."""
+def test_an_image_costs_what_its_provider_says():
+    """An image costs what its provider says for its size and detail."""
     image = {"type": "image_url", "image_url": {"url": "https://example.com/cat.png", "detail": "low"}}
     text = {"type": "text", "text": "see"}
     with_image = count([{"role": "user", "content": [text, image]}], format="openai-chat")
     assert with_image - count([{"role": "user", "content": [text]}], format="openai-chat") == 85
 
 
-def test_agentix_count_tokens():
+def test_a_request_costs_what_its_messages_cost():
     """A request costs what its messages cost, and the provider's few tokens for the reply."""
     messages = rounds(2)
     meter = MessageMeter(TiktokenCounter())
@@ -234,7 +233,7 @@ class Sized:
 @pytest.mark.parametrize(
     ("options", "kept"), [((10_000, 0), ["c1", "c2", "c3"]), ((60, 0), ["c2", "c3"]), ((60, 10), ["c3"])]
 )
-async def test_agentix_fit(options, kept):
+async def test_as_many_rounds_as_fit(options, kept):
     """With 7 tokens fixed and 23 a round: 10,000 keep everything, 60 the last two rounds, 60 less 10 the last."""
     limit, reserve = options
     messages = rounds(3)
@@ -247,31 +246,28 @@ async def test_agentix_fit(options, kept):
         assert list(map(id, view.messages)) == list(map(id, messages))
 
 
-async def test_agentix_fit_in_too_little():
-    """Five tokens hold nothing: agentix sends the last round all the same, 30 tokens; here nothing is sent."""
+async def test_a_window_that_holds_nothing():
+    """Five tokens hold nothing: nothing is sent."""
     with pytest.raises(ContextOverflow):
         await Pipeline(FitContextWindow(max_tokens=5), counter=Sized()).prepare(rounds(3))
 
 
-async def test_agentix_integration():
-    """A model that never ends, eight steps in 40 tokens: compactions happen, and never more than 40 are sent.
-
-    agentix asks for at most 60, of which its last round may be the reason; and its own transcript is cut.
-    """
+async def test_a_loop_that_never_ends_stays_within_its_window():
+    """A model that never ends, eight steps in 40 tokens: compactions happen, and never more than 40 are sent."""
     sent, messages, events = await loop(Pipeline(FitContextWindow(max_tokens=40), counter=Sized()), 8, ends=False)
     assert events
     assert max(view.report.tokens_after for view in sent) <= 40
     assert len(messages) == 2 + 2 * 8
 
 
-async def test_agentix_edge_output_ends_with_the_marker():
-    """Defect 6: an output that ends with the marker is cut all the same; in agentix a tool escapes the limit by it."""
+async def test_an_output_that_ends_with_the_marker_is_cut():
+    """An output that ends with the marker is cut all the same: no tool escapes the limit by it."""
     messages = rounds(1, output="y" * 5_000 + MARKER)
     view = await Pipeline(TruncateToolOutputs(max_chars=100, marker=MARKER)).prepare(messages)
     assert len(view.messages[-1]["content"]) <= 100
 
 
-async def test_agentix_edge_a_lower_limit_cuts_again():
+async def test_a_lower_limit_cuts_again():
     """What was cut to 200 is cut to 100 when that is asked for later."""
     first = await Pipeline(TruncateToolOutputs(max_chars=200)).prepare(rounds(1, output="y" * 5_000))
     then = await Pipeline(TruncateToolOutputs(max_chars=100)).prepare(first.messages)
@@ -279,13 +275,13 @@ async def test_agentix_edge_a_lower_limit_cuts_again():
     assert len(then.messages[-1]["content"]) <= 100
 
 
-async def test_agentix_edge_cutting_never_makes_longer():
+async def test_cutting_never_makes_longer():
     """105 characters with a limit of 100 do not grow to 114."""
     view = await Pipeline(TruncateToolOutputs(max_chars=100, marker=MARKER)).prepare(rounds(1, output="z" * 105))
     assert len(view.messages[-1]["content"]) <= 100
 
 
-async def test_agentix_edge_outputs_of_parts_are_cut():
+async def test_outputs_of_parts_are_cut():
     """An output that is given as parts is cut as well."""
     messages = rounds(1)
     messages[-1] = {**messages[-1], "content": [{"type": "text", "text": "w" * 5_000}]}
@@ -293,7 +289,7 @@ async def test_agentix_edge_outputs_of_parts_are_cut():
     assert len(view.messages[-1]["content"][0]["text"]) <= 100
 
 
-async def test_agentix_edge_emoji():
+async def test_no_character_is_cut_in_two():
     """A family of four is never cut in two."""
     family = "👨‍👩‍👧‍👦"
     view = await Pipeline(TruncateToolOutputs(max_chars=60, keep="head", marker="|")).prepare(
@@ -302,7 +298,7 @@ async def test_agentix_edge_emoji():
     assert view.messages[-1]["content"].rstrip("|").replace(family, "") == ""
 
 
-async def test_agentix_edge_a_copy_is_no_event():
+async def test_a_copy_is_no_compaction():
     """A stage that returns an equal copy is no compaction: before and after are compared, not the objects."""
     events = Recorder()
 
@@ -313,7 +309,7 @@ async def test_agentix_edge_a_copy_is_no_event():
     assert not events.events
 
 
-async def test_agentix_edge_an_event_says_what_was_saved():
+async def test_an_event_says_what_was_saved():
     """Cutting leaves the number of messages as it was; the event has the tokens before and after."""
     events = Recorder()
     await Pipeline(TruncateToolOutputs(max_tokens=20), on_compact=events).prepare(rounds(1, output="word " * 500))
@@ -322,8 +318,8 @@ async def test_agentix_edge_an_event_says_what_was_saved():
     assert event.tokens_before - event.tokens_after > 400
 
 
-async def test_agentix_edge_nothing_can_be_cut_in_place():
-    """A stage that cuts the list which it was given fails, named, and nothing is lost; in agentix nobody notices."""
+async def test_nothing_can_be_cut_in_place():
+    """A stage that cuts the list which it was given fails, named, and nothing is lost."""
 
     async def in_place(context, _call):
         context.messages.pop()
@@ -336,14 +332,14 @@ async def test_agentix_edge_nothing_can_be_cut_in_place():
     assert messages == rounds(2)
 
 
-def test_agentix_edge_arguments_that_are_no_json():
-    """Arguments that cannot be written as JSON are an error that names their place (agentix: a bare TypeError)."""
+def test_arguments_that_are_no_json():
+    """Arguments that cannot be written as JSON are an error that names their place."""
     asked = {"type": "tool_use", "id": "c1", "name": "look", "input": {"when": {1, 2}}}
     with pytest.raises(InvalidInput, match=r"messages\[1\]\.content\[0\]\.input: cannot be written as JSON"):
         count([{"role": "user", "content": "x"}, {"role": "assistant", "content": [asked]}], format="anthropic")
 
 
-def test_agentix_edge_arguments_in_other_scripts():
+def test_arguments_in_other_scripts():
     """Arguments are counted as they are sent: ten Cyrillic letters are not sixty characters of escapes."""
     spelled = call("c1", "look", json.dumps({"город": "Москва-Юг"}, ensure_ascii=False))
     escaped = call("c1", "look", json.dumps({"город": "Москва-Юг"}))
@@ -351,58 +347,58 @@ def test_agentix_edge_arguments_in_other_scripts():
     assert plain + 20 < longer
 
 
-async def test_agentix_edge_calls_that_are_none():
+async def test_calls_that_are_none():
     """``tool_calls: None`` is no error."""
     messages = [*rounds(0), {"role": "assistant", "content": "hi", "tool_calls": None}]
     assert (await Pipeline().prepare(messages)).messages[-1] is messages[-1]
 
 
 @pytest.mark.parametrize("kept", [1, 2])
-async def test_agentix_defect_later_instructions(kept):
-    """Defect 1: what the user asked last stays, however few rounds are kept."""
+async def test_what_the_user_asked_last_stays(kept):
+    """What the user asked last stays, however few rounds are kept."""
     turns = [system("s"), user("q1"), *a_round(1), user("q2 MUST KEEP"), *a_round(2), *a_round(3), *a_round(4)]
     view = await Pipeline(TrimRounds(kept)).prepare(transcript("openai-chat", *turns))
     assert "q2 MUST KEEP" in said(view)
 
 
-async def test_agentix_defect_every_instruction():
-    """Defect 1: all that the user ever said stays when asked for, also a second message before the first round."""
+async def test_all_that_the_user_said_stays_when_asked_for():
+    """All that the user ever said stays when asked for, also a second message before the first round."""
     turns = [system("s"), user("q1"), user("q1b"), *a_round(1), user("q2"), *a_round(2), user("q3"), *a_round(3)]
     protect = [Protect.where(lambda message: message.role == "user")]
     view = await Pipeline(TrimRounds(1), protect=protect).prepare(transcript("openai-chat", *turns))
     assert [text for text in said(view) if str(text).startswith("q")] == ["q1", "q1b", "q2", "q3"]
 
 
-async def test_agentix_defect_system_notes():
-    """Defect 2: a system message in the middle stays."""
+async def test_a_system_message_in_the_middle_stays():
+    """A system message in the middle stays."""
     turns = [system("s"), user("q1"), *a_round(1), system("never delete files"), *a_round(2), *a_round(3)]
     view = await Pipeline(TrimRounds(1)).prepare(transcript("openai-chat", *turns))
     assert "never delete files" in said(view)
 
 
-async def test_agentix_defect_greeting():
-    """Defect 2: the task stays also when the assistant spoke first."""
+async def test_the_task_stays_when_the_assistant_spoke_first():
+    """The task stays also when the assistant spoke first."""
     turns = [system("s"), assistant("hello, how can I help?"), user("the task"), *a_round(1), *a_round(2), *a_round(3)]
     view = await Pipeline(TrimRounds(1)).prepare(transcript("openai-chat", *turns, user("go on")))
     assert "the task" in said(view)
 
 
-async def test_agentix_defect_silent_overflow():
-    """Defect 3: a system prompt that fills the window is an error before anything is sent."""
+async def test_a_system_prompt_that_fills_the_window():
+    """A system prompt that fills the window is an error before anything is sent."""
     turns = [system("rule " * 3_000), user("the task"), *a_round(1)]
     with pytest.raises(ContextOverflow, match="system"):
         await Pipeline(FitContextWindow(max_tokens=100)).prepare(transcript("openai-chat", *turns))
 
 
-async def test_agentix_defect_huge_round():
-    """Defect 3: a single round that is too large is cut within, until it fits."""
+async def test_a_round_that_is_too_large_is_cut_within():
+    """A single round that is too large is cut within, until it fits."""
     view = await Pipeline(FitContextWindow(max_tokens=500)).prepare(rounds(1, output="word " * 5_000))
     assert len(view.messages) == 4
     assert view.report.tokens_after <= 500
 
 
-async def test_agentix_defect_irreversible_loss():
-    """Defect 4: the caller's transcript keeps every message, and the store gives back what was left out."""
+async def test_what_was_left_out_is_in_the_store():
+    """The caller's transcript keeps every message, and the store gives back what was left out."""
     store = MemoryStore()
     messages = rounds(5)
     view = await Pipeline(TrimRounds(1), store=store).prepare(messages)
@@ -413,8 +409,8 @@ async def test_agentix_defect_irreversible_loss():
     }
 
 
-async def test_agentix_defect_head_only():
-    """Defect 5: both ends of an output stay, so that the last line and a closing fence do."""
+async def test_both_ends_of_an_output_stay():
+    """Both ends of an output stay, so that the last line and a closing fence do."""
     output = "<untrusted_tool_output>\n" + "noise " * 2_000 + "\nexit code 1\n</untrusted_tool_output>"
     view = await Pipeline(TruncateToolOutputs(max_chars=300)).prepare(rounds(1, output=output))
     kept = view.messages[-1]["content"]
@@ -422,16 +418,16 @@ async def test_agentix_defect_head_only():
     assert kept.endswith("exit code 1\n</untrusted_tool_output>")
 
 
-async def test_agentix_defect_stops_at_the_first_that_does_not_fit():
-    """Defect 7: an older round that fits is kept though a newer one before it does not."""
+async def test_an_older_round_that_fits_is_kept():
+    """An older round that fits is kept though a newer one before it does not."""
     turns = [system("s"), user("t"), *a_round(1, "small one"), *a_round(2, "huge " * 900), *a_round(3), *a_round(4)]
     pipeline = Pipeline(Pack("recent", keep_last=0), budget=Budget(200))
     view = await pipeline.prepare(transcript("openai-chat", *turns))
     assert [message["tool_call_id"] for message in view.messages if message["role"] == "tool"] == ["c1", "c3", "c4"]
 
 
-async def test_agentix_defect_no_policy_for_a_tool():
-    """Defect 7: a tool's results can be spared, and single messages pinned."""
+async def test_results_are_spared_and_messages_pinned():
+    """A tool's results can be spared, and single messages pinned."""
     messages = rounds(4, output="long " * 50)
     spared = await Pipeline(ClearToolResults(0, exclude=["look"])).prepare(messages)
     assert not spared.report.acted
@@ -439,16 +435,16 @@ async def test_agentix_defect_no_policy_for_a_tool():
     assert pinned.messages[2] is messages[2]
 
 
-async def test_agentix_defect_no_dedup():
-    """Defect 7: a result that says what another says already is not sent twice."""
+async def test_a_repeated_result_is_sent_once():
+    """A result that says what another says already is not sent twice."""
     messages = rounds(4, output="the same long listing " * 50)
     view = await Pipeline(CollapseRepeats()).prepare(messages)
     assert view.report.tokens_after < view.report.tokens_before / 2
     assert len(view.messages) == len(messages)
 
 
-async def test_agentix_defect_no_margin():
-    """Defect 9: room for the answer is kept free, and what the provider counts corrects a counter that is wrong."""
+async def test_room_for_the_answer_is_kept_and_counts_are_corrected():
+    """Room for the answer is kept free, and what the provider counts corrects a counter that is wrong."""
     budget = Budget(1_000, 300)
     session = Pipeline(FitContextWindow(), budget=budget, counter=FixedCounter(10)).session(format="openai-chat")
     messages = rounds(100)
@@ -459,21 +455,21 @@ async def test_agentix_defect_no_margin():
     assert len(again.messages) < len(first.messages)
 
 
-async def test_agentix_defect_pairs_by_place_only():
-    """Defect 8: results are found by id, and a result without a call does not reach the provider."""
+async def test_a_result_without_a_call_is_not_sent():
+    """Results are found by id, and a result without a call does not reach the provider."""
     messages = [*rounds(1), *transcript("openai-chat", result("c9", "whose?")), *rounds(0)[1:]]
     view = await Pipeline(TrimRounds(1)).prepare(messages)
     assert "whose?" not in said(view)
 
 
-def test_agentix_defect_schemas_uncounted():
-    """Defect 9: tool schemas are counted."""
+def test_tool_schemas_are_counted():
+    """Tool schemas are counted."""
     made = history("openai-chat", user("x"), tools=[tool("look", "Looks at a thing.", n={"type": "integer"})])
     assert count(made.messages, tools=made.tools) > count(made.messages, format="openai-chat") + 10
 
 
-async def test_agentix_defect_recounting():
-    """Defect 10: over 400 steps each text is counted once, and not at every step."""
+async def test_each_text_is_counted_once_in_400_steps():
+    """Over 400 steps each text is counted once, and not at every step."""
     counter = CountingCounter()
     session = Pipeline(FitContextWindow(), budget=Budget(10_000_000), counter=counter).session(format="openai-chat")
     messages, written = rounds(0), 0
@@ -485,8 +481,8 @@ async def test_agentix_defect_recounting():
     assert counter.characters < 1.2 * written
 
 
-async def test_agentix_defect_cache_hostile():
-    """Defect 11: once full, the prefix is not cut at every step, but rarely and by much."""
+async def test_cuts_are_rare_and_large():
+    """Once full, the prefix is not cut at every step, but rarely and by much."""
     budget = Budget(1_000, trigger=0.9, target=0.5)
     session = Pipeline(FitContextWindow(), budget=budget, counter=FixedCounter(10)).session(format="openai-chat")
     messages, cuts = rounds(0), 0
@@ -496,8 +492,8 @@ async def test_agentix_defect_cache_hostile():
     assert 1 <= cuts <= 200 // 15
 
 
-async def test_agentix_defect_fields_are_lost():
-    """Defect 12: what else the caller's message holds survives cutting, and the caller's own object is not changed."""
+async def test_unknown_fields_survive_cutting():
+    """What else the caller's message holds survives cutting, and the caller's own object is not changed."""
     messages = rounds(1, output="v" * 500)
     messages[-1]["my_own_field"] = {"deep": [1, 2]}
     before = json.dumps(messages)

@@ -31,7 +31,7 @@ def test_messages_are_a_list(messages):
 
 @pytest.mark.parametrize("cap", [0, -1, True, 1.5, "many"])
 def test_a_cap_is_positive(cap):
-    """A cap that is not positive is refused (contexty takes it for none)."""
+    """A cap that is not positive is refused, and not taken for none."""
     with pytest.raises(ConfigError, match="Block 'a': max_tokens"):
         Block("a", [], max_tokens=cap)
 
