@@ -8,8 +8,8 @@ from typing import Any
 
 from attrs import define, field, frozen
 
+from agentctx.core.change_log import ChangesInForce
 from agentctx.core.compare import Change, Outcome, match
-from agentctx.core.ledger import Ledger
 from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Part, Tool
 from agentctx.core.report import Report, StageReport
 from agentctx.engine.reading import Reader, as_list, known_profile, naming_what_is_too_deep, reader
@@ -159,7 +159,7 @@ class _Log:
         stage = StageReport(_STAGE, changes, before, size, seconds, tuple(dict.fromkeys(self.remarks)))
         return Report(
             (stage,) if stage.acted else (),
-            Ledger(changes),
+            ChangesInForce(changes),
             len(given.messages),
             len(after.messages),
             before,

@@ -10,9 +10,9 @@ from typing import Any
 from attrs import evolve
 
 from agentctx.core.budget import Budget
+from agentctx.core.change_log import ChangeLog, ChangesInForce, numbers
 from agentctx.core.compare import match
-from agentctx.core.ledger import ROLES, Book, Ledger, numbers
-from agentctx.core.message import Context, Native
+from agentctx.core.message import ROLES, Context, Native
 from agentctx.core.protection import POLICIES, ProtectRule, ThinkingPolicy
 from agentctx.core.report import Report, View
 from agentctx.engine.cache_markers import LiftCacheMarkers, check_head, relieved_head
@@ -202,9 +202,9 @@ class Pipeline(Plan):
         return Session(self, model=model, format=format, id=id, on_compact=on_compact)
 
 
-def _ledger(given: Context, trail: Trail, meter: Meter) -> Ledger:
+def _in_force(given: Context, trail: Trail, meter: Meter) -> ChangesInForce:
     """The changes in force: of what was done and undone again, nothing."""
-    book = Book()
+    book = ChangeLog()
     book.write(change for stage in trail.reports for change in stage.changes)
     known = enumerate(trail.context.messages)
     added = [evolve(trail.made[id(made)][1], index=place) for place, made in known if id(made) in trail.made]
@@ -216,7 +216,7 @@ def _report(given: Context, trail: Trail, call: Call, size: int, started: float)
     meter, after = call.meter, trail.context
     return Report(
         stages=tuple(trail.reports),
-        ledger=_ledger(given, trail, meter),
+        in_force=_in_force(given, trail, meter),
         messages_before=len(given.messages),
         messages_after=len(after.messages),
         tokens_before=size,
@@ -226,5 +226,5 @@ def _report(given: Context, trail: Trail, call: Call, size: int, started: float)
         limit=None if call.budget is None else call.budget.limit,
         first_changed=match(given.messages, after.messages).first_changed,
         seconds=since(started),
-        bill=bill(call.profile, sent=size, given=size, prefix=0, size=trail.tokens, warmth=0.0),
+        forecast=bill(call.profile, sent=size, given=size, prefix=0, size=trail.tokens, warmth=0.0),
     )

@@ -162,8 +162,10 @@ def server_ends(parts: Iterable[Part]) -> Iterator[tuple[str, bool]]:
                 yield part.closes, False
 
 
-SYSTEM_ROLES = frozenset({"system", "developer"})
+ROLES = ("system", "developer", "user", "assistant", "tool")
+"""Every role that a message may have."""
 
+SYSTEM_ROLES = frozenset({"system", "developer"})
 
 _NOT_COUNTED = (object(), 0, 0)
 

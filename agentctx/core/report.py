@@ -9,8 +9,8 @@ from typing import Any
 
 from attrs import asdict, field, frozen
 
+from agentctx.core.change_log import ChangesInForce
 from agentctx.core.compare import Change, HeadChange, Outcome
-from agentctx.core.ledger import Ledger
 from agentctx.core.message import Context
 from agentctx.printable import printable
 
@@ -164,9 +164,13 @@ class StageReport:
 class Report:
     """What happened to a request on its way to the model.
 
+    ``changes`` are the messages that were changed at this step, ``in_force`` all that are not sent as they came, also
+    those that earlier steps of a session decided on. ``head`` is the same for what stands before the messages, and
+    ``forecast`` says what it does to the bill. ``stages`` has the changes of this step stage by stage, with sizes.
+
     Args:
         stages: What each stage did at this step, in order.
-        ledger: Every change that holds now, also those decided at earlier steps of a session, kept small.
+        in_force: The changes in force.
         messages_before: Number of messages passed in.
         messages_after: Number of messages that go out.
         tokens_before: Size of the request passed in, in tokens.
@@ -179,11 +183,11 @@ class Report:
         prefix_tokens: Tokens at the start of the request that equal the previous view's, in a session.
         rebilled_tokens: Tokens of the previous view that must be billed again because the prefix moved.
         seconds: How long all of it took.
-        bill: Works out what this call costs with and without what was done at this step; None without prices.
+        forecast: Works out the forecast; None where it cannot be: no model was named, or its prices are not known.
     """
 
     stages: tuple[StageReport, ...]
-    ledger: Ledger = field(eq=False, repr=False)
+    _in_force: ChangesInForce = field(eq=False, repr=False)
     messages_before: int
     messages_after: int
     tokens_before: int
@@ -195,7 +199,7 @@ class Report:
     prefix_tokens: int = 0
     rebilled_tokens: int = 0
     seconds: float = 0.0
-    bill: Callable[[], Forecast] | None = field(default=None, eq=False, repr=False)
+    _forecast: Callable[[], Forecast] | None = field(default=None, eq=False, repr=False)
 
     @property
     def forecast(self) -> Forecast | None:
@@ -203,12 +207,12 @@ class Report:
 
         None when no model was named, or its prices are not known.
         """
-        return None if self.bill is None else self.bill()
+        return None if self._forecast is None else self._forecast()
 
     @property
     def in_force(self) -> tuple[Change, ...]:
         """Every change that holds now, also those decided at earlier steps of a session, by message."""
-        return tuple(self.ledger)
+        return tuple(self._in_force)
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -225,26 +229,16 @@ class Report:
         """Whether any stage changed anything at this step."""
         return any(stage.acted for stage in self.stages)
 
-    @property
-    def fates(self) -> tuple[Outcome, ...]:
-        """What became of each message passed in, by its index."""
-        fates = [Outcome.KEPT] * self.messages_before
-        for change in self.ledger:
-            marked = change.outcome is Outcome.MARKED and fates[change.index] is not Outcome.KEPT
-            if change.outcome is not Outcome.ADDED and not marked:
-                fates[change.index] = change.outcome
-        return tuple(fates)
-
     def __str__(self) -> str:
         """What happened to the request, for people: see ``agentctx.show.view.report_text``."""
         return report_text(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain JSON values."""
-        plain = asdict(self, filter=lambda attribute, _: attribute.name not in ("ledger", "bill"))
+        plain = asdict(self, filter=lambda attribute, _: not attribute.name.startswith("_"))
         forecast = self.forecast
         return plain | {
-            "in_force": [asdict(change) for change in self.ledger],
+            "in_force": [asdict(change) for change in self._in_force],
             "head": [asdict(change) for change in self.head],
             "forecast": None if forecast is None else asdict(forecast),
         }

@@ -6,8 +6,7 @@ from typing import Literal
 
 from attrs import frozen
 
-from agentctx.core.ledger import ROLES
-from agentctx.core.message import Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.message import ROLES, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 
 
 @frozen

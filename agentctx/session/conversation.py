@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from attrs import define, evolve, field
 
-from agentctx.core.ledger import Ledger
+from agentctx.core.change_log import ChangesInForce
 from agentctx.core.message import Message, Native, Tool
 from agentctx.core.report import Report, View
 from agentctx.engine.plan import Plan, refuse_empty
@@ -71,7 +71,7 @@ class Conversation:
         unjudged: Tokens of the last request that the one before had not; None once its usage was looked at.
         steps: How many steps were prepared.
         last: What the caller passed at the last step, as far as it is known; None before the first.
-        ledger: The changes in force.
+        in_force: The changes in force.
         previous: All of this as it was before the last step, if that was asked for.
     """
 
@@ -89,7 +89,7 @@ class Conversation:
     unjudged: int | None = field(init=False, default=None)
     steps: int = field(init=False, default=0)
     last: Given | None = field(init=False, default=None)
-    ledger: Ledger = field(init=False, factory=Ledger)
+    in_force: ChangesInForce = field(init=False, factory=ChangesInForce)
     previous: Conversation | None = field(init=False, default=None)
     _counted_by: Meter | None = field(init=False, default=None)
     _marked_for: str | None = field(init=False, default=None)
@@ -290,8 +290,8 @@ class Conversation:
         prefix = self._prefix(step, shared, same_fixed=same_fixed)
         self._adopt(step)
         if step.trail.reports or not grown or record is not old:
-            self.ledger = record.ledger()
-        report = report_on(step, self.ledger, prefix, started)
+            self.in_force = record.in_force()
+        report = report_on(step, self.in_force, prefix, started)
         self._marked_for = step.around.model
         self.sent = Sent(report.tokens_after, len(record.out), len(record.out), now)
         self.steps += 1

@@ -92,7 +92,7 @@ def _load_messages(known: Conversation, state: Checked, format_name: str, sent: 
     except InvalidInput as error:
         raise state.fail("format", error.what) from error
     known.wire_name, known.record = wire.name, load_record(state.values["record"], wire)
-    known.ledger = known.record.ledger()
+    known.in_force = known.record.in_force()
     length = sent.whole("length")  # what cannot be sent may have become shorter since
     known.sent = Sent(
         sent.whole("tokens"),

@@ -11,8 +11,7 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from agentctx.core.ledger import ROLES
-from agentctx.core.message import Message, Native, Text, ToolCall, ToolResult
+from agentctx.core.message import ROLES, Message, Native, Text, ToolCall, ToolResult
 from agentctx.core.pace import paced
 from agentctx.core.protection import speaks, unread
 from agentctx.core.units import leads_on, units

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from agentctx.core.ledger import Ledger
+from agentctx.core.change_log import ChangesInForce
 from agentctx.core.message import Native
 from agentctx.core.report import Report, View
 from agentctx.engine.plan import native_system, relief, since
@@ -28,12 +28,12 @@ class Prefix:
     sent: int
 
 
-def report_on(step: Step, ledger: Ledger, prefix: Prefix, started: float) -> Report:
+def report_on(step: Step, in_force: ChangesInForce, prefix: Prefix, started: float) -> Report:
     """The report on a step.
 
     Args:
         step: The step, committed.
-        ledger: The changes in force.
+        in_force: The changes in force.
         prefix: How the request begins.
         started: When the step began, by the clock of ``plan.since``.
     """
@@ -44,7 +44,7 @@ def report_on(step: Step, ledger: Ledger, prefix: Prefix, started: float) -> Rep
     taken_off = relief(around.given, around.context(()), around.bare_call, began)
     return Report(
         stages=(*taken_off, *reports),
-        ledger=ledger,
+        in_force=in_force,
         messages_before=len(record),
         messages_after=len(record.view),
         tokens_before=sum(stage.tokens_before - began for stage in taken_off) + around.fixed + record.given_tokens,
@@ -56,7 +56,7 @@ def report_on(step: Step, ledger: Ledger, prefix: Prefix, started: float) -> Rep
         prefix_tokens=prefix.tokens,
         rebilled_tokens=max(0, prefix.sent - prefix.tokens),
         seconds=since(started),
-        bill=bill(
+        forecast=bill(
             around.source.profile,
             sent=prefix.sent,
             given=began,

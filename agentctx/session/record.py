@@ -9,9 +9,9 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
+from agentctx.core.change_log import ChangeLog, ChangesInForce, numbers
 from agentctx.core.compare import Change, Outcome
-from agentctx.core.ledger import ROLES, Book, Ledger, numbers
-from agentctx.core.message import SYSTEM_ROLES, Message, Native, server_ends
+from agentctx.core.message import ROLES, SYSTEM_ROLES, Message, Native, server_ends
 from agentctx.core.pace import paced
 from agentctx.core.units import unfinished_from
 from agentctx.providers.cache_markers import unmarked
@@ -83,7 +83,7 @@ class Record:
         tail_origin: The index in the history of each message of ``tail``.
         book: Every change in force.
         made: The messages of the view that stages made, by identity, each with what is said of it.
-        roles: The role of each message of the history, as its place in ``ledger.ROLES``.
+        roles: The role of each message of the history, as its place in ``message.ROLES``.
         decided: For each message of the history, how many messages were known when a stage last decided about it; 0
             when none has. Repair is no decision: it comes out the same again.
         ids: The call ids of the settled messages.
@@ -114,7 +114,7 @@ class Record:
     settled: int = 0
     tail: list[Message] = field(factory=list)
     tail_origin: list[int] = field(factory=list)
-    book: Book = field(factory=Book)
+    book: ChangeLog = field(factory=ChangeLog)
     made: dict[int, tuple[Message, Change]] = field(factory=dict)
     roles: bytearray = field(factory=bytearray)
     decided: array[int] = field(factory=numbers)
@@ -156,7 +156,7 @@ class Record:
             digests=self.digests[:],
         )
 
-    def ledger(self) -> Ledger:
+    def in_force(self) -> ChangesInForce:
         """The changes in force now."""
         return self.book.snapshot(self.sizes, self.roles, self._added() if self.made else ())
 

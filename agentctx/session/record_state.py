@@ -14,8 +14,8 @@ from typing import Any
 
 from attrs import asdict, evolve, fields
 
+from agentctx.core.change_log import ChangeLog, Span, numbers
 from agentctx.core.compare import Change, Outcome
-from agentctx.core.ledger import Book, Span, numbers
 from agentctx.core.message import Message, Native
 from agentctx.core.units import broken_pair
 from agentctx.errors import InvalidInput
@@ -26,7 +26,7 @@ from agentctx.session.fingerprint import DIGEST_BYTES, Digest, digest, exact_dig
 from agentctx.session.record import Record, call_ids, goes_out_as_another
 
 _LETTERS = "sduat"
-"""One for each role of ``ledger.ROLES``, in that order."""
+"""One for each role of ``message.ROLES``, in that order."""
 
 _RECORD = (
     "seen", "sizes", "weights", "roles", "decided", "out", "origins", "edited", "sums", "settled", "tail",
@@ -169,7 +169,7 @@ def load_record(state: Native, wire: WireFormat) -> Record:
         settled=settled,
         tail=_as_system(tail, tail_origin, system),
         tail_origin=tail_origin,
-        book=Book.of(changes, spans, _handles(known, len(seen))),
+        book=ChangeLog.of(changes, spans, _handles(known, len(seen))),
         made={id(view[change.index]): (view[change.index], change) for change in added},
         roles=bytearray(roles),
         decided=_decided(known, len(seen)),

@@ -10,8 +10,7 @@ from typing import Any
 from attrs import define, evolve, frozen
 
 from agentctx.core.compare import match
-from agentctx.core.ledger import ROLES
-from agentctx.core.message import Context, Message, Tool
+from agentctx.core.message import ROLES, Context, Message, Tool
 from agentctx.core.units import unfinished_from, units
 from agentctx.engine.cache_markers import LiftCacheMarkers, carries_refused
 from agentctx.engine.plan import let_answers_follow, refuse_empty

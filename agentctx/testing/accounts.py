@@ -11,7 +11,7 @@ from attrs import frozen
 
 from agentctx.core.compare import Change, HeadChange, Outcome
 from agentctx.core.message import Context
-from agentctx.core.report import View
+from agentctx.core.report import Report, View
 from agentctx.engine.run_stages import UNSAID
 from agentctx.protocols import Meter
 
@@ -50,6 +50,16 @@ class Given:
     messages: Sequence[Any]
     system: Any = None
     tools: Any = None
+
+
+def outcomes(report: Report) -> tuple[Outcome, ...]:
+    """What became of each message passed in, by its index; of one that was marked and something else, the latter."""
+    found = [Outcome.KEPT] * report.messages_before
+    for change in report.in_force:
+        marked = change.outcome is Outcome.MARKED and found[change.index] is not Outcome.KEPT
+        if change.outcome is not Outcome.ADDED and not marked:
+            found[change.index] = change.outcome
+    return tuple(found)
 
 
 def unaccounted(given: Given, before: Context, view: View, meter: Meter) -> Iterator[str]:

@@ -30,7 +30,7 @@ from agentctx.providers.cache_markers import unmarked
 from agentctx.session import Session
 from agentctx.stores.memory import MemoryStore
 from agentctx.strategies.when import first_of, when
-from agentctx.testing.accounts import Given, unaccounted
+from agentctx.testing.accounts import Given, outcomes, unaccounted
 from agentctx.testing.fakes import CountingCounter, FlakyError, FlakyStore, failing_listener, flaky, unlogged
 from agentctx.testing.plan import Say, Turn
 from agentctx.testing.quoting import LIBERTIES, Liberty, misquotes, unnumbered
@@ -145,7 +145,7 @@ async def input_unchanged(trial: Trial) -> None:
 
 
 def _hold_own_objects(step: Step, view: View) -> None:
-    kept = [step.given[index] for index, fate in enumerate(view.report.fates) if fate is Outcome.KEPT]
+    kept = [step.given[index] for index, fate in enumerate(outcomes(view.report)) if fate is Outcome.KEPT]
     remaining = iter(view.messages)
     for native in kept:
         found = any(native is candidate for candidate in remaining)

@@ -6,6 +6,7 @@ import pytest
 
 from agentctx import InvalidInput, Outcome, convert, count, validate
 from agentctx.providers.dialects import DIALECTS
+from agentctx.testing.accounts import outcomes
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 ASKED = {"type": "tool_use", "id": "toolu_01", "name": "read", "input": {"path": "a.py"}}
@@ -86,7 +87,7 @@ def test_nothing_but_reasoning_is_nothing():
     alone = [*CLAUDE[:1], {"role": "assistant", "content": [THOUGHT]}, {"role": "user", "content": "And?"}]
     done = from_claude("openai-chat", alone)
     assert [message["role"] for message in done.messages] == ["user", "user"]
-    assert done.report.fates[1] is Outcome.DROPPED
+    assert outcomes(done.report)[1] is Outcome.DROPPED
 
 
 @pytest.mark.parametrize("foreign", ["functions.bash:0", "call|fc_68e5", "x" * 90, "ünïcode", "", "bash 1"])

@@ -31,7 +31,7 @@ from agentctx.engine.run_stages import LEGAL_FIRST, UNSAID
 from agentctx.session.foreign import FOREIGN_ID, FOREIGN_REASONING
 from agentctx.stores import MemoryStore
 from agentctx.testing import Recorder, assistant, call, result, thinking, transcript, user
-from agentctx.testing.accounts import Given, unaccounted
+from agentctx.testing.accounts import Given, outcomes, unaccounted
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import reported_and_kept
 from agentctx.testing.trial import Trial
@@ -221,7 +221,7 @@ async def test_a_session_goes_on_naming_what_is_left_out(format_name):
     dropped = 0
     for stop in range(3, len(messages) + 1, 2):
         view = await session.prepare(messages[:stop])
-        fates = view.report.fates
+        fates = outcomes(view.report)
         assert len(fates) == stop
         assert fates.count(Outcome.DROPPED) == stop - len(view.messages)
         assert fates.count(Outcome.DROPPED) >= dropped

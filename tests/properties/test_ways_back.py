@@ -39,7 +39,7 @@ from agentctx.engine.repair import stands_in
 from agentctx.engine.run_stages import LEGAL_FIRST
 from agentctx.providers.cache_markers import unmarked
 from agentctx.stores import MemoryStore
-from agentctx.testing.accounts import Given, unaccounted
+from agentctx.testing.accounts import Given, outcomes, unaccounted
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.plan import Say, Turn
 from agentctx.testing.trial import Trial, text_of, texts_of
@@ -179,7 +179,7 @@ async def check(trial, step, begin, known):
     assert not await unseen(trial, step, messages, begin, known), "unread results are not there"
     assert not trial.errors(step.view.messages) or trial.errors(natives)
     remaining = iter(step.view.messages)
-    for index, fate in enumerate(step.view.report.fates):
+    for index, fate in enumerate(outcomes(step.view.report)):
         own = fate is not Outcome.KEPT or any(step.given[index] is native for native in remaining)
         assert own, f"messages[{index}] was kept, and is not the caller's object of this step"
 

@@ -44,7 +44,7 @@ async def renewed(context, _call):
 def told(report):
     """What a report says, but for how long it took."""
     stages = tuple(evolve(stage, seconds=0) for stage in report.stages)
-    return evolve(report, seconds=0, stages=stages, ledger=()), tuple(report.ledger)
+    return evolve(report, seconds=0, stages=stages, in_force=()), tuple(report.in_force)
 
 
 @given(histories(), st.data())
@@ -146,7 +146,7 @@ async def test_a_made_message_is_told_of_also_when_it_is_marked():
         view = await session.prepare(messages)
         if number == 2:
             assert "cache_control" in str(view.messages[1])
-        added = [change.index for change in view.report.ledger if change.outcome == "added"]
+        added = [change.index for change in view.report.in_force if change.outcome == "added"]
         assert added == ([1] if number >= 2 else [])
 
 

@@ -9,7 +9,7 @@ from attrs import asdict
 from hypothesis import given, strategies as st
 
 from agentctx import Budget, ClearToolResults, ContextOverflow, FitContextWindow, Pack, Pipeline, Session
-from agentctx.core.ledger import ROLES
+from agentctx.core.message import ROLES
 from agentctx.providers.cache_markers import unmarked
 from agentctx.session.record import Record, call_ids
 from agentctx.testing.builders import assistant, transcript, user

@@ -46,13 +46,13 @@ def test_a_cut_says_what_it_costs():
     """Where the prices are known, a line says what the call costs with and without the cut, and when that pays back."""
     forecast = Forecast(without=0.02, with_cut=0.05, later_without=0.02, later_with=0.01, calls=4)
     stages = (StageReport("TrimRounds", (DROPPED,), 5000, 4880, 0.001),)
-    report = Report(stages, (DROPPED,), 9, 8, 5000, 4880, first_changed=2, bill=lambda: forecast)
+    report = Report(stages, (DROPPED,), 9, 8, 5000, 4880, first_changed=2, forecast=lambda: forecast)
     assert report_text(report).split("\n")[2] == (
         "cost: next call $0.0500 with the cut, $0.0200 without; later $0.0100 instead of $0.0200: "
         "pays back after 4 calls"
     )
     assert str(Forecast(0.05, 0.02, 0.02, 0.01, calls=1)).endswith("pays back at that call")
-    assert "cost" not in report_text(Report((), (), 1, 1, 10, 10, bill=lambda: forecast))
+    assert "cost" not in report_text(Report((), (), 1, 1, 10, 10, forecast=lambda: forecast))
 
 
 def test_a_quiet_report_says_that_nothing_was_changed():

@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 
 from agentctx import Change, ClearToolResults, Context, Outcome, Pipeline, TrimRounds
-from agentctx.core.ledger import Ledger
+from agentctx.core.change_log import ChangesInForce
 from agentctx.engine.reading import reader
 from agentctx.engine.run_stages import UNSAID
 from agentctx.stores import MemoryStore
@@ -29,7 +29,7 @@ async def prepared():
     def wrong(**other):
         lines = other.pop("lines", None)
         if lines is not None:
-            other["ledger"] = Ledger(tuple(lines))
+            other["in_force"] = ChangesInForce(tuple(lines))
         report = evolve(view.report, **other)
         return list(unaccounted(Given(messages), before, evolve(view, report=report), source.meter))
 

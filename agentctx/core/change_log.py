@@ -10,9 +10,8 @@ from itertools import pairwise
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.compare import Change, Outcome
+from agentctx.core.message import ROLES
 from agentctx.core.pace import paced
-
-ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
 @frozen
@@ -35,7 +34,7 @@ class Span:
 
 
 @frozen(eq=False)
-class Ledger:
+class ChangesInForce:
     """The changes in force at one moment.
 
     Args:
@@ -67,7 +66,7 @@ class Ledger:
 
 
 @define
-class Book:
+class ChangeLog:
     """The changes of a session, written down step by step.
 
     Args:
@@ -83,7 +82,7 @@ class Book:
     marks: dict[int, Change] = field(factory=dict)
 
     @classmethod
-    def of(cls, changes: Iterable[Change], spans: list[Span], handles: dict[int, str]) -> Book:
+    def of(cls, changes: Iterable[Change], spans: list[Span], handles: dict[int, str]) -> ChangeLog:
         """The book that holds these lines."""
         book = cls([], spans, handles)
         for change in changes:
@@ -93,9 +92,9 @@ class Book:
                 book.changes.append(change)
         return book
 
-    def copy(self) -> Book:
+    def copy(self) -> ChangeLog:
         """The same lines, in a book of its own."""
-        return Book(list(self.changes), list(self.spans), dict(self.handles), dict(self.marks))
+        return ChangeLog(list(self.changes), list(self.spans), dict(self.handles), dict(self.marks))
 
     def write(self, new: Iterable[Change]) -> None:
         """Write down what a step did to messages of the history. A message that is gone has no other line."""
@@ -139,14 +138,14 @@ class Book:
         self.changes = [next(anew[change.index]) for change in self.changes]
         self.marks = {index: next(anew[index]) for index in self.marks}
 
-    def before(self, index: int) -> Book:
+    def before(self, index: int) -> ChangeLog:
         """The book as far as it tells of messages before ``index``."""
         spans = [evolve(span, stop=min(span.stop, index)) for span in self.spans if span.start < index]
         kept = {place: handle for place, handle in self.handles.items() if place < index}
         marks = {place: change for place, change in self.marks.items() if place < index}
-        return Book([change for change in self.changes if change.index < index], spans, kept, marks)
+        return ChangeLog([change for change in self.changes if change.index < index], spans, kept, marks)
 
-    def snapshot(self, sizes: Sequence[int], roles: Sequence[int], added: Iterable[Change] = ()) -> Ledger:
+    def snapshot(self, sizes: Sequence[int], roles: Sequence[int], added: Iterable[Change] = ()) -> ChangesInForce:
         """The changes in force now; ``sizes`` and ``roles`` may grow, but must not change.
 
         Args:
@@ -155,7 +154,7 @@ class Book:
             added: The messages that are there and were made by a stage.
         """
         changes = *self.changes, *self.marks.values(), *added
-        return Ledger(changes, tuple(self.spans), sizes, roles, dict(self.handles))
+        return ChangesInForce(changes, tuple(self.spans), sizes, roles, dict(self.handles))
 
     def lines(self) -> list[Change]:
         """What is said of messages that are still there."""

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Change, Outcome
-from agentctx.core.ledger import ROLES, Book, numbers
+from agentctx.core.change_log import ChangeLog, numbers
+from agentctx.core.message import ROLES
 
 SIZES, USER = [10] * 60, [ROLES.index("user")] * 60
 DROPS = st.lists(st.tuples(st.integers(0, 59), st.sampled_from(["old", "big"])), max_size=40, unique_by=lambda x: x[0])
@@ -27,7 +28,7 @@ def marked(index, handle=None):
 @given(st.lists(DROPS, max_size=3))
 def test_what_is_written_can_be_read(steps):
     """However the drops come, each message is named once, with its reason, in the order of the history."""
-    book, told = Book(), {}
+    book, told = ChangeLog(), {}
     for step in steps:
         new = [(index, reason) for index, reason in step if index not in told]
         told |= dict(new)
@@ -37,7 +38,7 @@ def test_what_is_written_can_be_read(steps):
 
 def test_neighbours_are_one_line():
     """A thousand messages that leave together, in any number of steps, take one line."""
-    book = Book()
+    book = ChangeLog()
     for start in range(0, 1_000, 100):
         book.write(dropped(index) for index in range(start, start + 100))
     assert len(book.spans) == 1
@@ -46,7 +47,7 @@ def test_neighbours_are_one_line():
 
 def test_an_edited_message_that_leaves_has_one_line():
     """The edit is forgotten when the message goes; where its original is kept is not."""
-    book = Book()
+    book = ChangeLog()
     book.write([Change(3, "user", Outcome.EDITED, "Cut", "long", 10, 5, "handle of the original")])
     book.write([dropped(3, handle="handle of the cut one")])
     assert [dropped(3, handle="handle of the original")] == list(book.snapshot(SIZES, USER))
@@ -55,7 +56,7 @@ def test_an_edited_message_that_leaves_has_one_line():
 @given(DROPS, st.integers(0, 60))
 def test_a_book_can_be_cut_back(drops, index):
     """Before an index stands what was said of messages before it."""
-    book = Book()
+    book = ChangeLog()
     book.write(dropped(place, reason) for place, reason in drops)
     expected = [dropped(place, reason) for place, reason in sorted(drops) if place < index]
     assert expected == list(book.before(index).snapshot(SIZES, USER))
@@ -63,7 +64,7 @@ def test_a_book_can_be_cut_back(drops, index):
 
 def test_a_book_that_is_cut_back_knows_nothing_of_what_came_later():
     """Edits, markers, handles and the ends of spans are those of messages before the index."""
-    book = Book.of([edited(3), edited(4), marked(1), marked(2)], [], {})
+    book = ChangeLog.of([edited(3), edited(4), marked(1), marked(2)], [], {})
     book.write(dropped(index, handle=f"h{index}") for index in range(5, 9))
     cut = book.before(7)
     assert [1, 2, 3, 4, 5, 6] == [change.index for change in cut.snapshot(SIZES, USER)]
@@ -75,7 +76,7 @@ def test_a_book_that_is_cut_back_knows_nothing_of_what_came_later():
 
 def test_a_copy_is_a_book_of_its_own():
     """What is written into a copy does not stand in the original, and the other way round."""
-    book = Book.of([edited(1), marked(2)], [], {})
+    book = ChangeLog.of([edited(1), marked(2)], [], {})
     book.write([dropped(3, handle="h")])
     copy = book.copy()
     assert book == copy
@@ -87,7 +88,7 @@ def test_a_copy_is_a_book_of_its_own():
 
 def test_a_marker_is_forgotten_when_it_is_gone():
     """A message whose markers are its own again has no line; one that leaves has one, with its first handle."""
-    book = Book()
+    book = ChangeLog()
     book.write([marked(1, "first"), marked(2, "first"), marked(3, "first")])
     book.write([marked(2, "second"), Change(1, "user", Outcome.KEPT, "Mark", "", 10, 10), dropped(3)])
     assert [marked(2, "first"), dropped(3, handle="first")] == list(book.snapshot(SIZES, USER))
@@ -96,14 +97,14 @@ def test_a_marker_is_forgotten_when_it_is_gone():
 
 def test_a_book_holds_the_lines_that_it_is_made_of():
     """Changes, spans and handles, as after a load."""
-    book = Book()
+    book = ChangeLog()
     book.write([edited(1), marked(2), *(dropped(index, handle="h") for index in (4, 5))])
-    assert book == Book.of(book.lines(), list(book.spans), dict(book.handles))
+    assert book == ChangeLog.of(book.lines(), list(book.spans), dict(book.handles))
 
 
 def test_handles_are_those_of_what_is_gone():
     """The handle of an edited message that stays is its line's alone; markers that were never moved can stay."""
-    book = Book()
+    book = ChangeLog()
     cut = Change(3, "user", Outcome.EDITED, "Cut", "long", 10, 5, "cut")
     book.write([cut, Change(1, "user", Outcome.KEPT, "Mark", "", 10, 10)])
     book.write([dropped(5, handle="gone")])
@@ -113,10 +114,10 @@ def test_handles_are_those_of_what_is_gone():
 def test_what_was_added_is_told_by_those_who_made_it():
     """A message that is none of the history has no line in the book: it is added to a snapshot."""
     added = Change(2, "user", Outcome.ADDED, "Stage", "", 0, 5)
-    book = Book()
+    book = ChangeLog()
     book.write([added, edited(1)])
     assert [edited(1)] == book.lines()
-    book = Book()
+    book = ChangeLog()
     book.write([added])
     assert ([], [added]) == (list(book.snapshot(SIZES, USER)), list(book.snapshot(SIZES, USER, [added])))
 
@@ -124,7 +125,7 @@ def test_what_was_added_is_told_by_those_who_made_it():
 def test_other_sizes_are_told_from_the_first_to_the_last():
     """When another model counts, the changes of each message lead from size to size anew, in proportion between."""
     steps = [(1, 100, 40), (3, 10, 5), (1, 40, 30), (1, 30, 20)]
-    book = Book.of([Change(at, "user", Outcome.EDITED, "Cut", "", one, two) for at, one, two in steps], [], {})
+    book = ChangeLog.of([Change(at, "user", Outcome.EDITED, "Cut", "", one, two) for at, one, two in steps], [], {})
     book.write([marked(2)])
     book.recount([7, 50, 30, 20], {1: 12, 2: 31, 3: 9})
     told = [(change.index, change.tokens_before, change.tokens_after) for change in book.lines()]
