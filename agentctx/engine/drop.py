@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 from attrs import frozen
 
 from agentctx.core.message import Context
 from agentctx.core.pace import paced
 from agentctx.core.units import Unit, segments, units
+from agentctx.engine.select import until_full
 from agentctx.engine.shrink import shrink_results
 from agentctx.protocols import Call
 
@@ -144,11 +145,6 @@ def drop_oldest(context: Context, limit: int, aim: int, call: Call, size: int | 
     tokens, when it is known.
     """
     context, room = shrink_open_round(context, limit, call, size)
-    size = room.size
-    gone: list[Unit] = []
-    for bundle, tokens in paced(zip(room.bundles, room.sizes, strict=True)):
-        if size <= aim:
-            break
-        gone.extend(bundle)
-        size -= tokens
+    kept = until_full(paced(reversed(room.sizes)), int, aim - room.floor)
+    gone = chain.from_iterable(room.bundles[: len(room.bundles) - len(kept)])
     return without(context, gone, call, f"over {aim:,} tokens: oldest first")

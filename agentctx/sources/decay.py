@@ -9,6 +9,7 @@ from threading import Lock
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.clock import time_of
+from agentctx.engine.select import each_that_fits
 from agentctx.errors import BigItem, ConfigError, ContextOverflow, SourceError
 from agentctx.protocols import TokenCounter
 from agentctx.sources.gathering import blended, overlap
@@ -210,15 +211,12 @@ class Decay:
         Raises:
             ContextOverflow: If the pinned entries alone are too large; names them.
         """
-        room = max_tokens - self.counter.count(HEADING)
-        chosen: list[Entry] = []
-        for entry in self.entries(query):
-            if entry.tokens <= room or entry.pinned:
-                chosen.append(entry)
-                room -= entry.tokens
-        if room < 0 and any(entry.pinned for entry in chosen):
-            raise _too_large(chosen, max_tokens - room, max_tokens)
-        return tuple(chosen)
+        entries = self.entries(query)
+        pinned = [entry for entry in entries if entry.pinned]
+        room = max_tokens - self.counter.count(HEADING) - sum(entry.tokens for entry in pinned)
+        if pinned and room < 0:
+            raise _too_large(pinned, max_tokens - room, max_tokens)
+        return (*pinned, *each_that_fits(entries[len(pinned) :], lambda entry: entry.tokens, room))
 
     def render(self, max_tokens: int, query: str = "") -> str:
         """The entries that fit as text for the model; never more than ``max_tokens``; empty when none fits.

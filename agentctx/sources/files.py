@@ -9,6 +9,7 @@ from pathlib import Path, PurePath
 from anyio import Lock, to_thread
 from attrs import define, evolve, field, frozen
 
+from agentctx.engine.select import each_that_fits, until_full
 from agentctx.errors import ConfigError, SourceError
 from agentctx.protocols import TokenCounter
 from agentctx.sources.pathspec import Patterns
@@ -149,7 +150,7 @@ class Shelf:
         """
         there = self.shown.get(key)
         excess = self.used - (there.tokens if there else 0) + file.tokens - self.room
-        going = list(self._to_free(excess, {key, *spare}))
+        going = self._to_free(excess, {key, *spare})
         if sum(self.shown[each].tokens for each in going) < excess:
             return None
         names = tuple(map(self.hide, going))
@@ -160,15 +161,14 @@ class Shelf:
 
     def shrink(self, room: int) -> tuple[str, ...]:
         """Hide what was used least until the rest has at most ``room`` tokens, or only pinned files are left."""
-        return tuple(map(self.hide, list(self._to_free(self.used - room, ()))))
+        return tuple(map(self.hide, self._to_free(self.used - room, ())))
 
-    def _to_free(self, excess: int, spare: Collection[str]) -> Iterator[str]:
-        for key, file in self.shown.items():
-            if excess <= 0:
-                return
-            if not file.pinned and key not in spare:
-                excess -= file.tokens
-                yield key
+    def _to_free(self, excess: int, spare: Collection[str]) -> list[str]:
+        """The files, used least first, that have to go so that ``excess`` tokens are free; all that may go at most."""
+        loose = [key for key, file in self.shown.items() if not file.pinned and key not in spare]
+        sizes = {key: self.shown[key].tokens for key in loose}
+        kept = until_full(reversed(loose), sizes.__getitem__, sum(sizes.values()) - excess)
+        return loose[: len(loose) - len(kept)]
 
 
 HEADING = "## Read-only files (do not modify these)\n\n"
@@ -415,10 +415,11 @@ class ReadOnlyFiles:
 
     def _come_back(self) -> Iterator[str]:
         """Show what there is room for again; the names."""
-        for key, file in list(self._shelf.hidden.items()):
-            if file.tokens <= self._shelf.room - self._shelf.used:
-                self._shelf.put(key, file)
-                yield file.name
+        hidden, room = self._shelf.hidden, self._shelf.room - self._shelf.used
+        for key in each_that_fits(hidden, lambda key: hidden[key].tokens, room):
+            file = hidden[key]
+            self._shelf.put(key, file)
+            yield file.name
 
     def _fresh(self, keys: Sequence[str]) -> list[str]:
         """Those of the files that are not known yet; one that could not be read is new when it has changed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import log
@@ -13,6 +13,7 @@ from anyio import CapacityLimiter, to_thread
 from attrs import define, field
 
 from agentctx.core.item import ContextItem
+from agentctx.engine.select import each_that_fits
 from agentctx.errors import ConfigError
 from agentctx.protocols import ContextProvider, TokenCounter
 from agentctx.sources.asking import Answer, Gathered, SourceReport
@@ -121,12 +122,12 @@ class Choice:
 
     def share(self) -> None:
         """Let each source take what fits its share, best first."""
-        used = dict.fromkeys((item.source for item in self.items), 0)
-        share = (self.max_tokens - self.used) // len(used)
+        of_source: dict[str, list[int]] = defaultdict(list)
         for index in self.order:
-            source = self.items[index].source
-            if used[source] + self._cost(index) <= share:
-                used[source] += self._cost(index)
+            of_source[self.items[index].source].append(index)
+        share = (self.max_tokens - self.used) // len(of_source)
+        for indexes in of_source.values():
+            for index in each_that_fits(indexes, self._cost, share):
                 self._take(index, self.items[index], self._cost(index))
 
     def fill(self) -> None:

@@ -14,6 +14,7 @@ from agentctx.core.tier import Tier, TierRule, allocate, as_tier
 from agentctx.core.units import Unit
 from agentctx.engine.drop import shrink_open_round, without
 from agentctx.engine.options import check_tokens, limits
+from agentctx.engine.select import until_full
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
 from agentctx.protocols import Call, Scope
@@ -137,16 +138,14 @@ class Tiered:
         rules = {rule.tier: rule for rule in self.rules}
         claims = [_beside(rules.get(tier) or TierRule(tier), held.get(tier, 0)) for tier in tiers]
         sizes = [sum(piece.tokens for piece in pieces) for pieces in tiers.values()]
-        cuts = [
-            _cut(pieces, grant) for pieces, grant in zip(tiers.values(), allocate(sizes, claims, room), strict=True)
-        ]
+        granted = zip(tiers.values(), allocate(sizes, claims, room), strict=True)
+        cuts = [list(pieces[: len(pieces) - len(_newest(pieces, grant))]) for pieces, grant in granted]
         spare = room - sum(size - _tokens(cut) for size, cut in zip(sizes, cuts, strict=True))
         for claim, size, cut in zip(claims, sizes, cuts, strict=True):
             used = size - _tokens(cut)
-            left = spare if claim.cap is None else min(spare, claim.cap - used)
-            while cut and cut[-1].tokens <= left:
-                left -= cut[-1].tokens
-                spare -= cut.pop().tokens
+            back = _newest(cut, spare if claim.cap is None else min(spare, claim.cap - used))
+            spare -= _tokens(back)
+            del cut[len(cut) - len(back) :]
         return [piece for cut in cuts for piece in cut]
 
 
@@ -169,15 +168,9 @@ def _piece(units: Iterable[Unit], messages: Sequence[Message], call: Call) -> _P
     return _Piece(whole, sum(call.count(message) for unit in whole for message in unit.of(messages)))
 
 
-def _cut(pieces: Sequence[_Piece], grant: int) -> list[_Piece]:
-    """The oldest pieces, as many as must go so that the rest has at most ``grant`` tokens."""
-    size, cut = _tokens(pieces), []
-    for piece in pieces:
-        if size <= grant:
-            break
-        cut.append(piece)
-        size -= piece.tokens
-    return cut
+def _newest(pieces: Sequence[_Piece], room: int) -> list[_Piece]:
+    """The newest pieces, latest first, as many as there is room for."""
+    return until_full(reversed(pieces), lambda piece: piece.tokens, room)
 
 
 def _tokens(pieces: Iterable[_Piece]) -> int:

@@ -12,6 +12,7 @@ from agentctx.core.message import Context, Message, Text
 from agentctx.core.protection import first_task, last_words, speaks
 from agentctx.core.units import Unit, units
 from agentctx.engine.drop import Room
+from agentctx.engine.select import each_that_fits
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call
 from agentctx.tokens.graphemes import floor
@@ -91,12 +92,7 @@ class _Shop:
 
     def filled(self, order: Iterable[int], room: int) -> list[int]:
         """Each item in order for which there is still room."""
-        taken: list[int] = []
-        for item in order:
-            if self.sizes[item] <= room:
-                taken.append(item)
-                room -= self.sizes[item]
-        return taken
+        return each_that_fits(order, self.sizes.__getitem__, room)
 
 
 def _greedy_orders(shop: _Shop, order: Sequence[int]) -> Iterable[Sequence[int]]:
@@ -288,11 +284,8 @@ class Load:
             scores: What a token of each unit is worth.
             room: Tokens that there are for them.
         """
-        first: list[int] = []
-        for index in self.recent:
-            if self.sizes[index] <= room:
-                first.append(index)
-                room -= self.sizes[index]
+        first = each_that_fits(self.recent, self.sizes.__getitem__, room)
+        room -= self.tokens(first)
         taken = frozenset(first)
         others = [index for index in range(len(self.units)) if index not in taken]
         sizes = [self.sizes[index] for index in others]

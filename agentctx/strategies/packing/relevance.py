@@ -13,6 +13,7 @@ import anyio.to_thread
 from attrs import define, field, frozen
 
 from agentctx.core.message import Context, Message, Text, ToolCall, ToolResult
+from agentctx.engine.select import each_that_fits
 from agentctx.engine.shrink import Cut, cut_to_tokens, edit_results, with_text
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call
@@ -435,9 +436,6 @@ def still_short(
         growths: How many tokens more each of the short units has in full.
         spare: Tokens that are left.
     """
-    for index in reversed(chosen):
-        if index in short:
-            if growths[index] <= spare:
-                spare -= growths[index]
-            else:
-                yield index
+    latest_first = [index for index in reversed(chosen) if index in short]
+    in_full = each_that_fits(latest_first, growths.__getitem__, spare)
+    return [index for index in latest_first if index not in in_full]
