@@ -12,22 +12,17 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
-import platform
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count as count_from
 from statistics import mean
 from time import perf_counter, process_time
-from typing import Any
 
 import anyio
 import ours
-from attrs import asdict, astuple, evolve, frozen
+from attrs import astuple, evolve, frozen
 from packing import packing_rows
-from rich.console import Console
-from rich.table import Table
-from rows import Row
+from rows import Row, as_json, show
 from transcript import transcript
 
 from agentctx.builder import Block, ContextBuilder, Drop, DropTail, Eviction, Tier, TierRule, TruncateOldest, allocate
@@ -197,20 +192,6 @@ async def measure(repeats: int) -> list[Row]:
     return [row for section in SECTIONS for row in await section(repeats)]
 
 
-def table(rows: Sequence[Row]) -> Table:
-    """The rows for people."""
-    drawn = Table("what", "measured", "bar", "", "how", title="Building and packing requests")
-    for row in rows:
-        drawn.add_row(row.what, row.result, row.wanted, row.verdict, row.how)
-    return drawn
-
-
-def as_json(rows: Sequence[Row]) -> dict[str, Any]:
-    """The rows for machines."""
-    about = {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()}
-    return {**about, "rows": [{**asdict(row), "ok": row.ok} for row in rows]}
-
-
 def main() -> int:
     """Measure, print, and say by the exit code whether all bars are kept."""
     parser = argparse.ArgumentParser(description="Measure building requests of blocks.")
@@ -219,9 +200,9 @@ def main() -> int:
     args = parser.parse_args()
     rows = anyio.run(measure, 2 if args.quick else 5)
     if args.json:
-        print(json.dumps(as_json(rows), indent=2))
+        print(as_json(rows))
     else:
-        Console(width=150).print(table(rows))
+        show(rows, "Building and packing requests")
     return 0 if all(row.ok for row in rows) else 1
 
 

@@ -13,18 +13,14 @@ one is missed. Run it with the ``bench`` extra installed::
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import sys
 from statistics import median
 from time import perf_counter, thread_time
 
 import anyio
 import ours
-from attrs import asdict, evolve
-from rich.console import Console
-from rich.table import Table
-from rows import QUICK, Effort, Row
+from attrs import evolve
+from rows import QUICK, Effort, Row, as_json, markdown, show
 
 from agentctx import PlaceCacheMarkers
 
@@ -102,27 +98,6 @@ async def measure(effort: Effort) -> list[Row]:
     return rows
 
 
-def table(rows: list[Row]) -> Table:
-    """The rows for people."""
-    drawn = Table("what", "measured", "bar", "", "how", title="What agentctx costs")
-    for row in rows:
-        drawn.add_row(row.what, row.result, row.wanted, row.verdict, row.how)
-    return drawn
-
-
-def markdown(rows: list[Row]) -> str:
-    """The rows for README.md."""
-    lines = ["| what | measured | bar | | how |", "|---|---|---|---|---|"]
-    lines += [f"| {row.what} | {row.result} | {row.wanted} | {row.verdict} | {row.how} |" for row in rows]
-    return "\n".join(lines)
-
-
-def as_json(rows: list[Row]) -> str:
-    """The rows for machines."""
-    about = {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()}
-    return json.dumps({**about, "rows": [{**asdict(row), "ok": row.ok} for row in rows]}, indent=2)
-
-
 def main() -> int:
     """Measure, print, and say by the exit code whether all bars are kept."""
     parser = argparse.ArgumentParser(description="Measure what agentctx costs.")
@@ -137,7 +112,7 @@ def main() -> int:
     if args.json or args.markdown:
         print(as_json(rows) if args.json else markdown(rows))
     else:
-        Console(width=150).print(table(rows))
+        show(rows, "What agentctx costs")
     return 0 if all(row.ok for row in rows) else 1
 
 

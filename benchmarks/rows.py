@@ -1,8 +1,14 @@
-"""One line of the table, and how much effort it is given."""
+"""The table that a benchmark prints, and how much effort each of its lines is given."""
 
 from __future__ import annotations
 
-from attrs import frozen
+import json
+import platform
+from collections.abc import Sequence
+
+from attrs import asdict, frozen
+from rich.console import Console
+from rich.table import Table
 
 
 @frozen
@@ -11,11 +17,11 @@ class Row:
 
     Args:
         what: What is compared with what.
-        measured: The ratio, or milliseconds of processor time.
+        measured: The ratio, or what ``unit`` says.
         bar: What it must not miss; None where it is only for comparison.
         at_least: Whether the bar is a lower bound.
         how: How it was measured.
-        unit: ``"x"`` or ``"ms"``.
+        unit: What stands behind the number: ``"x"`` for a ratio, ``"ms"``, ``"%"``, ``"/s"``, …
     """
 
     what: str
@@ -81,3 +87,24 @@ def _said(value: float, unit: str) -> str:
     if unit == "x" and value < 0.5:
         return f"1/{1 / value:,.0f}"
     return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+
+
+def show(rows: Sequence[Row], title: str) -> None:
+    """Print the rows for people."""
+    table = Table("what", "measured", "bar", "", "how", title=title)
+    for row in rows:
+        table.add_row(row.what, row.result, row.wanted, row.verdict, row.how)
+    Console(width=150).print(table)
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """The rows for README.md."""
+    lines = ["| what | measured | bar | | how |", "|---|---|---|---|---|"]
+    lines += [f"| {row.what} | {row.result} | {row.wanted} | {row.verdict} | {row.how} |" for row in rows]
+    return "\n".join(lines)
+
+
+def as_json(rows: Sequence[Row], **more: object) -> str:
+    """The rows for machines, and what else is to be told."""
+    about = {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()}
+    return json.dumps({**about, **more, "rows": [{**asdict(row), "ok": row.ok} for row in rows]}, indent=2)
