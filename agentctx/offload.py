@@ -1,58 +1,140 @@
-"""Work that would hold up the event loop is done in a worker thread."""
+"""Work that would hold up the event loop is done in a worker thread: short work at once, long work in its turn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from itertools import count
 from typing import TypeVar
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 from anyio.lowlevel import RunVar
+from attrs import define, field
 
 from agentctx.core.pace import giving_way
 
 T = TypeVar("T")
 
-MUCH = 400
-"""Messages; looking at so many takes a millisecond or two, which is what handing over to a thread may cost."""
+SOME, MUCH, VERY_MUCH = 100, 400, 1_200
+"""Messages. Before looking at some, the event loop may turn, so that several looks do not add up. Looking at many takes
+a millisecond or two, which is what handing over to a thread may cost; looking at very many, more than five."""
 
-SOME = 100
-"""Messages; before looking at so many the event loop may turn, so that several looks do not add up."""
+MUCH_TEXT, VERY_MUCH_TEXT = 64 * 1024, 256 * 1024
+"""Characters. Counting or cutting that much takes 3 to 6 milliseconds, and 12 to 25."""
 
-MUCH_TEXT = 40_000
-"""Tokens; cutting texts of so many together takes a few milliseconds."""
-
-_limiter: RunVar[anyio.CapacityLimiter] = RunVar("agentctx.offload.limiter")
+_TURNS = 3
+"""How often the event loop turns before a younger step has its work done: the older one may come back with more."""
 
 
-async def offload(work: Callable[[], T], messages: int, tokens: int = 0) -> T:
+async def offload(work: Callable[[], T], messages: int, characters: int = 0) -> T:
     """Do ``work`` here when it is about few messages and little text, else in a worker thread.
 
     Pure Python holds the interpreter, but loops over many messages give way (``core.pace``): the event loop goes on.
+    Long works are done one after the other, those of the oldest step first: of many steps that begin together, one
+    after the other gets done. Short work does not wait for them.
 
     Args:
         work: Plain work that nobody else depends on; it may go on for a moment after a cancellation.
         messages: How many messages it looks at.
-        tokens: How many tokens of text it may have to cut.
+        characters: How much text it may have to count or to cut.
     """
-    if messages < MUCH and tokens < MUCH_TEXT:
+    if messages < MUCH and characters < MUCH_TEXT:
         if messages >= SOME:
             await anyio.lowlevel.checkpoint()
         return work()
-    return await anyio.to_thread.run_sync(aside, work, abandon_on_cancel=True, limiter=_threads())
+    short, long, threads = _of_this_loop()
+    async with (long if messages >= VERY_MUCH or characters >= VERY_MUCH_TEXT else short).turn():
+        return await anyio.to_thread.run_sync(_aside, work, abandon_on_cancel=True, limiter=threads)
 
 
-def aside(work: Callable[[], T]) -> T:
-    """Do ``work`` in a worker thread, giving way to the event loop."""
+def _aside(work: Callable[[], T]) -> T:
     with giving_way():
         return work()
 
 
-def _threads() -> anyio.CapacityLimiter:
-    """One at a time in each event loop: threads that run Python do not run faster side by side."""
+_ages = count()
+_age: ContextVar[int | None] = ContextVar("agentctx.offload.age", default=None)
+
+
+@contextmanager
+def one_step() -> Iterator[None]:
+    """What is offloaded inside belongs to one step, which goes before all that begin later."""
+    before = _age.set(next(_ages))
     try:
-        return _limiter.get()
+        yield
+    finally:
+        _age.reset(before)
+
+
+@define(eq=False)
+class _Worker:
+    """Does one work at a time: threads that run Python do not run faster side by side.
+
+    Args:
+        busy: Whether it is at work.
+        done: How many works it has done.
+        waiting: Those that wait for it, by the age of their step and their own.
+    """
+
+    busy: bool = False
+    done: int = 0
+    waiting: dict[tuple[int, int], anyio.Event] = field(factory=dict)
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Have the worker, once it is free and no older step waits for it."""
+        if self.busy or self.waiting:
+            await self._wait()
+        self.busy = True
+        try:
+            yield
+        finally:
+            self.busy = False
+            self.done += 1
+            self._call()
+
+    async def _wait(self) -> None:
+        own = next(_ages)
+        age = _age.get()
+        place = own if age is None else age, own
+        self.waiting[place] = anyio.Event()
+        try:
+            while not self._is_next(place):
+                await self.waiting[place].wait()
+                await self._let_older_ones_come_back()
+                self.waiting[place] = anyio.Event()
+        finally:
+            del self.waiting[place]
+            self._call()
+
+    def _is_next(self, place: tuple[int, int]) -> bool:
+        return not self.busy and min(self.waiting) == place
+
+    async def _let_older_ones_come_back(self) -> None:
+        done = None
+        while done != self.done and not self.busy:
+            done = self.done
+            for _ in range(_TURNS):
+                await anyio.lowlevel.checkpoint()
+
+    def _call(self) -> None:
+        """Wake the oldest that waits, if the worker is free."""
+        if self.waiting and not self.busy:
+            self.waiting[min(self.waiting)].set()
+
+
+_Workers = tuple[_Worker, _Worker, anyio.CapacityLimiter]
+_workers: RunVar[_Workers] = RunVar("agentctx.offload.workers")
+
+
+def _of_this_loop() -> _Workers:
+    """The workers for short and for long work; of threads as many as there are: one may still be at cancelled work."""
+    try:
+        return _workers.get()
     except LookupError:
-        _limiter.set(limiter := anyio.CapacityLimiter(1))
-        return limiter
+        _workers.set(found := (_Worker(), _Worker(), anyio.CapacityLimiter(math.inf)))
+        return found

@@ -46,7 +46,7 @@ class FitGuarantee:
         size = call.size(context)
         if size <= self.limit:
             return context
-        return await offload(lambda: self._fitted(context, call), len(context.messages), size)
+        return await offload(lambda: self._fitted(context, call), len(context.messages), call.meter.bytes(context))
 
     def _fitted(self, context: Context, call: Call) -> Context:
         given = context

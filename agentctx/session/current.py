@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR, currentframe
 from pathlib import Path
@@ -22,6 +22,7 @@ import anyio
 from attrs import Factory, define, frozen
 
 from agentctx.core.message import Native
+from agentctx.offload import one_step
 
 if TYPE_CHECKING:
     from agentctx.engine.plan import Plan
@@ -176,9 +177,11 @@ def forget_left() -> None:
         )
 
 
-def preparing(plan: Plan, session: Session | None = None) -> AbstractContextManager[None]:
+@contextmanager
+def preparing(plan: Plan, session: Session | None = None) -> Iterator[None]:
     """A step of ``session``, or a stateless one, is under way inside: nobody speaks."""
-    return within(Preparing(plan, session))
+    with within(Preparing(plan, session)), one_step():
+        yield
 
 
 @contextmanager

@@ -125,7 +125,7 @@ class FitContextWindow:
         size = call.size(context)
         if size <= aim:
             return context
-        to_cut = size if size > limit else 0  # what fits as it is has no result to be cut
+        to_cut = call.meter.bytes(context) if size > limit else 0  # what fits as it is has no result to be cut
         most = 0 if call.summarizer is None else int(SHARE * aim)
         work = partial(drop_oldest, context, limit, aim - most, call, size)
         fitted = await offload(work, len(context.messages), to_cut)

@@ -103,7 +103,8 @@ class Tiered:
         size = call.size(context)
         if size <= aim and all(rule.cap is None for rule in self.rules):
             return context
-        return await offload(lambda: self._divided(context, limit, aim, call), len(context.messages), size)
+        text = call.meter.bytes(context)
+        return await offload(lambda: self._divided(context, limit, aim, call), len(context.messages), text)
 
     def _divided(self, context: Context, limit: int, aim: int, call: Call) -> Context:
         context, room = shrink_open_round(context, limit, call)

@@ -13,12 +13,6 @@ from agentctx.errors import ConfigError
 from agentctx.offload import MUCH, offload
 from agentctx.protocols import Call, Scope
 
-_CUT = 200
-"""Cutting one result takes as long as looking at so many messages."""
-
-_FEW = 2
-"""So many messages are cut at once, without a look at how much that is."""
-
 
 @frozen
 class TruncateToolOutputs:
@@ -64,15 +58,14 @@ class TruncateToolOutputs:
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context with long tool outputs cut."""
         messages = context.messages
-        looked_at = len(messages)
-        if _FEW < looked_at < MUCH:
-            looked_at += _CUT * sum(map(self._long, messages))
-        return await offload(lambda: self._truncated(context, call), looked_at)
+        to_cut = sum(self._to_cut(message, call) for message in messages) if len(messages) < MUCH else 0
+        return await offload(lambda: self._truncated(context, call), len(messages), to_cut)
 
-    def _long(self, message: Message) -> int:
-        """How many results of a message look as if they had to be cut; nothing is counted for it."""
-        most = min(limit for limit in (self.max_tokens, self.max_chars) if limit is not None)
-        return sum(_characters(result) > most for result in message.results)
+    def _to_cut(self, message: Message, call: Call) -> int:
+        """How many characters the results of a message have that look as if they had to be cut."""
+        if self.max_tokens is None or not message.results or call.count(message) <= self.max_tokens:
+            return 0
+        return sum(map(_characters, message.results))
 
     def _truncated(self, context: Context, call: Call) -> Context:
         frozen_places = call.frozen(context)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from threading import Lock
 from weakref import WeakValueDictionary
 
-import anyio
-import anyio.to_thread
-from anyio.lowlevel import RunVar
 from attrs import define, field
 
 from agentctx.core.message import (
@@ -30,7 +27,7 @@ from agentctx.core.message import (
 )
 from agentctx.core.pace import paced
 from agentctx.models.profile import ImageRule, ModelProfile
-from agentctx.offload import aside
+from agentctx.offload import MUCH_TEXT, VERY_MUCH_TEXT, offload
 from agentctx.protocols import MessageCounter, PartCounter, TokenCounter
 from agentctx.tokens.carried import carried
 from agentctx.tokens.counting import Asking, whole_tokens
@@ -48,20 +45,17 @@ from agentctx.tokens.overheads import (
 )
 from agentctx.tokens.remembering import RememberingCounter
 
-INLINE_CHARACTERS = 64 * 1024
-"""Up to so many characters are counted on the event loop (3 to 6 ms); more go to a worker thread together."""
-
 _MESSAGE_CHARACTERS = 200  # what looking at a message costs, beside counting its text
 
 
-def is_little(messages: Sequence[Message]) -> bool:
-    """Whether messages are counted so fast that the event loop may wait for it."""
+def characters_to_count(messages: Iterable[Message]) -> int:
+    """About how many characters have to be counted; of very much text only that it is very much."""
     total = 0
     for message in messages:
         total += _MESSAGE_CHARACTERS + sum(map(_characters, message.parts))
-        if total > INLINE_CHARACTERS:
-            return False
-    return True
+        if total > VERY_MUCH_TEXT:
+            break
+    return total
 
 
 def _characters(part: Part) -> int:
@@ -76,7 +70,7 @@ def _characters(part: Part) -> int:
         case Opaque():
             return characters(part.data)
         case Media() if may_be_office(part):
-            return INLINE_CHARACTERS + 1  # there may be much in a small archive
+            return MUCH_TEXT  # there may be much in a small archive
         case Media():
             return len(part.words) + (len(part.data or "") if may_be_text(part) else 0)
 
@@ -122,7 +116,6 @@ class _Key:
 
 _keys: WeakValueDictionary[tuple[TokenCounter, ModelProfile | None, str], _Key] = WeakValueDictionary()
 _lock = Lock()
-_limiter: RunVar[anyio.CapacityLimiter] = RunVar("agentctx.tokens.meter.limiter")
 
 
 def _key_of(counter: TokenCounter, profile: ModelProfile | None, format_name: str) -> _Key:
@@ -210,11 +203,11 @@ class MessageMeter:
         pending = [each for each in messages if each._counted[0] is not mark]  # noqa: SLF001 - as in message
         if not pending:
             return
-        if self._whole is not None or is_little(pending):
+        characters = 0 if self._whole is not None else characters_to_count(pending)
+        if characters < MUCH_TEXT:
             self._count_all(pending)
         else:
-            work = partial(self._count_all, pending)
-            await anyio.to_thread.run_sync(aside, work, abandon_on_cancel=True, limiter=_threads())
+            await offload(partial(self._count_all, pending), len(pending), characters)
 
     def _count_all(self, messages: Sequence[Message]) -> None:
         for message in paced(messages):
@@ -287,15 +280,6 @@ class MessageMeter:
             return overhead + json_tools(tools, count)
         old = self.profile is not None and self.profile.encoding == "cl100k_base"
         return overhead + openai_tools(tools, count, TOOL_START_CL100K if old else TOOL_START)
-
-
-def _threads() -> anyio.CapacityLimiter:
-    """At most two counts at a time in each event loop: more threads would not count faster."""
-    try:
-        return _limiter.get()
-    except LookupError:
-        _limiter.set(limiter := anyio.CapacityLimiter(2))
-        return limiter
 
 
 def _hidden(encrypted: str, envelope: int) -> int:
