@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -119,15 +119,8 @@ def _enter_in_book(step: Step) -> None:
 def _mark_final(step: Step, replaced: Sequence[Message]) -> None:
     """Note which part of the view is final, and what it weighs without what was ``replaced`` of it."""
     record, around = step.record, step.around
-    settled = len(record.view)
-    record.tail, record.tail_origin = [], []
-    open_from = None if step.open_from is None else _open_end_without_dropped_calls(step, step.open_from)
-    if open_from is not None:
-        start = min(step.start, record.settled)
-        settled, open_from = _where_view_is_open(record.view, record.origins, start, open_from)
-        open_from = max(open_from, step.raw_origin[0])
-        place = bisect_left(step.raw_origin, open_from)
-        record.tail, record.tail_origin = step.raw[place:], step.raw_origin[place:]
+    settled, place = _open_end(step, replaced)
+    record.tail, record.tail_origin = step.raw[place:], step.raw_origin[place:]
     if settled and record.origins[settled - 1] is None and is_go_on(record.view[settled - 1]):
         settled -= 1  # it is added for this step only
     start = min(step.start, record.settled)
@@ -149,6 +142,37 @@ def _mark_final(step: Step, replaced: Sequence[Message]) -> None:
     record.settled = settled
 
 
+def _open_end(step: Step, replaced: Sequence[Message]) -> tuple[int, int]:
+    """Where the unfinished end begins: in the view, and among the messages that this step has read.
+
+    There is none where a message that was final before stands within it, moved behind newer ones: it is not read again,
+    so that it would be lost. ``asked_at`` finds what an answer to the end belongs to then.
+
+    Args:
+        step: The step.
+        replaced: What stood in the view before in the place of the step's messages, as far as it was final.
+    """
+    record, nothing = step.record, (len(step.record.view), len(step.raw))
+    open_from = None if step.open_from is None else _open_end_without_dropped_calls(step, step.open_from)
+    if open_from is None:
+        return nothing
+    start, again = min(step.start, record.settled), step.raw_origin[0]
+    final = _final_places(record, start, again, replaced)
+    settled, open_from = _where_view_is_open(record, start, open_from, again, final)
+    if any(origin is not None and origin < again for origin in record.origins[settled:]):
+        return nothing
+    return settled, bisect_left(step.raw_origin, open_from)
+
+
+def _final_places(record: Record, start: int, again: int, replaced: Sequence[Message]) -> set[int]:
+    """The places of the view from ``start`` on of what was final before a step that reads from ``again`` on."""
+    stood = set(map(id, replaced))
+    places = zip(range(start, len(record.view)), record.view[start:], record.origins[start:], strict=True)
+    return {
+        place for place, message, origin in places if id(message) in stood or (origin is not None and origin < again)
+    }
+
+
 def _open_end_without_dropped_calls(step: Step, open_from: int) -> int | None:
     """From which index on all calls of the unfinished end are in the view: what was left out once is not read again.
 
@@ -162,9 +186,7 @@ def _open_end_without_dropped_calls(step: Step, open_from: int) -> int | None:
     return next((step.raw_origin[unit.start] for unit in later if unit.start > gone[-1]), None)
 
 
-def _where_view_is_open(
-    view: Sequence[Message], origins: Sequence[int | None], start: int, index: int
-) -> tuple[int, int]:
+def _where_view_is_open(record: Record, start: int, index: int, again: int, final: Collection[int]) -> tuple[int, int]:
     """Where the unfinished part of the view begins, and from which index of the history on it was read.
 
     It holds all that was read from ``index`` on, and nothing older: where repair has moved an older message behind a
@@ -172,20 +194,22 @@ def _where_view_is_open(
     it may be the result of an older call.
 
     Args:
-        view: The messages of the view.
-        origins: For each message of the view, its index in the history.
+        record: What is known of the conversation.
         start: A place of the view before which everything is final.
         index: The index in the history at which the unfinished round begins.
+        again: The index in the history from which on this step has read.
+        final: The places from ``start`` on of what was final before.
     """
-    place = start
+    origins, place = record.origins, start
     while place < len(origins) and not _is_from(origins[place], index):
         place += 1
-    asked = first_unanswered_call(view, origins, start, place)
-    oldest = min((origin for origin in origins[asked:] if origin is not None), default=index)
+    asked = first_unanswered_call(record.view, origins, start, place, final)
+    read = [origins[at] for at in range(asked, len(origins)) if at not in final]
+    oldest = min((origin for origin in read if origin is not None), default=index)
     if asked < place and origins[asked] is None:  # no message before it is known: all is read again
-        oldest = 0
+        oldest = again
     if oldest < index:
-        return _where_view_is_open(view, origins, start, oldest)
+        return _where_view_is_open(record, start, oldest, again, final)
     return asked, index
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -403,7 +403,9 @@ def _stands_for_others(record: Record, place: int) -> bool:
     return made is not None and made[1].stage != REPAIR
 
 
-def first_unanswered_call(view: Sequence[Message], origins: Sequence[int | None], start: int, stop: int) -> int:
+def first_unanswered_call(
+    view: Sequence[Message], origins: Sequence[int | None], start: int, stop: int, final: Collection[int] = ()
+) -> int:
     """Where the first call of ``view[start:stop]`` was read that has no result there; ``stop`` when all have one.
 
     Also one that the provider's server runs. A call that a stage wrote anew, or that repair took out of a message, was
@@ -414,9 +416,12 @@ def first_unanswered_call(view: Sequence[Message], origins: Sequence[int | None]
         origins: For each message of the view, its index in the history.
         start: The place of the first message to look at.
         stop: The place after the last one.
+        final: The places of messages that are not read again: what they ask without an answer stays so.
     """
     asked: dict[str, int] = {}
     for place in range(start, stop):
+        if place in final:
+            continue
         asked |= {call.id: place for call in view[place].calls if not call.optional}
         for result in view[place].results:
             asked.pop(result.call_id, None)
@@ -426,7 +431,7 @@ def first_unanswered_call(view: Sequence[Message], origins: Sequence[int | None]
             else:
                 asked.pop(call, None)
     place = min(asked.values(), default=stop)
-    while start < place < stop and origins[place] is None:
+    while start < place < stop and origins[place] is None and place - 1 not in final:
         place -= 1
     return place
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentctx import Budget, FitContextWindow, Pipeline, validate
+from agentctx import Budget, FitContextWindow, Pipeline, Session, validate
 from agentctx.testing.builders import assistant, call, result, transcript, user
 from agentctx.tokens import FixedCounter
 
@@ -130,3 +130,82 @@ async def test_what_was_left_out_of_an_open_round_is_left_out_once(format_name):
     assert 1 in {change.index for change in first.changes}
     second = (await session.prepare(messages)).report
     assert 1 not in {change.index for change in second.changes}
+
+
+async def accounted(pipeline, messages, lengths, **named):
+    """The last view of a walk on which nothing goes without a word, and on which a loaded session sends the same."""
+    session, loaded = pipeline.session(**named), None
+    for length in lengths:
+        given = messages[:length]
+        view = await session.prepare(given)
+        told = {change.index for change in view.report.in_force}
+        sent = set(map(id, view.messages))
+        assert [index for index, message in enumerate(given) if id(message) not in sent and index not in told] == []
+        if loaded is not None:
+            assert (await loaded.prepare(given)).messages == view.messages
+        loaded = Session.load(pipeline, session.dump())
+    return view
+
+
+def program(name):
+    """A program of a server that calls a tool, the answer to that, and what the program says at its end."""
+    asked = {"type": "function_call", "call_id": f"call_{name}", "name": "run", "arguments": "{}"}
+    by = {"caller": {"type": "program", "caller_id": name}}
+    return [
+        {"type": "program", "call_id": name, "code": "run()", "fingerprint": "f"},
+        asked | by,
+        {"type": "function_call_output", "call_id": f"call_{name}", "output": "ok"} | by,
+        {"type": "program_output", "call_id": name, "result": "ok", "status": "completed"},
+    ]
+
+
+@pytest.mark.parametrize("lengths", [(13, 15, 16, 17, 18, 19), (13, 15, 13, 15, 14, 16, 19, 15, 17)])
+async def test_a_program_that_the_user_interrupted_stays_as_it_was_sent_when_a_later_one_is_open(lengths):
+    """A cut in the open round of a second program loses nothing behind the first, which never came to its end."""
+    rounds = [said for n in range(4) for said in (assistant(call(f"c{n}", "f")), result(f"c{n}", "ok"))]
+    messages = [*transcript("openai-responses", user("task"), *rounds), *program("p")[:3]]
+    messages += [{"role": "user", "content": "Stop. This instead."}, *program("q")]
+    messages += transcript("openai-responses", assistant("done"), user("and now?"))
+    pipeline = Pipeline(FitContextWindow(), budget=Budget(115, target=0.9), counter=FixedCounter(10))
+    view = await accounted(pipeline, messages, lengths, format="openai-responses")
+    assert messages[12] in view.messages
+
+
+async def test_what_is_moved_behind_an_open_round_is_not_lost_with_it():
+    """A system message that the model takes further on only stands behind a call that waits, and stays in the view."""
+    asks = {"type": "tool_use", "id": "toolu_1", "name": "run", "input": {}}
+    searches = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+    said = [
+        ("user", "task"),
+        ("assistant", "words"),
+        ("user", "more words. " * 30),
+        ("system", "be terse"),
+        ("assistant", "words"),
+        ("user", [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "early"}]),
+        ("user", "and now?"),
+        ("assistant", [asks]),
+        ("assistant", [searches]),
+        ("assistant", [found, {"type": "text", "text": "fine"}]),
+    ]
+    messages = [{"role": role, "content": content} for role, content in said]
+    pipeline = Pipeline(FitContextWindow(), budget=174)
+    view = await accounted(pipeline, messages, (5, 9, 10), model="claude-opus-5-5", format="anthropic")
+    assert messages[3] in view.messages
+
+
+async def test_contents_that_repair_joined_are_the_same_once_loaded():
+    """The output of code from before the history answers no code behind it, where repair joined the two as well."""
+    code, output = {"executableCode": {"code": "x"}}, {"codeExecutionResult": {"output": "words " * 40}}
+    told = {"name": "f", "response": {"result": "more words. " * 50}}
+    asks, answers = {"functionCall": {"name": "f", "args": {}}}, {"functionResponse": told}
+    said = [
+        ("model", [output, {"text": "so far"}]),
+        ("model", [code, output, asks]),
+        ("model", [asks]),
+        ("user", [answers]),
+    ]
+    messages = [{"role": role, "parts": parts} for role, parts in said]
+    pipeline = Pipeline(FitContextWindow(), budget=300)
+    view = await accounted(pipeline, messages, (2, 4), format="gemini")
+    assert view.messages == (await pipeline.prepare(messages, format="gemini")).messages

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -440,15 +441,18 @@ def _id_of(native: object) -> str | None:
 
 
 def _with_code_pairs(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Code and its output belong together: by their ids, else by their order within the content."""
-    code = [part for part in parts if isinstance(part, Opaque) and part.kind == "executableCode"]
-    output = [part for part in parts if isinstance(part, Opaque) and part.kind == "codeExecutionResult"]
+    """Code and its output belong together: by their ids, else an output to the first code before it that waits."""
+    waiting: deque[Opaque] = deque()
     named: dict[int, Part] = {}
-    for place, (asked, told) in enumerate(zip(code, output, strict=False)):
-        if asked.opens is None and told.closes is None:
-            name = made_id("code", place)
+    for part in parts:
+        if not isinstance(part, Opaque) or part.opens is not None or part.closes is not None:
+            continue
+        if part.kind == "executableCode":
+            waiting.append(part)
+        elif part.kind == "codeExecutionResult" and waiting:
+            asked, name = waiting.popleft(), made_id("code", len(named) // 2)
             named[id(asked)] = Opaque(asked.kind, asked.data, opens=name, source=asked.source)
-            named[id(told)] = Opaque(told.kind, told.data, closes=name, source=told.source)
+            named[id(part)] = Opaque(part.kind, part.data, closes=name, source=part.source)
     return tuple(named.get(id(part), part) for part in parts) if named else parts
 
 
