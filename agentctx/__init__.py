@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     )
     from agentctx.pipeline import Pipeline as Pipeline
     from agentctx.protocols import Call as Call, ContextStrategy as ContextStrategy, Scope as Scope
-    from agentctx.session import Session as Session
+    from agentctx.session.session import Session as Session
     from agentctx.session.sessions import Sessions as Sessions
     from agentctx.strategies.clear_tool_results import ClearToolResults as ClearToolResults
     from agentctx.strategies.collapse_repeats import CollapseRepeats as CollapseRepeats
@@ -91,7 +91,7 @@ else:
             ),
             "agentctx.pipeline": "Pipeline",
             "agentctx.protocols": "Call ContextStrategy Scope",
-            "agentctx.session": "Session",
+            "agentctx.session.session": "Session",
             "agentctx.session.sessions": "Sessions",
             "agentctx.strategies.clear_tool_results": "ClearToolResults",
             "agentctx.strategies.collapse_repeats": "CollapseRepeats",

@@ -36,6 +36,11 @@ def count(
     Raises:
         InvalidInput: If something cannot be read; names the message and the field.
         ConfigError: If the counter is none, or async.
+
+    Example:
+        >>> from agentctx import count
+        >>> count([{"role": "user", "content": "Why does the build fail?"}], model="gpt-5.4")
+        13
     """
     as_list(messages)
     counted = as_counter(counter)
@@ -61,6 +66,12 @@ def validate(
     Raises:
         InvalidInput: If the request is no mapping, is another tool's file or a record of a data set, its format is
             unknown or ambiguous, or a message is nested too deep to be looked at.
+
+    Example:
+        >>> from agentctx import validate
+        >>> request = {"messages": [{"role": "tool", "tool_call_id": "a", "content": "…"}]}
+        >>> [violation.rule for violation in validate(request, "openai-chat")]
+        ['chat.tool_orphan']
     """
     if not isinstance(request, Mapping):
         raise InvalidInput("request", f"expected an object with messages, got {type(request).__name__}")
@@ -79,6 +90,10 @@ def warmup(model: str | None = None) -> None:
 
     Args:
         model: The model whose encoding to load; ``o200k_base`` when not given.
+
+    Example:
+        >>> from agentctx import warmup
+        >>> warmup("gpt-5.4")
     """
     default_counter(model).count("warm")
     tuple(FORMATS.values())  # each is imported when it is first looked up

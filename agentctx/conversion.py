@@ -48,6 +48,12 @@ class Converted:
             ``system_instruction``), else None.
         tools: The tool definitions, or None when there are none.
         report: What could not stay as it was; its indexes are those of the messages passed in.
+
+    Example:
+        >>> from agentctx import convert
+        >>> moved = convert([{"role": "user", "content": "Hi"}], to="gemini")
+        >>> moved.messages
+        [{'role': 'user', 'parts': [{'text': 'Hi'}]}]
     """
 
     messages: list[Any]
@@ -89,6 +95,13 @@ def convert(
         InvalidInput: If something cannot be read, is nested too deep, or a format is unknown.
         AmbiguousFormat: If the messages fit several formats and none is named.
         ConfigError: If the counter is none, or async.
+
+    Example:
+        >>> from agentctx import convert
+        >>> messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+        >>> moved = convert(messages, to="anthropic")
+        >>> moved.system, moved.messages
+        ('Be brief.', [{'role': 'user', 'content': 'Hi'}])
     """
     as_list(messages)
     counted = as_counter(counter)

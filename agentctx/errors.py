@@ -23,7 +23,16 @@ if TYPE_CHECKING:
 
 
 class AgentctxError(Exception):
-    """The root of the tree: catch it to catch all that agentctx raises."""
+    """The root of the tree: catch it to catch all that agentctx raises.
+
+    Example:
+        >>> from agentctx import AgentctxError, Pipeline
+        >>> try:
+        ...     await Pipeline().prepare("no messages")
+        ... except AgentctxError as error:
+        ...     print(error)
+        messages: expected a list of messages, got str
+    """
 
 
 class InvalidInput(AgentctxError, ValueError):
@@ -32,6 +41,14 @@ class InvalidInput(AgentctxError, ValueError):
     Args:
         where: The place, as a path into the request, for example ``messages[3].tool_calls[0].id``.
         what: What is wrong there, in one sentence.
+
+    Example:
+        >>> from agentctx import InvalidInput, count
+        >>> try:
+        ...     count([{"role": "nobody", "content": "Hi"}], format="openai-chat")
+        ... except InvalidInput as error:
+        ...     print(error.where)
+        messages[0].role
     """
 
     def __init__(self, where: str, what: str) -> None:
@@ -41,15 +58,41 @@ class InvalidInput(AgentctxError, ValueError):
 
 
 class AmbiguousFormat(InvalidInput):
-    """The payload could belong to more than one wire format, and the caller named none."""
+    """The payload could belong to more than one wire format, and the caller named none.
+
+    Example:
+        >>> from agentctx import AmbiguousFormat, validate
+        >>> try:
+        ...     validate({"messages": [{"role": "user", "content": "Hi"}]})
+        ... except AmbiguousFormat:
+        ...     validate({"messages": [{"role": "user", "content": "Hi"}]}, format="anthropic")
+        ()
+    """
 
 
 class ConfigError(AgentctxError, ValueError):
-    """An option, or options together, make no sense."""
+    """An option, or options together, make no sense.
+
+    Example:
+        >>> from agentctx import Budget, ConfigError
+        >>> try:
+        ...     Budget(window=1_000, output_reserve=2_000)
+        ... except ConfigError as error:
+        ...     print(error)
+        output_reserve: 2,000 tokens of a window of 1,000 leave nothing to send
+    """
 
 
 class UnknownModel(ConfigError):
-    """The model table has no entry for this model name."""
+    """The model table has no entry for this model name.
+
+    Example:
+        >>> from agentctx import Budget, UnknownModel
+        >>> try:
+        ...     Budget.for_model("my-own-model")
+        ... except UnknownModel:
+        ...     budget = Budget(window=32_000, output_reserve=4_000)
+    """
 
 
 class StageError(AgentctxError):
@@ -58,6 +101,16 @@ class StageError(AgentctxError):
     Args:
         stage: Name of the stage.
         what: The promise that was broken, with the message index.
+
+    Example:
+        >>> from agentctx import Pipeline, StageError
+        >>> async def loses_everything(context, call):
+        ...     return context.with_messages(())
+        >>> try:
+        ...     await Pipeline(loses_everything).prepare([{"role": "user", "content": "Hi"}])
+        ... except StageError as error:
+        ...     print(error.stage)
+        loses_everything
     """
 
     def __init__(self, stage: str, what: str) -> None:
@@ -67,7 +120,13 @@ class StageError(AgentctxError):
 
 
 class BigItem(tuple[str, str, int]):
-    """One of the biggest items of an overflowing request: place, what it is, tokens."""
+    """One of the biggest items of an overflowing request: place, what it is, tokens.
+
+    Example:
+        >>> from agentctx.errors import BigItem
+        >>> BigItem(("messages[7]", "tool", 4_200)).tokens
+        4200
+    """
 
     __slots__ = ()
 
@@ -94,6 +153,14 @@ class ContextOverflow(AgentctxError):
         tokens: The smallest size that could be reached, in tokens.
         limit: The tokens that were available.
         biggest: The biggest items that had to stay, largest first.
+
+    Example:
+        >>> from agentctx import ContextOverflow, FitContextWindow, Pipeline
+        >>> try:
+        ...     await Pipeline(FitContextWindow(), budget=50).prepare([{"role": "user", "content": "much " * 100}])
+        ... except ContextOverflow as error:
+        ...     print(error.limit, error.biggest[0].place)
+        50 messages[0]
     """
 
     def __init__(self, tokens: int, limit: int, biggest: Sequence[BigItem] = ()) -> None:
@@ -109,11 +176,27 @@ class ContextOverflow(AgentctxError):
 
 
 class VocabularyError(AgentctxError):
-    """A shipped vocabulary file is missing or does not have its published hash."""
+    """A shipped vocabulary file is missing or does not have its published hash.
+
+    Example:
+        >>> from agentctx import AgentctxError, VocabularyError
+        >>> issubclass(VocabularyError, AgentctxError)
+        True
+    """
 
 
 class StoreError(AgentctxError):
-    """A store cannot keep what it was given, or has not what it was asked for."""
+    """A store cannot keep what it was given, or has not what it was asked for.
+
+    Example:
+        >>> from agentctx import StoreError
+        >>> from agentctx.stores import MemoryStore
+        >>> try:
+        ...     await MemoryStore().get("nothing")
+        ... except StoreError as error:
+        ...     print("not there")
+        not there
+    """
 
 
 class SourceError(AgentctxError):
@@ -122,6 +205,15 @@ class SourceError(AgentctxError):
     Args:
         where: The file, the command or the section.
         what: What is wrong with it, in one sentence.
+
+    Example:
+        >>> from agentctx import SourceError
+        >>> from agentctx.sources import ReadOnlyFiles
+        >>> try:
+        ...     await ReadOnlyFiles(1_000).add("no-such-file.py")
+        ... except SourceError as error:
+        ...     print(error.where)
+        no-such-file.py
     """
 
     def __init__(self, where: str, what: str) -> None:

@@ -33,9 +33,9 @@ from agentctx.engine.run_stages import Trail, keep_originals, run_alone, run_sta
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, Listeners, Meter, Phase, RunInner, Store, Summarizer, TokenCounter
-from agentctx.session import Session
 from agentctx.session.cost import bill
 from agentctx.session.current import preparing
+from agentctx.session.session import Session
 from agentctx.tokens.counting import as_counter
 
 
@@ -63,6 +63,14 @@ class Pipeline(Plan):
 
     Raises:
         ConfigError: If something that is no stage is passed as one, or ``thinking`` is none of the three.
+
+    Example:
+        >>> from agentctx import Budget, FitContextWindow, Pipeline, TruncateToolOutputs
+        >>> budget = Budget(window=128_000, output_reserve=8_000)
+        >>> pipeline = Pipeline(TruncateToolOutputs(max_tokens=2_000), FitContextWindow(), budget=budget)
+        >>> view = await pipeline.prepare([{"role": "user", "content": "Why does the build fail?"}])
+        >>> view.messages
+        [{'role': 'user', 'content': 'Why does the build fail?'}]
     """
 
     __slots__ = ()

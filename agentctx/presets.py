@@ -53,6 +53,11 @@ def late_and_large(budget: Budget, model: str | None = None) -> Pipeline:
 
     Raises:
         UnknownModel: If the model table does not know the model.
+
+    Example:
+        >>> from agentctx import Budget
+        >>> from agentctx.presets import late_and_large
+        >>> session = late_and_large(Budget(window=128_000)).session(model="claude-sonnet-4-5")
     """
     budget = _deep(budget, model)
     return Pipeline(ClearToolResults(RECENT_RESULTS), FitContextWindow(), PlaceCacheMarkers(), budget=budget)
@@ -67,6 +72,11 @@ def coding_agent(budget: Budget, model: str | None = None) -> Pipeline:
 
     Raises:
         UnknownModel: If the model table does not know the model.
+
+    Example:
+        >>> from agentctx import Budget
+        >>> from agentctx.presets import coding_agent
+        >>> session = coding_agent(Budget(window=128_000)).session(model="gpt-5.4")
     """
     stages = _cap(budget), ClearToolResults(RECENT_RESULTS), FitContextWindow(), PlaceCacheMarkers()
     return Pipeline(*stages, budget=_deep(budget, model))
@@ -89,6 +99,11 @@ def thrifty(budget: Budget, model: str | None = None, *, within: int = 5) -> Pip
         ConfigError: If ``within`` is below 1; at run time, if the session or the call names no model, or its prices
             are not known.
         UnknownModel: If the model table does not know the model.
+
+    Example:
+        >>> from agentctx import Budget
+        >>> from agentctx.presets import thrifty
+        >>> session = thrifty(Budget(window=128_000), within=5).session(model="gpt-4o")
     """
     clear = when(pays_back(within), ClearToolResults(RECENT_RESULTS))
     return Pipeline(_cap(budget), clear, FitContextWindow(), PlaceCacheMarkers(), budget=_deep(budget, model))

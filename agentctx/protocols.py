@@ -37,6 +37,11 @@ class Scope(Enum):
     """When a session runs a stage. A stage says it in a class attribute ``scope``; one that says nothing: ``ALWAYS``.
 
     A stateless ``prepare`` runs every stage.
+
+    Example:
+        >>> from agentctx import ClearToolResults, Scope, TruncateToolOutputs
+        >>> TruncateToolOutputs.scope is Scope.ARRIVALS, ClearToolResults.scope is Scope.PRESSURE
+        (True, True)
     """
 
     ARRIVALS = "arrivals"
@@ -66,7 +71,16 @@ class Phase(Enum):
 
 
 class ContextStrategy(Protocol):
-    """A stage. A plain async function qualifies; the same object out means "nothing changed"."""
+    """A stage. A plain async function qualifies; the same object out means "nothing changed".
+
+    Example:
+        >>> from agentctx import Call, Context, Pipeline
+        >>> async def without_first(context: Context, call: Call) -> Context:
+        ...     return context.with_messages(context.messages[1:])
+        >>> messages = [{"role": "assistant", "content": "Hello, I am a bot."}, {"role": "user", "content": "Hi"}]
+        >>> (await Pipeline(without_first).prepare(messages)).messages
+        [{'role': 'user', 'content': 'Hi'}]
+    """
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context that the model shall see instead of this one."""
@@ -121,7 +135,16 @@ def holds_stages(stage: ContextStrategy) -> HoldsStages | None:
 
 
 class TokenCounter(Protocol):
-    """Counts the tokens of a text. What a whole message costs is worked out by ``tokens.meter``."""
+    """Counts the tokens of a text. What a whole message costs is worked out by ``tokens.meter``.
+
+    Example:
+        >>> from agentctx import count
+        >>> class Words:
+        ...     def count(self, text):
+        ...         return len(text.split())
+        >>> count([{"role": "user", "content": "Why does the build fail?"}], counter=Words()) < 13
+        True
+    """
 
     def count(self, text: str, /) -> int:
         """The tokens of ``text``; 0 for the empty text. Must not raise for any text."""
@@ -129,7 +152,13 @@ class TokenCounter(Protocol):
 
 
 class TextCutter(Protocol):
-    """A counter that can also cut text at a number of tokens, in time that grows with what is kept."""
+    """A counter that can also cut text at a number of tokens, in time that grows with what is kept.
+
+    Example:
+        >>> from agentctx.tokens import HeuristicCounter
+        >>> HeuristicCounter(4).head("Why does the build fail?", 2)
+        'Why do'
+    """
 
     def exceeds(self, text: str, tokens: int, /) -> bool:
         """Whether ``text`` has more than ``tokens`` tokens; counts no more of it than it must."""
@@ -173,7 +202,14 @@ class PartCounter(Protocol):
 
 
 class Summarizer(Protocol):
-    """Puts messages into fewer words."""
+    """Puts messages into fewer words.
+
+    Example:
+        >>> from agentctx import FitContextWindow, Pipeline
+        >>> async def in_one_line(messages, max_tokens):
+        ...     return f"{len(messages)} messages about the build"  # ask a model for it
+        >>> pipeline = Pipeline(FitContextWindow(), budget=8_000, summarizer=in_one_line)
+    """
 
     async def __call__(self, messages: Sequence[Message], max_tokens: int, /) -> str:
         """A text of at most ``max_tokens`` tokens that stands for ``messages``."""
@@ -181,7 +217,13 @@ class Summarizer(Protocol):
 
 
 class Store(Protocol):
-    """Keeps what was left out, so that it can be had back byte for byte."""
+    """Keeps what was left out, so that it can be had back byte for byte.
+
+    Example:
+        >>> from agentctx import FitContextWindow, Pipeline
+        >>> from agentctx.stores import MemoryStore
+        >>> pipeline = Pipeline(FitContextWindow(), budget=8_000, store=MemoryStore())
+    """
 
     async def put(self, content: bytes, /) -> str:
         """Keep ``content`` and return the handle to get it back with. The same content has the same handle."""
@@ -212,6 +254,13 @@ class ContextProvider(Protocol):
 
     It may say in attributes what it is called (``name``), what it brings (``description``, a few words), and how
     much it may bring (``max_tokens``).
+
+    Example:
+        >>> from agentctx.sources import ContextItem, gather
+        >>> async def handbook(query):
+        ...     return [ContextItem("Builds", "Builds are logged in build.log.")]
+        >>> (await gather([handbook], "Why does the build fail?")).items[0].source
+        'handbook'
     """
 
     def __call__(self, query: str, /) -> Awaitable[Sequence[ContextItem]] | Sequence[ContextItem]:
@@ -220,7 +269,14 @@ class ContextProvider(Protocol):
 
 
 class WireFormat(Protocol):
-    """One provider's way to write a request, read and written without loss."""
+    """One provider's way to write a request, read and written without loss.
+
+    Example:
+        >>> from agentctx.providers.registry import format_named
+        >>> wire = format_named("anthropic")
+        >>> wire.read_message({"role": "user", "content": "Hi"}, 0).text, wire.system_apart
+        ('Hi', True)
+    """
 
     @property
     def name(self) -> str:
@@ -487,7 +543,16 @@ def _tool_block(tool: Tool) -> Opaque:
 
 
 class Meter(Protocol):
-    """What whole messages and requests cost."""
+    """What whole messages and requests cost.
+
+    Example:
+        >>> from agentctx import Pipeline
+        >>> async def says_sizes(context, call):
+        ...     call.remark(", ".join(str(call.meter.message(message)) for message in context.messages))
+        ...     return context
+        >>> (await Pipeline(says_sizes).prepare([{"role": "user", "content": "Hi"}])).report.stages[0].notes
+        ('5',)
+    """
 
     counter: TokenCounter
 
@@ -607,6 +672,15 @@ class Call:
         before: Gives the messages that stand before the context where a stage is shown only what is new.
         known: A request whose size is known, with its tokens; None when there is none.
         late: Gives the identities of the messages that came after the model's last one, wherever they stand now.
+
+    Example:
+        >>> from agentctx import Call, Context, Pipeline
+        >>> async def says_how_large(context: Context, call: Call) -> Context:
+        ...     call.remark(f"{call.size(context)} tokens, {len(call.protected(context))} protected")
+        ...     return context
+        >>> view = await Pipeline(says_how_large).prepare([{"role": "user", "content": "Hi"}])
+        >>> view.report.stages[0].notes
+        ('8 tokens, 1 protected',)
     """
 
     meter: Meter

@@ -16,7 +16,7 @@ from agentctx.engine.reading import Reader, as_list, reader
 from agentctx.errors import ContextOverflow
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import WireFormat
-from agentctx.session import Session
+from agentctx.session.session import Session
 
 _PLACES = {"openai-responses": ("input", "instructions"), "gemini": ("contents", "system_instruction")}
 

@@ -50,6 +50,10 @@ class Block:
 
     Raises:
         ConfigError: If an argument makes no sense.
+
+    Example:
+        >>> from agentctx.builder import Block, DropTail, Tier
+        >>> block = Block("handbook", [{"role": "user", "content": "…"}], Tier.RAG, DropTail(), max_tokens=2_000)
     """
 
     id: str

@@ -354,6 +354,14 @@ class Assembled:
         tools: The tool definitions as they were passed in.
         report: What was done to each block.
         context: The same as values.
+
+    Example:
+        >>> from agentctx.builder import Block, ContextBuilder
+        >>> rules = Block("rules", [{"role": "system", "content": "Be brief."}], tier=0)
+        >>> task = Block("task", [{"role": "user", "content": "Hi"}])
+        >>> built = await ContextBuilder(16_000, format="anthropic").add(rules, task).build()
+        >>> built.system, built.messages
+        ('Be brief.', [{'role': 'user', 'content': 'Hi'}])
     """
 
     messages: list[Any]

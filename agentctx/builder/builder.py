@@ -39,6 +39,16 @@ class ContextBuilder:
 
     Raises:
         ConfigError: If an option makes no sense.
+
+    Example:
+        >>> from agentctx.builder import Block, ContextBuilder, Drop, Strict, Tier
+        >>> builder = ContextBuilder(16_000, format="openai-chat").add(
+        ...     Block("rules", [{"role": "system", "content": "You mend software."}], tier=Tier.SYSTEM, evict=Strict()),
+        ...     Block("found", [{"role": "user", "content": "From the handbook: …"}], tier=Tier.RAG, evict=Drop()),
+        ...     Block("task", [{"role": "user", "content": "Why does the build fail?"}]),
+        ... )
+        >>> [message["role"] for message in (await builder.build()).messages]
+        ['system', 'user', 'user']
     """
 
     def __init__(

@@ -22,7 +22,13 @@ PRECISION = 1_000_000
 
 
 class Category(StrEnum):
-    """What a part of the window is used for."""
+    """What a part of the window is used for.
+
+    Example:
+        >>> from agentctx.builder import Category, CategoryBudget
+        >>> CategoryBudget(200_000).divide({Category.CONVERSATION: 50_000})[Category.SYSTEM_PROMPT]
+        5000
+    """
 
     SYSTEM_PROMPT = "system prompt"
     TOOL_DEFINITIONS = "tool definitions"
@@ -112,6 +118,12 @@ class Division:
         used: What categories are known to have, in tokens.
         compact_above: The largest conversation that there is room for, in tokens; files are at their least then.
         missing: Tokens that system prompt, tools and the like have beyond what the window can give them.
+
+    Example:
+        >>> from agentctx.builder import CategoryBudget
+        >>> division = CategoryBudget(200_000).divide()
+        >>> sum(division.tokens.values())
+        200000
     """
 
     window: int
@@ -253,6 +265,11 @@ class CategoryBudget:
 
     Raises:
         ConfigError: If an amount makes no sense, or the slots leave nothing for the conversation.
+
+    Example:
+        >>> from agentctx.builder import Category, CategoryBudget
+        >>> CategoryBudget(200_000).divide({Category.CONVERSATION: 190_000}).should_compact
+        True
     """
 
     window: int

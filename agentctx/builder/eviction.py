@@ -72,6 +72,10 @@ class Eviction(Protocol):
 
     And one method, ``least(messages, allowance) -> int``: the fewest tokens that the block can come down to, which
     are reserved for it before others get more than that. Without it: the tokens of ``keep``.
+
+    Example:
+        >>> from agentctx.builder import Block, TruncateOldest
+        >>> block = Block("history", [{"role": "user", "content": "…"}], evict=TruncateOldest())
     """
 
     async def __call__(self, messages: Sequence[Message], allowance: Allowance, /) -> Sequence[Message]:
@@ -293,7 +297,13 @@ class Noting:
 
 @frozen
 class Strict:
-    """Keep the block whole. Its room is reserved before any other block gets more than its least."""
+    """Keep the block whole. Its room is reserved before any other block gets more than its least.
+
+    Example:
+        >>> from agentctx.builder import Block, Strict
+        >>> Block("rules", [{"role": "system", "content": "…"}], evict=Strict()).evict
+        Strict()
+    """
 
     label: ClassVar[str] = "rejected"
 
@@ -315,7 +325,13 @@ class Strict:
 
 @frozen
 class Drop:
-    """Leave the block out when it does not fit. Only the user's newest words stay, if they are in it."""
+    """Leave the block out when it does not fit. Only the user's newest words stay, if they are in it.
+
+    Example:
+        >>> from agentctx.builder import Block, Drop
+        >>> Block("found", [{"role": "user", "content": "…"}], evict=Drop()).evict
+        Drop()
+    """
 
     label: ClassVar[str] = "dropped"
     whole: ClassVar[bool] = True
@@ -351,6 +367,11 @@ class DropTail:
     """Drop whole units from the end until the rest fits: for what is ranked, best first.
 
     The first unit stays, and the user's newest words when they are in the block.
+
+    Example:
+        >>> from agentctx.builder import Block, DropTail
+        >>> Block("found", [{"role": "user", "content": "…"}], evict=DropTail()).evict
+        DropTail()
     """
 
     label: ClassVar[str] = "truncated"
@@ -402,6 +423,10 @@ class TruncateOldest:
 
     Raises:
         ConfigError: If ``min_messages`` is negative, or the roles are one string.
+
+    Example:
+        >>> from agentctx.builder import Block, TruncateOldest
+        >>> block = Block("history", [{"role": "user", "content": "…"}], evict=TruncateOldest(keep_pairs=True))
     """
 
     keep_pairs: bool = False

@@ -19,7 +19,14 @@ FACTS = "facts"
 
 
 class FactExtractor(Protocol):
-    """Takes facts from messages. A plain async function qualifies."""
+    """Takes facts from messages. A plain async function qualifies.
+
+    Example:
+        >>> from agentctx.builder import Facts
+        >>> async def names_of_files(messages):
+        ...     return [word for message in messages for word in message.text.split() if word.endswith(".py")]
+        >>> facts = Facts(names_of_files, max_tokens=200)
+    """
 
     async def __call__(self, messages: Sequence[Message], /) -> Sequence[str]:
         """The facts that ``messages`` hold, each in a few words; empty when there are none."""
@@ -78,6 +85,12 @@ class Facts:
     Raises:
         ConfigError: If the extractor cannot be called, ``max_tokens`` is not positive, or ``share`` is not above 0 and
             up to 1.
+
+    Example:
+        >>> from agentctx.builder import ContextBuilder, Facts
+        >>> async def no_facts(messages):
+        ...     return []
+        >>> builder = ContextBuilder(16_000, facts=Facts(no_facts))
     """
 
     extractor: FactExtractor = field(validator=_callable)

@@ -51,6 +51,13 @@ class XmlTags:
 
     Raises:
         ConfigError: If a name cannot be that of a tag.
+
+    Example:
+        >>> from agentctx.builder import XmlTags
+        >>> print(XmlTags()([("rules", "Be brief.")]))
+        <context>
+          <rules>Be brief.</rules>
+        </context>
     """
 
     wrapper: str = field(default="context", validator=_tag)
@@ -71,6 +78,13 @@ class MarkdownList:
 
     Args:
         header: The heading.
+
+    Example:
+        >>> from agentctx.builder import MarkdownList
+        >>> print(MarkdownList("Known")([("rules", "Be brief."), ("task", "Mend it.")]))
+        ### Known
+        - Be brief.
+        - Mend it.
     """
 
     header: str = "Context"
@@ -125,6 +139,10 @@ class MergeSystem:
     Args:
         render: How the texts of the background blocks are written.
         upto: The last tier that is background.
+
+    Example:
+        >>> from agentctx.builder import ContextBuilder, MarkdownList, MergeSystem
+        >>> builder = ContextBuilder(16_000, formatter=MergeSystem(MarkdownList()))
     """
 
     render: Rendering = field(default=XmlTags())

@@ -33,6 +33,13 @@ class BlockReport:
             of one's own), ``"rejected"`` (it could not be made to fit, and the build failed); None when nothing was.
         changes: The messages that were not left as they were; ``index`` counts within the block.
         notes: What else there is to say.
+
+    Example:
+        >>> from agentctx.builder import Block, ContextBuilder
+        >>> task = Block("task", [{"role": "user", "content": "Why does the build fail?"}])
+        >>> built = await ContextBuilder(16_000, format="openai-chat").add(task).build()
+        >>> [(block.id, str(block.tier)) for block in built.report.blocks]
+        [('task', 'history')]
     """
 
     id: str
@@ -75,6 +82,12 @@ class BuildReport:
             the system prompt that is kept apart.
         error: Why the build failed; None when it did not.
         notes: What else there is to say.
+
+    Example:
+        >>> from agentctx.builder import Block, ContextBuilder
+        >>> task = Block("task", [{"role": "user", "content": "Why does the build fail?"}])
+        >>> (await ContextBuilder(16_000, format="openai-chat").add(task).build()).report.tokens_per_block
+        {'task': ...}
     """
 
     limit: int

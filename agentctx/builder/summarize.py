@@ -54,6 +54,12 @@ class Summarize:
 
     Raises:
         ConfigError: If the summarizer cannot be called.
+
+    Example:
+        >>> from agentctx.builder import Block, Summarize
+        >>> async def in_one_line(messages, max_tokens):
+        ...     return f"{len(messages)} messages about the build"
+        >>> block = Block("history", [{"role": "user", "content": "…"}], evict=Summarize(in_one_line))
     """
 
     summarizer: Summarizer = field(validator=_callable)

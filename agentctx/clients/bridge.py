@@ -43,6 +43,12 @@ def blocking(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwa
         function: What to run.
         args: What to call it with.
         kwargs: What to call it with, by name.
+
+    Example:
+        >>> from agentctx import Pipeline, blocking
+        >>> view = blocking(Pipeline(budget=8_000).prepare, [{"role": "user", "content": "Hello"}])
+        >>> len(view.messages)
+        1
     """
 
     async def run() -> Callable[[], T]:

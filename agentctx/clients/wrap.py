@@ -11,8 +11,8 @@ from agentctx.core.message import Native
 from agentctx.engine.listeners import is_async
 from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
-from agentctx.session import Session
 from agentctx.session.current import patch_threads_once
+from agentctx.session.session import Session
 from agentctx.session.sessions import Sessions
 
 T = TypeVar("T")
@@ -78,6 +78,13 @@ def wrap(
     Raises:
         ConfigError: If no file knows this client, ``key`` is no plain function, or ``sessions`` has no use or another
             pipeline.
+
+    Example:
+        >>> import agentctx, openai
+        >>> pipeline = agentctx.Pipeline(agentctx.FitContextWindow(), budget=agentctx.Budget(window=128_000))
+        >>> client = agentctx.wrap(openai.AsyncOpenAI(api_key="…"), pipeline)
+        >>> isinstance(client, openai.AsyncOpenAI)
+        True
     """
     name = _file_for(client)
     if name is None:

@@ -27,6 +27,11 @@ class MediaLimits:
     Args:
         images: The most images in one request.
         image_side: The longest side of an image, in pixels.
+
+    Example:
+        >>> from agentctx import Budget, MediaLimits
+        >>> Budget(window=200_000, media=MediaLimits(images=100)).media.images
+        100
     """
 
     images: int | None = None
@@ -52,6 +57,12 @@ class Budget:
 
     Raises:
         ConfigError: If an amount is not positive or the amounts contradict each other.
+
+    Example:
+        >>> from agentctx import Budget
+        >>> budget = Budget(window=128_000, output_reserve=8_000, trigger=0.8, target=0.5)
+        >>> budget.limit, budget.trigger_tokens, budget.target_tokens
+        (120000, 96000, 60000)
     """
 
     window: int

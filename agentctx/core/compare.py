@@ -16,7 +16,13 @@ from agentctx.core.pace import paced
 
 
 class Outcome(StrEnum):
-    """What became of a message."""
+    """What became of a message.
+
+    Example:
+        >>> from agentctx import Outcome
+        >>> Outcome.DROPPED == "dropped"
+        True
+    """
 
     KEPT = "kept"
     EDITED = "edited"
@@ -43,6 +49,15 @@ class Change:
         tokens_before: Its size before, in tokens; 0 when it was added.
         tokens_after: Its size after, in tokens; 0 when it is gone.
         handle: Where the original is kept in the store, when there is one.
+
+    Example:
+        >>> from agentctx import Pipeline, TrimRounds
+        >>> from agentctx.testing import assistant, transcript, user
+        >>> turns = user("One?"), assistant("1."), user("Two?"), assistant("2."), user("Three?")
+        >>> messages = transcript("openai-chat", *turns)
+        >>> for change in (await Pipeline(TrimRounds(1)).prepare(messages)).report.changes:
+        ...     print(change.index, change.role, change.outcome, change.stage)
+        1 assistant dropped TrimRounds
     """
 
     index: int

@@ -41,6 +41,11 @@ class ContextItem:
 
     Raises:
         ConfigError: If a text is none, or ``relevance`` is not a number from 0 to 1.
+
+    Example:
+        >>> from agentctx.sources import ContextItem
+        >>> ContextItem("build.log", "a comma is missing", relevance=0.9).worth(0.5).relevance
+        0.5
     """
 
     title: str = field(validator=_text)

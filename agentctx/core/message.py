@@ -26,6 +26,11 @@ class Text:
     Args:
         text: The characters.
         source: The native block it was read from, if any.
+
+    Example:
+        >>> from agentctx import Text
+        >>> Text("Hello")
+        Text(text='Hello')
     """
 
     text: str
@@ -44,6 +49,11 @@ class Media:
         detail: The provider's wish for resolution (``"low"``, ``"high"``, …), when given.
         source: The native block it was read from, if any.
         words: What is said beside it and read with it (a document's title, context, file name); empty when nothing is.
+
+    Example:
+        >>> from agentctx import Media
+        >>> Media("image", url="https://example.com/log.png").kind
+        'image'
     """
 
     kind: str
@@ -64,6 +74,11 @@ class Thinking:
         signature: The provider's signature, when it signed.
         encrypted: Encrypted or redacted reasoning, as opaque characters.
         source: The native block it was read from, if any.
+
+    Example:
+        >>> from agentctx import Thinking
+        >>> Thinking("Let me see.", signature="c2lnbmVk").signed
+        True
     """
 
     text: str
@@ -89,6 +104,11 @@ class ToolCall:
         source: The native block it was read from, if any.
         optional: Whether the provider takes the call also while nobody has answered it: a request for approval.
         caller: The id of the server-side call whose code made this one, when one did.
+
+    Example:
+        >>> from agentctx import ToolCall
+        >>> ToolCall("call_1", "read", '{"path": "build.log"}').name
+        'read'
     """
 
     id: str
@@ -112,6 +132,11 @@ class ToolResult:
         source: The native block or message it was read from, if any.
         interim: Whether the tool says more later: another result of the same call takes this one's place.
         caller: The id of the server-side call whose code made the call that this answers, when one did.
+
+    Example:
+        >>> from agentctx import Text, ToolResult
+        >>> ToolResult("call_1", (Text("a comma is missing"),)).text
+        'a comma is missing'
     """
 
     call_id: str
@@ -139,6 +164,11 @@ class Opaque:
         closes: The id of the server-side call that this block answers, if it does.
         source: The native block it was read from, if any.
         caller: The id of the server-side call whose code made the call that this block opens or answers, if one did.
+
+    Example:
+        >>> from agentctx import Opaque
+        >>> Opaque("container_upload", {"type": "container_upload", "file_id": "file_1"}).kind
+        'container_upload'
     """
 
     kind: str
@@ -189,6 +219,11 @@ class Message:
             payload the one that it was made of; else None.
         as_system: Whether it is a system message, also where neither ``role`` nor ``read_role`` says so: after a load,
             or when the caller has written a view back in which it went out under another role.
+
+    Example:
+        >>> from agentctx import Message, Text
+        >>> Message("user", (Text("Hello"),)).text
+        'Hello'
     """
 
     role: str
@@ -293,6 +328,11 @@ class Tool:
         description: What the model is told of it.
         parameters: The JSON schema of its arguments; None when it has none.
         source: The native definition it was read from.
+
+    Example:
+        >>> from agentctx import Tool
+        >>> Tool("read", "Read a file.", {"type": "object", "properties": {}}).name
+        'read'
     """
 
     name: str
@@ -309,6 +349,12 @@ class Context:
         messages: The transcript.
         system: The system prompt where the format keeps it apart from the messages, else None.
         tools: The tool definitions.
+
+    Example:
+        >>> from agentctx import Context, Message, Text
+        >>> context = Context((Message("user", (Text("Hello"),)),))
+        >>> context.with_messages(()).messages
+        ()
     """
 
     messages: tuple[Message, ...]

@@ -25,6 +25,12 @@ class Forecast:
         later_without: The input of each call after that without it, nothing new added, in USD.
         later_with: The input of each call after that with it, in USD.
         calls: After how many calls, the next one included, it has paid for itself; ``inf`` when never.
+
+    Example:
+        >>> from agentctx.economics import Forecast
+        >>> forecast = Forecast(without=0.10, with_cut=0.30, later_without=0.10, later_with=0.05, calls=5)
+        >>> forecast.pays_back(within=20), forecast.pays_back(within=3)
+        (True, False)
     """
 
     without: float
@@ -138,6 +144,13 @@ class StageReport:
         seconds: How long it took.
         notes: What else the stage had to say.
         head: What it did to the system prompt where that is kept apart, and to the tools.
+
+    Example:
+        >>> from agentctx import Pipeline
+        >>> messages = [{"role": "user", "content": "Hi"}, {"role": "tool", "tool_call_id": "a", "content": "?"}]
+        >>> view = await Pipeline().prepare(messages)
+        >>> [(stage.stage, len(stage.changes)) for stage in view.report.stages]
+        [('RepairHistory', 1)]
     """
 
     stage: str
@@ -184,6 +197,17 @@ class Report:
         rebilled_tokens: Tokens of the previous view that must be billed again because the prefix moved.
         seconds: How long all of it took.
         forecast: Works out the forecast; None where it cannot be: no model was named, or its prices are not known.
+
+    Example:
+        >>> from agentctx import Pipeline, TruncateToolOutputs
+        >>> from agentctx.testing import assistant, call, result, transcript, user
+        >>> turns = user("Read it."), assistant(call("a", "read")), result("a", "word " * 999)
+        >>> messages = transcript("openai-chat", *turns)
+        >>> report = (await Pipeline(TruncateToolOutputs(max_tokens=100)).prepare(messages)).report
+        >>> report.tokens_before > report.tokens_after
+        True
+        >>> [(change.index, change.outcome.value, change.stage) for change in report.changes]
+        [(2, 'edited', 'TruncateToolOutputs')]
     """
 
     stages: tuple[StageReport, ...]
@@ -260,6 +284,16 @@ class Compaction:
             provider's cache breaks. None when only new messages were treated. Without a session: compared to what
             was passed in.
         rebilled_tokens: Tokens of the session's view before that are billed again for that.
+
+    Example:
+        >>> from agentctx import Compaction, Pipeline, TrimRounds
+        >>> from agentctx.testing import assistant, transcript, user
+        >>> events: list[Compaction] = []
+        >>> turns = user("One?"), assistant("1."), user("Two?"), assistant("2."), user("Three?")
+        >>> messages = transcript("openai-chat", *turns)
+        >>> view = await Pipeline(TrimRounds(1), on_compact=events.append).prepare(messages)
+        >>> print(events[0])
+        compaction by TrimRounds: 5 -> 4 messages, 33 -> 27 tokens
     """
 
     stages: tuple[StageReport, ...]
@@ -305,6 +339,14 @@ class SilentTruncationSuspected(Compaction):
     Args:
         why: What speaks for it, in one sentence with the numbers.
         window: The model's window, in tokens; None when it is not known.
+
+    Example:
+        >>> from agentctx import Pipeline
+        >>> from agentctx.economics import SilentTruncationSuspected
+        >>> def listen(event):
+        ...     if isinstance(event, SilentTruncationSuspected):
+        ...         print(f"the server cut {event.sent:,} tokens to {event.billed:,}: set num_ctx")
+        >>> pipeline = Pipeline(budget=32_000, on_compact=listen)
     """
 
     why: str = field(kw_only=True)
@@ -337,6 +379,13 @@ class View:
         context: The same as values.
         options: What else must be put into the request for the provider to take it; mostly nothing. Each is to be
             merged into the option of that name.
+
+    Example:
+        >>> from agentctx import Pipeline
+        >>> messages = [{"role": "user", "content": "Hello"}]
+        >>> view = await Pipeline(budget=8_000).prepare(messages)
+        >>> view.messages[0] is messages[0], view.report.acted
+        (True, False)
     """
 
     messages: list[Any]

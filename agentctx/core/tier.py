@@ -18,6 +18,11 @@ class Tier(IntEnum):
 
     Any other integer is a tier too: ``Tier(7)`` comes after ``Tier.SCRATCHPAD``. Tiers from ``HISTORY`` on hold the
     conversation; those before it hold background, whatever the roles of their messages.
+
+    Example:
+        >>> from agentctx.builder import Tier
+        >>> Tier.SYSTEM < Tier.HISTORY < Tier(7), str(Tier(7))
+        (True, 'Tier(7)')
     """
 
     SYSTEM = 0
@@ -72,6 +77,10 @@ class TierRule:
 
     Raises:
         ConfigError: If an amount is negative, the share is not within 0 and 1, or the floor is above the cap.
+
+    Example:
+        >>> from agentctx.builder import ContextBuilder, Tier, TierRule
+        >>> builder = ContextBuilder(16_000, tiers=[TierRule(Tier.RAG, floor=1_000, cap=4_000)])
     """
 
     tier: Tier = field(converter=as_tier)
@@ -165,6 +174,11 @@ def allocate(sizes: Sequence[int], tiers: Sequence[TierRule | int], limit: int) 
     Raises:
         ConfigError: If an amount is no whole number, a size is negative, a claim has no tier, or the shares add up to
             more than 1.
+
+    Example:
+        >>> from agentctx.builder import Tier, allocate
+        >>> allocate([3_000, 9_000], [Tier.SYSTEM, Tier.HISTORY], limit=8_000)
+        (3000, 5000)
     """
     rules = [tier if isinstance(tier, TierRule) else TierRule(tier) for tier in tiers]
     _check(sizes, rules, limit)

@@ -26,6 +26,11 @@ class Unit:
         start: Index of the first message.
         stop: Index after the last message.
         is_round: Whether it is an assistant turn (with its results); else a single other message.
+
+    Example:
+        >>> from agentctx import Unit
+        >>> len(Unit(1, 3, is_round=True))
+        2
     """
 
     start: int
@@ -42,7 +47,15 @@ class Unit:
 
 
 def units(messages: Sequence[Message], start: int = 0) -> tuple[Unit, ...]:
-    """Group ``messages[start:]`` into units, in order, without gaps. ``start`` must be the start of a unit."""
+    """Group ``messages[start:]`` into units, in order, without gaps. ``start`` must be the start of a unit.
+
+    Example:
+        >>> from agentctx import Message, Text, ToolCall, ToolResult, units
+        >>> asked = Message("assistant", (ToolCall("a", "read", "{}"),))
+        >>> answered = Message("tool", (ToolResult("a", (Text("…"),)),))
+        >>> [len(unit) for unit in units([Message("user", (Text("Read it."),)), asked, answered])]
+        [1, 2]
+    """
     return tuple(iter_units(messages, start))
 
 
@@ -177,6 +190,12 @@ def segments(messages: Sequence[Message], groups: Iterable[Unit] | None = None) 
     """Units bundled so that questions go with their answers: the messages before a round, and then the round.
 
     Messages after the last round are a segment of their own.
+
+    Example:
+        >>> from agentctx import Message, Text, segments
+        >>> said = [Message(role, (Text("…"),)) for role in ("user", "assistant", "user", "assistant", "user")]
+        >>> [len(segment) for segment in segments(said)]
+        [2, 2, 1]
     """
     bundles: list[tuple[Unit, ...]] = []
     current: list[Unit] = []

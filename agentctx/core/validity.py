@@ -19,6 +19,12 @@ class Violation:
         index: Index of the message (or item) concerned, or None when it is the request as a whole.
         path: The place, as the provider writes it, for example ``messages[2].tool_call_id``.
         message: The provider's own words where they are known.
+
+    Example:
+        >>> from agentctx import validate
+        >>> found = validate({"messages": [{"role": "tool", "tool_call_id": "a", "content": "…"}]}, "openai-chat")
+        >>> found[0].severity, found[0].path
+        ('error', 'messages.[0].role')
     """
 
     rule: str

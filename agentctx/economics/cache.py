@@ -163,6 +163,15 @@ class CacheSimulator:
 
     Args:
         rules: The provider's rules.
+
+    Example:
+        >>> from agentctx.economics import CacheSimulator
+        >>> from agentctx.economics.cache import Block, Prompt, cache_rules
+        >>> from agentctx.models.table import profile
+        >>> cache = CacheSimulator(cache_rules(profile("gpt-5.4")))
+        >>> prompt = Prompt.of([Block("system", 2_000), Block("task", 500)])
+        >>> cache.send(prompt, at=0.0).cached, cache.send(prompt, at=10.0).cached
+        (0, 2432)
     """
 
     rules: CacheRules

@@ -31,6 +31,12 @@ class Condition:
         approval: Asked once the stages have run: what it does not approve is as if they had not. None approves all.
         every_step: Whether it has to be asked at every step of a session, whenever the stages would run alone: what
             it depends on changes although the context does not grow.
+
+    Example:
+        >>> from agentctx import ClearToolResults, when
+        >>> from agentctx.economics import Condition
+        >>> many = Condition(lambda context, call: len(context.messages) > 100, "many messages")
+        >>> stage = when(many, ClearToolResults(keep_last=5))
     """
 
     test: Test
@@ -187,6 +193,11 @@ def cache_cold() -> Condition:
 
     Asked at every step of a session. Reads ``call.warmth``: the session knows when the last request was sent, a
     stateless call knows of no cache.
+
+    Example:
+        >>> from agentctx import ClearToolResults, when
+        >>> from agentctx.economics import cache_cold
+        >>> stage = when(cache_cold(), ClearToolResults(keep_last=5))
     """
     return Condition(lambda _context, call: call.warmth < LUKEWARM, "cache_cold()", every_step=True)
 
@@ -205,6 +216,11 @@ def pays_back(within: int) -> Condition:
     Raises:
         ConfigError: If ``within`` is no whole number of at least 1; at run time, if no model was named or its prices
             are not known.
+
+    Example:
+        >>> from agentctx import ClearToolResults, when
+        >>> from agentctx.economics import pays_back
+        >>> stage = when(pays_back(within=20), ClearToolResults(keep_last=5))
     """
     if isinstance(within, bool) or not isinstance(within, int) or within < 1:
         msg = f"pays_back: within must be a whole number of calls, at least 1, got {within!r}"

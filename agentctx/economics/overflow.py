@@ -575,6 +575,11 @@ class Overflow:
         prompt: What the prompt alone had, when the error says it.
         provider: Who said so, as far as the exception or the words tell; empty when they do not.
         message: The words it was told by.
+
+    Example:
+        >>> from agentctx import classify_error
+        >>> classify_error(RuntimeError("prompt is too long: 213462 tokens > 200000 maximum")).kind
+        'window'
     """
 
     kind: Kind
@@ -621,6 +626,14 @@ def classify_error(error: Native) -> Overflow | None:
 
     Returns:
         The overflow, or None when it is something else.
+
+    Example:
+        >>> from agentctx import classify_error
+        >>> overflow = classify_error(RuntimeError("prompt is too long: 213462 tokens > 200000 maximum"))
+        >>> overflow.requested, overflow.limit
+        (213462, 200000)
+        >>> classify_error(TimeoutError("no answer")) is None
+        True
     """
     if not isinstance(error, BaseException):
         return _judge(of_payload(error))[1]

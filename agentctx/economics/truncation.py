@@ -68,6 +68,13 @@ def suspect_truncation(
 
     Returns:
         The suspicion, or None when the numbers agree.
+
+    Example:
+        >>> from agentctx.economics import suspect_truncation
+        >>> suspect_truncation(billed=4_096, sent=31_000).why
+        '...'
+        >>> suspect_truncation(billed=30_500, sent=31_000) is None
+        True
     """
     if billed < 1:
         return None

@@ -20,6 +20,15 @@ class Protect:
     A request that the provider takes goes first: reasoning that is bound to a prefix which a cut has changed, or that
     is another model's, goes all the same, as does what is mended at the entry; all else of the message stays. The
     report says so.
+
+    Example:
+        >>> from agentctx import Pipeline, Protect, TrimRounds
+        >>> from agentctx.testing import assistant, transcript, user
+        >>> turns = user("One?"), assistant("1."), user("Two?"), assistant("2."), user("Three?")
+        >>> messages = transcript("openai-chat", *turns)
+        >>> view = await Pipeline(TrimRounds(1), protect=[Protect.pins(1)]).prepare(messages)
+        >>> [message["content"] for message in view.messages]
+        ['One?', '1.', 'Two?', '2.', 'Three?']
     """
 
     @staticmethod

@@ -242,6 +242,15 @@ class RepairHistory:
 
     Args:
         lost_result: The text that answers a call whose result is lost.
+
+    Example:
+        >>> from agentctx import Pipeline
+        >>> from agentctx.testing import assistant, call, transcript, user
+        >>> turns = user("Read it."), assistant(call("a", "read")), user("And?")
+        >>> messages = transcript("openai-chat", *turns)
+        >>> view = await Pipeline().prepare(messages)  # it runs first in every pipeline
+        >>> view.messages[2]
+        {'role': 'tool', 'tool_call_id': 'a', 'content': '[no result: the tool call was interrupted]'}
     """
 
     lost_result: str = LOST_RESULT

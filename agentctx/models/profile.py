@@ -54,6 +54,11 @@ class ImageRule:
         factor: Tokens a patch (patch models).
         edge: The longest side after resizing, in pixels (Claude).
         cap: The most tokens of an image (Claude).
+
+    Example:
+        >>> from agentctx.models import ImageRule, ModelProfile
+        >>> ModelProfile("acme-vision", window=64_000, image=ImageRule("openai-tiles", low=70, tile=140)).image.tile
+        140
     """
 
     kind: str
@@ -78,6 +83,11 @@ class Prices:
 
     Raises:
         ConfigError: If a price is no number, negative or endless.
+
+    Example:
+        >>> from agentctx.models import Prices
+        >>> Prices(input=1.25, cached=0.125, output=10.0).cached
+        0.125
     """
 
     input: float | None = field(default=None, validator=_price)
@@ -113,6 +123,10 @@ class ModelProfile:
 
     Raises:
         ConfigError: If the name is blank, or a number makes no sense.
+
+    Example:
+        >>> from agentctx.models import ModelProfile, Prices, register_model
+        >>> register_model(ModelProfile("acme-large", window=64_000, prices=Prices(input=1.0, output=4.0)))
     """
 
     name: str = field(validator=_name)

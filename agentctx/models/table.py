@@ -105,6 +105,13 @@ def register_model(model: ModelProfile | str, *, like: str | None = None, **said
     Raises:
         UnknownModel: If the table has no model that is called as ``like``.
         ConfigError: If ``ModelProfile`` has no such field, or what is said makes no sense.
+
+    Example:
+        >>> from agentctx import Budget
+        >>> from agentctx.models import register_model
+        >>> register_model("acme-medium", like="gpt-4o", window=32_000, max_output=4_000)
+        >>> Budget.for_model("acme-medium").window
+        32000
     """
     name = model.name if isinstance(model, ModelProfile) else _checked(model)
     said = {**_set_in(model), **said} if isinstance(model, ModelProfile) else said

@@ -1,5 +1,10 @@
-"""One conversation: the only object that remembers."""
+"""One conversation: the only object that remembers; and many of them, by name."""
 
-from agentctx.session.session import Session
+from typing import TYPE_CHECKING
 
-__all__ = ["Session"]
+from agentctx.public import lazily
+
+if TYPE_CHECKING:
+    from agentctx.session.sessions import SessionEvicted as SessionEvicted
+else:
+    __all__, __getattr__, __dir__ = lazily(__name__, {"agentctx.session.sessions": "SessionEvicted"})

@@ -74,6 +74,15 @@ class Session:
         billed_tokens: The size of the last prompt by the provider's own count; None before the first ``record``.
         view: The last view, with its report; None before the first step, and after a load.
         blocks: The ``with`` blocks of this session that are open.
+
+    Example:
+        >>> from agentctx import Budget, FitContextWindow, Pipeline, Session
+        >>> pipeline = Pipeline(FitContextWindow(), budget=Budget(window=8_000, trigger=0.8, target=0.5))
+        >>> session = pipeline.session(model="gpt-5.4")
+        >>> messages = [{"role": "user", "content": "Why does the build fail?"}]
+        >>> view = await session.prepare(messages)
+        >>> session.record({"prompt_tokens": 15, "completion_tokens": 40})
+        >>> session = Session.load(pipeline, session.dump())
     """
 
     plan: Plan

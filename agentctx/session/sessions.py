@@ -37,6 +37,13 @@ class SessionEvicted:
         session: The session.
         why: ``"capacity"``: there were too many, and it was unused for longest; ``"idle"``: it was unused for too
             long; ``"closed"``: it was asked for.
+
+    Example:
+        >>> from agentctx import Pipeline, Sessions
+        >>> states = {}
+        >>> def keep(event):
+        ...     states[event.name] = event.state
+        >>> sessions = Sessions(Pipeline(budget=8_000), capacity=1, on_evict=keep, load=states.get)
     """
 
     name: Hashable
@@ -109,6 +116,12 @@ class Sessions(Mapping[Hashable, Session]):
 
     Raises:
         ConfigError: If a number makes no sense.
+
+    Example:
+        >>> from agentctx import Budget, FitContextWindow, Pipeline, Sessions
+        >>> sessions = Sessions(Pipeline(FitContextWindow(), budget=Budget(window=8_000)), capacity=100)
+        >>> async with sessions.open("thread-42") as session:
+        ...     view = await session.prepare([{"role": "user", "content": "Hello"}])
     """
 
     pipeline: Plan

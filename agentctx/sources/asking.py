@@ -41,6 +41,13 @@ class SourceReport:
         cut: How many of those are there in part only.
         tokens: Tokens of what it has there.
         seconds: How long it took.
+
+    Example:
+        >>> from agentctx.sources import ContextItem, gather
+        >>> def logs(query):
+        ...     return [ContextItem("build.log", "a comma is missing")]
+        >>> [(source.name, source.found, source.chosen) for source in (await gather([logs])).sources]
+        [('logs', 1, 1)]
     """
 
     name: str
@@ -64,6 +71,14 @@ class Gathered:
         text: The chosen items as text, for a message; empty when there are none.
         tokens: Tokens of the text.
         sources: How each provider fared, in the order in which they were passed.
+
+    Example:
+        >>> from agentctx.sources import ContextItem, gather
+        >>> def breaks(query):
+        ...     raise OSError("no disk")
+        >>> gathered = await gather([breaks])
+        >>> gathered.text, len(gathered.problems)
+        ('', 1)
     """
 
     items: tuple[ContextItem, ...]

@@ -35,6 +35,10 @@ class BuildErrors:
 
     Raises:
         ConfigError: If a number makes no sense.
+
+    Example:
+        >>> from agentctx.sources import BuildErrors, gather
+        >>> gathered = await gather([BuildErrors("logs", limit=3)])
     """
 
     name: ClassVar[str] = "errors"

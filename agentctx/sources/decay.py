@@ -102,6 +102,13 @@ class Decay:
 
     Raises:
         ConfigError: If a number makes no sense.
+
+    Example:
+        >>> from agentctx.sources import Decay
+        >>> notes = Decay(half_life=600)
+        >>> name = notes.add("Builds are logged in build.log.", pinned=True)
+        >>> [entry.content for entry in notes.top(1)]
+        ['Builds are logged in build.log.']
     """
 
     half_life: float = field(default=HALF_LIFE, validator=_positive)

@@ -32,6 +32,10 @@ class Dependencies:
 
     Raises:
         ConfigError: If a number makes no sense.
+
+    Example:
+        >>> from agentctx.sources import Dependencies, gather
+        >>> gathered = await gather([Dependencies(".")])
     """
 
     name: ClassVar[str] = "dependencies"

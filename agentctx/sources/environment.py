@@ -55,6 +55,12 @@ class Environment:
 
     Raises:
         ConfigError: If a number makes no sense.
+
+    Example:
+        >>> from agentctx.sources import Environment, gather
+        >>> gathered = await gather([Environment(".", tools=())])
+        >>> gathered.sources[0].problem
+        ''
     """
 
     name: ClassVar[str] = "environment"

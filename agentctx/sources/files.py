@@ -197,6 +197,16 @@ class ReadOnlyFiles:
 
     Raises:
         ConfigError: If the budget has no room for anything.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> from agentctx.sources import ReadOnlyFiles
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = pathlib.Path(folder, "notes.md").write_text("Builds are logged in build.log.")
+        ...     files = ReadOnlyFiles(2_000, root=folder)
+        ...     changed = await files.add("notes.md")
+        ...     files.is_read_only("notes.md"), "build.log" in files.render()
+        (True, True)
     """
 
     budget: int = field(validator=amount(1))

@@ -68,6 +68,12 @@ def prioritise(
         items: The items; of equally relevant ones the earlier goes first.
         max_tokens: The room, in tokens; headings and fences are counted.
         counter: Counts tokens; without it, tiktoken's ``o200k_base``.
+
+    Example:
+        >>> from agentctx.sources import ContextItem, prioritise
+        >>> items = ContextItem("old.log", "x " * 500, 0.1), ContextItem("build.log", "a comma is missing", 0.9)
+        >>> [item.title for item in prioritise(items, max_tokens=100)][0]
+        'build.log'
     """
     return tuple(choose(items, max_tokens, counter_of_texts(counter)).values())
 
@@ -200,6 +206,14 @@ async def gather(
 
     Raises:
         ConfigError: If a number or the counter makes no sense.
+
+    Example:
+        >>> from agentctx.sources import ContextItem, gather
+        >>> def logs(query):
+        ...     return [ContextItem("build.log", "a comma is missing")]
+        >>> gathered = await gather([logs], "Why does the build fail?", max_tokens=500)
+        >>> [item.title for item in gathered.items]
+        ['build.log']
     """
     if (deadline is not None and not deadline > 0) or (max_tokens is not None and max_tokens < 0):
         msg = f"gather: expected a positive deadline and no negative number of tokens, got {deadline}, {max_tokens}"

@@ -268,6 +268,10 @@ class GitSource:
 
     Raises:
         ConfigError: If a number makes no sense.
+
+    Example:
+        >>> from agentctx.sources import GitSource, gather
+        >>> gathered = await gather([GitSource(".", commits=3)])
     """
 
     name: ClassVar[str] = "git"

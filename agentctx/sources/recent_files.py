@@ -34,6 +34,11 @@ def suggest_files(folder: str | Path) -> tuple[str, ...]:
     """The names of those files in a folder that tell most about a project, in the order in which they do.
 
     Links that lead out of the folder are none of them.
+
+    Example:
+        >>> from agentctx.sources import suggest_files
+        >>> suggest_files("no-such-folder")
+        ()
     """
     return tuple(name for name in SUGGESTED if is_file_below(Path(folder), name))
 
@@ -68,6 +73,10 @@ class RecentFiles:
 
     Raises:
         ConfigError: If a number makes no sense.
+
+    Example:
+        >>> from agentctx.sources import RecentFiles, gather
+        >>> gathered = await gather([RecentFiles(".", limit=5)])
     """
 
     name: ClassVar[str] = "files"

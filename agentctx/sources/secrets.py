@@ -589,6 +589,11 @@ def redact_secrets(text: str, name: str = "") -> str:
     Args:
         text: Anything that a model might be shown.
         name: The name of the file that it is from; empty for what is in no file.
+
+    Example:
+        >>> from agentctx.sources import redact_secrets
+        >>> redact_secrets("password = 'xk29-fj3n-QQ81'")
+        "password = '[redacted]'"
     """
     if is_credential_file(name):
         return f"{REDACTED}: a file of credentials\n" if text else text

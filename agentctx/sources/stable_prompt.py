@@ -122,6 +122,11 @@ class PromptSection:
 
     Raises:
         ConfigError: If the key is no name, or there is nothing to load.
+
+    Example:
+        >>> from agentctx.sources import PromptSection
+        >>> PromptSection("role", lambda: "You mend software.").key
+        'role'
     """
 
     key: str = field(validator=_check_key)
@@ -140,7 +145,13 @@ class PromptSection:
 
 
 def section_from(provider: ContextProvider, key: str, header: str = "") -> PromptSection:
-    """A section that says what a source finds: its items under their titles, in fences, in its own order."""
+    """A section that says what a source finds: its items under their titles, in fences, in its own order.
+
+    Example:
+        >>> from agentctx.sources import Environment, section_from
+        >>> section_from(Environment("."), "environment", "# Where you are").key
+        'environment'
+    """
 
     async def load() -> str:
         items = checked(key, await answer_of(provider, "", threads=CapacityLimiter(1)))
@@ -203,6 +214,13 @@ class StablePrompt:
 
     Raises:
         ConfigError: If there is no section, or two have one key.
+
+    Example:
+        >>> from agentctx.sources import PromptSection, StablePrompt
+        >>> prompt = StablePrompt([PromptSection("role", lambda: "You mend software.")])
+        >>> await prompt.start()
+        >>> prompt.build().text
+        'You mend software.'
     """
 
     sections: tuple[PromptSection, ...] = field(converter=_sections)

@@ -11,7 +11,14 @@ from agentctx.errors import StoreError
 
 @define
 class MemoryStore:
-    """Keeps contents in memory, by their SHA-256; for tests, and for processes that keep nothing."""
+    """Keeps contents in memory, by their SHA-256; for tests, and for processes that keep nothing.
+
+    Example:
+        >>> from agentctx.stores import MemoryStore
+        >>> store = MemoryStore()
+        >>> await store.get(await store.put(b"a long log"))
+        b'a long log'
+    """
 
     _contents: dict[str, bytes] = field(factory=dict, init=False, repr=False)
 

@@ -41,6 +41,16 @@ class ClearToolResults:
 
     Raises:
         ConfigError: If ``keep_last`` is negative or the placeholder is blank (providers refuse blank text).
+
+    Example:
+        >>> from agentctx import ClearToolResults, Pipeline
+        >>> from agentctx.testing import assistant, call, result, transcript, user
+        >>> messages = transcript(
+        ...     "openai-chat", user("Read both."), assistant(call("a", "read")), result("a", "a line of a log " * 50),
+        ...     assistant(call("b", "read")), result("b", "second"))
+        >>> view = await Pipeline(ClearToolResults(keep_last=1)).prepare(messages)
+        >>> view.messages[2]["content"], view.messages[4]["content"]
+        ('[old tool result cleared]', 'second')
     """
 
     keep_last: int

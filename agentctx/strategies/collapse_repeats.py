@@ -28,6 +28,15 @@ class CollapseRepeats:
 
     Raises:
         ConfigError: If the marker is blank.
+
+    Example:
+        >>> from agentctx import CollapseRepeats, Pipeline
+        >>> from agentctx.testing import assistant, call, result, transcript, user
+        >>> messages = transcript(
+        ...     "openai-chat", user("Watch it."), assistant(call("a", "log")), result("a", "the same line " * 30),
+        ...     assistant(call("b", "log")), result("b", "the same line " * 30))
+        >>> (await Pipeline(CollapseRepeats()).prepare(messages)).messages[2]["content"]
+        '[the same output of log stands further down]'
     """
 
     marker: str = field(default="[the same {what} of {tool} stands further down]", kw_only=True)

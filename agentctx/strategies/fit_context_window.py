@@ -92,6 +92,15 @@ class FitContextWindow:
 
     Raises:
         ConfigError: If the options contradict each other or make no sense.
+
+    Example:
+        >>> from agentctx import FitContextWindow, Pipeline
+        >>> from agentctx.testing import assistant, transcript, user
+        >>> turns = user("One?"), assistant("1. " * 500), user("Two?"), assistant("2."), user("Three?")
+        >>> messages = transcript("openai-chat", *turns)
+        >>> view = await Pipeline(FitContextWindow(), budget=200).prepare(messages)
+        >>> [message["content"] for message in view.messages]
+        ['One?', 'Two?', '2.', 'Three?']
     """
 
     budget: Budget | None = field(default=None, converter=as_budget)

@@ -64,6 +64,16 @@ class Pack:
 
     Raises:
         ConfigError: If an option makes no sense, or the library for BM25 is needed and missing.
+
+    Example:
+        >>> from agentctx import Pack, Pipeline
+        >>> from agentctx.testing import assistant, transcript, user
+        >>> messages = transcript(
+        ...     "openai-chat", user("Why was order 7 refused?"), assistant("Order 7 had no address."),
+        ...     user("Go on."), assistant("The weather is fine today. " * 40), user("So?"))
+        >>> view = await Pipeline(Pack("recent", keep_last=1), budget=100).prepare(messages)
+        >>> len(view.messages) < len(messages)
+        True
     """
 
     strategy: Strategy | Weights = "hybrid"

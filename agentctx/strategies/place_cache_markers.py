@@ -46,6 +46,13 @@ class PlaceCacheMarkers:
 
     Raises:
         ConfigError: If a lifetime is neither ``"5m"`` nor ``"1h"``.
+
+    Example:
+        >>> from agentctx import Pipeline, PlaceCacheMarkers
+        >>> messages = [{"role": "user", "content": [{"type": "text", "text": "Read this. " * 900}]}]
+        >>> view = await Pipeline(PlaceCacheMarkers()).prepare(messages, format="anthropic", model="claude-sonnet-4-5")
+        >>> view.messages[0]["content"][0]["cache_control"]
+        {'type': 'ephemeral'}
     """
 
     ttl: Ttl = field(default="5m", validator=_lifetime)

@@ -39,6 +39,12 @@ class ByTools:
     Args:
         tiers: The tier of each tool, by its name. A round with calls of several tools belongs to the strongest tier
             among them; a tool without an entry counts as ``HISTORY``.
+
+    Example:
+        >>> from agentctx import Tiered
+        >>> from agentctx.builder import Tier
+        >>> from agentctx.strategies import ByTools
+        >>> stage = Tiered(tier_of=ByTools({"read_plan": Tier.CORE, "search": Tier.RAG}))
     """
 
     tiers: Mapping[str, Tier] = field(converter=_by_name, hash=False)
@@ -68,6 +74,13 @@ class Tiered:
 
     Raises:
         ConfigError: If a tier has two rules, or an option makes no sense.
+
+    Example:
+        >>> from agentctx import Pipeline, Tiered
+        >>> from agentctx.builder import Tier
+        >>> from agentctx.strategies import ByTools
+        >>> stage = Tiered(tier_of=ByTools({"read_plan": Tier.CORE}))
+        >>> pipeline = Pipeline(stage, budget=8_000)
     """
 
     rules: tuple[TierRule, ...] = field(default=(), converter=tuple)

@@ -25,6 +25,14 @@ class TrimRounds:
 
     Raises:
         ConfigError: If ``max_rounds`` is below 1.
+
+    Example:
+        >>> from agentctx import Pipeline, TrimRounds
+        >>> from agentctx.testing import assistant, transcript, user
+        >>> turns = user("One?"), assistant("1."), user("Two?"), assistant("2."), user("Three?")
+        >>> messages = transcript("openai-chat", *turns)
+        >>> [message["content"] for message in (await Pipeline(TrimRounds(max_rounds=1)).prepare(messages)).messages]
+        ['One?', 'Two?', '2.', 'Three?']
     """
 
     max_rounds: int = field()

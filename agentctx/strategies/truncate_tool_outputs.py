@@ -29,6 +29,16 @@ class TruncateToolOutputs:
 
     Raises:
         ConfigError: If there is no limit, or one below 1, or ``keep`` is unknown.
+
+    Example:
+        >>> from agentctx import Pipeline, TruncateToolOutputs
+        >>> from agentctx.testing import assistant, call, result, transcript, user
+        >>> turns = user("Read it."), assistant(call("a", "read")), result("a", "0123456789" * 99)
+        >>> messages = transcript("openai-chat", *turns)
+        >>> view = await Pipeline(TruncateToolOutputs(max_chars=60, keep="head")).prepare(messages)
+        >>> print(view.messages[2]["content"])
+        0123456789...
+        [… ... characters omitted …]
     """
 
     max_tokens: int | None = None

@@ -20,6 +20,11 @@ def over(amount: Amount) -> Condition:
 
     Raises:
         ConfigError: If a share is not above 0 and up to 1; at run time, if a share is asked for without a budget.
+
+    Example:
+        >>> from agentctx import over
+        >>> (over(0.8) & ~over(100_000)).name
+        'over(0.8) & ~(over(100000))'
     """
     number = isinstance(amount, (int, float)) and not isinstance(amount, bool)
     if not number or amount <= 0 or (isinstance(amount, float) and not amount <= 1):
@@ -125,6 +130,10 @@ def when(condition: Test, *stages: ContextStrategy) -> When:
     Raises:
         ConfigError: If there is no stage, or if the condition is a stage or another async function: what such a
             function returns before it is awaited counts as true.
+
+    Example:
+        >>> from agentctx import ClearToolResults, Pipeline, over, when
+        >>> pipeline = Pipeline(when(over(0.8), ClearToolResults(keep_last=5)), budget=128_000)
     """
     if not stages:
         msg = "when: pass at least one stage"
@@ -145,6 +154,10 @@ def first_of(*stages: ContextStrategy) -> FirstOf:
 
     Raises:
         ConfigError: If there is no stage.
+
+    Example:
+        >>> from agentctx import ClearToolResults, FitContextWindow, Pipeline, first_of
+        >>> pipeline = Pipeline(first_of(ClearToolResults(keep_last=5), FitContextWindow()), budget=128_000)
     """
     if not stages:
         msg = "first_of: pass at least one stage"

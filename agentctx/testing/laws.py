@@ -27,7 +27,7 @@ from agentctx.errors import ConfigError, StageError, StoreError
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import Call, ContextStrategy
 from agentctx.providers.cache_markers import unmarked
-from agentctx.session import Session
+from agentctx.session.session import Session
 from agentctx.stores.memory import MemoryStore
 from agentctx.strategies.when import first_of, when
 from agentctx.testing.accounts import Given, outcomes, unaccounted

@@ -18,7 +18,7 @@ from agentctx.errors import ContextOverflow, InvalidInput
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy, Listener, Store, TokenCounter
 from agentctx.providers.native import as_mapping
-from agentctx.session import Session
+from agentctx.session.session import Session
 from agentctx.stores.memory import MemoryStore
 from agentctx.testing.plan import History
 from agentctx.testing.quoting import Liberty

@@ -149,6 +149,11 @@ class TiktokenCounter:
 
     Raises:
         ConfigError: If no vocabulary of this name is shipped.
+
+    Example:
+        >>> from agentctx.tokens import TiktokenCounter
+        >>> TiktokenCounter("o200k_base").count("Why does the build fail?")
+        6
     """
 
     encoding: str = field(default="o200k_base")

@@ -64,6 +64,11 @@ class HeuristicCounter:
 
     Raises:
         ConfigError: If ``chars_per_token`` is not positive, or a number of tokens is negative.
+
+    Example:
+        >>> from agentctx.tokens import HeuristicCounter
+        >>> HeuristicCounter(chars_per_token=4).count("Why does the build fail?")
+        7
     """
 
     chars_per_token: float = field(default=4)

@@ -100,6 +100,12 @@ class FixedCounter:
 
     Raises:
         ConfigError: If ``tokens`` is not positive, or another number is negative.
+
+    Example:
+        >>> from agentctx import count
+        >>> from agentctx.tokens import FixedCounter
+        >>> count([{"role": "user", "content": "Why does the build fail?"}], counter=FixedCounter(tokens=10))
+        10
     """
 
     tokens: int = 10

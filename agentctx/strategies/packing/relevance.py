@@ -67,6 +67,11 @@ class Bm25:
 
     Raises:
         ConfigError: If bm25s is not installed.
+
+    Example:
+        >>> from agentctx import Pack
+        >>> from agentctx.strategies import Bm25
+        >>> stage = Pack("relevance", relevance=Bm25(k1=1.2))
     """
 
     k1: float = 1.5
@@ -131,7 +136,14 @@ Embed = Callable[[Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
 
 
 class Relevance(Protocol):
-    """Says how much each text has to do with a task. Any async function with this signature qualifies."""
+    """Says how much each text has to do with a task. Any async function with this signature qualifies.
+
+    Example:
+        >>> from agentctx import Pack
+        >>> async def shared_words(task, texts):
+        ...     return [float(len(set(task.split()) & set(text.split()))) for text in texts]
+        >>> stage = Pack("relevance", relevance=shared_words)
+    """
 
     async def __call__(self, task: str, texts: Sequence[str], /) -> Sequence[float]:
         """A number for each text, the larger the more; 0, or less, for nothing at all."""
@@ -147,6 +159,13 @@ class Embedded:
 
     Raises:
         ConfigError: If ``embed`` is no function.
+
+    Example:
+        >>> from agentctx import Pack
+        >>> from agentctx.strategies import Embedded
+        >>> async def embed(texts):
+        ...     return [[float(len(text)), 1.0] for text in texts]  # ask a model for it
+        >>> stage = Pack("relevance", relevance=Embedded(embed))
     """
 
     embed: Embed
@@ -247,6 +266,11 @@ class Weights:
 
     Raises:
         ConfigError: If one is negative or not finite, or all are 0.
+
+    Example:
+        >>> from agentctx import Pack
+        >>> from agentctx.strategies import Weights
+        >>> stage = Pack(Weights(recency=0.5, relevance=0.5))
     """
 
     recency: float = 0.0

@@ -1,0 +1,64 @@
+"""Every public name shows in its docstring how it is used, and each example prints what it shows."""
+
+import ast
+import contextlib
+import doctest
+import inspect
+import io
+from importlib import import_module
+from inspect import CO_COROUTINE
+from types import FunctionType
+
+import anyio
+import pytest
+
+PARTS = (
+    "agentctx",
+    "agentctx.builder",
+    "agentctx.economics",
+    "agentctx.models",
+    "agentctx.providers",
+    "agentctx.session",
+    "agentctx.sources",
+    "agentctx.stores",
+    "agentctx.strategies",
+    "agentctx.tokens",
+)
+MODULES = {
+    "agentctx.conversion": ("Converted",),
+    "agentctx.errors": ("BigItem",),
+    "agentctx.presets": ("coding_agent", "late_and_large", "thrifty"),
+    "agentctx.protocols": (
+        "ContextProvider",
+        "Meter",
+        "Store",
+        "Summarizer",
+        "TextCutter",
+        "TokenCounter",
+        "WireFormat",
+    ),
+}
+PUBLIC = {part: import_module(part).__all__ for part in PARTS} | MODULES
+COMPARED = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+@pytest.mark.parametrize(("part", "name"), [(part, name) for part, names in PUBLIC.items() for name in names])
+def test_the_example_prints_what_it_shows(part, name):
+    """The docstring has an example, and each line of it prints what stands under the line; a line may await."""
+    docstring = inspect.getdoc(getattr(import_module(part), name))
+    examples = doctest.DocTestParser().get_examples(docstring)
+    assert examples, "there is no example"
+    anyio.run(run, examples)
+
+
+async def run(examples):
+    """Run the lines one after the other with the names of those before, as a shell that awaits does."""
+    names = {"__name__": "example"}
+    for example in examples:
+        code = compile(example.source, "<example>", "single", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            made = FunctionType(code, names)()
+            if code.co_flags & CO_COROUTINE:
+                await made
+        shown = doctest.OutputChecker().check_output(example.want, printed.getvalue(), COMPARED)
+        assert shown, f"{example.source}prints\n{printed.getvalue()}"
