@@ -164,7 +164,7 @@ class Pipeline(Plan):
         refuse_empty(trail)
         turns = (place for place in range(len(said) - 1, -1, -1) if said[place].role == "assistant")
         last = next(turns, -1)
-        call = evolve(call, late=lambda: trail.after(last))
+        call = evolve(call, late=lambda: trail.after(last), given=lambda: trail.after(-1))
         for stage in self.at_once:
             await run_stage(stage, trail, call)
         above = self.refuses_above(model)

@@ -24,7 +24,7 @@ from agentctx.core.message import (
     Ttl,
     is_marker_tool,
 )
-from agentctx.core.protection import ProtectRule, ThinkingPolicy, always, leading_thought, places_of, unread
+from agentctx.core.protection import ProtectRule, ThinkingPolicy, always, leading_thought, places_of, summaries, unread
 from agentctx.core.report import Compaction
 from agentctx.core.validity import Violation
 from agentctx.models.profile import ModelProfile
@@ -672,6 +672,7 @@ class Call:
         before: Gives the messages that stand before the context where a stage is shown only what is new.
         known: A request whose size is known, with its tokens; None when there is none.
         late: Gives the identities of the messages that came after the model's last one, wherever they stand now.
+        given: Gives the identities of the messages that the caller passed, wherever they stand now; None: all are.
 
     Example:
         >>> from agentctx import Call, Context, Pipeline
@@ -698,6 +699,7 @@ class Call:
     before: Callable[[], tuple[Message, ...]] | None = field(default=None, eq=False, repr=False)
     known: tuple[Context, int] | None = field(default=None, eq=False, repr=False)
     late: Callable[[], frozenset[int]] | None = field(default=None, eq=False, repr=False)
+    given: Callable[[], frozenset[int]] | None = field(default=None, eq=False, repr=False)
 
     @property
     def counter(self) -> TokenCounter:
@@ -717,10 +719,11 @@ class Call:
     def protected(self, context: Context) -> frozenset[int]:
         """Indexes of the messages that must not be dropped.
 
-        They are ``always`` (the library's own rules), ``frozen`` (the caller's), and the leading thought of the open
-        tool round, where the model must not be without it.
+        They are ``always`` (the library's own rules), ``frozen`` (the caller's), summaries, and the
+        leading thought of the open tool round, where the model must not be without it.
         """
-        return always(context.messages) | self._leading(context) | self.frozen(context)
+        messages = context.messages
+        return always(messages).union(self._leading(context), self.frozen(context), summaries(messages))
 
     def _leading(self, context: Context) -> frozenset[int]:
         """What the open tool round begins with on models that think when they are told to, and must not be without."""

@@ -23,6 +23,7 @@ from agentctx.builder.eviction import (
 from agentctx.core.message import Message, Native, Text
 from agentctx.errors import ConfigError, StageError
 from agentctx.protocols import Summarizer
+from agentctx.providers.native import clean_text
 from agentctx.tokens.graphemes import floor
 
 HEADING = "[Summary of {count} earlier messages]\n"
@@ -142,6 +143,7 @@ def fitted(text: str, room: int, made: Callable[[str], Message], count: Callable
         made: Makes the message of a text.
         count: Counts a message, in tokens.
     """
+    text = clean_text(text)
     while text.strip():
         summary = made(text)
         tokens = count(summary)

@@ -46,6 +46,11 @@ def summed_up(message: Message) -> int:
     return 0 if found is None or found[2] != _sum(found[3]) else int(found[1])
 
 
+def summaries(messages: Sequence[Message], start: int = 0) -> list[int]:
+    """The indexes of the summaries from ``start`` on: each stays until a stage that summarises puts another there."""
+    return [index for index in range(start, len(messages)) if summed_up(messages[index])]
+
+
 def _sum(text: str) -> str:
     return f"{crc32(text.encode(errors='surrogatepass')):08x}"
 

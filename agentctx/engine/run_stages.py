@@ -16,7 +16,7 @@ from agentctx.core.budget import Budget
 from agentctx.core.compare import Change, HeadChange, Matched, Outcome, compare_tools, match, shared
 from agentctx.core.message import Context, Message, Tool, is_marker_tool, without_marker
 from agentctx.core.pace import paced
-from agentctx.core.protection import always, seals, words
+from agentctx.core.protection import always, seals, summaries, words
 from agentctx.core.report import StageReport
 from agentctx.core.units import broken_pair
 from agentctx.core.validity import flaw
@@ -228,7 +228,7 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
         after, shared = await run(stage, before, call)
         if after is before and not call.notes.remarks:
             return None
-        compared = partial(_compared, name, before, after, shared, call, None if trusted else trail.origins)
+        compared = partial(_compared, stage, before, after, shared, call, None if trusted else trail.origins)
         anywhere = call.wire is not None and call.wire.results_anywhere  # then all pairs are looked at
         found = await offload(compared, len(before.messages) - (0 if anywhere else shared))
         after = _with_own(before, after, found, call)
@@ -280,12 +280,17 @@ async def _run_inner(holding: HoldsStages, name: str, trail: Trail, call: Call) 
 
 
 def _compared(
-    name: str, before: Context, after: Context, shared: int, call: Call, origins: Sequence[int | None] | None
+    stage: ContextStrategy,
+    before: Context,
+    after: Context,
+    shared: int,
+    call: Call,
+    origins: Sequence[int | None] | None,
 ) -> Matched:
     """What a stage returned, laid beside what it was given, and held to the stage's promises.
 
     Args:
-        name: The stage's name.
+        stage: The stage.
         before: What it was given.
         after: What it returned.
         shared: How many messages at the start are the same objects: with those it has kept its promises.
@@ -297,13 +302,13 @@ def _compared(
         StageError: If it changed the system prompt, broke a pair, or lost what is protected; names the caller's index.
             ``testing.laws`` tells by its words ("pair", "signed") which law was broken.
     """
-    found = match(before.messages, after.messages, shared)
+    found, name = match(before.messages, after.messages, shared), name_of(stage)
     if after is not before and origins is not None:
         if after.system is not before.system and after.system != before.system:
             raise StageError(name, "changed the system prompt, which survives byte for byte")
         if found.first_changed is not None:
             _check_pairs(name, after, found.start, call)
-            _check_protected(name, before, after, found, call, origins)
+            _check_protected(stage, before, after, found, call, origins)
     return found
 
 
@@ -317,12 +322,14 @@ def _check_pairs(name: str, after: Context, start: int, call: Call) -> None:
 
 
 def _check_protected(
-    name: str, before: Context, after: Context, found: Matched, call: Call, origins: Sequence[int | None]
+    stage: ContextStrategy, before: Context, after: Context, found: Matched, call: Call, origins: Sequence[int | None]
 ) -> None:
     def place(index: int) -> str:
-        return f"messages[{origins[index]}]"
+        origin = origins[index]
+        return "the summary" if origin is None else f"messages[{origin}]"
 
-    survivors = always(before.messages, found.start)
+    name, replaces = name_of(stage), getattr(stage, "summarizes", False)
+    survivors = always(before.messages, found.start).union(() if replaces else summaries(before.messages, found.start))
     pinned = call.frozen(before)
     for index in found.dropped:
         if index in survivors or index in pinned:

@@ -98,7 +98,7 @@ async def _run(step: Step, stages: Sequence[ContextStrategy], aim: int | None) -
 
 async def _run_now(step: Step, stages: Sequence[ContextStrategy], aim: int | None) -> None:
     budget, record = step.around.budget, step.record
-    call = evolve(step.call(aim), late=step.late)
+    call = evolve(step.call(aim), late=step.late, given=lambda: step.trail.after(-1))
     stages = [stage for stage in stages if concerns(stage, call)]
     foreign = await _carries_foreign_markers(step)
     if await _needs_whole_view(step, stages, foreign=foreign):

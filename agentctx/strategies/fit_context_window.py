@@ -9,11 +9,11 @@ from typing import ClassVar
 from attrs import field, frozen
 
 from agentctx.builder.eviction import answered
-from agentctx.builder.summarize import fitted
+from agentctx.builder.summarize import fitted as fitted_summary
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome, match
 from agentctx.core.message import Context, Message
-from agentctx.core.protection import first_task, summary, summed_up
+from agentctx.core.protection import first_task, summaries, summary, summed_up
 from agentctx.engine.drop import drop_oldest
 from agentctx.engine.options import as_budget
 from agentctx.errors import ConfigError
@@ -24,54 +24,63 @@ SHARE = 0.1
 """At most so much of what a cut comes down to is the summary."""
 
 
-async def sum_up(before: Context, after: Context, most: int, call: Call, summarizer: Summarizer) -> Context:
-    """Let one message say in few words what a cut has left out; an earlier summary in it is replaced.
+async def _summed_up(context: Context, limit: int, aim: int, call: Call, summarizer: Summarizer) -> Context | None:
+    """The request cut to ``aim``, with one message that says in few words what went; None when there is none to say it.
 
-    Where the summarizer fails, or says nothing, the earlier summary stays, and the report says why there is no other.
-
-    Args:
-        before: The request before the cut.
-        after: The request after it.
-        most: The most tokens of the summary.
-        call: What the stage is told.
-        summarizer: Writes the summary.
+    An earlier summary goes into the new one. Where there is no new one it stays, and the report says why.
     """
-    gone = [before.messages[index] for index in match(before.messages, after.messages).dropped]
-    count = sum(summed_up(message) or 1 for message in gone)
-    if all(map(summed_up, gone)):
-        return _standing(after, gone)
+    known, most = call.notes.copy(), int(SHARE * aim)
+    fitted = await _cut(_without_summaries(context, call), limit, aim - most, call)
+    gone = [context.messages[index] for index in match(context.messages, fitted.messages).dropped]
+    if all(map(summed_up, gone)) and sum(map(call.count, gone)) <= most:
+        call.notes.restore(known)
+        return None
+    given = None if call.given is None else call.given()  # and not what repair has made
+    count = sum(summed_up(message) or (given is None or message.identity in given) for message in gone)
+    most = min(most, limit - call.size(fitted))
     left = most - call.count(Message("user", (summary("", count),)))
-    text = await _asked(gone, left, call, summarizer) if left > 0 else ""
-    made = fitted(text, most, lambda said: Message("user", (summary(said, count),)), call.count)
+    text, failed = await _asked(gone, left, summarizer) if left > 0 else ("", "there is no room for one")
+    made = fitted_summary(text, most, lambda said: Message("user", (summary(said, count),)), call.count)
     if made is None:
-        call.remark("no summary: " + ("there is no room for one" if left <= 0 else "the summarizer gave none"))
-        earlier = [message for message in gone if summed_up(message)]
-        return _standing(after, earlier if sum(map(call.count, earlier)) <= most else [])
+        call.notes.restore(known)
+        call.remark(f"no summary: {failed or 'the summarizer gave none'}")
+        return None
     for message in gone:
         call.note(message, "in the summary", Outcome.SUMMARISED)
     call.note(made, f"stands for {count} messages that were left out")
-    return _standing(after, [made])
+    return _standing(fitted, made)
 
 
-async def _asked(gone: Sequence[Message], tokens: int, call: Call, summarizer: Summarizer) -> str:
-    """The summarizer's words; none when it fails: as that of a listener, its failure costs nothing that was there."""
+async def _cut(context: Context, limit: int, aim: int, call: Call) -> Context:
+    size = call.size(context)
+    to_cut = call.meter.bytes(context) if size > limit else 0  # what fits as it is has no result to be cut
+    return await offload(partial(drop_oldest, context, limit, aim, call, size), len(context.messages), to_cut)
+
+
+def _without_summaries(context: Context, call: Call) -> Context:
+    """The request without the summaries in it, but for those that the caller protects; the same object without such."""
+    gone = frozenset(summaries(context.messages)) - call.frozen(context)
+    kept = (message for index, message in enumerate(context.messages) if index not in gone)
+    return context.with_messages(tuple(kept)) if gone else context
+
+
+async def _asked(gone: Sequence[Message], tokens: int, summarizer: Summarizer) -> tuple[str, str]:
+    """The summarizer's words; where it fails none, and why: its failure costs nothing that was there."""
     try:
         text: object = await answered("the summarizer", summarizer(tuple(gone), tokens))
     except Exception as error:  # noqa: BLE001 - user code, whatever it raises
-        call.remark(f"the summarizer raised {type(error).__name__}: {error}")
-        return ""
+        return "", f"the summarizer raised {type(error).__name__}: {error}"
     if not isinstance(text, str):
-        call.remark(f"the summarizer returned {type(text).__name__} instead of text")
-        return ""
-    return text
+        return "", f"the summarizer returned {type(text).__name__} instead of text"
+    return text, ""
 
 
-def _standing(context: Context, summaries: Sequence[Message]) -> Context:
-    """The request with summaries where they stand: behind the first task, else behind the system messages that lead."""
+def _standing(context: Context, made: Message) -> Context:
+    """The request with the summary behind the first task, else behind the system messages that lead."""
     messages = context.messages
     leading = next((place for place, message in enumerate(messages) if not message.is_system), len(messages))
     place = next((task + 1 for task in first_task(messages)), leading)
-    return context.with_messages((*messages[:place], *summaries, *messages[place:])) if summaries else context
+    return context.with_messages((*messages[:place], made, *messages[place:]))
 
 
 @frozen
@@ -82,7 +91,8 @@ class FitContextWindow:
     that round are cut so that it takes half of the room that the rest leaves.
 
     Where the pipeline has a summarizer, one message behind the first task stands for what was dropped: at most a tenth
-    of what the cut comes down to, and at the next cut another in its place. Without a session, or with views that are
+    of what the cut comes down to, and at the next cut another in its place. Where the summarizer fails, the cut is what
+    it would be without one. Without a session, or with views that are
     not written back, the summarizer is asked at every call that has to be cut.
 
     Args:
@@ -131,17 +141,10 @@ class FitContextWindow:
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context with the oldest rounds dropped, so that it has at most the limit's tokens."""
         limit, aim = self._limits(call)
-        size = call.size(context)
-        if size <= aim:
+        if call.size(context) <= aim:
             return context
-        to_cut = call.meter.bytes(context) if size > limit else 0  # what fits as it is has no result to be cut
-        most = 0 if call.summarizer is None else int(SHARE * aim)
-        work = partial(drop_oldest, context, limit, aim - most, call, size)
-        fitted = await offload(work, len(context.messages), to_cut)
-        if call.summarizer is None:
-            return fitted
-        most = min(most, limit - call.size(fitted))
-        return await sum_up(context, fitted, most, call, call.summarizer)
+        summed = None if call.summarizer is None else await _summed_up(context, limit, aim, call, call.summarizer)
+        return await _cut(context, limit, aim, call) if summed is None else summed
 
     def _limits(self, call: Call) -> tuple[int, int]:
         """The hard limit and the size to come down to, in tokens."""

@@ -5,9 +5,22 @@ from itertools import pairwise
 
 import pytest
 
-from agentctx import Budget, FitContextWindow, Outcome, Pipeline, Session, validate
+from agentctx import (
+    Budget,
+    FitContextWindow,
+    Outcome,
+    Pack,
+    Pipeline,
+    Session,
+    StageError,
+    TrimRounds,
+    over,
+    validate,
+    when,
+)
 from agentctx.core.protection import summed_up
 from agentctx.presets import coding_agent
+from agentctx.strategies.tiered import Tiered
 from agentctx.testing import assistant, call, result, transcript, user
 
 pytestmark = pytest.mark.anyio
@@ -43,10 +56,17 @@ def said(view):
 async def walked(format_name, mode, summarizer, number=60):
     """The views of a conversation with a summarizer: in full, written back, or loaded after each step."""
     pipeline = Pipeline(FitContextWindow(), budget=BUDGET, summarizer=summarizer)
-    session, shown, views = pipeline.session(format=format_name, model="gpt-5.4"), 0, []
-    given, whole = [], transcript(format_name, *rounds(number))
-    while shown < len(whole):
-        given, shown = [*given, *whole[shown : shown + 2]], shown + 2
+    return await stepped(pipeline, format_name, mode, transcript(format_name, *rounds(number)))
+
+
+async def stepped(pipeline, format_name, mode, whole):
+    """The views of a conversation that grows by two messages a step; "at once" is without a session."""
+    session, views, given = pipeline.session(format=format_name, model="gpt-5.4"), [], []
+    for stop in range(1, len(whole) + 1, 2):
+        given = [*given, *whole[max(0, stop - 2) : stop]]
+        if mode == "at once":
+            views.append(await pipeline.prepare(given, format=format_name, model="gpt-5.4"))
+            continue
         views.append(await session.prepare(given))
         if mode == "rolling":
             given = list(views[-1].messages)
@@ -190,3 +210,126 @@ async def test_what_the_user_said_last_stays_though_a_summary_stands_there():
         sent = [message["content"] for message in view.messages if message["role"] == "user"]
         assert spoken[0] == sent[0]
         assert spoken[-1] in sent
+
+
+def chat():
+    """A task, a few long answers, then many short ones: whoever keeps the last rounds comes down far enough."""
+    turns = [user("the task")]
+    for place in range(60):
+        turns += [assistant(f"{place} " * (2_000 if place == 5 else 250 if place < 5 else 60)), user(f"go on {place}")]
+    return turns
+
+
+FIT, TRIM = FitContextWindow(), TrimRounds(6)
+NESTED = {
+    "a stage before it": lambda told: Pipeline(TRIM, FIT, budget=BUDGET, summarizer=told),
+    "a stage behind it": lambda told: Pipeline(Pipeline(when(over(0.85), FIT), summarizer=told), TRIM, budget=BUDGET),
+    "another cut behind it": lambda told: Pipeline(
+        Pipeline(FIT, budget=BUDGET, summarizer=told), FitContextWindow(max_tokens=1_900), budget=Budget(4_000)
+    ),
+    "the guarantee": lambda told: Pipeline(
+        Pipeline(when(over(0.85), FIT), budget=BUDGET, summarizer=told), budget=Budget(2_500)
+    ),
+    "the worth of rounds": lambda told: Pipeline(
+        Pipeline(FIT, budget=BUDGET, summarizer=told),
+        Pack("recent", keep_last=2, max_tokens=1_500),
+        budget=Budget(4_000),
+    ),
+    "its tier": lambda told: Pipeline(
+        Pipeline(FIT, budget=BUDGET, summarizer=told), Tiered(max_tokens=1_500), budget=Budget(4_000)
+    ),
+}
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("taken_by", NESTED)
+@pytest.mark.parametrize("mode", ["at once", "full", "rolling", "load"])
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_a_summary_stays_whatever_else_is_left_out(format_name, mode, taken_by):
+    """Only a stage that summarises replaces it: whatever is said to be in a summary is in the one that is there."""
+    summarizer = Telling()
+    pipeline = NESTED[taken_by](summarizer)
+    stood = False
+    for view in await stepped(pipeline, format_name, mode, transcript(format_name, *chat())):
+        standing = [summed_up(message) for message in view.context.messages if summed_up(message)]
+        within = sum(change.outcome is Outcome.SUMMARISED for change in view.report.in_force)
+        assert len(standing) <= 1
+        assert standing or not (within or (stood and mode == "rolling"))
+        assert mode == "rolling" or sum(standing) == within
+        stood = bool(standing)
+    assert summarizer.asked or mode == "at once"
+
+
+async def cutting(context, _call):
+    """A stage that keeps the first and the last message, whatever stands between."""
+    return context.with_messages((context.messages[0], context.messages[-1]))
+
+
+async def test_a_stage_that_drops_a_summary_is_refused():
+    """As one that drops the task; the error says what it dropped."""
+    pipeline = Pipeline(Pipeline(FIT, summarizer=Telling()), cutting, budget=BUDGET)
+    with pytest.raises(StageError, match=r"cutting.* dropped the summary"):
+        await pipeline.prepare(transcript("openai-chat", *chat()), format="openai-chat")
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("mode", ["at once", "full", "rolling", "load"])
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_a_summary_of_half_a_character_can_be_sent(format_name, mode):
+    """A lone surrogate, as cutting by UTF-16 units leaves it, is sent as the character that stands for none."""
+
+    async def halved(_messages, _most):
+        return "they read a\ud83d"
+
+    pipeline = Pipeline(FIT, budget=BUDGET, summarizer=halved)
+    views = await stepped(pipeline, format_name, mode, transcript(format_name, *chat()))
+    assert any(map(said, views))
+    for view in views:
+        json.dumps([view.messages, view.system], ensure_ascii=False).encode()
+        assert all(text.endswith("they read a\ufffd") for _, text in said(view))
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("mode", ["at once", "full", "rolling", "load"])
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("summarizer", [wordless, failing, wrong])
+async def test_without_its_words_what_is_sent_is_what_would_be_without_a_summarizer(format_name, mode, summarizer):
+    """The room that was kept for a summary is given back when there is none."""
+    whole = transcript(format_name, *chat())
+    with_one = await stepped(Pipeline(FIT, budget=BUDGET, summarizer=summarizer), format_name, mode, whole)
+    without = await stepped(Pipeline(FIT, budget=BUDGET), format_name, mode, whole)
+    assert [view.messages for view in with_one] == [view.messages for view in without]
+    assert [view.report.in_force for view in with_one] == [view.report.in_force for view in without]
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("mode", ["at once", "full", "rolling", "load"])
+async def test_a_later_failure_leaves_what_would_be_there_without_a_summarizer_then(mode):
+    """The summary that stands there is kept as the task is, and the cut is made around it."""
+    telling = Telling()
+
+    async def once(messages, most):
+        return await telling(messages, most) if not telling.asked else ""
+
+    views = await stepped(
+        Pipeline(FIT, budget=BUDGET, summarizer=once), "openai-chat", mode, transcript("openai-chat", *chat())
+    )
+    if mode != "at once":
+        first = next(place for place, view in enumerate(views) if said(view))
+        assert all(said(view) == said(views[first]) for view in views[first:])
+    assert all(view.report.tokens_after <= BUDGET.limit for view in views)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("mode", ["at once", "full", "load"])
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_a_summary_counts_what_the_caller_passed(format_name, mode):
+    """A result that repair made for a call without one is no earlier message of the caller's."""
+    turns = rounds(60)
+    lost = [turn for place, turn in enumerate(turns) if place % 6 != 4]  # the result of every third call
+    whole = transcript(format_name, *lost)
+    views = await stepped(Pipeline(FIT, budget=BUDGET, summarizer=Telling()), format_name, mode, whole)
+    assert any(map(said, views))
+    for view in views:
+        within = sum(change.outcome is Outcome.SUMMARISED for change in view.report.in_force)
+        assert within == sum(map(summed_up, view.context.messages))
