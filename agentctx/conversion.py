@@ -10,25 +10,18 @@ from attrs import define, field, frozen
 
 from agentctx.core.change_log import ChangesInForce
 from agentctx.core.compare import Change, Outcome, match
-from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Part, Tool
+from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Part, Text, Tool
 from agentctx.core.report import Report, StageReport
-from agentctx.engine.reading import Reader, as_list, known_profile, naming_what_is_too_deep, reader
+from agentctx.engine.reading import Reader, as_list, naming_what_is_too_deep, reader
 from agentctx.engine.repair import repair
 from agentctx.errors import InvalidInput
-from agentctx.protocols import Call, TokenCounter, arranges_for_model
-from agentctx.providers.anthropic.request import traits
+from agentctx.models.table import shares_reasoning
+from agentctx.protocols import Call, TokenCounter
+from agentctx.providers.spelling import Respelling
 from agentctx.providers.translate.parts import FOREIGN_REASONING, Translator, Turn, beside_tool, grouped
-from agentctx.providers.translate.target import (
-    Respelling,
-    Target,
-    native_system,
-    placeholder,
-    shares_reasoning,
-    target_of,
-    translated,
-    without_reasoning,
-)
+from agentctx.providers.translate.tools import placeholder, translated
 from agentctx.tokens.counting import as_counter
+from agentctx.wire_format import Capabilities
 
 _STAGE = "convert"
 SAID_BY_THE_USER = "no system message may stand in the middle here: it is said by the user"
@@ -119,8 +112,7 @@ def _converted(source: Reader, goal: Reader, passed: tuple[Sequence[Any], Any, A
     if source.wire.name.partition("/")[0] == goal.wire.name.partition("/")[0]:
         converted = _within(given, log, keep=_may_keep(model, from_model)), system, None if tools is None else [*tools]
     else:
-        takes_system = traits(model, known_profile(model)).system_in_messages
-        converted = _across(given, log, target_of(goal.wire.name, model, takes_system=takes_system))
+        converted = _across(given, log, goal.wire.capabilities(model, goal.profile))
     after = Context(tuple(goal.messages(converted[0])), *goal.fixed_part(*converted[1:]))
     if not after.messages:
         where = "messages"
@@ -191,10 +183,7 @@ class _Log:
 
 def _may_keep(model: str | None, from_model: str | None) -> bool:
     """Whether reasoning may stay: nothing says that another model is called, or both models share it."""
-    if model is None:
-        return True
-    profiles = known_profile(model), known_profile(from_model)
-    return from_model is not None and shares_reasoning(model, from_model, profiles)
+    return model is None or (from_model is not None and shares_reasoning(model, from_model))
 
 
 def _within(given: Context, log: _Log, *, keep: bool) -> list[Any]:
@@ -203,7 +192,7 @@ def _within(given: Context, log: _Log, *, keep: bool) -> list[Any]:
     bare: list[Message] = []
     places: list[tuple[int, ...]] = []
     for index, message in enumerate(given.messages):
-        kept = message if keep else without_reasoning(message, wire.name)
+        kept = message if keep else wire.without_reasoning(message)
         if kept is not message:
             log.say((index,), FOREIGN_REASONING, outcome=Outcome.DROPPED if kept is None else None)
         if kept is not None:
@@ -225,14 +214,16 @@ def _legal(
     return messages if whole is None else whole
 
 
-def _across(given: Context, log: _Log, target: Target) -> tuple[list[Any], Any, list[Any] | None]:
+def _across(given: Context, log: _Log, target: Capabilities) -> tuple[list[Any], Any, list[Any] | None]:
     """Messages, system prompt and tools in the other format."""
     wire = log.goal.wire
     turns, translator = _turns(given, log, target)
     lead = next((n for n, turn in enumerate(turns) if turn.role not in SYSTEM_ROLES), len(turns))
     system = None
     if wire.system_apart:
-        system = native_system((part for turn in turns[:lead] for part in turn.parts), wire.name)
+        said = (part for turn in turns[:lead] for part in turn.parts)
+        texts = tuple(part for part in said if isinstance(part, Text) and part.text.strip())
+        system = wire.write_system(Message("system", texts)) if texts else None
         for turn in turns[:lead]:
             log.say(turn.origins, "the system prompt stands apart from the messages", outcome=Outcome.MOVED)
         turns = turns[lead:]
@@ -241,12 +232,12 @@ def _across(given: Context, log: _Log, target: Target) -> tuple[list[Any], Any, 
     return [wire.write_message(message) for message in made], system, tools
 
 
-def _turns(given: Context, log: _Log, target: Target) -> tuple[list[Turn], Translator]:
+def _turns(given: Context, log: _Log, target: Capabilities) -> tuple[list[Turn], Translator]:
     """What was said, in plain values; the system prompt first."""
     places = [(index,) for index in range(len(given.messages))]
     messages = _legal(given.messages, places, log.source, log)
     origins = match(given.messages, messages).origins
-    translator = Translator.to(target, log.source.wire.name)
+    translator = Translator.to(target, log.source.wire)
     turns = [] if given.system is None else [Turn("system", _prompt(given.system, translator, log))]
     for origin, message in zip(origins, messages, strict=True):
         spoken, place = translator.message(message), () if origin is None else (origin,)
@@ -269,7 +260,7 @@ def _prompt(system: Message, translator: Translator, log: _Log) -> tuple[Part, .
     return tuple(spoken.parts)
 
 
-def _settled(turns: Sequence[Turn], target: Target, log: _Log) -> list[Message]:
+def _settled(turns: Sequence[Turn], target: Capabilities, log: _Log) -> list[Message]:
     """The turns as messages that the format takes: grouped, and repaired where that broke a rule."""
     if target.system_between == "user":
         for turn in turns:
@@ -285,27 +276,26 @@ def _settled(turns: Sequence[Turn], target: Target, log: _Log) -> list[Message]:
     return [Message(turn.role, turn.parts) for turn in again]
 
 
-def _arranged(turns: Sequence[Turn], target: Target, log: _Log) -> tuple[list[Message], list[tuple[int, ...]]]:
+def _arranged(turns: Sequence[Turn], target: Capabilities, log: _Log) -> tuple[list[Message], list[tuple[int, ...]]]:
     """The turns as messages, with system messages where they may stand, and where each comes from."""
     messages = [Message(turn.role, turn.parts) for turn in turns]
     places = {id(message): turn.origins for message, turn in zip(messages, turns, strict=True)}
-    arranging = arranges_for_model(log.goal.wire) if target.system_between == "system" else None
-    if arranging is None:
+    if target.system_between != "system":
         return messages, [*places.values()]
-    made = [*arranging.arrange_for(messages, None, lambda message, why: log.say(places[id(message)], why))]
+    made = [*log.goal.wire.arrange_for(messages, None, lambda message, why: log.say(places[id(message)], why))]
     return made, [places.get(id(message), ()) for message in made]
 
 
 def _tools(tools: Sequence[Tool], messages: Sequence[Message], translator: Translator, log: _Log) -> list[Any] | None:
     """The tool definitions; where a provider wants each tool that was called, also those that are gone."""
-    made, lost = translated(tools, log.goal.wire.name, translator.names)
+    made, lost = translated(tools, log.goal.wire, translator.names)
     if lost:
         log.remarks.append(f"tools without a counterpart went: {', '.join(lost)}")
     if left := list(dict.fromkeys(key for tool in tools for key in beside_tool(tool))):
         log.remarks.append(f"only its own format has a place for, in tools: {', '.join(left)}")
-    if not made and log.goal.wire.name == "bedrock":
+    if not made and translator.target.called_tools:
         called = dict.fromkeys(call.name for message in messages for call in message.calls)
-        made, _ = translated(map(placeholder, called), "bedrock", Respelling(translator.target.names))
+        made, _ = translated(map(placeholder, called), log.goal.wire, Respelling(translator.target.names))
         if called:
             log.remarks.append(f"Converse wants the tools that were called: placeholders for {', '.join(called)}")
     return made or None

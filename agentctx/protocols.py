@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import Enum
 from functools import cache
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 from attrs import define, evolve, field, frozen
 
@@ -13,24 +13,14 @@ from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
 from agentctx.core.item import ContextItem
 from agentctx.core.message import (
-    CacheMarker,
     Context,
     Message,
-    Native,
-    Opaque,
     Part,
-    Tool,
-    ToolCall,
-    Ttl,
-    is_marker_tool,
 )
 from agentctx.core.protection import ProtectRule, ThinkingPolicy, always, leading_thought, places_of, summaries, unread
 from agentctx.core.report import Compaction
-from agentctx.core.validity import Violation
 from agentctx.models.profile import ModelProfile
-
-MANUAL_THINKING = frozenset({"anthropic", "bedrock"})
-"""Formats in which a request can tell the model to think, and then wants the reasoning of the open round back."""
+from agentctx.wire_format import WireFormat
 
 
 class Scope(Enum):
@@ -268,280 +258,6 @@ class ContextProvider(Protocol):
         ...
 
 
-class WireFormat(Protocol):
-    """One provider's way to write a request, read and written without loss.
-
-    Example:
-        >>> from agentctx.providers.registry import format_named
-        >>> wire = format_named("anthropic")
-        >>> wire.read_message({"role": "user", "content": "Hi"}, 0).text, wire.system_apart
-        ('Hi', True)
-    """
-
-    @property
-    def name(self) -> str:
-        """The format's name, for example ``openai-chat``."""
-        ...
-
-    @property
-    def system_apart(self) -> bool:
-        """Whether the system prompt is kept apart from the messages."""
-        ...
-
-    @property
-    def merges_turns(self) -> bool:
-        """Whether neighbouring messages of one role count as one turn, so that results may follow a run of them."""
-        ...
-
-    @property
-    def results_anywhere(self) -> bool:
-        """Whether a result may stand anywhere after its call, and not only directly after the turn of its call."""
-        ...
-
-    @property
-    def unique_ids(self) -> bool:
-        """Whether a call id may occur only once in a request."""
-        ...
-
-    @property
-    def most_calls(self) -> int | None:
-        """The most calls that one message may hold; None where there is no limit."""
-        ...
-
-    @property
-    def answers_server_calls(self) -> bool:
-        """Whether a call that the provider's server runs is refused without its result, once the turn is over."""
-        ...
-
-    def recognises(self, request: Mapping[str, Any], /) -> int:
-        """How surely this request is in this format: 0 means impossible, higher is surer."""
-        ...
-
-    def read_message(self, native: Native, index: int, /) -> Message:
-        """One native message as a value.
-
-        Raises:
-            InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
-        """
-        ...
-
-    def read_system(self, native: Native, /) -> Message | None:
-        """The native system prompt, kept apart from the messages, as a value."""
-        ...
-
-    def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
-        """The native tool definitions as values."""
-        ...
-
-    def write_message(self, message: Message, /) -> Native:
-        """A message as this format writes it: the payload it was read from when nobody touched it."""
-        ...
-
-    def mend(self, messages: Sequence[Message], /) -> Sequence[tuple[int, Message | None, str]]:
-        """What this format refuses and can be mended in place: (index, new message or None to drop it, why)."""
-        ...
-
-    def numbered(self, call_id: str, number: int, /) -> str:
-        """Another id for a call, made of the one that it shares with others: as the provider takes it.
-
-        The id itself when it is none that is written.
-        """
-        ...
-
-    def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
-        """Messages that answer the calls with ``text``."""
-        ...
-
-    def validate(
-        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
-    ) -> tuple[Violation, ...]:
-        """Every rule that the request breaks, in the order of its messages."""
-        ...
-
-
-class ReadsPlaces(Protocol):
-    """A wire format in which the place of a message says what is not written in it. Not every format is one."""
-
-    def pair(self, messages: list[Message], after: Sequence[Message] = (), /) -> list[Message]:
-        """The messages, read one by one, with each result under the id of the call that it answers.
-
-        ``after`` is what stands before them.
-        """
-        ...
-
-    def arrange(
-        self, messages: Sequence[Message], after: Message | None = None, /
-    ) -> Sequence[tuple[int, tuple[Message, ...], str]]:
-        """What has to change so that messages with whole pairs may follow each other.
-
-        Each change is (index, what stands there instead, why). ``after`` is the message before them, None at the
-        start of the conversation.
-        """
-        ...
-
-
-def reads_places(wire: WireFormat) -> ReadsPlaces | None:
-    """The format as one that reads places, or None when it is not."""
-    return cast("ReadsPlaces", wire) if _reads_places(type(wire)) else None
-
-
-@cache
-def _reads_places(kind: type) -> bool:
-    """Asked at every step: looking a class up once is far cheaper than checking an instance against a protocol."""
-    return all(callable(getattr(kind, name, None)) for name in ("pair", "arrange"))
-
-
-class ArrangesForModel(Protocol):
-    """A wire format that takes, depending on the model, some messages at some places only."""
-
-    def arrange_for(
-        self,
-        messages: Sequence[Message],
-        profile: ModelProfile | None,
-        note: Callable[[Message, str], None],
-        after: Message | None = None,
-        /,
-    ) -> Sequence[Message]:
-        """The messages as the model takes them one after the other; the same object when it takes them as they are.
-
-        ``note`` is told of each that moved, was made or became another, and why; ``after`` is the message before
-        them, None at the start of the conversation.
-        """
-        ...
-
-
-def arranges_for_model(wire: WireFormat | None) -> ArrangesForModel | None:
-    """The format as one that arranges messages for a model, or None when it is not."""
-    return cast("ArrangesForModel", wire) if wire is not None and _arranges_for_model(type(wire)) else None
-
-
-@cache
-def _arranges_for_model(kind: type) -> bool:
-    return callable(getattr(kind, "arrange_for", None))
-
-
-class MindsTheEnd(Protocol):
-    """A wire format in which a request that ends on some messages is refused, or taken for the start of the answer."""
-
-    def may_end_on(self, message: Message, profile: ModelProfile | None, /) -> bool:
-        """Whether the model answers a request that ends on this message."""
-        ...
-
-
-def minds_the_end(wire: WireFormat | None) -> MindsTheEnd | None:
-    """The format as one that minds on what a request ends, or None when it does not."""
-    return cast("MindsTheEnd", wire) if wire is not None and _minds_the_end(type(wire)) else None
-
-
-@cache
-def _minds_the_end(kind: type) -> bool:
-    return callable(getattr(kind, "may_end_on", None))
-
-
-class FreesCalls(Protocol):
-    """A wire format in which a call may name the server-side call whose code made it."""
-
-    def without_callers(self, message: Message, callers: AbstractSet[str], /) -> Message:
-        """The message with no word of these callers: what they called, the model called itself."""
-        ...
-
-
-def frees_calls(wire: WireFormat) -> FreesCalls | None:
-    """The format as one whose calls may have callers, or None when it is not."""
-    return cast("FreesCalls", wire) if _frees_calls(type(wire)) else None
-
-
-@cache
-def _frees_calls(kind: type) -> bool:
-    return callable(getattr(kind, "without_callers", None))
-
-
-class NamesItems(Protocol):
-    """A wire format whose messages may have a name of their own, which no other message of a request may have."""
-
-    def item_name(self, message: Message, /) -> str | None:
-        """The name of a message; None when it has none."""
-        ...
-
-    def mend(
-        self, messages: Sequence[Message], earlier: Mapping[str, Message], /
-    ) -> Sequence[tuple[int, Message | None, str]]:
-        """As of ``WireFormat``; ``earlier`` are the messages before that have names, by name."""
-        ...
-
-
-def names_items(wire: WireFormat) -> NamesItems | None:
-    """The format as one whose messages have names, or None when it is not."""
-    return cast("NamesItems", wire) if _names_items(type(wire)) else None
-
-
-@cache
-def _names_items(kind: type) -> bool:
-    return callable(getattr(kind, "item_name", None))
-
-
-class CacheMarkers(Protocol):
-    """How a format has cache markers written. A format whose provider has them has a property ``cache_markers``."""
-
-    @property
-    def most(self) -> int:
-        """The most markers of one request."""
-        ...
-
-    @property
-    def marks_head(self) -> bool:
-        """Whether tools and a system prompt that is kept apart can carry a marker."""
-        ...
-
-    @property
-    def new(self) -> Callable[[Ttl, ModelProfile | None], Mapping[str, Any] | None]:
-        """Makes a marker that lives so long, for a model; None where its cache needs none."""
-        ...
-
-    def refused(self, mark: Mapping[str, Any], profile: ModelProfile | None, /) -> bool:
-        """Whether a model is known that refuses this marker, or does not know what to do with it."""
-        ...
-
-    def rolls(self, profile: ModelProfile | None, /) -> bool:
-        """Whether the end of each request needs a marker to be found again."""
-        ...
-
-    def of(self, message: Message, /) -> tuple[CacheMarker, ...]:
-        """The markers that a message carries, in order."""
-        ...
-
-    def put(self, message: Message, place: int, mark: Mapping[str, Any], /) -> Message | None:
-        """The message with a marker on the part at ``place``; None when that part cannot carry one."""
-        ...
-
-    def lift(self, message: Message, place: int, /) -> Message:
-        """The message without the markers on the part at ``place``."""
-        ...
-
-    def shorten(self, message: Message, place: int, /) -> Message:
-        """The message with markers for five minutes on the part at ``place``, instead of those for an hour."""
-        ...
-
-
-def cache_markers(wire: WireFormat) -> CacheMarkers | None:
-    """How the format has cache markers written; None when its provider has none."""
-    found: CacheMarkers | None = getattr(wire, "cache_markers", None)
-    return found
-
-
-def head_markers(context: Context, markers: CacheMarkers) -> list[CacheMarker]:
-    """The markers on tools, and on a system prompt that is kept apart."""
-    tools = (Message("user", (_tool_block(tool),)) for tool in context.tools)
-    on_tools = [marker for tool in tools for marker in markers.of(tool)]
-    return on_tools + ([] if context.system is None else list(markers.of(context.system)))
-
-
-def _tool_block(tool: Tool) -> Opaque:
-    """A member of the tools as a block; it may be a marker itself."""
-    kind, data = ("cachePoint", tool.source) if is_marker_tool(tool) else ("tool", None)
-    return Opaque(kind, data, source=tool.source)
-
-
 class Meter(Protocol):
     """What whole messages and requests cost.
 
@@ -727,7 +443,8 @@ class Call:
 
     def _leading(self, context: Context) -> frozenset[int]:
         """What the open tool round begins with on models that think when they are told to, and must not be without."""
-        if self.format not in MANUAL_THINKING or (self.profile is not None and self.profile.adaptive_thinking):
+        adaptive = self.profile is not None and self.profile.adaptive_thinking
+        if adaptive or self.wire is None or not self.wire.wants_reasoning_back:
             return frozenset()
         return leading_thought(context.messages)
 

@@ -15,8 +15,8 @@ from agentctx.core.validity import Violation
 from agentctx.engine.reading import Reader, as_list, reader
 from agentctx.errors import ContextOverflow
 from agentctx.pipeline import Pipeline
-from agentctx.protocols import WireFormat
 from agentctx.session.session import Session
+from agentctx.wire_format import WireFormat
 
 _PLACES = {"openai-responses": ("input", "instructions"), "gemini": ("contents", "system_instruction")}
 

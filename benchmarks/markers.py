@@ -15,7 +15,6 @@ from agentctx.economics.cache import BlockReader, cache_rules
 from agentctx.economics.prices import cost
 from agentctx.models.table import profile
 from agentctx.presets import coding_agent
-from agentctx.protocols import cache_markers
 
 MODELS = {
     "anthropic": ("claude-sonnet-4-5", "claude-sonnet-5-5"),
@@ -71,7 +70,7 @@ async def _sent(sessions: Sequence[Recorded], model: str, windows: Windows, *, m
     for recorded in sessions:
         window = windows.of(recorded)
         way = in_session((lambda room: coding_agent(Budget(room))) if marked else bare, model)
-        reader = BlockReader(recorded.source.meter, own=None if careful else cache_markers(recorded.source.wire))
+        reader = BlockReader(recorded.source.meter, own=None if careful else recorded.source.wire.cache_markers)
         number = 0
         async for sent in way(recorded, window):
             prompt = None if sent.context is None else reader.read(sent.context)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from types import TracebackType
 from typing import Any
@@ -23,11 +23,12 @@ from agentctx.core.tier import Tier, TierRule, allocate
 from agentctx.engine.reading import Reader, known_profile
 from agentctx.engine.repair import repair
 from agentctx.errors import ConfigError, ContextOverflow, InvalidInput, StageError
-from agentctx.protocols import Call, Meter, TokenCounter, WireFormat
+from agentctx.protocols import Call, Meter, TokenCounter
 from agentctx.providers.registry import FORMATS, detect, format_named
 from agentctx.tokens.counting import default_counter
 from agentctx.tokens.meter import MessageMeter
 from agentctx.tokens.remembering import remembering
+from agentctx.wire_format import CacheMarkers, WireFormat
 
 
 @frozen
@@ -78,8 +79,6 @@ SYSTEM = -1
 
 LONG = "1h"
 """The longer lifetime; marks with the shorter one must not stand before it."""
-
-_UNMARKED = ("thinking", "redacted_thinking")
 
 Cache = bool | str | Mapping[str, Any]
 
@@ -145,51 +144,13 @@ def _for_long(cache: Cache) -> Cache:
     return {**cache, "ttl": LONG} if isinstance(cache, Mapping) else LONG
 
 
-def mark(native: Native, point: CachePoint, format_name: str) -> Native:
-    """A native message, or a system prompt kept apart, with the mark; itself where the format has no such mark.
-
-    Anthropic and Bedrock have marks of their own. In the Chat format only a mark given in full is written (as
-    ``cache_control``, which OpenRouter and LiteLLM take): OpenAI finds the longest prefix without one.
-    """
-    format_name = format_name.partition("/")[0]  # a dialect is named after its format
-    if format_name not in ("anthropic", "bedrock", "openai-chat"):
-        return native
-    if format_name == "openai-chat" and not isinstance(point.cache, Mapping):
-        return native
-    content = native.get("content") if isinstance(native, Mapping) else native
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) and content.strip() else content
-    if not isinstance(blocks, list):
-        return native
-    marked = _with_cache_point(blocks, point) if format_name == "bedrock" else _with_cache_control(blocks, point)
-    return {**native, "content": marked} if isinstance(native, Mapping) else marked
-
-
-def _with_cache_control(blocks: list[Any], point: CachePoint) -> list[Any]:
-    """The blocks, the last one up to the point that can carry a mark carrying it."""
-    for place in range(min(point.parts, len(blocks)) - 1, -1, -1):
-        block = blocks[place]
-        if isinstance(block, Mapping) and block.get("type") not in _UNMARKED and block.get("text", "-").strip():
-            return [*blocks[:place], {**block, "cache_control": _mark(point.cache, "ephemeral")}, *blocks[place + 1 :]]
-    return blocks
-
-
-def _with_cache_point(blocks: list[Any], point: CachePoint) -> list[Any]:
-    """The blocks, a mark of its own behind those up to the point (marks that stand there already are not counted)."""
-    left = point.parts
-    for place, block in enumerate(blocks):
-        if left == 0:
-            return [*blocks[:place], {"cachePoint": _mark(point.cache, "default")}, *blocks[place:]]
-        left -= not (isinstance(block, Mapping) and "cachePoint" in block)
-    return [*blocks, {"cachePoint": _mark(point.cache, "default")}]
-
-
-def _mark(cache: Cache, kind: str) -> dict[str, Any]:
-    if isinstance(cache, Mapping):
-        return dict(cache)
-    return {"type": kind, "ttl": cache} if isinstance(cache, str) else {"type": kind}
-
-
-_ANY_ORDER = ("openai-chat", "openai-responses")
+def marked(message: Message, point: CachePoint, markers: CacheMarkers | None) -> Message:
+    """The message with a marker on the last part up to the point that can carry one; itself where there is none."""
+    new = None if markers is None else markers.given(point.cache)
+    if markers is None or new is None:
+        return message
+    made = (markers.put(message, place, new) for place in reversed(range(min(point.parts, len(message.parts)))))
+    return next((each for each in made if each is not None), message)
 
 
 def legal(messages: Sequence[Message], given: Sequence[Message], meter: Meter, wire: WireFormat) -> tuple[Message, ...]:
@@ -207,7 +168,7 @@ def legal(messages: Sequence[Message], given: Sequence[Message], meter: Meter, w
     whole = repair(messages, Call(meter, wire.name, wire=wire), wire)
     made = tuple(messages if whole is None else whole)
     place = _first(made)
-    if wire.name.partition("/")[0] in _ANY_ORDER or place is None or made[place].role != "assistant":
+    if not wire.user_first or place is None or made[place].role != "assistant":
         return made
     began = _first(given)
     if began is None or given[began].role == "assistant":
@@ -237,7 +198,7 @@ def reader_for(
     profile = known_profile(model)
     return Reader(
         wire,
-        MessageMeter(default_counter(model) if counter is None else remembering(counter), profile, wire.name),
+        MessageMeter(default_counter(model) if counter is None else remembering(counter), profile, wire.overheads),
         profile,
     )
 
@@ -309,7 +270,7 @@ def as_context(messages: Sequence[Message], tools: tuple[Tool, ...], wire: WireF
     The Responses format has ``instructions``, and takes system messages among its items as well: there they stay.
     """
     count = 0
-    if wire.system_apart and wire.name != "openai-responses":
+    if not wire.system_leads:
         count = next((n for n, message in enumerate(messages) if message.role not in SYSTEM_ROLES), len(messages))
     if count == 0:
         return Context(tuple(messages), None, tools)
@@ -317,24 +278,16 @@ def as_context(messages: Sequence[Message], tools: tuple[Tool, ...], wire: WireF
     return Context(tuple(messages[count:]), Message("system", parts), tools)
 
 
-def written(context: Context, points: Iterable[CachePoint], wire: WireFormat) -> tuple[Any, list[Any]]:
+def written(context: Context, points: Sequence[CachePoint], wire: WireFormat) -> tuple[Any, list[Any]]:
     """System prompt and messages as the format writes them, with cache marks; they share nothing with the blocks."""
-    system = own_copy(_native_system(context.system, wire))
-    natives = [own_copy(wire.write_message(message)) for message in context.messages]
-    for point in points:
-        if point.place == SYSTEM:
-            system = mark(system, point, wire.name)
-        else:
-            natives[point.place] = mark(natives[point.place], point, wire.name)
-    return system, natives
-
-
-def _native_system(system: Message | None, wire: WireFormat) -> Native:
-    """The system prompt as its format writes it; None when there is none."""
-    if system is None:
-        return None
-    native = wire.write_message(Message("user", system.parts))
-    return {"parts": native["parts"]} if "parts" in native else native["content"]
+    system, messages = context.system, list(context.messages)
+    for point in reversed(points):  # a marker may be a part of its own, behind which the others move on
+        if point.place != SYSTEM:
+            messages[point.place] = marked(messages[point.place], point, wire.cache_markers)
+        elif system is not None:
+            system = marked(system, point, wire.cache_markers)
+    native = None if system is None else wire.write_system(system)
+    return own_copy(native), [own_copy(wire.write_message(message)) for message in messages]
 
 
 ATTEMPTS = 8

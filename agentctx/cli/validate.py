@@ -19,9 +19,9 @@ from agentctx.cli.transcripts import Entry, chosen
 from agentctx.core.validity import Violation
 from agentctx.errors import InvalidInput
 from agentctx.printable import printable
-from agentctx.protocols import WireFormat
 from agentctx.providers.registry import format_named
 from agentctx.replay import request_of
+from agentctx.wire_format import WireFormat
 
 
 @in_one_line

@@ -12,7 +12,8 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.message import SYSTEM_ROLES, CacheMarker, Context, Message, is_marker
 from agentctx.economics.prices import Usage
 from agentctx.models.profile import ModelProfile
-from agentctx.protocols import CacheMarkers, Meter, head_markers
+from agentctx.protocols import Meter
+from agentctx.wire_format import CacheMarkers, head_markers
 
 MINUTE, HOUR = 60.0, 3_600.0
 

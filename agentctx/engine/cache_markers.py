@@ -20,7 +20,8 @@ from agentctx.core.pace import paced
 from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
 from agentctx.offload import offload
-from agentctx.protocols import CacheMarkers, Call, WireFormat, cache_markers, head_markers
+from agentctx.protocols import Call
+from agentctx.wire_format import CacheMarkers, WireFormat, head_markers
 
 Marked = dict[int, tuple[CacheMarker, ...]]
 """The markers of messages, by the place of the message; without those that have none."""
@@ -41,7 +42,7 @@ class KeepCacheMarkers:
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context with the markers that had lost their blocks."""
-        markers = None if call.wire is None else cache_markers(call.wire)
+        markers = None if call.wire is None else call.wire.cache_markers
         if markers is None:
             return context
         before, after = self.before, context.messages
@@ -141,7 +142,7 @@ class LiftCacheMarkers:
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context without them."""
-        markers = None if call.wire is None else cache_markers(call.wire)
+        markers = None if call.wire is None else call.wire.cache_markers
         if markers is None or call.profile is None:
             return context
         asked = _not_known_bare(context.messages, markers)
@@ -178,7 +179,7 @@ def without_refused(message: Message, markers: CacheMarkers, profile: ModelProfi
 
 def carries_refused(messages: Sequence[Message], wire: WireFormat, profile: ModelProfile | None) -> bool:
     """Whether messages carry markers that the model refuses."""
-    markers = cache_markers(wire)
+    markers = wire.cache_markers
     if markers is None or profile is None:
         return False
     found = chain.from_iterable(find_marked(messages, markers).values())
@@ -187,7 +188,7 @@ def carries_refused(messages: Sequence[Message], wire: WireFormat, profile: Mode
 
 def relieved_head(context: Context, wire: WireFormat, profile: ModelProfile | None) -> Context:
     """The context with no markers on tools and system prompt that the model refuses; the same object without such."""
-    markers = cache_markers(wire)
+    markers = wire.cache_markers
     if markers is None or not any(markers.refused(each.mark, profile) for each in head_markers(context, markers)):
         return context
     system, tools = context.system, context.tools
@@ -218,7 +219,7 @@ class LimitCacheMarkers:
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context with markers that the provider takes."""
-        markers = None if call.wire is None else cache_markers(call.wire)
+        markers = None if call.wire is None else call.wire.cache_markers
         if markers is None:
             return context
         asked = _not_known_bare(context.messages, markers)
@@ -249,7 +250,7 @@ def check_head(context: Context, wire: WireFormat) -> None:
     Raises:
         InvalidInput: If the provider does not take them.
     """
-    markers = cache_markers(wire)
+    markers = wire.cache_markers
     if markers is None:
         return
     head = head_markers(context, markers)

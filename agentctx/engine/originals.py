@@ -17,7 +17,8 @@ from agentctx.core.pace import paced
 from agentctx.errors import StoreError
 from agentctx.offload import offload
 from agentctx.printable import shown
-from agentctx.protocols import Store, WireFormat
+from agentctx.protocols import Store
+from agentctx.wire_format import WireFormat
 
 AT_ONCE = 16
 """So many contents are put into a store at the same time."""

@@ -35,10 +35,6 @@ from agentctx.protocols import (
     Store,
     Summarizer,
     TokenCounter,
-    WireFormat,
-    arranges_for_model,
-    minds_the_end,
-    reads_places,
 )
 from agentctx.tokens.remembering import remembering
 
@@ -413,8 +409,7 @@ def lacks_end(message: Message, last: str, call: Call) -> bool:
         last: The role of the last message that was passed in: to end on the assistant is up to the caller.
         call: What the stages are told.
     """
-    minding = minds_the_end(call.wire) if last in _ASKING else None
-    return minding is not None and not minding.may_end_on(message, call.profile)
+    return last in _ASKING and call.wire is not None and not call.wire.may_end_on(message)
 
 
 async def let_answers_follow(
@@ -430,7 +425,7 @@ async def let_answers_follow(
         role_at: The role of the message of the history at an index.
         after: The last message before the trail's, with its index in the history.
     """
-    if minds_the_end(call.wire) is None:
+    if call.wire is None or not call.wire.minds_the_end:
         return
     new, start = trail.context.messages, 0 if after is None else 1
     known = [*([] if after is None else [after]), *zip(new, trail.origins, strict=True)]
@@ -478,25 +473,22 @@ async def _arrange(trail: Trail, call: Call) -> None:
     """Let messages stand where the model takes them, after what stood around them went."""
     if trail.offset:
         return
-    if arranges_for_model(call.wire) is not None:
-        await run_stage(_arranged, trail, call, trusted=True)
-    if trail.reports and call.wire is not None and reads_places(call.wire) is not None:
+    await run_stage(_arranged, trail, call, trusted=True)
+    if trail.reports and call.wire is not None and call.wire.reads_places:
         await run_stage(_neighboured, trail, call, trusted=True)
 
 
 async def _arranged(context: Context, call: Call, /) -> Context:
-    arranging = arranges_for_model(call.wire)
-    if arranging is None:
+    if call.wire is None:
         return context
-    arranged = arranging.arrange_for(context.messages, call.profile, call.note)
+    arranged = call.wire.arrange_for(context.messages, call.profile, call.note)
     return context if arranged is context.messages else context.with_messages(tuple(arranged))
 
 
 async def _neighboured(context: Context, call: Call, /) -> Context:
-    placed = None if call.wire is None else reads_places(call.wire)
-    if placed is None:
+    if call.wire is None:
         return context
-    arranged = arranged_by(context.messages, call, placed)
+    arranged = arranged_by(context.messages, call, call.wire)
     return context if arranged is context.messages else context.with_messages(tuple(arranged))
 
 
@@ -531,16 +523,8 @@ def view_of(
     if context.tools is not given.tools:
         tools = [tool.source for tool in context.tools]
     if context.system is not given.system:
-        system = native_system(context.system, source.wire)
+        system = None if context.system is None else source.wire.write_system(context.system)
     return View(natives, system, tools, report, context, options)
-
-
-def native_system(system: Message | None, wire: WireFormat) -> Native:
-    """A system prompt that a stage has marked, as its format writes it."""
-    if system is None:
-        return None
-    native = wire.write_message(Message("user", system.parts))
-    return {"parts": native["parts"]} if "parts" in native else native["content"]
 
 
 def since(started: float) -> float:

@@ -13,13 +13,14 @@ from agentctx.core.pace import paced
 from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
 from agentctx.models.table import find
-from agentctx.protocols import Meter, TokenCounter, WireFormat, reads_places
+from agentctx.protocols import Meter, TokenCounter
 from agentctx.providers.foreign import refuse_foreign
 from agentctx.providers.native import DEEPEST, too_deep
 from agentctx.providers.registry import Detected, detected, format_named
 from agentctx.tokens.counting import default_counter
 from agentctx.tokens.meter import MessageMeter
 from agentctx.tokens.remembering import remembering
+from agentctx.wire_format import WireFormat
 
 
 @frozen
@@ -46,11 +47,9 @@ class Reader:
             first: The index of the first one, for errors.
             after: What stands before them, at least from the last unfinished round on.
         """
-        wire = self.wire
-        read = wire.read_message
+        read = self.wire.read_message
         messages = [read(native, index) for index, native in paced(enumerate(natives, first))]
-        placed = reads_places(wire)
-        return messages if placed is None else placed.pair(messages, after)
+        return self.wire.pair(messages, after)
 
     def fixed_part(self, system: Native, tools: Native) -> tuple[Message | None, tuple[Tool, ...]]:
         """System prompt and tools as values.
@@ -114,7 +113,7 @@ def reader(
     profile = known_profile(model)
     found = found_format(messages, system, tools, format, model)
     counted = default_counter(model) if counter is None else remembering(counter)
-    return Reader(found.wire, MessageMeter(counted, profile, found.wire.name), profile, found.certain)
+    return Reader(found.wire, MessageMeter(counted, profile, found.wire.overheads), profile, found.certain)
 
 
 def found_format(

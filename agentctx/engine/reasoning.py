@@ -1,7 +1,4 @@
-"""How to ask a provider to drop reasoning that it cannot take, instead of refusing the request.
-
-Source: Anthropic's page on preserved thinking, on ``thinking.block_binding``.
-"""
+"""Reasoning that is bound to a prefix: dropped when that changed, or left to the provider to drop."""
 
 from __future__ import annotations
 
@@ -16,16 +13,6 @@ from agentctx.core.protection import open_round, signed
 from agentctx.engine.run_stages import Trail, run_stage
 from agentctx.protocols import Call
 from agentctx.providers.native import mapping_or_none
-
-_BETA = "thinking-binding-controls-2026-08-01"
-_THINKING = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
-
-DROP_BLOCK: Mapping[str, Mapping[str, Any]] = {
-    "anthropic": {"thinking": _THINKING, "betas": [_BETA]},
-    "bedrock": {"additionalModelRequestFields": {"thinking": _THINKING, "anthropic_beta": [_BETA]}},
-}
-"""What a request must hold besides, by the name of its format; formats that are not here cannot ask for it."""
-
 
 WHY = "the reasoning was bound to a prefix that changed"
 
@@ -105,7 +92,7 @@ async def settle_reasoning(trail: Trail, call: Call, before: Context) -> None:
     messages = trail.context.messages
     opened = open_round(messages)
     at_stake = any(signed(message) for message in messages[max(first, opened) :])
-    leave = at_stake and call.thinking == "drop_block" and call.format in DROP_BLOCK
+    leave = at_stake and call.thinking == "drop_block" and bool(call.wire and call.wire.drop_reasoning)
     remark = LEFT if leave and trail.unbound_from is None else ""
     await run_stage(DropBoundThinking(first, opened if leave else None, remark), trail, call, trusted=True)
     trail.unbound_from = first if leave else None
@@ -114,7 +101,7 @@ async def settle_reasoning(trail: Trail, call: Call, before: Context) -> None:
 
 def options_of(trail: Trail, call: Call) -> Mapping[str, Any]:
     """What the request must hold besides, for the provider to take it."""
-    return {} if trail.unbound_from is None else DROP_BLOCK.get(call.format, {})
+    return {} if trail.unbound_from is None or call.wire is None else call.wire.drop_reasoning
 
 
 def _first(trail: Trail, before: Context) -> int | None:

@@ -14,7 +14,8 @@ from agentctx.core.message import Context, Message, Opaque, Part, ToolCall, Tool
 from agentctx.core.pace import paced
 from agentctx.core.units import broken_pair, only_results, open_at_end, server_calls
 from agentctx.offload import offload
-from agentctx.protocols import Call, ReadsPlaces, WireFormat, frees_calls, names_items, reads_places
+from agentctx.protocols import Call
+from agentctx.wire_format import WireFormat
 
 
 @define
@@ -349,13 +350,11 @@ def paired(
     if broken or wire.unique_ids:
         ids = _Renaming(wire, set() if seen is None else seen, earlier.ids)
         current = _rename_repeated(current, call, ids)
-    if (placed := reads_places(wire)) is not None:
-        current = arranged_by(current, call, placed, earlier.last)
-    return current
+    return arranged_by(current, call, wire, earlier.last) if wire.reads_places else current
 
 
 def arranged_by(
-    messages: Sequence[Message], call: Call, wire: ReadsPlaces, after: Message | None = None
+    messages: Sequence[Message], call: Call, wire: WireFormat, after: Message | None = None
 ) -> Sequence[Message]:
     """Messages whose pairs are whole, in an order and a grouping that the format takes; the same object when they are.
 
@@ -389,18 +388,15 @@ def has_server_calls(messages: Sequence[Message]) -> bool:
 
 def names_of(messages: Sequence[Message], wire: WireFormat) -> dict[str, Message]:
     """The messages that have a name which no other message of a request may have, by that name."""
-    naming = names_items(wire)
-    if naming is None:
+    if not wire.names_items:
         return {}
-    return {name: message for message in messages if (name := naming.item_name(message)) is not None}
+    return {name: message for message in messages if (name := wire.item_name(message)) is not None}
 
 
 def _mend(
     messages: Sequence[Message], call: Call, wire: WireFormat, earlier: Mapping[str, Message]
 ) -> list[Message] | None:
-    naming = names_items(wire)
-    faults = wire.mend(messages) if naming is None else naming.mend(messages, earlier)
-    if not faults:
+    if not (faults := wire.repair(messages, earlier)):
         return None
     new: dict[int, Message | None] = {}
     for index, replacement, why in faults:
@@ -536,9 +532,8 @@ def _halves(messages: Sequence[Message], wire: WireFormat, earlier: Earlier) -> 
 
 def _freed(messages: Sequence[Message], call: Call, wire: WireFormat, earlier: Earlier) -> Sequence[Message]:
     """The messages without a word of callers that are gone, or had ended; the same object when there is none."""
-    frees = frees_calls(wire)
     named = {name for message in messages for name in _callers(message)}
-    if frees is None or not named:
+    if not named:
         return messages
     if gone := named - server_calls(messages)[0]:
         gone -= server_calls(earlier.messages())[0]
@@ -551,7 +546,7 @@ def _freed(messages: Sequence[Message], call: Call, wire: WireFormat, earlier: E
         if wrong.isdisjoint(_callers(message)):
             out.append(message)
             continue
-        out.append(frees.without_callers(message, wrong))
+        out.append(wire.without_callers(message, wrong))
         for each in (message, out[-1]):
             call.note(each, "the code that made the call is not in the request, or had ended")
     return out

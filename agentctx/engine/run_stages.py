@@ -24,16 +24,14 @@ from agentctx.engine.originals import Originals, kept
 from agentctx.errors import StageError
 from agentctx.offload import offload
 from agentctx.protocols import (
-    CacheMarkers,
     Call,
     ContextStrategy,
     HoldsStages,
     Phase,
     Scope,
-    cache_markers,
-    head_markers,
     holds_stages,
 )
+from agentctx.wire_format import CacheMarkers, head_markers
 
 
 def name_of(stage: ContextStrategy) -> str:
@@ -357,7 +355,7 @@ def _with_own(before: Context, after: Context, found: Matched, call: Call) -> Co
 
 def _marks_differ(one: Message, other: Message, call: Call) -> bool:
     """Whether two messages carry other cache markers."""
-    markers = None if call.wire is None else cache_markers(call.wire)
+    markers = None if call.wire is None else call.wire.cache_markers
     return markers is not None and markers.of(one) != markers.of(other)
 
 
@@ -381,7 +379,7 @@ async def _write_down(diff: _StageDiff, started: float) -> StageReport:
 
 def head_changes(name: str, before: Context, after: Context, call: Call) -> Iterator[HeadChange]:
     """What a stage did to what stands before the messages."""
-    markers = None if call.wire is None else cache_markers(call.wire)
+    markers = None if call.wire is None else call.wire.cache_markers
     if after.system is not before.system and before.system is not None:
         why = call.notes.why(before.system).why
         why = why or _marked(Context((), before.system), Context((), after.system), markers)
@@ -571,7 +569,7 @@ class _StageDiff:
 
     def _remarked(self, index: int, old: Message, new: Message) -> Iterator[tuple[Change, Message]]:
         """A message that says the same with other cache markers; kept, when it is as it was passed in."""
-        marks = None if self.call.wire is None else cache_markers(self.call.wire)
+        marks = None if self.call.wire is None else self.call.wire.cache_markers
         if marks is None or not _marks_differ(old, new, self.call):
             return
         why = self.call.notes.why(old).why or _more_marks(len(marks.of(new)) - len(marks.of(old)))

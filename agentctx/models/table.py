@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import pkgutil
+import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache, lru_cache
@@ -132,6 +133,35 @@ def family_of(name: str) -> str:
     """The name that a model's family is known by: that of the model that it was registered to be like, else its own."""
     found = _override(_checked(name))
     return name if found is None or found.family == found.name.lower() else found.family
+
+
+_VERSIONED = re.compile(r"(?P<name>gpt|gemini)-(?P<version>\d+(?:\.\d+)?)|(?P<other>.*?)(?:-\d{4}[-\d]*)?\Z")
+
+
+def shares_reasoning(one: str, other: str) -> bool:
+    """Whether a model reads the reasoning that another one signed.
+
+    Claude models read each other's, unless it is bound to one model (since the 5.1 and 5.5 generations). GPT and Gemini
+    models read that of their own version (5.6 that of 5.6, not of 5.5). Of others nothing is known.
+    """
+    profiles = find(one), find(other)
+    first, second = (
+        _unprefixed(name if known is None else known.family) for name, known in zip((one, other), profiles, strict=True)
+    )
+    if first.startswith("claude") and second.startswith("claude"):
+        return first == second or not any(known is None or known.bound_thinking for known in profiles)
+    return _generation(first) == _generation(second)
+
+
+def _unprefixed(name: str) -> str:
+    return re.sub(r"^(?:[a-z]{2,6}\.)?(?:anthropic\.)?", "", name.lower().rpartition("/")[2])
+
+
+def _generation(name: str) -> str:
+    found = _VERSIONED.match(name)
+    if found is None or found["other"] is not None:
+        return name if found is None else found["other"]
+    return f"{found['name']}-{found['version']}"
 
 
 def _set_in(given: ModelProfile) -> dict[str, Any]:

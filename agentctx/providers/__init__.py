@@ -1,4 +1,4 @@
-"""The providers' formats, one folder each, and what they share."""
+"""The providers' formats, one folder each, and what they share. ``register_format`` adds one from outside."""
 
 from typing import TYPE_CHECKING
 
@@ -6,10 +6,20 @@ from agentctx.public import lazily
 
 if TYPE_CHECKING:
     from agentctx.core.validity import Violation as Violation
+    from agentctx.providers.registry import register_format as register_format
+    from agentctx.wire_format import (
+        CacheMarkers as CacheMarkers,
+        Capabilities as Capabilities,
+        Spelling as Spelling,
+        TokenOverheads as TokenOverheads,
+        WireFormat as WireFormat,
+    )
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
             "agentctx.core.validity": "Violation",
+            "agentctx.providers.registry": "register_format",
+            "agentctx.wire_format": "CacheMarkers Capabilities Spelling TokenOverheads WireFormat",
         },
     )

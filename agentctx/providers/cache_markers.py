@@ -1,12 +1,12 @@
-"""The two ways in which providers have cache markers written: as a key of a block, and as a block of its own.
+"""Cache markers that are a key of a block, as Anthropic and OpenAI have them written.
 
-Sources: Anthropic's and OpenAI's prompt-caching pages (2026-07/08), AWS's prompt-caching page for Converse.
+Sources: their prompt-caching pages (2026-07/08).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -23,10 +23,10 @@ from agentctx.core.message import (
     ToolCall,
     ToolResult,
     Ttl,
-    is_marker,
 )
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.native import mapping_or_none, same
+from agentctx.wire_format import CacheWish
 
 MOST = 4
 """The most markers of one request, on every provider that has them."""
@@ -36,9 +36,6 @@ CONTROL, BREAKPOINT = "cache_control", "prompt_cache_breakpoint"
 _KEYS = frozenset({CONTROL, BREAKPOINT})
 _TEXTS = frozenset({"text", "input_text", "output_text"})
 _BREAKPOINTS = re.compile(r"gpt-(?:5\.[6-9]|[6-9]|\d\d)")
-_POINTS = re.compile(r"claude|nova")
-_TAKE_CONTROL = re.compile(r"claude|gemini|qwen|nova")
-"""The models for which gateways in the Chat format pass Anthropic's marker on; OpenAI and others refuse it."""
 
 
 def unmarked(native: Native) -> Native:
@@ -68,11 +65,12 @@ NewMark = Callable[[Ttl, ModelProfile | None], "Mapping[str, Any] | None"]
 _Change = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
-def _ttl(value: object) -> Ttl:
+def ttl_of(value: object) -> Ttl:
+    """How long a marker is for."""
     return "1h" if (mapping_or_none(value) or {}).get("ttl") == "1h" else "5m"
 
 
-def _for_minutes(mark: object) -> object:
+def for_minutes(mark: object) -> object:
     """A marker as it is for five minutes, which is what one is for that does not say."""
     held = mapping_or_none(mark)
     return mark if held is None else {key: value for key, value in held.items() if key != "ttl"}
@@ -89,43 +87,14 @@ def breakpoint_of(_ttl: Ttl, profile: ModelProfile | None) -> Mapping[str, Any] 
     return {BREAKPOINT: {"mode": "explicit"}} if new else None
 
 
-def chat_mark(ttl: Ttl, profile: ModelProfile | None) -> Mapping[str, Any] | None:
-    """The marker in the Chat format: Claude, through a gateway, has Anthropic's."""
-    if profile is not None and profile.family.startswith("claude"):
-        return control(ttl, profile)
-    return breakpoint_of(ttl, profile)
-
-
-def point(ttl: Ttl, profile: ModelProfile | None) -> Mapping[str, Any] | None:
-    """Bedrock's marker, which other models than Claude and Nova refuse."""
-    if profile is None or not _POINTS.search(profile.family):
-        return None
-    return {"cachePoint": {"type": "default"} if ttl == "5m" else {"type": "default", "ttl": ttl}}
-
-
-Refuses = Callable[[Mapping[str, Any], ModelProfile], bool]
-
-
-def _chat_refuses(mark: Mapping[str, Any], profile: ModelProfile) -> bool:
-    return breakpoint_of("5m", profile) is None if BREAKPOINT in mark else not _TAKE_CONTROL.search(profile.family)
-
-
-def _refuses_breakpoint(_mark: Mapping[str, Any], profile: ModelProfile) -> bool:
-    return breakpoint_of("5m", profile) is None
-
-
-def _refuses_none(_mark: Mapping[str, Any], _profile: ModelProfile) -> bool:
-    return False
-
-
 @frozen
 class KeyMarkers:
-    """Markers that are a key of a content block (``protocols.CacheMarkers``).
+    """Markers that are a key of a content block (``wire_format.CacheMarkers``).
 
     Args:
         keys: The keys; the first one is the format's own.
         new: Makes a marker.
-        refuses: Whether a model refuses a marker.
+        take_control: The models that take Anthropic's key; None for all.
         text_type: The type of a text block.
         any_block: Whether calls and results can carry one themselves, and not only what is said in them.
         roles: The roles whose messages can carry one; empty for all.
@@ -135,7 +104,7 @@ class KeyMarkers:
 
     keys: tuple[str, ...]
     new: NewMark = field(repr=False)
-    refuses: Refuses = field(repr=False)
+    take_control: re.Pattern[str] | None = None
     text_type: str = "text"
     any_block: bool = False
     roles: frozenset[str] = frozenset()
@@ -144,7 +113,19 @@ class KeyMarkers:
 
     def refused(self, mark: Mapping[str, Any], profile: ModelProfile | None) -> bool:
         """Whether a model is known that refuses this marker, or does not know what to do with it."""
-        return profile is not None and self.refuses(mark, profile)
+        if profile is None:
+            return False
+        if BREAKPOINT in mark:
+            return breakpoint_of("5m", profile) is None
+        return self.take_control is not None and not self.take_control.search(profile.family)
+
+    def given(self, cache: CacheWish) -> Mapping[str, Any] | None:
+        """Anthropic's marker; where it is not the format's own, only one that is given in full."""
+        if CONTROL not in self.keys or not (self.keys[0] == CONTROL or isinstance(cache, Mapping)):
+            return None
+        if isinstance(cache, Mapping):
+            return {CONTROL: dict(cache)}
+        return {CONTROL: {"type": "ephemeral", "ttl": cache} if isinstance(cache, str) else {"type": "ephemeral"}}
 
     def rolls(self, profile: ModelProfile | None) -> bool:
         """Whether the end of each request needs a marker; OpenAI finds it by itself."""
@@ -191,7 +172,7 @@ class KeyMarkers:
             return
         for key in self.keys:
             value = mapping_or_none(block[key]) if key in block else None
-            found += [] if value is None else [CacheMarker(place, _ttl(value), {key: value}, native)]
+            found += [] if value is None else [CacheMarker(place, ttl_of(value), {key: value}, native)]
 
     def _put(self, part: Part, mark: Mapping[str, Any]) -> Part | None:
         if isinstance(part, Text) and part.text.strip():
@@ -237,75 +218,8 @@ class KeyMarkers:
         return {key: value for key, value in block.items() if key not in self.keys}
 
     def _short(self, block: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: _for_minutes(value) if key in self.keys else value for key, value in block.items()}
+        return {key: for_minutes(value) if key in self.keys else value for key, value in block.items()}
 
 
-@frozen
-class PointMarkers:
-    """Markers that are a block of their own behind what shall be kept (``protocols.CacheMarkers``).
-
-    Args:
-        new: Makes a marker.
-        marks_head: As of ``KeyMarkers``; here the first task is marked, which the system prompt precedes.
-        most: As of ``KeyMarkers``.
-    """
-
-    new: NewMark = field(repr=False)
-    marks_head: bool = False
-    most: int = MOST
-
-    def refused(self, _mark: Mapping[str, Any], profile: ModelProfile | None) -> bool:
-        """Whether a model is known that refuses markers."""
-        return profile is not None and self.new("5m", profile) is None
-
-    def rolls(self, _profile: ModelProfile | None) -> bool:
-        """The end of each request needs a marker."""
-        return True
-
-    def of(self, message: Message) -> tuple[CacheMarker, ...]:
-        """The markers in a message, in order."""
-        return tuple(self._markers(message))
-
-    def put(self, message: Message, place: int, mark: Mapping[str, Any]) -> Message | None:
-        """The message with a marker behind one of its parts; None when there is nothing to keep in it."""
-        part = message.parts[place]
-        if isinstance(part, Thinking) or is_marker(part):
-            return None
-        made = Opaque("cachePoint", mark, source=mark)
-        return message.with_parts((*message.parts[: place + 1], made, *message.parts[place + 1 :]))
-
-    def lift(self, message: Message, place: int) -> Message:
-        """The message without the marker behind one of its parts."""
-        stop = place + 1
-        while stop < len(message.parts) and is_marker(message.parts[stop]):
-            stop += 1
-        return message.with_parts((*message.parts[: place + 1], *message.parts[stop:]))
-
-    def shorten(self, message: Message, place: int) -> Message:
-        """The message with markers for five minutes behind one of its parts where there are some for an hour."""
-        parts = list(message.parts)
-        for at in range(place + 1, len(parts)):
-            part = parts[at]
-            if not (isinstance(part, Opaque) and is_marker(part)):
-                break
-            mark = {key: _for_minutes(value) for key, value in (mapping_or_none(part.data) or {}).items()}
-            parts[at] = evolve(part, data=mark, source=mark)
-        return message.with_parts(tuple(parts))
-
-    def _markers(self, message: Message) -> Iterator[CacheMarker]:
-        for place, part in enumerate(message.parts):
-            if isinstance(part, Opaque) and is_marker(part):
-                block = mapping_or_none(part.data) or {}
-                yield CacheMarker(place - 1, _ttl(block.get("cachePoint")), block, part.source)
-
-
-ANTHROPIC = KeyMarkers((CONTROL,), control, _refuses_none, any_block=True, marks_head=True)
-CHAT = KeyMarkers((BREAKPOINT, CONTROL), chat_mark, _chat_refuses)
-RESPONSES = KeyMarkers(
-    (BREAKPOINT,),
-    breakpoint_of,
-    _refuses_breakpoint,
-    "input_text",
-    roles=frozenset({"user", "system", "developer"}),
-)
-BEDROCK = PointMarkers(point)
+CONTROL_MARKERS = KeyMarkers((CONTROL,), control, any_block=True, marks_head=True)
+"""Anthropic's."""

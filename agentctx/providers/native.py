@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import evolve
 
-from agentctx.core.message import Message, Native, Part, Text, ToolCall
+from agentctx.core.message import Native, Part, Text, ToolCall
 from agentctx.errors import InvalidInput
 
 _STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN', re.DOTALL)
@@ -181,9 +181,6 @@ def _json_or_text(text: str) -> Native:
         return text
 
 
-Mended = tuple[int, Message | None, str]
-"""Index of a message, what to send instead (None: nothing), and why."""
-
 SURROGATES = "lone surrogates replaced"
 NOT_JSON = "numbers that JSON has not replaced by null"
 
@@ -213,3 +210,21 @@ def with_object(part: ToolCall, why: list[str]) -> ToolCall:
 def same(new: Sequence[Part], old: Sequence[Part]) -> bool:
     """Whether these are the very same parts."""
     return len(new) == len(old) and all(one is other for one, other in zip(new, old, strict=True))
+
+
+PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""The MIME types of images that every provider takes."""
+
+PDF = frozenset({"application/pdf"})
+TEXT_FILES = frozenset({"text/plain", "text/markdown", "text/html", "text/csv"})
+SOUNDS = frozenset({"audio/wav", "audio/mp3", "audio/mpeg"})
+FILMS = frozenset({"video/mp4", "video/quicktime", "video/mov", "video/webm"})
+
+ALSO = frozenset({"title", "name", "context", "citations"})
+"""Keys of documents that several formats have, and that are not taken along."""
+
+OPENAI_MODELS = re.compile(r"gpt-|chatgpt|codex|(^|/)o\d")
+"""OpenAI's own families of models."""
+
+OPEN_MODELS = re.compile(r"deepseek|grok|mi[sx]tral|kimi|moonshot|glm|qwen|llama|mimo|minimax|gemma|command|phi-|nova")
+"""Families that many serve, most of them in the Chat format."""

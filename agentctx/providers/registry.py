@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
@@ -11,21 +10,20 @@ from typing import Any
 from attrs import frozen
 
 from agentctx.core.message import Native
-from agentctx.errors import AmbiguousFormat, InvalidInput
+from agentctx.errors import AmbiguousFormat, ConfigError, InvalidInput
 from agentctx.models.table import family_of
-from agentctx.protocols import WireFormat
-from agentctx.providers.dialects import DIALECTS, FORMAT as DIALECTS_OF, Dialect, dialect_of
 from agentctx.providers.foreign import refuse_foreign, refuse_foreign_document
 from agentctx.providers.native import fields_or_none
+from agentctx.wire_format import WireFormat
 
-# Where each format lives. A format is imported when it is first asked for: most programs use one.
-_HOMES: Mapping[str, tuple[str, str]] = {
+_PROVIDERS: Mapping[str, tuple[str, str]] = {
     "openai-chat": ("agentctx.providers.openai_chat", "OpenAIChat"),
     "openai-responses": ("agentctx.providers.openai_responses", "OpenAIResponses"),
     "anthropic": ("agentctx.providers.anthropic", "Anthropic"),
     "gemini": ("agentctx.providers.gemini", "Gemini"),
     "bedrock": ("agentctx.providers.bedrock", "Bedrock"),
 }
+"""The one table of the providers: where each format lives. It is imported when it is first asked for."""
 
 
 class _Formats(Mapping[str, WireFormat]):
@@ -33,44 +31,56 @@ class _Formats(Mapping[str, WireFormat]):
 
     def __init__(self) -> None:
         self._loaded: dict[str, WireFormat] = {}
+        self._names = dict.fromkeys(_PROVIDERS)
 
     def __getitem__(self, name: str) -> WireFormat:
         if name not in self._loaded:
-            module, kind = _HOMES[name]
+            module, kind = _PROVIDERS[name]
             self._loaded[name] = getattr(import_module(module), kind)()
         return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_HOMES)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(_HOMES)
+        return len(self._names)
+
+    def add(self, wire: WireFormat) -> None:
+        """Have one more format, or another in place of one that was added."""
+        self._loaded[wire.name] = wire
+        self._names[wire.name] = None
 
 
-FORMATS: Mapping[str, WireFormat] = _Formats()
+_formats = _Formats()
+
+FORMATS: Mapping[str, WireFormat] = _formats
 """Every wire format that can be read and written, by name."""
 
-_MESSAGE_KEYS = ("messages", "input", "contents")
+
+def register_format(wire: WireFormat) -> None:
+    """Add a provider's format for this process: its requests are recognised, prepared, counted and converted.
+
+    Register it before its first request. One that was registered under the same name is replaced.
+
+    Args:
+        wire: The format, of a class that inherits ``WireFormat``.
+
+    Raises:
+        ConfigError: If it is none, or its name is blank, holds a ``/``, or is that of a format of the library.
+    """
+    if WireFormat not in type(wire).__mro__:
+        msg = f"register_format: expected an object of a class that inherits WireFormat, got {wire!r}"
+        raise ConfigError(msg)
+    if not isinstance(wire.name, str) or not wire.name.strip() or "/" in wire.name or wire.name in _PROVIDERS:
+        msg = f"register_format: the name has to be one of its own, without '/', not {wire.name!r}"
+        raise ConfigError(msg)
+    _formats.add(wire)
 
 
 def messages_of(request: Mapping[str, Native]) -> Native:
     """What stands in a request where its messages belong, whatever its format; None when there is nothing."""
-    return next((request[key] for key in _MESSAGE_KEYS if key in request), None)
-
-
-_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function", "model"})
-"""Every role that some format knows."""
-
-# Which formats a family of models is called in, the usual one first; asked only when a request fits several.
-_CALLED_IN: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
-    (re.compile(r"claude"), ("anthropic", "bedrock", "openai-chat")),
-    (re.compile(r"gemini"), ("gemini", "openai-chat")),
-    (re.compile(r"gpt-|chatgpt|codex|(^|/)o\d"), ("openai-chat", "openai-responses")),
-    (
-        re.compile(r"deepseek|grok|mi[sx]tral|kimi|moonshot|glm|qwen|llama|mimo|minimax|gemma|command|phi-|nova"),
-        ("openai-chat", "bedrock"),
-    ),
-)
+    keys = dict.fromkeys(wire.messages_key for wire in FORMATS.values())
+    return next((request[key] for key in keys if key in request), None)
 
 
 def format_named(name: str, model: str | None = None) -> WireFormat:
@@ -85,51 +95,19 @@ def format_named(name: str, model: str | None = None) -> WireFormat:
     """
     base, _, dialect = name.partition("/") if isinstance(name, str) else ("", "", "")
     found = FORMATS.get(base)
-    spoken = found if found is None or not dialect else _dialect_named(base, dialect, model)
+    spoken = found if found is None or not dialect else found.dialect(dialect, model)
     if spoken is None:
-        names = [*FORMATS, *(each.full_name for each in DIALECTS.values())]
+        names = [*FORMATS, *(f"{wire.name}/{each}" for wire in FORMATS.values() for each in wire.dialects)]
         where = "format"
         raise InvalidInput(where, f"no wire format is called {name!r}{_meant(name, names)}; there are {_listed(names)}")
-    return spoken if dialect else _as_called(spoken, model)
-
-
-_SPOKEN_OF = {
-    "claude": ("anthropic",),
-    "openai": ("openai-chat", "openai-responses"),
-    "chat": ("openai-chat",),
-    "responses": ("openai-responses",),
-    "google": ("gemini",),
-    "vertex": ("gemini", "anthropic"),
-    "aws": ("bedrock",),
-    "converse": ("bedrock",),
-}
-"""What people call the formats."""
+    return spoken if dialect or model is None else spoken.as_called(model)
 
 
 def _meant(name: object, names: Sequence[str]) -> str:
     """What a wrong name may have been meant for, as a half sentence; empty where nothing is near."""
     given = name.lower() if isinstance(name, str) else ""
-    near = _SPOKEN_OF.get(given) or get_close_matches(given, names, 2)
+    near = [wire.name for wire in FORMATS.values() if given in wire.other_names] or get_close_matches(given, names, 2)
     return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
-
-
-def _dialect_named(base: str, name: str, model: str | None) -> WireFormat | None:
-    if base != DIALECTS_OF or name not in DIALECTS:
-        return None
-    return _in_dialect(DIALECTS[name].of_model(model))
-
-
-def _as_called(wire: WireFormat, model: str | None) -> WireFormat:
-    """The format in the dialect in which a model is called; the format itself where it is called in none."""
-    if model is None or wire.name != DIALECTS_OF:
-        return wire
-    dialect = dialect_of(model) or dialect_of(family_of(model))
-    return wire if dialect is None else _in_dialect(dialect)
-
-
-def _in_dialect(dialect: Dialect) -> WireFormat:
-    made: WireFormat = import_module("agentctx.providers.openai_chat.dialects").in_dialect(dialect)
-    return made
 
 
 @frozen
@@ -178,7 +156,8 @@ def detected(request: Mapping[str, Any], model: str | None = None) -> Detected:
     if len(likely) > 1 and not _read_alike(request, likely):
         where = "messages"
         raise AmbiguousFormat(where, f"they could be {_listed(likely)}: pass format=")
-    return Detected(_as_called(FORMATS[likely[0]], named), certain=len(fitting) == 1)
+    wire = FORMATS[likely[0]]
+    return Detected(wire if named is None else wire.as_called(named), certain=len(fitting) == 1)
 
 
 def _read_alike(request: Mapping[str, Any], names: Sequence[str]) -> bool:
@@ -209,7 +188,7 @@ def _in_no_format(request: Mapping[str, Any]) -> InvalidInput:
             return InvalidInput(where, f"expected an object (a dict or an SDK object), got {type(message).__name__}")
         if not any(wire.recognises({"messages": [message]}) for wire in FORMATS.values()):
             role = known.get("role")
-            if "role" in known and (not isinstance(role, str) or role not in _ROLES):
+            if "role" in known and not any(role in tuple(wire.roles) for wire in FORMATS.values()):
                 return InvalidInput(f"{where}.role", f"no wire format knows the role {role!r}")
             return InvalidInput(where, f"it is {none}")
     return InvalidInput("messages", f"they are {none}")
@@ -217,9 +196,9 @@ def _in_no_format(request: Mapping[str, Any]) -> InvalidInput:
 
 def _usual(model: str, fitting: list[str]) -> list[str]:
     """Of the fitting formats the one that this model is usually called in; all of them for an unknown model."""
-    named = family_of(model).lower()
-    called = next((formats for family, formats in _CALLED_IN if family.search(named)), ())
-    return next(([name] for name in called if name in fitting), fitting)
+    family = family_of(model).lower()
+    best = max(fitting, key=lambda name: FORMATS[name].usual_for(family))
+    return [best] if FORMATS[best].usual_for(family) else fitting
 
 
 def _listed(names: Sequence[str]) -> str:

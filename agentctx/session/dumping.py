@@ -7,7 +7,6 @@ from typing import Any
 from agentctx.engine.plan import Plan
 from agentctx.engine.reasoning import opening
 from agentctx.errors import InvalidInput
-from agentctx.protocols import WireFormat
 from agentctx.providers.registry import format_named
 from agentctx.session.allowances import Allowances
 from agentctx.session.checked import LARGEST, Checked
@@ -16,6 +15,7 @@ from agentctx.session.fingerprint import Digest, digest, exact_digest, from_plai
 from agentctx.session.record import Record, Sent
 from agentctx.session.record_state import dump_record, load_record
 from agentctx.session.state import SENT, dump_budget, load_budget
+from agentctx.wire_format import WireFormat
 
 
 def dump_conversation(known: Conversation) -> dict[str, Any]:

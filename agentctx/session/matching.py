@@ -19,10 +19,10 @@ from agentctx.engine.protect import Pins
 from agentctx.engine.repair import stands_in
 from agentctx.errors import InvalidInput
 from agentctx.offload import offload
-from agentctx.protocols import WireFormat, arranges_for_model, names_items, reads_places
 from agentctx.session.fingerprint import begins_with, shared_length, snapshot, snapshots
 from agentctx.session.record import REPAIR, Record, alike, rebased, rewound, with_instructions
 from agentctx.session.surroundings import Surroundings
+from agentctx.wire_format import WireFormat
 
 
 def asked_at(record: Record, natives: Sequence[Any], fresh: Sequence[Message], wire: WireFormat) -> int | None:
@@ -39,12 +39,13 @@ def asked_at(record: Record, natives: Sequence[Any], fresh: Sequence[Message], w
     """
     late, waiting = _open(record.tail, fresh)
     if late:  # repair may have spelled the id of the call as it will spell that of the result
-        late |= {each.call_id for _, mended, _ in wire.mend(fresh) if mended is not None for each in mended.results}
+        repaired = [made for _, made, _ in wire.repair(fresh, {}) if made is not None]
+        late |= {each.call_id for message in repaired for each in message.results}
     found = _early(record, natives, waiting, wire) if waiting else []
     if late:
         # where the place tells which call a result answers, it may be any of that tool
         names = {each.name for message in fresh for each in message.results if each.call_id in late}
-        found += _in_view(record, natives, late, wire, names if reads_places(wire) is not None else set())
+        found += _in_view(record, natives, late, wire, names if wire.reads_places else set())
         gone = late - {call.id for message in record.view[: record.settled] for call in message.calls}
         if gone and len(record.view) < len(record):
             found += _among_dropped(record, natives, gone, wire)
@@ -223,14 +224,12 @@ def _wrong_now(record: Record, given: int, around: Surroundings) -> int | None:
     wire, view = around.source.wire, record.view
     if all(origin is None for origin in record.origins):  # whatever is left of the history was left out: decide anew
         return 0
-    arranging = arranges_for_model(wire)
-    if arranging is not None:
-        arranged = arranging.arrange_for(view, around.source.profile, lambda _message, _why: None)
-        if arranged is not view:
-            return next(compress(count(), map(is_not, view, arranged)), len(view) - 1)
+    arranged = wire.arrange_for(view, around.source.profile, lambda _message, _why: None)
+    if arranged is not view:
+        return next(compress(count(), map(is_not, view, arranged)), len(view) - 1)
     last = view[-1:] if len(record) == given else []
-    ends = names_items(wire) is None and any(message.role == "assistant" for message in last)
-    return len(view) - 1 if ends and wire.mend(last) else None
+    ends = not wire.names_items and any(message.role == "assistant" for message in last)
+    return len(view) - 1 if ends and wire.repair(last, {}) else None
 
 
 def is_of_the_view(record: Record, in_view: int, in_history: int) -> bool:

@@ -7,7 +7,7 @@ from attrs import frozen
 from agentctx.core.change_log import ChangesInForce
 from agentctx.core.message import Native
 from agentctx.core.report import Report, View
-from agentctx.engine.plan import native_system, relief, since
+from agentctx.engine.plan import relief, since
 from agentctx.engine.reasoning import options_of
 from agentctx.session.cost import bill
 from agentctx.session.step import Step
@@ -80,7 +80,7 @@ def view_of_step(step: Step, system: Native, tools: Native, report: Report) -> V
     if chosen.tools is not around.given.tools:
         tools = [tool.source for tool in chosen.tools]
     if chosen.system is not around.given.system:
-        system = native_system(chosen.system, around.source.wire)
+        system = None if chosen.system is None else around.source.wire.write_system(chosen.system)
     return View(
         list(record.out), system, tools, report, around.context(record.view), options_of(step.trail, around.bare_call)
     )

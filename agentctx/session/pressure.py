@@ -16,8 +16,9 @@ from agentctx.engine.drop import lay_out
 from agentctx.engine.plan import guarantee, lacks_end
 from agentctx.engine.run_stages import concerns, run_stage
 from agentctx.offload import offload
-from agentctx.protocols import ContextStrategy, arranges_for_model, cache_markers, head_markers
+from agentctx.protocols import ContextStrategy
 from agentctx.session.step import Step, widen
+from agentctx.wire_format import head_markers
 
 ENOUGH = 0.9
 """A compaction that leaves more than this share of the context is not made: it would break the cache for little."""
@@ -141,7 +142,7 @@ async def _carries_foreign_markers(step: Step) -> bool:
 def _marks_too_much(step: Step) -> bool:
     """Whether cache markers that are new are more than the provider takes beside those that are there."""
     around, start = step.around, step.start
-    markers = cache_markers(around.source.wire)
+    markers = around.source.wire.cache_markers
     arrived = step.raw if step.trail.reports else step.trail.context.messages  # what repair took may have to move
     new = {} if markers is None else find_marked(arrived, markers)
     if markers is None or not new:
@@ -154,14 +155,14 @@ def _marks_too_much(step: Step) -> bool:
 def _stands_wrong(step: Step) -> bool:
     """Whether new messages, or system messages before them, may not stand where they are for the model."""
     around, view, place = step.around, step.record.view, step.start
-    arranging, new = arranges_for_model(around.source.wire), step.trail.context.messages
-    if arranging is None or not new:
+    wire, new = around.source.wire, step.trail.context.messages
+    if not new:
         return False
     while place and view[place - 1].role == "system":
         place -= 1
     known = (*view[place : step.start], *new)
     after = view[place - 1] if place else None
-    return arranging.arrange_for(known, around.source.profile, lambda _message, _why: None, after) is not known
+    return wire.arrange_for(known, around.source.profile, lambda _message, _why: None, after) is not known
 
 
 def _lacks_end(step: Step) -> bool:

@@ -20,10 +20,10 @@ from agentctx.core.message import Message, Native
 from agentctx.core.units import broken_pair
 from agentctx.errors import InvalidInput
 from agentctx.printable import shown
-from agentctx.protocols import WireFormat, reads_places
 from agentctx.session.checked import Checked
 from agentctx.session.fingerprint import DIGEST_BYTES, Digest, digest, exact_digest, from_plain, to_plain
 from agentctx.session.record import Record, call_ids, goes_out_as_another
+from agentctx.wire_format import WireFormat
 
 _LETTERS = "sduat"
 """One for each role of ``message.ROLES``, in that order."""
@@ -257,9 +257,7 @@ def _read(known: Checked, name: str, wire: WireFormat) -> tuple[list[Any], list[
             raise InvalidInput(where, f"no base64: {error}") from error
         except RecursionError:
             raise InvalidInput(where, "it is nested too deep to be read") from None
-    if (placed := reads_places(wire)) is not None:
-        messages = placed.pair(messages)
-    return natives, messages
+    return natives, wire.pair(messages)
 
 
 def _check_pairs(known: Checked, view: Sequence[Message], wire: WireFormat) -> None:

@@ -17,7 +17,7 @@ from agentctx.engine.plan import let_answers_follow, refuse_empty
 from agentctx.engine.repair import Earlier, cleaned, has_server_calls, names_of, paired
 from agentctx.engine.run_stages import Trail, run_stage
 from agentctx.offload import offload
-from agentctx.protocols import Call, reads_places
+from agentctx.protocols import Call
 from agentctx.session.cost import warmth_after
 from agentctx.session.fingerprint import snapshots
 from agentctx.session.foreign import DropForeignReasoning
@@ -206,7 +206,7 @@ def _read(around: Surroundings, record: Record, natives: Sequence[Any]) -> _New:
     Where the place tells which call a result answers, a later result may tell that an earlier one answers another call.
     """
     new, source, again = natives[len(record) :], around.source, len(record.tail)
-    if again and reads_places(source.wire) is not None:
+    if again and source.wire.reads_places:
         read = source.messages([*(each.source for each in record.tail), *new], len(record) - again)
         tail, fresh = read[:again], read[again:]
         record = record if tail == record.tail else evolve(record, tail=with_instructions(tail, record.instructions))

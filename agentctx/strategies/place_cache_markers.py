@@ -17,7 +17,8 @@ from agentctx.core.message import SYSTEM_ROLES, CacheMarker, Context, Message, T
 from agentctx.core.protection import first_task
 from agentctx.engine.cache_markers import Marked, as_read, find_marked, in_order
 from agentctx.errors import ConfigError
-from agentctx.protocols import CacheMarkers, Call, Scope, cache_markers, head_markers
+from agentctx.protocols import Call, Scope
+from agentctx.wire_format import CacheMarkers, head_markers
 
 _SMALLEST = 1_024
 """The shortest prefix that is kept where the model's own is not known, in tokens."""
@@ -61,12 +62,12 @@ class PlaceCacheMarkers:
 
     def concerns(self, call: Call) -> bool:
         """Whether the format and the model have cache markers."""
-        markers = None if call.wire is None else cache_markers(call.wire)
+        markers = None if call.wire is None else call.wire.cache_markers
         return markers is not None and markers.new(self.ttl, call.profile) is not None
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context with its markers."""
-        markers = None if call.wire is None else cache_markers(call.wire)
+        markers = None if call.wire is None else call.wire.cache_markers
         if markers is None or not self.concerns(call) or _too_short(context, call):
             return context
         work = _Work(context, markers, call)

@@ -35,15 +35,14 @@ from agentctx.tokens.media import may_be_office, may_be_text, media_tokens
 from agentctx.tokens.overheads import (
     TOOL_START,
     TOOL_START_CL100K,
-    Shape,
     characters,
     json_tools,
     openai_tools,
     serialise,
-    shape_of,
     shows_schemas,
 )
 from agentctx.tokens.remembering import RememberingCounter
+from agentctx.wire_format import TokenOverheads
 
 _MESSAGE_CHARACTERS = 200  # what looking at a message costs, beside counting its text
 
@@ -105,7 +104,7 @@ _IMAGES = ImageRule("openai-tiles")
 
 
 class _Key:
-    """Stands for a counter, a profile and a format: messages remember by its mark what they were counted by."""
+    """What a counter, a profile and overheads share: messages remember by its mark what they were counted by."""
 
     __slots__ = ("__weakref__", "mark", "tools")
 
@@ -114,15 +113,15 @@ class _Key:
         self.tools: tuple[tuple[Tool, ...], list[object], int, int] | None = None
 
 
-_keys: WeakValueDictionary[tuple[TokenCounter, ModelProfile | None, str], _Key] = WeakValueDictionary()
+_keys: WeakValueDictionary[tuple[TokenCounter, ModelProfile | None, TokenOverheads], _Key] = WeakValueDictionary()
 _lock = Lock()
 
 
-def _key_of(counter: TokenCounter, profile: ModelProfile | None, format_name: str) -> _Key:
+def _key_of(counter: TokenCounter, profile: ModelProfile | None, overheads: TokenOverheads) -> _Key:
     """The key shared by all meters that count alike; one of its own for a counter without a hash."""
     try:
         with _lock:
-            return _keys.setdefault((counter, profile, format_name), _Key())
+            return _keys.setdefault((counter, profile, overheads), _Key())
     except TypeError:
         return _Key()
 
@@ -131,33 +130,31 @@ def _key_of(counter: TokenCounter, profile: ModelProfile | None, format_name: st
 class MessageMeter:
     """Counts messages and requests as a provider would, and remembers the count on the message.
 
-    Meters with an equal counter, profile and format share what messages remember.
+    Meters with an equal counter, profile and overheads share what messages remember.
 
     Args:
         counter: Counts text. One that is a ``MessageCounter`` counts whole messages itself, and one that is a
             ``PartCounter`` what parts it likes.
         profile: The model's profile: how images count, what tools add. None when no model was named.
-        format: Name of the provider's format.
+        overheads: What the provider's format adds.
     """
 
     counter: TokenCounter
     profile: ModelProfile | None = None
-    format: str = "openai-chat"
+    overheads: TokenOverheads = field(factory=TokenOverheads)
     _key: _Key = field(init=False, repr=False)
     _mark: object = field(init=False, repr=False)
     _whole: MessageCounter | None = field(init=False, repr=False)
     _own: PartCounter | None = field(init=False, repr=False)
-    _shape: Shape = field(init=False, repr=False)
     _image: ImageRule = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
         """Find what goes with the format and the profile."""
-        self._key = _key_of(self.counter, self.profile, self.format)
+        self._key = _key_of(self.counter, self.profile, self.overheads)
         self._mark = self._key.mark
         self._whole = self.counter if isinstance(self.counter, MessageCounter) else None
         asked = self.counter.counter if isinstance(self.counter, RememberingCounter) else self.counter
         self._own = asked if isinstance(asked, PartCounter) else None
-        self._shape = shape_of(self.format)
         self._image = _IMAGES if self.profile is None else self.profile.image
 
     def message(self, message: Message, /) -> int:
@@ -181,7 +178,7 @@ class MessageMeter:
         """Tokens of system prompt and tools, and what every request costs."""
         system = 0 if context.system is None else self.message(context.system)
         tools = self._tools(context.tools)[0] if context.tools else 0
-        return system + tools + (self._shape.reply if self._whole is None else 0)
+        return system + tools + (self.overheads.reply if self._whole is None else 0)
 
     def size(self, context: Context, /) -> int:
         """Tokens of a whole request: ``fixed`` and all its messages."""
@@ -219,9 +216,9 @@ class MessageMeter:
             with Asking(self._whole):
                 tokens = self._whole.count_message(message)
         else:
-            tokens = self._shape.message + self.counter.count(message.role) + self.parts(message.parts)
+            tokens = self.overheads.message + self.counter.count(message.role) + self.parts(message.parts)
             if name := _name_of(message):
-                tokens += self._shape.name + self.counter.count(name)
+                tokens += self.overheads.name + self.counter.count(name)
         if type(tokens) is not int or tokens < 0:
             tokens = whole_tokens(self.counter, tokens, "a message")
         message.remember_count(self._mark, tokens, size)
@@ -241,11 +238,11 @@ class MessageMeter:
             case Text():
                 return count(part.text)
             case ToolResult():
-                return self._shape.result + count(part.name or "") + self.parts(part.content)
+                return self.overheads.result + count(part.name or "") + self.parts(part.content)
             case ToolCall():
-                return self._shape.call + count(part.name) + count(part.arguments)
+                return self.overheads.call + count(part.name) + count(part.arguments)
             case Thinking():
-                return _hidden(part.encrypted, self._shape.envelope) if part.encrypted else count(part.text)
+                return _hidden(part.encrypted, self.overheads.envelope) if part.encrypted else count(part.text)
             case Media():
                 words = count(part.words) if part.words else 0
                 return words + media_tokens(part, self._image, count)
@@ -276,7 +273,7 @@ class MessageMeter:
         if self._whole is not None:
             return count("tools")
         overhead = 0 if self.profile is None else self.profile.tool_overhead
-        if shows_schemas(self.format, self.profile):
+        if shows_schemas(self.overheads, self.profile):
             return overhead + json_tools(tools, count)
         old = self.profile is not None and self.profile.encoding == "cl100k_base"
         return overhead + openai_tools(tools, count, TOOL_START_CL100K if old else TOOL_START)

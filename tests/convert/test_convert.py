@@ -5,7 +5,7 @@ import json
 import pytest
 
 from agentctx import InvalidInput, Outcome, convert, count, validate
-from agentctx.providers.dialects import DIALECTS
+from agentctx.providers.openai_chat.dialects import DIALECTS
 from agentctx.testing.accounts import outcomes
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

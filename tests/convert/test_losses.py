@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis.strategies import lists, sampled_from
 
 from agentctx import convert, validate
-from agentctx.providers.dialects import DIALECTS
+from agentctx.providers.openai_chat.dialects import DIALECTS
 from agentctx.providers.registry import format_named
 from agentctx.show.view import report_text
 

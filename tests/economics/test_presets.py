@@ -24,7 +24,6 @@ from agentctx.economics.prices import Usage, cost
 from agentctx.engine.reading import reader
 from agentctx.models.table import profile
 from agentctx.presets import RECENT_RESULTS, coding_agent, late_and_large, thrifty
-from agentctx.protocols import cache_markers
 from agentctx.providers.cache_markers import ANTHROPIC, unmarked
 from agentctx.replay import model_calls
 
@@ -152,7 +151,7 @@ def test_presets_set_the_markers_that_a_careful_client_sets(model, preset):
     """
     pipeline = preset(Budget(int(1.5 * WINDOW)))
     sent = Sent(pipeline, stateful=True, model=model)
-    own = cache_markers(sent.source.wire)
+    own = sent.source.wire.cache_markers
     share, careful = sent.bill(model, own)[0].cached_share, sent.bill(model)[0].cached_share
     plain = Pipeline(*pipeline.stages[:-1], budget=pipeline.budget)
     unmarked = Sent(plain, stateful=True, model=model).bill(model, own)[0].cached_share

@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 from agentctx import Context, Media, Message, Opaque, Text, Thinking, Tool, ToolCall, ToolResult
 from agentctx.models import ModelProfile
 from agentctx.models.table import profile
+from agentctx.providers.anthropic import Anthropic
 from agentctx.tokens import FixedCounter, HeuristicCounter, TiktokenCounter
 from agentctx.tokens.counting import default_counter
 from agentctx.tokens.meter import MessageMeter
@@ -135,7 +136,7 @@ def test_counters_without_a_hash_can_be_used():
 def test_equal_meters_share():
     """Equal counters, profiles and formats count under one key; another format under another."""
     assert MessageMeter(TiktokenCounter())._key is METER._key
-    assert MessageMeter(TiktokenCounter(), format="anthropic")._key is not METER._key
+    assert MessageMeter(TiktokenCounter(), overheads=Anthropic().overheads)._key is not METER._key
     assert MessageMeter(TiktokenCounter(), profile("gpt-4o"))._key is not METER._key
 
 
@@ -161,7 +162,7 @@ def test_model_chooses_the_counter():
 
 def test_claude_charges_for_tools():
     """With tools Anthropic adds a published number of tokens; without it adds none."""
-    meter = MessageMeter(TiktokenCounter(), profile("claude-opus-4-7"), "anthropic")
+    meter = MessageMeter(TiktokenCounter(), profile("claude-opus-4-7"), Anthropic().overheads)
     bare, tool = Context((words("hi"),)), Tool("t", "", {"type": "object"})
     assert 675 < meter.fixed(Context(bare.messages, None, (tool,))) - meter.fixed(bare) < 700
 
@@ -169,7 +170,7 @@ def test_claude_charges_for_tools():
 def test_system_apart_is_counted():
     """A system prompt that is kept apart costs like a message."""
     system = words("You are helpful.", "system")
-    meter = MessageMeter(TiktokenCounter(), format="anthropic")
+    meter = MessageMeter(TiktokenCounter(), overheads=Anthropic().overheads)
     with_it, without = Context((words("hi"),), system), Context((words("hi"),))
     assert meter.fixed(with_it) - meter.fixed(without) == meter.message(system)
     assert meter.bytes(with_it) - meter.bytes(without) == len("You are helpful.")

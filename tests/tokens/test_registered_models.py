@@ -10,9 +10,8 @@ import agentctx
 from agentctx import Budget, ConfigError, PlaceCacheMarkers, UnknownModel, count
 from agentctx.economics.cache import cache_rules
 from agentctx.models import ModelProfile, Prices, register_model, table
-from agentctx.models.table import encoding_for, percent_for, profile
+from agentctx.models.table import encoding_for, percent_for, profile, shares_reasoning
 from agentctx.providers.registry import format_named
-from agentctx.providers.translate.target import shares_reasoning
 
 LIKE = [
     "claude-opus-5-5",
@@ -67,7 +66,7 @@ def test_markers_and_reasoning_are_those_of_the_model():
     view = anyio.run(lambda: pipeline.prepare(history, format="openai-chat", model="prod"))
 
     assert "cache_control" in str(view.messages)
-    assert not shares_reasoning("prod", "claude-opus-5", (profile("prod"), profile("claude-opus-5")))
+    assert not shares_reasoning("prod", "claude-opus-5")
 
 
 def test_a_price_holds_for_the_dated_names():

@@ -26,7 +26,7 @@ def call(value):
 
 def mended(native):
     """What is sent instead of a message: itself when it is fine, None when it is dropped."""
-    found = wire.mend([wire.read_message(native, 0)])
+    found = wire.repair([wire.read_message(native, 0)], {})
     if not found:
         return native
     ((index, message, why),) = found
@@ -84,7 +84,7 @@ def test_what_is_fine_is_left_alone(native):
 def test_each_reason_is_named_once():
     """The reason names everything that was mended, each once."""
     native = {"role": "user", "content": [BLANK, EMPTY, {"type": "text", "text": "\ud800"}, result("ok")]}
-    ((_, _, why),) = wire.mend([wire.read_message(native, 0)])
+    ((_, _, why),) = wire.repair([wire.read_message(native, 0)], {})
     assert why == "blank text removed; lone surrogates replaced; tool results put before the text"
 
 
@@ -92,7 +92,7 @@ def test_the_index_tells_which():
     """Only the messages that need it are named, by their index."""
     natives = [{"role": "user", "content": text} for text in ("a", " ", "b", "\ud800")]
     messages = [wire.read_message(native, index) for index, native in enumerate(natives)]
-    assert [index for index, _, _ in wire.mend(messages)] == [1, 3]
+    assert [index for index, _, _ in wire.repair(messages, {})] == [1, 3]
 
 
 anything = st.text(st.characters(exclude_categories=()), max_size=4)
@@ -106,8 +106,8 @@ parts = st.one_of(
 @given(st.sampled_from(["user", "assistant"]), st.lists(parts, max_size=4))
 def test_mending_once_is_enough(role, made):
     """What was mended needs no mending, and can be sent as JSON."""
-    found = wire.mend([Message(role, tuple(made))])
+    found = wire.repair([Message(role, tuple(made))], {})
     message = found[0][1] if found else Message(role, tuple(made))
     if message is not None:
-        assert wire.mend([message]) == []
+        assert wire.repair([message], {}) == []
         json.dumps(wire.write_message(message), ensure_ascii=False, allow_nan=False).encode()

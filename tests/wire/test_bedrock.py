@@ -8,10 +8,10 @@ from hypothesis import given
 
 from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.units import broken_pair
-from agentctx.protocols import WireFormat, reads_places
 from agentctx.providers.bedrock import Bedrock
 from agentctx.testing.histories import plans
 from agentctx.testing.writers.bedrock import BedrockWriter
+from agentctx.wire_format import WireFormat
 
 wire = Bedrock()
 MODEL = botocore.session.Session().get_service_model("bedrock-runtime")
@@ -37,7 +37,7 @@ def test_it_is_a_wire_format():
     """The class has the shape of a wire format; places need no reading, since every result names its call."""
     checked: WireFormat = wire
     assert checked.name == "bedrock"
-    assert reads_places(checked) is None
+    assert not checked.reads_places
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import InvalidInput, Pipeline, convert, validate
-from agentctx.providers.dialects import DIALECTS, dialect_of
+from agentctx.providers.openai_chat.dialects import DIALECTS, dialect_of
 from agentctx.providers.registry import detect, format_named
 from agentctx.testing.histories import broken_histories, histories
 from agentctx.tokens import FixedCounter

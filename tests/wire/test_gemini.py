@@ -14,10 +14,10 @@ from pydantic import BaseModel
 
 from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, units
 from agentctx.core.units import broken_pair
-from agentctx.protocols import WireFormat, reads_places
 from agentctx.providers.gemini import Gemini
 from agentctx.testing.histories import plans
 from agentctx.testing.writers.gemini import GeminiWriter
+from agentctx.wire_format import WireFormat
 
 wire = Gemini()
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -44,7 +44,7 @@ def test_it_is_a_wire_format():
     """The class has the shape of a wire format, and of one that reads places."""
     checked: WireFormat = wire
     assert checked.name == "gemini"
-    assert reads_places(checked) is wire
+    assert checked.reads_places
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def mended(*natives):
     messages = [CHAT.read_message(native, index) for index, native in enumerate(natives)]
     before = copy.deepcopy(natives)
     written = list(natives)
-    for index, message, why in CHAT.mend(messages):
+    for index, message, why in CHAT.repair(messages, {}):
         assert why
         written[index] = None if message is None else CHAT.write_message(message)
     assert before == natives
@@ -145,7 +145,7 @@ def test_signed_reasoning_is_never_mended():
     native = {"role": "assistant", "content": "x", "thinking_blocks": [block]}
     message = CHAT.read_message(native, 0)
     assert message.parts[0] == Thinking("\ud800", "s")
-    assert CHAT.mend([message]) == ()
+    assert CHAT.repair([message], {}) == ()
 
 
 @given(
@@ -163,4 +163,4 @@ def test_signed_reasoning_is_never_mended():
 )
 def test_what_is_fine_stays(natives):
     """Messages that are taken as they are need no mending."""
-    assert CHAT.mend([CHAT.read_message(native, index) for index, native in enumerate(natives)]) == ()
+    assert CHAT.repair([CHAT.read_message(native, index) for index, native in enumerate(natives)], {}) == ()

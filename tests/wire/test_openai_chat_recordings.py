@@ -65,7 +65,7 @@ def test_valid_recordings_break_no_rule(recordings):
         request = {"messages": recording["messages"], "tools": recording["tools"]}
         assert [one for one in CHAT.validate(request, None, None) if one.severity == "error"] == [], recording["id"]
         messages = [CHAT.read_message(native, index) for index, native in enumerate(recording["messages"])]
-        assert CHAT.mend(messages) == ()
+        assert CHAT.repair(messages, {}) == ()
 
 
 def test_recordings_are_recognised(recordings):

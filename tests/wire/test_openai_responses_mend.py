@@ -22,7 +22,7 @@ def read(*items):
 def mended(*items):
     """The items as they are after mending, as they are written."""
     messages = read(*items)
-    instead = {index: message for index, message, _ in WIRE.mend(messages)}
+    instead = {index: message for index, message, _ in WIRE.repair(messages, {})}
     now = [instead.get(index, message) for index, message in enumerate(messages)]
     return [WIRE.write_message(message) for message in now if message is not None]
 
@@ -34,7 +34,7 @@ async def prepared(*items):
 
 def test_what_is_fine_is_left_alone():
     """Nothing is said about items that are fine."""
-    assert WIRE.mend(read(USER, THOUGHT, CALL, OUTPUT, WORDS)) == ()
+    assert WIRE.repair(read(USER, THOUGHT, CALL, OUTPUT, WORDS), {}) == ()
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_readable_reasoning_goes_back_encrypted_only():
     """OpenAI refuses the readable form of encrypted reasoning; summary and encrypted content stay."""
     summary = [{"type": "summary_text", "text": "short"}]
     spoken = {**THOUGHT, "summary": summary, "content": [{"type": "reasoning_text", "text": "long"}]}
-    (found,) = [message for _, message, _ in WIRE.mend(read(spoken, WORDS))]
+    (found,) = [message for _, message, _ in WIRE.repair(read(spoken, WORDS), {})]
     assert found.parts == (Thinking("short", "rs_1", "RQ=="),)
     assert WIRE.write_message(found) == {**spoken, "content": []}
 

@@ -77,7 +77,7 @@ def test_valid_recordings_break_no_rule(recordings):
             continue
         request = {"input": recording["messages"], "tools": recording["tools"]}
         assert [one for one in WIRE.validate(request, None, None) if one.severity == "error"] == [], recording["id"]
-        assert WIRE.mend(messages_of(recording)) == ()
+        assert WIRE.repair(messages_of(recording), {}) == ()
 
 
 def test_recordings_are_recognised(recordings):

@@ -1,4 +1,4 @@
-"""Anthropic Messages: read, written, mended and checked."""
+"""Anthropic Messages: read, written, repaired and checked."""
 
 from agentctx.providers.anthropic.format import Anthropic
 

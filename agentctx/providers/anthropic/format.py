@@ -6,28 +6,28 @@ Source: https://docs.anthropic.com/en/api/messages.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Mapping, Sequence, Set as AbstractSet
+from types import MappingProxyType
 from typing import Any
 
 from attrs import evolve, frozen
 
-from agentctx.core.message import Message, Opaque, Text, Tool, ToolCall, ToolResult
+from agentctx.core.message import Message, Native, Opaque, Tool, ToolCall
 from agentctx.core.validity import Violation
 from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
-from agentctx.protocols import CacheMarkers
-from agentctx.providers import cache_markers
 from agentctx.providers.anthropic.blocks import freed, read_content, write_content
-from agentctx.providers.anthropic.repair import IDS, mend
+from agentctx.providers.anthropic.repair import IDS, repair
+from agentctx.providers.anthropic.request import traits
 from agentctx.providers.anthropic.rules import violations
-from agentctx.providers.native import as_mapping, mapping_or_none
-from agentctx.providers.translate.target import numbered
+from agentctx.providers.cache_markers import CONTROL_MARKERS
+from agentctx.providers.native import ALSO, PDF, PICTURES, as_mapping, mapping_or_none
+from agentctx.providers.spelling import numbered
+from agentctx.wire_format import Capabilities, Note, Repaired, TokenOverheads, WireFormat
 
 NOT_TAKEN = "the model takes no system message among the messages: it is said by the user"
 NO_PLACE = "no user turn stands before the system message: it is said by the user"
 MOVED = "a system message stands before a turn of the assistant, or last"
-
-Note = Callable[[Message, str], None]
 
 
 def place_system(
@@ -159,34 +159,37 @@ def _content(blocks: list[Any] | tuple[Any, ...]) -> int | None:
 
 ROLES = ("user", "assistant", "system")
 _WRITTEN_ROLES = {"tool": "user", "developer": "system"}
+_MEDIA = {"image": PICTURES, "document": PDF}
+_THINKING = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 
 
 @frozen
-class Anthropic:
-    """The Anthropic Messages format (``protocols.WireFormat``).
+class Anthropic(WireFormat):
+    """The Anthropic Messages format."""
 
-    Args:
-        name: The format's name.
-        system_apart: The system prompt is kept apart from the messages.
-        merges_turns: Neighbouring messages of one role are one turn.
-        results_anywhere: Results stand directly after the turn of their calls.
-        unique_ids: A call id may occur only once in a request.
-        most_calls: A message may hold any number of calls.
-        answers_server_calls: A call that the server runs has its result, unless its turn is not over.
-    """
+    name = "anthropic"
+    other_names = ("claude", "vertex")
+    roles = frozenset(ROLES)
+    system_apart = True
+    merges_turns = True
+    unique_ids = True
+    answers_server_calls = True
+    minds_the_end = True
+    wants_reasoning_back = True
+    cache_markers = CONTROL_MARKERS
+    # Estimates: 3 to 5 tokens a message were seen; calls and results stand in markup. The surcharge for having tools at
+    # all is published and stands in the model table.
+    overheads = TokenOverheads(message=4, call=12, result=8, schema_as_json=True)
+    # Anthropic's page on preserved thinking, on ``thinking.block_binding``
+    drop_reasoning = MappingProxyType({"thinking": _THINKING, "betas": ["thinking-binding-controls-2026-08-01"]})
+    keys_taken = frozenset(
+        {"role", "content", "text", "id", "name", "input", "tool_use_id", "is_error", "source", "media_type", "data"}
+        | {"url", "file_id"}
+    )
 
-    name: str = "anthropic"
-    system_apart: bool = True
-    merges_turns: bool = True
-    results_anywhere: bool = False
-    unique_ids: bool = True
-    most_calls: int | None = None
-    answers_server_calls: bool = True
-
-    @property
-    def cache_markers(self) -> CacheMarkers:
-        """How cache markers are written."""
-        return cache_markers.ANTHROPIC
+    def usual_for(self, family: str, /) -> int:
+        """Claude's own."""
+        return 3 if "claude" in family else 0
 
     def recognises(self, request: Mapping[str, Any], /) -> int:
         """How surely this request is in this format: 0 means impossible, higher is surer."""
@@ -246,17 +249,12 @@ class Anthropic:
         role = _WRITTEN_ROLES.get(message.role, message.role)
         return {**old, "role": role, "content": write_content(message.parts, old.get("content"))}
 
-    def mend(self, messages: Sequence[Message], /) -> Sequence[tuple[int, Message | None, str]]:
-        """What this format refuses and can be mended in place: (index, new message or None to drop it, why)."""
-        return mend(messages)
+    def repair(self, messages: Sequence[Message], _earlier: Mapping[str, Message], /) -> Sequence[Repaired]:
+        """What this format refuses and can be repaired in place: (index, new message or None to drop it, why)."""
+        return repair(messages)
 
     def arrange_for(
-        self,
-        messages: Sequence[Message],
-        profile: ModelProfile | None,
-        note: Callable[[Message, str], None],
-        after: Message | None = None,
-        /,
+        self, messages: Sequence[Message], profile: ModelProfile | None, note: Note, after: Message | None = None, /
     ) -> Sequence[Message]:
         """The messages with each system message where the model takes it; the same object when they stand so."""
         return place_system(messages, profile, note, after)
@@ -265,19 +263,9 @@ class Anthropic:
         """The message with no word of these callers: what they called, the model called itself."""
         return message.with_parts(tuple(freed(part, callers) for part in message.parts))
 
-    def may_end_on(self, message: Message, _profile: ModelProfile | None, /) -> bool:
-        """Whether the model answers this message: its own last words are refused, or it goes on with them."""
-        return message.role != "assistant"
-
     def numbered(self, call_id: str, number: int, /) -> str:
         """Another id for a call, made of the one that it shares with others."""
         return numbered(call_id, number, IDS)
-
-    def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
-        """One user message that answers all the calls with ``text``, as errors."""
-        if not calls:
-            return ()
-        return (Message("user", tuple(ToolResult(call.id, (Text(text),), is_error=True) for call in calls)),)
 
     def validate(
         self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
@@ -291,6 +279,27 @@ class Anthropic:
             before: The request that this one was made from; with it, signed bytes are compared too.
         """
         return violations(request, profile, before)
+
+    def capabilities(self, model: str | None, profile: ModelProfile | None, /) -> Capabilities:
+        """What it can say to a model: system messages in the middle only where the model takes them."""
+        return Capabilities(
+            system_between="system" if traits(model, profile).system_in_messages else "user",
+            user_first=True,
+            in_user=_MEDIA,
+            in_results=_MEDIA,
+            by_url=frozenset({"image", "document"}),
+            names_files="title",
+            also=ALSO,
+        )
+
+    def write_system(self, system: Message, /) -> Native:
+        """The system prompt as a string, or as blocks."""
+        return write_content(system.parts)
+
+    def write_tool(self, tool: Tool, /) -> Native:
+        """A tool of the caller's as a definition."""
+        said = {"description": tool.description} if tool.description else {}
+        return {"name": tool.name, **said, "input_schema": tool.parameters}
 
 
 def _read_tool(native: object, index: int) -> Tool:

@@ -1,4 +1,4 @@
-"""What the Anthropic Messages API refuses and can be mended within one message, without knowing any other."""
+"""What the Anthropic Messages API refuses and can be repaired within one message, without knowing any other."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from attrs import evolve
 from agentctx.core.message import Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.pace import paced
 from agentctx.providers.cache_markers import CONTROL
-from agentctx.providers.native import Mended, cleaned, fields_of, mapping_or_none, same, with_object
-from agentctx.providers.translate.target import Spelling, respelled
+from agentctx.providers.native import cleaned, fields_of, mapping_or_none, same, with_object
+from agentctx.providers.spelling import respelled
+from agentctx.wire_format import Repaired, Spelling
 
 IDS = Spelling("a-zA-Z0-9_-", 64)
 """How an id is spelled that has to be made anew; the provider takes longer ones."""
@@ -25,12 +26,12 @@ _TAKES = re.compile("[a-zA-Z0-9_-]+")
 _SERVER_TAKES = re.compile("srvtoolu_[a-zA-Z0-9_]+")
 
 
-def mend(messages: Sequence[Message]) -> list[Mended]:
+def repair(messages: Sequence[Message]) -> list[Repaired]:
     """The messages that cannot be sent as they are, each with what to send instead."""
-    found: list[Mended] = []
+    found: list[Repaired] = []
     for index, message in paced(enumerate(messages)):
         why: list[str] = []
-        parts = _mend_parts(message, why)
+        parts = _repair_parts(message, why)
         if index == len(messages) - 1 and message.role == "assistant":
             parts = _without_trailing_blanks(parts, why)
         if not parts and (message.parts or message.role != "system"):  # a system message may hold settings only
@@ -40,14 +41,14 @@ def mend(messages: Sequence[Message]) -> list[Mended]:
     return found
 
 
-def _mend_parts(message: Message, why: list[str]) -> tuple[Part, ...]:
+def _repair_parts(message: Message, why: list[str]) -> tuple[Part, ...]:
     """The parts to send; the very tuple when they are fine."""
     parts = message.parts
-    mended = [better for part in parts if (better := _mend_part(part, why)) is not None]
-    if message.role != "assistant" and _results_late(mended):
+    repaired = [better for part in parts if (better := _repair_part(part, why)) is not None]
+    if message.role != "assistant" and _results_late(repaired):
         why.append("tool results put before the text")
-        mended.sort(key=lambda part: not isinstance(part, ToolResult))
-    return parts if same(mended, parts) else tuple(mended)
+        repaired.sort(key=lambda part: not isinstance(part, ToolResult))
+    return parts if same(repaired, parts) else tuple(repaired)
 
 
 def _without_trailing_blanks(parts: tuple[Part, ...], why: list[str]) -> tuple[Part, ...]:
@@ -69,33 +70,33 @@ def _results_late(parts: Sequence[Part]) -> bool:
     return False
 
 
-def _mend_part(part: Part, why: list[str]) -> Part | None:
+def _repair_part(part: Part, why: list[str]) -> Part | None:
     """The part to send instead of this one, itself when it is fine, None when it must not be sent."""
     if isinstance(part, Text):
-        return _mend_text(part, why)
+        return _repair_text(part, why)
     if isinstance(part, ToolResult):
-        return _mend_result(part, why)
+        return _repair_result(part, why)
     if isinstance(part, ToolCall):
-        return _mend_call(part, why)
+        return _repair_call(part, why)
     if isinstance(part, Opaque):
-        return _mend_server(part, why)
+        return _repair_server(part, why)
     return _unmarked(part, why) if isinstance(part, Thinking) else part
 
 
-def _mend_call(part: ToolCall, why: list[str]) -> ToolCall:
+def _repair_call(part: ToolCall, why: list[str]) -> ToolCall:
     call, call_id = with_object(part, why), _spelled(part.id, why)
-    caller, new = _mend_caller(part, why)
+    caller, new = _repair_caller(part, why)
     if new:
         call = evolve(call, caller=caller, source={**fields_of(call.source), **new})
     return call if call_id == part.id else evolve(call, id=call_id)
 
 
-def _mend_server(part: Opaque, why: list[str]) -> Opaque:
+def _repair_server(part: Opaque, why: list[str]) -> Opaque:
     """A server's call, or its result, under an id that the provider takes."""
     spell = _spelled if part.kind.startswith("mcp_") else _spelled_for_server
     opens = None if part.opens is None else spell(part.opens, why)
     closes = None if part.closes is None else spell(part.closes, why)
-    caller, new = _mend_caller(part, why)
+    caller, new = _repair_caller(part, why)
     if (opens, closes, caller) == (part.opens, part.closes, part.caller):
         return part
     if opens != part.opens:
@@ -106,7 +107,7 @@ def _mend_server(part: Opaque, why: list[str]) -> Opaque:
     return evolve(part, opens=opens, closes=closes, caller=caller, data=block, source=block)
 
 
-def _mend_caller(part: ToolCall | Opaque, why: list[str]) -> tuple[str | None, dict[str, Any]]:
+def _repair_caller(part: ToolCall | Opaque, why: list[str]) -> tuple[str | None, dict[str, Any]]:
     """The id of the server's call that made what the part holds, and the fields that say so when it is another."""
     if part.caller is None or (name := _spelled_for_server(part.caller, why)) == part.caller:
         return part.caller, {}
@@ -138,18 +139,18 @@ def _unmarked(part: Thinking, why: list[str]) -> Thinking:
     return evolve(part, source={key: value for key, value in block.items() if key != CONTROL})
 
 
-def _mend_text(part: Text, why: list[str]) -> Text | None:
+def _repair_text(part: Text, why: list[str]) -> Text | None:
     if not part.text or part.text.isspace():
         why.append(_BLANK)
         return None
     return cleaned(part, why)
 
 
-def _mend_result(part: ToolResult, why: list[str]) -> ToolResult:
+def _repair_result(part: ToolResult, why: list[str]) -> ToolResult:
     as_string = _written_as_string(part)
     content: list[Part] = []
     for item in part.content:
-        better = cleaned(item, why) if as_string and isinstance(item, Text) else _mend_part(item, why)
+        better = cleaned(item, why) if as_string and isinstance(item, Text) else _repair_part(item, why)
         if better is not None:
             content.append(better)
     call_id = _spelled(part.call_id, why)

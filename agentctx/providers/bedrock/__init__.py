@@ -1,4 +1,4 @@
-"""Amazon Bedrock's Converse: read, written, mended and checked."""
+"""Amazon Bedrock's Converse: read, written, repaired and checked."""
 
 from agentctx.providers.bedrock.format import Bedrock
 

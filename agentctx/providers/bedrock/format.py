@@ -5,50 +5,71 @@ Source: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Conv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from attrs import frozen
 
-from agentctx.core.message import Message, Part, Text, Tool, ToolCall, ToolResult
+from agentctx.core.message import Message, Native, Part, Text, Tool
 from agentctx.core.validity import Violation
 from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
-from agentctx.protocols import CacheMarkers
-from agentctx.providers import cache_markers
 from agentctx.providers.bedrock.blocks import read_content, read_message, recognise, write_message
-from agentctx.providers.bedrock.repair import IDS, arrange_for, mend
+from agentctx.providers.bedrock.cache_points import PointMarkers
+from agentctx.providers.bedrock.repair import IDS, REFUSES_MIXED, arrange_for, repair
 from agentctx.providers.bedrock.rules import violations
-from agentctx.providers.native import fields, fields_or_none, mapping_or_none
-from agentctx.providers.translate.target import numbered
+from agentctx.providers.native import (
+    ALSO,
+    FILMS,
+    OPEN_MODELS,
+    PDF,
+    PICTURES,
+    TEXT_FILES,
+    fields,
+    fields_or_none,
+    mapping_or_none,
+)
+from agentctx.providers.spelling import numbered
+from agentctx.wire_format import Capabilities, Note, Repaired, TokenOverheads, WireFormat
+
+_THINKING = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 
 
 @frozen
-class Bedrock:
-    """The Converse format (``protocols.WireFormat``).
+class Bedrock(WireFormat):
+    """The Converse format.
 
-    Args:
-        name: The format's name.
-        system_apart: The system prompt is kept apart from the messages.
-        merges_turns: Newer models take neighbouring messages of one role as one turn.
-        results_anywhere: Results stand directly after the turn of their calls.
-        unique_ids: Claude, the family most called here, refuses an id that occurs twice.
-        most_calls: A message may hold any number of calls.
-        answers_server_calls: A call that the server runs has its result, unless its turn is not over.
+    Newer models take neighbouring messages of one role as one turn. Claude, the family most called here, refuses an
+    id that occurs twice.
     """
 
-    name: str = "bedrock"
-    system_apart: bool = True
-    merges_turns: bool = True
-    results_anywhere: bool = False
-    unique_ids: bool = True
-    most_calls: int | None = None
-    answers_server_calls: bool = True
+    name = "bedrock"
+    other_names = ("aws", "converse")
+    system_apart = True
+    merges_turns = True
+    unique_ids = True
+    answers_server_calls = True
+    minds_the_end = True
+    wants_reasoning_back = True
+    cache_markers = PointMarkers()
+    overheads = TokenOverheads(message=4, call=12, result=8, schema_as_json=True)  # as of Anthropic
+    drop_reasoning = MappingProxyType(
+        {
+            "additionalModelRequestFields": {
+                "thinking": _THINKING,
+                "anthropic_beta": ["thinking-binding-controls-2026-08-01"],
+            }
+        }
+    )
+    keys_taken = frozenset(
+        {"role", "content", "text", "json", "toolUse", "toolResult", "toolUseId", "input", "status", "image", "video"}
+        | {"audio", "document", "format", "source", "bytes", "s3Location", "uri"}
+    )
 
-    @property
-    def cache_markers(self) -> CacheMarkers:
-        """How cache markers are written."""
-        return cache_markers.BEDROCK
+    def usual_for(self, family: str, /) -> int:
+        """After Claude's own API; of open models after Chat Completions."""
+        return 2 if "claude" in family else 1 if OPEN_MODELS.search(family) else 0
 
     def recognises(self, request: Mapping[str, Any], /) -> int:
         """How surely this request is in this format: 0 means impossible, higher is surer."""
@@ -94,34 +115,19 @@ class Bedrock:
         """A message as this format writes it: the payload it was read from when nobody touched it."""
         return message.source if message.as_read else write_message(message)
 
-    def mend(self, messages: Sequence[Message], /) -> Sequence[tuple[int, Message | None, str]]:
-        """What this format refuses and can be mended in place: (index, new message or None to drop it, why)."""
-        return mend(messages)
+    def repair(self, messages: Sequence[Message], _earlier: Mapping[str, Message], /) -> Sequence[Repaired]:
+        """What this format refuses and can be repaired in place: (index, new message or None to drop it, why)."""
+        return repair(messages)
 
     def arrange_for(
-        self,
-        messages: Sequence[Message],
-        profile: ModelProfile | None,
-        note: Callable[[Message, str], None],
-        after: Message | None = None,
-        /,
+        self, messages: Sequence[Message], profile: ModelProfile | None, note: Note, after: Message | None = None, /
     ) -> Sequence[Message]:
         """The messages as the model takes them one after the other; the same object when it takes them as they are."""
         return arrange_for(messages, profile, note, after)
 
-    def may_end_on(self, message: Message, _profile: ModelProfile | None, /) -> bool:
-        """Whether the model answers this message: its own last words are refused, or it goes on with them."""
-        return message.role != "assistant"
-
     def numbered(self, call_id: str, number: int, /) -> str:
         """Another id for a call, made of the one that it shares with others."""
         return numbered(call_id, number, IDS)
-
-    def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
-        """One user message that answers all the calls with ``text``, as errors."""
-        if not calls:
-            return ()
-        return (Message("user", tuple(ToolResult(call.id, (Text(text),), is_error=True) for call in calls)),)
 
     def validate(
         self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
@@ -135,6 +141,29 @@ class Bedrock:
             before: The request that this one was made from; with it, signed reasoning is compared too.
         """
         return violations(request, profile, before)
+
+    def capabilities(self, model: str | None, _profile: ModelProfile | None, /) -> Capabilities:
+        """What it can say to a model: some refuse results and words in one turn."""
+        apart = model is not None and REFUSES_MIXED.search(model.lower()) is not None
+        return Capabilities(
+            grouping="all results" if apart else "one turn",
+            user_first=True,
+            user_after_results=not apart,
+            in_user={"image": PICTURES, "document": PDF | TEXT_FILES, "video": FILMS},
+            in_results={"image": PICTURES, "document": PDF | TEXT_FILES},
+            most={"image": 20, "document": 5},
+            also=ALSO,
+            called_tools=True,
+        )
+
+    def write_system(self, system: Message, /) -> Native:
+        """The system prompt as blocks."""
+        return write_message(Message("user", system.parts))["content"]
+
+    def write_tool(self, tool: Tool, /) -> Native:
+        """A tool of the caller's as a definition."""
+        said = {"description": tool.description} if tool.description else {}
+        return {"toolSpec": {"name": tool.name, **said, "inputSchema": {"json": tool.parameters}}}
 
 
 def _read_tool(native: object, index: int) -> Tool:

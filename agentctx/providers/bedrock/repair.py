@@ -7,7 +7,7 @@ and some take no words beside the results of tools.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 
 from attrs import evolve
@@ -15,9 +15,9 @@ from attrs import evolve
 from agentctx.core.message import Media, Message, Opaque, Part, Text, ToolCall, ToolResult, is_marker
 from agentctx.core.protection import NOT_SHOWN
 from agentctx.models.profile import ModelProfile
-from agentctx.providers.native import NOT_JSON, Mended, cleaned, fields_or_none, finite_json, same, with_object
+from agentctx.providers.native import NOT_JSON, cleaned, fields_or_none, finite_json, same, with_object
 from agentctx.providers.translate.parts import HEARD
-from agentctx.providers.translate.target import Spelling
+from agentctx.wire_format import Note, Repaired, Spelling
 
 TAKES_ASSISTANT_FIRST = re.compile(r"claude|qwen")
 """Families that take a conversation which the assistant begins."""
@@ -32,7 +32,7 @@ PARTED = "the model takes no words beside the results of tools"
 def arrange_for(
     messages: Sequence[Message],
     profile: ModelProfile | None,
-    note: Callable[[Message, str], None],
+    note: Note,
     after: Message | None = None,
 ) -> Sequence[Message]:
     """The messages as the model takes them one after the other; the same object when it takes them as they are.
@@ -55,7 +55,7 @@ def arrange_for(
     return messages if len(arranged) == len(messages) else arranged
 
 
-def _parted(message: Message, note: Callable[[Message, str], None]) -> Sequence[Message]:
+def _parted(message: Message, note: Note) -> Sequence[Message]:
     """Results in one message, and the user's words in the next one, with a word of the model between them."""
     last = max((place for place, part in enumerate(message.parts) if isinstance(part, ToolResult)), default=-1)
     stop = next((place for place in range(last + 1, len(message.parts)) if not is_marker(message.parts[place])), None)
@@ -66,7 +66,7 @@ def _parted(message: Message, note: Callable[[Message, str], None]) -> Sequence[
     return results, _noted(Message("assistant", (Text(HEARD),)), PARTED, note), message.with_parts(message.parts[stop:])
 
 
-def _noted(message: Message, why: str, note: Callable[[Message, str], None]) -> Message:
+def _noted(message: Message, why: str, note: Note) -> Message:
     note(message, why)
     return message
 
@@ -85,12 +85,12 @@ DOCUMENT = "[a document]"
 """What is said beside a document that came without a word."""
 
 
-def mend(messages: Sequence[Message]) -> list[Mended]:
+def repair(messages: Sequence[Message]) -> list[Repaired]:
     """The messages that cannot be sent as they are, each with what to send instead."""
-    found: list[Mended] = []
+    found: list[Repaired] = []
     for index, message in enumerate(messages):
         why: list[str] = []
-        parts = _mend_parts(message, why)
+        parts = _repair_parts(message, why)
         if not _says_something(parts):
             found.append((index, None, "empty content"))
         elif parts is not message.parts:
@@ -98,17 +98,17 @@ def mend(messages: Sequence[Message]) -> list[Mended]:
     return found
 
 
-def _mend_parts(message: Message, why: list[str]) -> tuple[Part, ...]:
+def _repair_parts(message: Message, why: list[str]) -> tuple[Part, ...]:
     """The parts to send; the very tuple when they are fine."""
     told = (_of_user(part, message.role, why) for part in message.parts)
-    mended = [better for part in told if (better := _mend_part(part, why)) is not None]
-    if message.role != "assistant" and _results_late(mended):
+    repaired = [better for part in told if (better := _repair_part(part, why)) is not None]
+    if message.role != "assistant" and _results_late(repaired):
         why.append("tool results put before the text")
-        mended.sort(key=lambda part: not isinstance(part, ToolResult))
-    if any(_is_document(part) for part in mended) and not any(isinstance(part, Text) for part in mended):
+        repaired.sort(key=lambda part: not isinstance(part, ToolResult))
+    if any(_is_document(part) for part in repaired) and not any(isinstance(part, Text) for part in repaired):
         why.append("a document needs a text beside it")
-        mended.append(Text(DOCUMENT))
-    return message.parts if same(mended, message.parts) else tuple(mended)
+        repaired.append(Text(DOCUMENT))
+    return message.parts if same(repaired, message.parts) else tuple(repaired)
 
 
 def _of_user(part: Part, role: str, why: list[str]) -> Part:
@@ -140,7 +140,7 @@ def _is_document(part: Part) -> bool:
     return isinstance(part, (Media, Opaque)) and part.kind == "document"
 
 
-def _mend_part(part: Part, why: list[str]) -> Part | None:
+def _repair_part(part: Part, why: list[str]) -> Part | None:
     """The part to send instead of this one, itself when it is fine, None when it must not be sent."""
     if isinstance(part, Text):
         if not part.text or part.text.isspace():
@@ -148,23 +148,23 @@ def _mend_part(part: Part, why: list[str]) -> Part | None:
             return None
         return cleaned(part, why)
     if isinstance(part, ToolResult):
-        return _mend_result(part, why)
+        return _repair_result(part, why)
     if isinstance(part, ToolCall):
-        return _mend_call(part, why)
+        return _repair_call(part, why)
     if isinstance(part, Opaque) and not part.kind:
         why.append("a block without a member removed")
         return None
     return part
 
 
-def _mend_call(part: ToolCall, why: list[str]) -> ToolCall:
+def _repair_call(part: ToolCall, why: list[str]) -> ToolCall:
     call = with_object(part, why)
     call_id, name = _legal(part.id, ID, why), _legal(part.name, NAME, why)
     return call if call_id == part.id and name == part.name else evolve(call, id=call_id, name=name)
 
 
-def _mend_result(part: ToolResult, why: list[str]) -> ToolResult:
-    content = [better for item in part.content if (better := _mend_output(item, why)) is not None]
+def _repair_result(part: ToolResult, why: list[str]) -> ToolResult:
+    content = [better for item in part.content if (better := _repair_output(item, why)) is not None]
     if not content:
         why.append("a result without content says so")
         content = [Text(NO_OUTPUT)]
@@ -174,8 +174,8 @@ def _mend_result(part: ToolResult, why: list[str]) -> ToolResult:
     return evolve(part, call_id=call_id, content=tuple(content))
 
 
-def _mend_output(item: Part, why: list[str]) -> Part | None:
-    better = _mend_part(item, why)
+def _repair_output(item: Part, why: list[str]) -> Part | None:
+    better = _repair_part(item, why)
     if isinstance(better, Text) and "json" in (fields_or_none(better.source) or {}):
         finite = finite_json(better.text)
         if finite is not better.text:

@@ -1,4 +1,4 @@
-"""Google Gemini's generateContent: read, written, mended and checked."""
+"""Google Gemini's generateContent: read, written, repaired and checked."""
 
 from agentctx.providers.gemini.format import Gemini
 

@@ -5,43 +5,57 @@ Source: https://ai.google.dev/api/generate-content.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
 
-from agentctx.core.message import Message, Text, Tool, ToolCall, ToolResult
+from agentctx.core.message import Message, Native, Text, Tool, ToolCall, ToolResult
 from agentctx.core.validity import Violation
 from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.gemini.contents import read_content, read_system, recognise, value, write_content
-from agentctx.providers.gemini.place import Arranged, arrange, pair
-from agentctx.providers.gemini.repair import mend, with_signatures
+from agentctx.providers.gemini.place import arrange, pair
+from agentctx.providers.gemini.repair import UNSIGNED, repair, unsigned, with_signatures
 from agentctx.providers.gemini.rules import violations
-from agentctx.providers.native import fields, fields_or_none, mapping_or_none
+from agentctx.providers.native import (
+    FILMS,
+    PDF,
+    PICTURES,
+    SOUNDS,
+    TEXT_FILES,
+    fields,
+    fields_or_none,
+    mapping_or_none,
+)
+from agentctx.wire_format import Arranged, Capabilities, Note, Repaired, Spelling, TokenOverheads, WireFormat
 
 
 @frozen
-class Gemini:
-    """The generateContent format (``protocols.WireFormat``, ``ReadsPlaces``, ``ArrangesForModel``).
+class Gemini(WireFormat):
+    """The generateContent format.
 
-    Args:
-        name: The format's name.
-        system_apart: The system instruction is kept apart from the contents.
-        merges_turns: Each content with calls is answered before the next one.
-        results_anywhere: Responses stand directly after their calls.
-        unique_ids: Ids are optional, and only a turn's own have to differ.
-        most_calls: A message may hold any number of calls.
-        answers_server_calls: A call that the server runs is taken without its result.
+    Each content with calls is answered before the next one. Ids are optional, and only a turn's own have to differ.
     """
 
-    name: str = "gemini"
-    system_apart: bool = True
-    merges_turns: bool = False
-    results_anywhere: bool = False
-    unique_ids: bool = False
-    most_calls: int | None = None
-    answers_server_calls: bool = False
+    name = "gemini"
+    other_names = ("google", "vertex")
+    messages_key = "contents"
+    system_key = "system_instruction"
+    system_apart = True
+    roles = frozenset({"user", "model", "function", "tool"})
+    reads_places = True
+    minds_the_end = True
+    overheads = TokenOverheads(message=4, call=8, result=8, schema_as_json=True)  # estimates
+    keys_taken = frozenset(
+        {"role", "parts", "text", "thought", "thoughtSignature", "functionCall", "functionResponse", "inlineData"}
+        | {"fileData", "name", "args", "response", "id", "mimeType", "data", "fileUri", "uri"}
+        | {"thought_signature", "mime_type", "file_uri"}  # as google-genai spells them
+    )
+
+    def usual_for(self, family: str, /) -> int:
+        """Gemini's own."""
+        return 3 if "gemini" in family else 0
 
     def recognises(self, request: Mapping[str, Any], /) -> int:
         """How surely this request is in this format: 0 means impossible, higher is surer."""
@@ -78,12 +92,7 @@ class Gemini:
         return arrange(messages, after)
 
     def arrange_for(
-        self,
-        messages: Sequence[Message],
-        profile: ModelProfile | None,
-        note: Callable[[Message, str], None],
-        _after: Message | None = None,
-        /,
+        self, messages: Sequence[Message], profile: ModelProfile | None, note: Note, _after: Message | None = None, /
     ) -> Sequence[Message]:
         """The messages with the thought signatures that the model asks for; the same object when it takes them."""
         return with_signatures(messages, profile, note)
@@ -114,17 +123,9 @@ class Gemini:
         """A message as this format writes it: the content it was read from when nobody touched it."""
         return message.source if message.as_read else write_content(message)
 
-    def mend(self, messages: Sequence[Message], /) -> Sequence[tuple[int, Message | None, str]]:
-        """What this format refuses and can be mended in place: (index, new message or None to drop it, why)."""
-        return mend(messages)
-
-    def may_end_on(self, message: Message, _profile: ModelProfile | None, /) -> bool:
-        """Whether the model answers this message: its own last words are refused, or it goes on with them."""
-        return message.role != "assistant"
-
-    def numbered(self, call_id: str, number: int, /) -> str:
-        """Another id for a call, made of the one that it shares with others."""
-        return f"{call_id}_{number}"
+    def repair(self, messages: Sequence[Message], _earlier: Mapping[str, Message], /) -> Sequence[Repaired]:
+        """What this format refuses and can be repaired in place: (index, new message or None to drop it, why)."""
+        return repair(messages)
 
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
         """One user content that answers all the calls with ``text``, as errors."""
@@ -145,6 +146,37 @@ class Gemini:
             before: The request that this one was made from; with it, thought signatures are compared too.
         """
         return violations(request, profile, before)
+
+    def capabilities(self, _model: str | None, _profile: ModelProfile | None, /) -> Capabilities:
+        """What it can say."""
+        return Capabilities(
+            names=Spelling("a-zA-Z0-9_.:-", 64),
+            in_user={
+                "image": PICTURES | {"image/heic", "image/heif"},
+                "audio": SOUNDS | {"audio/flac", "audio/ogg", "audio/aac", "audio/aiff"},
+                "video": FILMS,
+                "document": PDF | TEXT_FILES,
+            },
+            in_results={"image": PICTURES, "document": PDF},
+            by_url=frozenset({"image", "audio", "video", "document"}),
+            unsigned_call=UNSIGNED,
+            results_in_one=True,
+        )
+
+    def without_reasoning(self, message: Message, /) -> Message | None:
+        """The message without reasoning and signatures; None when nothing is left."""
+        kept = super().without_reasoning(message)
+        return None if kept is None else unsigned(kept)
+
+    def write_system(self, system: Message, /) -> Native:
+        """The system instruction: a content without a role."""
+        native: Native = write_content(Message("user", system.parts))
+        return {"parts": native["parts"]}
+
+    def write_tool(self, tool: Tool, /) -> Native:
+        """A tool of the caller's as a declaration, which has to be described."""
+        declared = {"name": tool.name, "description": tool.description or tool.name}
+        return {"functionDeclarations": [{**declared, "parametersJsonSchema": tool.parameters}]}
 
 
 def _read_tool(native: object, where: str) -> Iterator[Tool]:

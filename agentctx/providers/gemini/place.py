@@ -15,9 +15,7 @@ from attrs import define, evolve, field
 from agentctx.core.message import Message, Part, Text, ToolCall, ToolResult
 from agentctx.core.protection import NOT_SHOWN
 from agentctx.providers.gemini.contents import is_bare, is_made, made_id
-
-Arranged = tuple[int, tuple[Message, ...], str]
-"""Index of a message, what stands in its place instead, and why."""
+from agentctx.wire_format import Arranged
 
 
 def pair(messages: Sequence[Message], after: Sequence[Message] = ()) -> list[Message]:

@@ -1,8 +1,8 @@
-"""What generateContent refuses and can be mended within one content, without knowing any other."""
+"""What generateContent refuses and can be repaired within one content, without knowing any other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from attrs import evolve
 
@@ -10,16 +10,19 @@ from agentctx.core.message import Message, Opaque, Part, Text, ToolCall, ToolRes
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.gemini.contents import only_text, signature_of, value
 from agentctx.providers.gemini.rules import generation_of
-from agentctx.providers.native import NOT_JSON, Mended, cleaned, fields_or_none, finite_json, same, with_object
-from agentctx.providers.translate.target import UNSIGNED
+from agentctx.providers.native import NOT_JSON, cleaned, fields_or_none, finite_json, same, with_object
+from agentctx.wire_format import Note, Repaired
+
+UNSIGNED = "skip_thought_signature_validator"
+"""What stands for the thought signature of a call that another model made; the provider lets it pass."""
 
 
-def mend(messages: Sequence[Message]) -> list[Mended]:
+def repair(messages: Sequence[Message]) -> list[Repaired]:
     """The messages that cannot be sent as they are, each with what to send instead."""
-    found: list[Mended] = []
+    found: list[Repaired] = []
     for index, message in enumerate(messages):
         why: list[str] = []
-        parts = [better for part in message.parts if (better := _mend_part(part, why)) is not None]
+        parts = [better for part in message.parts if (better := _repair_part(part, why)) is not None]
         if not parts:
             found.append((index, None, "no parts"))
         elif not same(parts, message.parts):
@@ -27,7 +30,7 @@ def mend(messages: Sequence[Message]) -> list[Mended]:
     return found
 
 
-def _mend_part(part: Part, why: list[str]) -> Part | None:
+def _repair_part(part: Part, why: list[str]) -> Part | None:
     """The part to send instead of this one, itself when it is fine, None when it must not be sent."""
     if isinstance(part, Text):
         # A signature may stand on a text with nothing in it; there it has to stay.
@@ -36,7 +39,7 @@ def _mend_part(part: Part, why: list[str]) -> Part | None:
             return None
         return cleaned(part, why)
     if isinstance(part, ToolResult):
-        return _mend_result(part, why)
+        return _repair_result(part, why)
     if isinstance(part, ToolCall):
         return with_object(part, why)
     if isinstance(part, Opaque) and not part.kind:
@@ -45,12 +48,12 @@ def _mend_part(part: Part, why: list[str]) -> Part | None:
     return part
 
 
-def _mend_result(part: ToolResult, why: list[str]) -> ToolResult:
-    content = tuple(_mend_text(item, part, why) if isinstance(item, Text) else item for item in part.content)
+def _repair_result(part: ToolResult, why: list[str]) -> ToolResult:
+    content = tuple(_repair_text(item, part, why) if isinstance(item, Text) else item for item in part.content)
     return part if same(content, part.content) else evolve(part, content=content)
 
 
-def _mend_text(text: Text, result: ToolResult, why: list[str]) -> Text:
+def _repair_text(text: Text, result: ToolResult, why: list[str]) -> Text:
     better = cleaned(text, why)
     if not ("NaN" in better.text or "Infinity" in better.text) or not _is_whole_response(result):
         return better
@@ -73,9 +76,7 @@ ASKED_FROM = 3
 WHY = "the model asks for a thought signature on the call: one that stands for none"
 
 
-def with_signatures(
-    messages: Sequence[Message], profile: ModelProfile | None, note: Callable[[Message, str], None]
-) -> Sequence[Message]:
+def with_signatures(messages: Sequence[Message], profile: ModelProfile | None, note: Note) -> Sequence[Message]:
     """The messages with a signature on the first call of each step of the current turn; the same object when all have.
 
     Args:
@@ -119,3 +120,23 @@ def _marked(part: Part) -> Part:
     native = fields_or_none(part.source)
     source = None if native is None else {**native, "thoughtSignature": UNSIGNED}
     return evolve(part, signature=UNSIGNED, source=source)
+
+
+_SIGNATURES = frozenset({"thoughtSignature", "thought_signature"})
+
+
+def unsigned(message: Message) -> Message:
+    """The message without signatures, as for another model; itself when it has none."""
+    bare = tuple(map(_unsigned, message.parts))
+    return message if same(bare, message.parts) else message.with_parts(bare)
+
+
+def _unsigned(part: Part) -> Part:
+    """A part without its signature; a call gets the one that stands for none."""
+    native = fields_or_none(part.source)
+    if native is None or _SIGNATURES.isdisjoint(native):
+        return part
+    bare = {key: value for key, value in native.items() if key not in _SIGNATURES}
+    if isinstance(part, ToolCall):
+        return evolve(part, signature=UNSIGNED, source={**bare, "thoughtSignature": UNSIGNED})
+    return Text(part.text, source=bare) if isinstance(part, Text) else evolve(part, source=bare)

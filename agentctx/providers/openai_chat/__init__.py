@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions: read, written, mended and checked."""
+"""OpenAI Chat Completions: read, written, repaired and checked."""
 
 from agentctx.providers.openai_chat.format import OpenAIChat
 

@@ -1,46 +1,177 @@
-"""What a dialect of Chat Completions refuses and can be mended: within one message, and between neighbours."""
+"""What providers that call themselves compatible with Chat Completions do otherwise: data, repair and rules.
+
+A dialect is named after the format (``format="openai-chat/mistral"``), or found by the model's name. Sources: the
+providers' own pages (DeepSeek thinking mode, Z.ai thinking mode, Moonshot thinking models, 2026), error envelopes
+captured in public issues, chat templates of open models.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.message import SYSTEM_ROLES, Message, Native, Part, Text, Thinking, Tool, ToolCall, ToolResult
+from agentctx.core.message import SYSTEM_ROLES, Message, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.protection import GO_ON
 from agentctx.core.validity import Violation
-from agentctx.models.profile import ModelProfile
-from agentctx.protocols import CacheMarkers
-from agentctx.providers.dialects import Dialect
 from agentctx.providers.native import mapping_or_none
-from agentctx.providers.openai_chat import OpenAIChat
 from agentctx.providers.openai_chat.messages import LEGACY
 from agentctx.providers.openai_chat.repair import IDS
 from agentctx.providers.openai_chat.rules import ChatRequest, calls, error, opened, warn
+from agentctx.providers.spelling import numbered as with_number, respelled
 from agentctx.providers.translate.parts import HEARD
-from agentctx.providers.translate.target import numbered as with_number, respelled, spelling_of
+from agentctx.wire_format import Arranged, Spelling
+
+_REASONING_LEFT_OUT = "The `reasoning_content` in the thinking mode must be passed back to the API."
+
+
+@frozen
+class Dialect:
+    """How a provider's Chat Completions differ.
+
+    Args:
+        name: The dialect's name.
+        models: What the names of models look like that are called in it, in small letters.
+        thinking: What the names of those of its models look like that think before they call tools; None: all.
+        unique_ids: Whether a call id may occur only once in a request.
+        id_regex: What the whole id of a call has to match; None: anything.
+        id_max: The longest id, in characters.
+        null_content_with_calls: Whether content that is empty has to be null beside calls.
+        keep_reasoning: Which messages with calls have to bring their ``reasoning_content`` along: ``"none"``, those
+            of the ``"current"`` turn (behind the latest user message), or ``"all"``.
+        no_reasoning: What stands for reasoning that another model made.
+        reasoning_needed: What the provider says where reasoning is missing; None when it says nothing.
+        user_after_tool: Whether the user may speak directly after a result.
+        counts_results: Whether the provider counts calls and results over the whole history.
+        assistant_last: Whether the model may have the last word.
+        alternation: Whether user and assistant have to take turns; as its template says when they do not.
+        system_first_only: Whether a system message has to be the first; as its template says when it is not.
+        developer_role: Whether there is the role ``developer``.
+    """
+
+    name: str
+    models: str
+    thinking: str | None = None
+    unique_ids: bool = False
+    id_regex: str | None = None
+    id_max: int = 40
+    null_content_with_calls: bool = False
+    keep_reasoning: Literal["none", "current", "all"] = "none"
+    no_reasoning: str = ""
+    reasoning_needed: str | None = None
+    user_after_tool: bool = True
+    counts_results: bool = False
+    assistant_last: bool = True
+    alternation: bool = False
+    system_first_only: bool = False
+    developer_role: bool = False
+    id_pattern: re.Pattern[str] | None = field(init=False, repr=False, eq=False)
+
+    @id_pattern.default
+    def _compiled(self) -> re.Pattern[str] | None:
+        return None if self.id_regex is None else re.compile(self.id_regex)
+
+    @property
+    def spelling(self) -> Spelling:
+        """How the ids of calls are spelled."""
+        if self.id_regex is None:
+            return Spelling("a-zA-Z0-9_-", self.id_max)
+        return Spelling("a-zA-Z0-9", self.id_max, self.id_max)
+
+    @property
+    def minds_places(self) -> bool:
+        """Whether it depends on the neighbours of a message where it may stand."""
+        return self.alternation or self.system_first_only or not self.user_after_tool
+
+    @property
+    def full_name(self) -> str:
+        """The name of the format in this dialect."""
+        return f"openai-chat/{self.name}"
+
+    def of_model(self, model: str | None) -> Dialect:
+        """The dialect for one of its models: one that does not think has no reasoning to bring along."""
+        if model is None or self.thinking is None or re.search(self.thinking, model.lower()):
+            return self
+        return evolve(self, keep_reasoning="none", reasoning_needed=None)
+
+
+_ALL = (
+    # Gateways and servers first: they answer for whatever model they serve.
+    Dialect("openrouter", r"^openrouter/", id_max=64, developer_role=True),
+    Dialect("azure", r"^azure(?:_ai)?/", developer_role=True),
+    Dialect("ollama", r"^ollama(?:_chat)?/", id_max=64),
+    Dialect("vllm", r"^(?:hosted_)?vllm/", id_max=64, alternation=True, system_first_only=True),
+    Dialect(
+        "deepseek",
+        r"deepseek",
+        thinking=r"deepseek-(?:v3\.[2-9]|v[4-9]|reasoner)",
+        null_content_with_calls=True,
+        keep_reasoning="current",
+        reasoning_needed=_REASONING_LEFT_OUT,
+    ),
+    Dialect(
+        "kimi",
+        r"kimi|moonshot",
+        thinking=r"kimi-(?:k2\.[5-9]|k[3-9]|.*thinking)",
+        unique_ids=True,
+        keep_reasoning="all",
+        no_reasoning=" ",  # an empty one counts as missing
+        reasoning_needed="thinking is enabled but reasoning_content is missing in assistant tool call message at index "
+        "{index}",
+    ),
+    Dialect(
+        "mimo",
+        r"mimo",
+        unique_ids=True,
+        keep_reasoning="all",
+        no_reasoning=" ",
+        reasoning_needed=_REASONING_LEFT_OUT,
+    ),
+    # Reasoning belongs back with the results of tools; nothing is refused where it is missing.
+    Dialect("glm", r"(?:^|/)(?:glm|zai|chatglm)", keep_reasoning="current"),
+    Dialect(
+        "mistral",
+        r"mi[sx]tral|magistral|ministral|devstral|pixtral",
+        id_regex=r"[a-zA-Z0-9]{9}",
+        id_max=9,
+        user_after_tool=False,
+        counts_results=True,
+        assistant_last=False,
+    ),
+)
+
+DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in _ALL}
+"""Every dialect by its name."""
+
+
+def dialect_of(model: str) -> Dialect | None:
+    """The dialect in which a model is called; None for OpenAI's own and for unknown ones.
+
+    Args:
+        model: The model's name as its provider or a gateway writes it, for example ``deepseek/deepseek-v4-pro``.
+    """
+    name = model.lower()
+    return next((dialect.of_model(model) for dialect in _ALL if re.search(dialect.models, name)), None)
+
 
 NO_ANSWER = "[no answer]"
 """What the model says between two messages of the user that have to be parted."""
 
 _KEY = "reasoning_content"
 
-Mended = tuple[int, Message, str]
-Arranged = tuple[int, tuple[Message, ...], str]
 
-
-def mend(messages: Sequence[Message], dialect: Dialect) -> Iterator[Mended]:
-    """What is refused and can be mended in one message: (index, what to send instead, why)."""
+def repair(messages: Sequence[Message], dialect: Dialect) -> Iterator[tuple[int, Message, str]]:
+    """What is refused and can be repaired in one message: (index, what to send instead, why)."""
     for index, message in enumerate(messages):
         why: list[str] = []
-        mended = _role(message, dialect, why)
-        if mended.role in {"assistant", "tool"}:
-            mended = _parts(mended, dialect, why)
+        repaired = _role(message, dialect, why)
+        if repaired.role in {"assistant", "tool"}:
+            repaired = _parts(repaired, dialect, why)
         if why:
-            yield index, mended, ", ".join(dict.fromkeys(why))
+            yield index, repaired, ", ".join(dict.fromkeys(why))
 
 
 def _role(message: Message, dialect: Dialect, why: list[str]) -> Message:
@@ -73,7 +204,7 @@ def _spelled(part: Part, dialect: Dialect, why: list[str]) -> Part:
     if pattern.fullmatch(identity):
         return part
     why.append("the id of a tool call is spelled as the provider takes it")
-    new = respelled(identity, spelling_of(dialect))
+    new = respelled(identity, dialect.spelling)
     return evolve(part, id=new) if isinstance(part, ToolCall) else evolve(part, call_id=new)
 
 
@@ -81,7 +212,7 @@ def numbered(call_id: str, number: int, dialect: Dialect) -> str:
     """Another id for a call, made of the one that it shares with others; a legacy function call has none."""
     if call_id.startswith(LEGACY):
         return call_id
-    return with_number(call_id, number, IDS if dialect.id_pattern is None else spelling_of(dialect))
+    return with_number(call_id, number, IDS if dialect.id_pattern is None else dialect.spelling)
 
 
 def _brings_reasoning(message: Message, dialect: Dialect) -> bool:
@@ -316,130 +447,3 @@ def _ids(message: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
             yield f"{path}.tool_calls[{place}].id", identity
     if message.get("role") == "tool" and isinstance(answered := message.get("tool_call_id"), str):
         yield f"{path}.tool_call_id", answered
-
-
-@frozen
-class ChatDialect:
-    """Reads and writes Chat Completions as one provider takes them.
-
-    It is a ``protocols.WireFormat`` and a ``protocols.ReadsPlaces``: some dialects want certain roles to follow
-    each other.
-
-    Args:
-        dialect: What the provider does otherwise.
-    """
-
-    dialect: Dialect
-    chat: OpenAIChat = field(factory=OpenAIChat, repr=False)
-
-    @property
-    def name(self) -> str:
-        """The format's name, for example ``openai-chat/mistral``."""
-        return self.dialect.full_name
-
-    @property
-    def system_apart(self) -> bool:
-        """System messages stand within the messages."""
-        return self.chat.system_apart
-
-    @property
-    def merges_turns(self) -> bool:
-        """Results follow the one message that holds their calls."""
-        return self.chat.merges_turns
-
-    @property
-    def results_anywhere(self) -> bool:
-        """Results follow their calls directly."""
-        return self.chat.results_anywhere
-
-    @property
-    def unique_ids(self) -> bool:
-        """Whether call ids may come again in another round."""
-        return self.dialect.unique_ids
-
-    @property
-    def most_calls(self) -> int | None:
-        """The most calls that one message may hold."""
-        return self.chat.most_calls
-
-    @property
-    def answers_server_calls(self) -> bool:
-        """There are no calls that the server runs."""
-        return self.chat.answers_server_calls
-
-    @property
-    def cache_markers(self) -> CacheMarkers:
-        """How cache markers are written."""
-        return self.chat.cache_markers
-
-    def recognises(self, request: Mapping[str, Any], /) -> int:
-        """How surely the request is in this format: as surely as in any dialect."""
-        return self.chat.recognises(request)
-
-    def read_message(self, native: Native, index: int, /) -> Message:
-        """One native message as a value; all dialects are read alike."""
-        return self.chat.read_message(native, index)
-
-    def read_system(self, native: Native, /) -> Message | None:
-        """A system prompt passed apart from the messages."""
-        return self.chat.read_system(native)
-
-    def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
-        """The native tool definitions."""
-        return self.chat.read_tools(native)
-
-    def write_message(self, message: Message, /) -> Native:
-        """A message as Chat Completions writes it."""
-        return self.chat.write_message(message)
-
-    def mend(self, messages: Sequence[Message], /) -> tuple[tuple[int, Message | None, str], ...]:
-        """What is refused by all, and what the dialect refuses, mended in one message."""
-        found: dict[int, tuple[Message | None, str]] = {
-            index: (instead, why) for index, instead, why in self.chat.mend(messages)
-        }
-        now = [found[index][0] if index in found else message for index, message in enumerate(messages)]
-        kept = [(index, message) for index, message in enumerate(now) if message is not None]
-        for place, instead, why in mend([message for _, message in kept], self.dialect):
-            index = kept[place][0]
-            before = found[index][1] if index in found else ""
-            found[index] = instead, f"{before}, {why}" if before else why
-        return tuple((index, *found[index]) for index in sorted(found))
-
-    def pair(self, messages: list[Message], _after: Sequence[Message] = (), /) -> list[Message]:
-        """The messages themselves: each result says which call it answers."""
-        return messages
-
-    def arrange(
-        self, messages: Sequence[Message], after: Message | None = None, /
-    ) -> Sequence[tuple[int, tuple[Message, ...], str]]:
-        """What has to stand between messages so that they may follow each other. See ``arrange``."""
-        return tuple(arrange(messages, after, self.dialect))
-
-    def may_end_on(self, message: Message, _profile: ModelProfile | None, /) -> bool:
-        """Whether the model answers a request that ends on this message."""
-        begun = (mapping_or_none(message.source) or {}).get("prefix") is True
-        return message.role != "assistant" or self.dialect.assistant_last or begun
-
-    def numbered(self, call_id: str, number: int, /) -> str:
-        """Another id for a call, made of the one that it shares with others."""
-        return numbered(call_id, number, self.dialect)
-
-    def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
-        """One tool message for each call, saying ``text``."""
-        return self.chat.synthetic_result(calls, text)
-
-    def validate(
-        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
-    ) -> tuple[Violation, ...]:
-        """Every rule that the request breaks: those of all, and the dialect's own."""
-        model = request.get("model") if profile is None else profile.family
-        dialect = self.dialect.of_model(model) if isinstance(model, str) else self.dialect
-        own = violations(request, model if isinstance(model, str) else None, dialect)
-        found = [*self.chat.validate(request, profile, before), *own]
-        return tuple(sorted(found, key=lambda one: (one.index is None, one.index or 0)))
-
-
-@cache
-def in_dialect(dialect: Dialect) -> ChatDialect:
-    """Chat Completions in a dialect; the same object for the same dialect."""
-    return ChatDialect(dialect)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from functools import cache
+from typing import Any
 
-from attrs import frozen
+from attrs import evolve, field, frozen
 
-from agentctx.core.message import Message, Native, Tool, ToolCall
+from agentctx.core.message import Message, Native, Tool, ToolCall, Ttl
 from agentctx.core.validity import Violation
 from agentctx.models.profile import ModelProfile
-from agentctx.protocols import CacheMarkers
-from agentctx.providers import cache_markers
-from agentctx.providers.native import mapping_or_none
-from agentctx.providers.openai_chat import messages, repair, rules
-from agentctx.providers.openai_chat.messages import answer_to
-from agentctx.providers.openai_chat.rules import CALLS_MAX
-from agentctx.providers.translate.target import numbered
+from agentctx.models.table import family_of
+from agentctx.providers.cache_markers import BREAKPOINT, CONTROL, KeyMarkers, breakpoint_of, control
+from agentctx.providers.native import OPEN_MODELS, OPENAI_MODELS, PDF, PICTURES, SOUNDS, mapping_or_none
+from agentctx.providers.openai_chat import dialects, messages, repair, rules
+from agentctx.providers.openai_chat.dialects import DIALECTS, Dialect, dialect_of
+from agentctx.providers.spelling import numbered
+from agentctx.providers.translate.tools import is_strict
+from agentctx.wire_format import Arranged, Capabilities, Repaired, Spelling, TokenOverheads, WireFormat
 
 IMPOSSIBLE, POSSIBLE, LIKELY, CERTAIN = 0, 1, 5, 10
 
@@ -85,26 +88,59 @@ def _blocks(blocks: Sequence[Any]) -> int:
     return POSSIBLE
 
 
-@frozen
-class OpenAIChat:
-    """Reads and writes Chat Completions requests without loss; a ``protocols.WireFormat``.
+_TAKE_CONTROL = re.compile(r"claude|gemini|qwen|nova")
+"""The models for which gateways pass Anthropic's cache marker on; OpenAI and others refuse it."""
 
-    System messages stand within the messages. Results follow the one message that holds their calls. Call ids may
-    come again in another round.
+
+def cache_marker(ttl: Ttl, profile: ModelProfile | None) -> Mapping[str, Any] | None:
+    """The marker for a model: Claude, through a gateway, has Anthropic's."""
+    if profile is not None and profile.family.startswith("claude"):
+        return control(ttl, profile)
+    return breakpoint_of(ttl, profile)
+
+
+@frozen
+class OpenAIChat(WireFormat):
+    """The Chat Completions format.
+
+    System messages stand within the messages. Results follow the one message that holds their calls. Call ids may come
+    again in another round.
     """
 
-    name: ClassVar[str] = "openai-chat"
-    system_apart: ClassVar[bool] = False
-    merges_turns: ClassVar[bool] = False
-    results_anywhere: ClassVar[bool] = False
-    unique_ids: ClassVar[bool] = False
-    most_calls: ClassVar[int | None] = CALLS_MAX
-    answers_server_calls: ClassVar[bool] = False
+    name: str = "openai-chat"
+    unique_ids: bool = False
 
-    @property
-    def cache_markers(self) -> CacheMarkers:
-        """How cache markers are written."""
-        return cache_markers.CHAT
+    other_names = ("openai", "chat")
+    roles = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+    user_first = False
+    most_calls = rules.CALLS_MAX
+    dialects = tuple(DIALECTS)
+    cache_markers = KeyMarkers((BREAKPOINT, CONTROL), cache_marker, _TAKE_CONTROL)
+    # Message, name and reply: OpenAI's cookbook, "How to count tokens". Calls and results: the markers around them in
+    # the harmony format, rather too high: a round that gpt-3.5-turbo billed with 24 tokens (community.openai.com,
+    # 538914) counts 29.
+    overheads = TokenOverheads(message=3, reply=3, name=1, call=7, result=2)
+    keys_taken = frozenset(
+        {"role", "content", "tool_calls", "tool_call_id", "function_call", "refusal", "audio", "text", "url", "data"}
+        | {"function", "custom", "id", "index", "arguments", "input", "format", "file_data", "file_id", "input_audio"}
+        | {"image_url", "video_url", "file", "detail", "extra_content", "expires_at", "transcript"}
+        | {"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"}
+    )
+
+    def usual_for(self, family: str, /) -> int:
+        """What most models are called in, but for Claude's and Gemini's."""
+        if "claude" in family or "gemini" in family:
+            return 1
+        return 2 if OPENAI_MODELS.search(family) or OPEN_MODELS.search(family) else 0
+
+    def dialect(self, name: str, model: str | None, /) -> WireFormat | None:
+        """It in the dialect of this name, for a model; None when there is none."""
+        return in_dialect(DIALECTS[name].of_model(model)) if name in DIALECTS else None
+
+    def as_called(self, model: str, /) -> WireFormat:
+        """It in the dialect in which a model is called."""
+        found = dialect_of(model) or dialect_of(family_of(model))
+        return self if found is None else in_dialect(found)
 
     def recognises(self, request: Mapping[str, Any], /) -> int:
         """How surely the request is in this format: 0 impossible, 1 possible, 5 likely, 10 certain."""
@@ -126,9 +162,15 @@ class OpenAIChat:
         """A message as Chat Completions writes it. See ``messages.write_message``."""
         return messages.write_message(message)
 
-    def mend(self, messages: Sequence[Message], /) -> tuple[tuple[int, Message | None, str], ...]:
-        """What is refused and can be mended in one message. See ``repair.mend``."""
-        return repair.mend(messages)
+    def write_tool(self, tool: Tool, /) -> Native:
+        """A tool of the caller's as a definition."""
+        said = {"description": tool.description} if tool.description else {}
+        function = {"name": tool.name, **said, "parameters": tool.parameters}
+        return {"type": "function", "function": {**function, "strict": True} if is_strict(tool) else function}
+
+    def repair(self, messages: Sequence[Message], _earlier: Mapping[str, Message], /) -> Sequence[Repaired]:
+        """What is refused and can be repaired in one message. See ``repair.repair``."""
+        return tuple(repair.repair(messages))
 
     def numbered(self, call_id: str, number: int, /) -> str:
         """Another id for a call, made of the one that it shares with others; a legacy function call has none."""
@@ -136,10 +178,100 @@ class OpenAIChat:
 
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
         """One tool message for each call, saying ``text``; the format cannot say that it failed."""
-        return tuple(Message("tool", (answer_to(call, text),)) for call in calls)
+        return tuple(Message("tool", (messages.answer_to(call, text),)) for call in calls)
 
     def validate(
         self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
     ) -> tuple[Violation, ...]:
         """Every rule that the request breaks. See ``rules.validate``."""
         return rules.validate(request, profile, before)
+
+    def capabilities(self, _model: str | None, _profile: ModelProfile | None, /) -> Capabilities:
+        """What it can say."""
+        return Capabilities(
+            Spelling("a-zA-Z0-9_-", repair.ID_MAX),
+            unique_ids=False,
+            grouping="one result",
+            system_between="system",
+            in_user={"image": PICTURES, "audio": SOUNDS, "document": PDF},
+            by_url=frozenset({"image"}),
+            texts_in_one=True,
+            results_in_one=True,
+            says_failed=False,
+            details=True,
+            arguments_object=False,
+            names_files="file",
+        )
+
+
+@frozen
+class ChatDialect(OpenAIChat):
+    """Chat Completions as one provider takes them: some want certain roles to follow each other.
+
+    Args:
+        spoken: What the provider does otherwise.
+    """
+
+    spoken: Dialect = field(kw_only=True)
+
+    reads_places = True
+    minds_the_end = True
+
+    def dialect(self, _name: str, _model: str | None, /) -> WireFormat | None:
+        """None: it has no dialects of its own."""
+        return None
+
+    def as_called(self, _model: str, /) -> WireFormat:
+        """Itself: it was chosen."""
+        return self
+
+    def repair(self, messages: Sequence[Message], earlier: Mapping[str, Message], /) -> Sequence[Repaired]:
+        """What is refused by all, and what the dialect refuses, repaired in one message."""
+        found: dict[int, tuple[Message | None, str]] = {
+            index: (instead, why) for index, instead, why in super().repair(messages, earlier)
+        }
+        now = [found[index][0] if index in found else message for index, message in enumerate(messages)]
+        kept = [(index, message) for index, message in enumerate(now) if message is not None]
+        for place, instead, why in dialects.repair([message for _, message in kept], self.spoken):
+            index = kept[place][0]
+            before = found[index][1] if index in found else ""
+            found[index] = instead, f"{before}, {why}" if before else why
+        return tuple((index, *found[index]) for index in sorted(found))
+
+    def arrange(self, messages: Sequence[Message], after: Message | None = None, /) -> Sequence[Arranged]:
+        """What has to stand between messages so that they may follow each other. See ``dialects.arrange``."""
+        return tuple(dialects.arrange(messages, after, self.spoken))
+
+    def may_end_on(self, message: Message, /) -> bool:
+        """Whether the model answers a request that ends on this message."""
+        begun = (mapping_or_none(message.source) or {}).get("prefix") is True
+        return message.role != "assistant" or self.spoken.assistant_last or begun
+
+    def numbered(self, call_id: str, number: int, /) -> str:
+        """Another id for a call, made of the one that it shares with others."""
+        return dialects.numbered(call_id, number, self.spoken)
+
+    def validate(
+        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
+    ) -> tuple[Violation, ...]:
+        """Every rule that the request breaks: those of all, and the dialect's own."""
+        model = request.get("model") if profile is None else profile.family
+        dialect = self.spoken.of_model(model) if isinstance(model, str) else self.spoken
+        own = dialects.violations(request, model if isinstance(model, str) else None, dialect)
+        found = [*super().validate(request, profile, before), *own]
+        return tuple(sorted(found, key=lambda one: (one.index is None, one.index or 0)))
+
+    def capabilities(self, model: str | None, profile: ModelProfile | None, /) -> Capabilities:
+        """What it can say, as the provider takes it."""
+        return evolve(
+            super().capabilities(model, profile),
+            ids=self.spoken.spelling,
+            unique_ids=self.spoken.unique_ids,
+            user_after_results=self.spoken.user_after_tool,
+        )
+
+
+@cache
+def in_dialect(spoken: Dialect) -> ChatDialect:
+    """Chat Completions in a dialect; the same object for the same dialect."""
+    return ChatDialect(spoken.full_name, spoken.unique_ids, spoken=spoken)

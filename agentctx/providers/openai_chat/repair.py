@@ -1,4 +1,4 @@
-"""What Chat Completions refuses and can be mended within one message."""
+"""What Chat Completions refuses and can be repaired within one message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentctx.core.message import Media, Message, Native, Part, Text, Thinking, 
 from agentctx.core.pace import paced
 from agentctx.providers.native import clean_text, finite_json
 from agentctx.providers.openai_chat.messages import LEGACY
-from agentctx.providers.translate.target import Spelling
+from agentctx.wire_format import Repaired, Spelling
 
 ID_MAX = 40
 """The longest id of a tool call, in characters: some endpoints refuse more."""
@@ -30,15 +30,11 @@ CARRIES_SIGNATURE = "__thought__"
 """LiteLLM hides Gemini's signature in the call's id, after this mark; such an id is never shortened."""
 
 
-def mend(messages: Sequence[Message]) -> tuple[tuple[int, Message | None, str], ...]:
-    """What the format refuses and can be mended in one message: (index, new message or None to drop it, why).
+def repair(messages: Sequence[Message]) -> Iterator[Repaired]:
+    """What the format refuses and can be repaired in one message: (index, new message or None to drop it, why).
 
     Text without media in a role that takes none stands for the media; ids are shortened alike in calls and results.
     """
-    return tuple(_mended(messages))
-
-
-def _mended(messages: Sequence[Message]) -> Iterator[tuple[int, Message | None, str]]:
     for index, message in paced(enumerate(messages)):
         parts, reasons = _parts(message)
         reasons += _shape(message)
@@ -53,7 +49,7 @@ def _mended(messages: Sequence[Message]) -> Iterator[tuple[int, Message | None, 
 
 
 def _parts(message: Message) -> tuple[tuple[Part, ...], list[str]]:
-    """The parts with those at fault mended, and what was at fault."""
+    """The parts with those at fault repaired, and what was at fault."""
     reasons: list[str] = []
     parts = tuple([_part(part, message.role, reasons) for part in message.parts])
     return (parts if reasons else message.parts), reasons

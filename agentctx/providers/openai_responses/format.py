@@ -5,7 +5,7 @@ Source: https://platform.openai.com/docs/api-reference/responses/create.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Mapping, Sequence, Set as AbstractSet
 from typing import Any
 
 from attrs import evolve, frozen
@@ -14,9 +14,8 @@ from agentctx.core.message import Message, Native, Opaque, Tool, ToolCall, ToolR
 from agentctx.core.validity import Violation
 from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
-from agentctx.protocols import CacheMarkers
-from agentctx.providers import cache_markers
-from agentctx.providers.native import mapping_or_none
+from agentctx.providers.cache_markers import BREAKPOINT, KeyMarkers, breakpoint_of
+from agentctx.providers.native import OPENAI_MODELS, PDF, PICTURES, mapping_or_none
 from agentctx.providers.openai_responses import items, repair, rules
 from agentctx.providers.openai_responses.items import (
     CALLS,
@@ -27,8 +26,12 @@ from agentctx.providers.openai_responses.items import (
     kind_of,
     lost_output,
     openai_family,
+    without_field,
+    without_id,
 )
-from agentctx.providers.translate.target import numbered, without_field
+from agentctx.providers.spelling import numbered
+from agentctx.providers.translate.tools import is_strict
+from agentctx.wire_format import Arranged, Capabilities, Note, Repaired, TokenOverheads, WireFormat
 
 IMPOSSIBLE, POSSIBLE, LIKELY, CERTAIN = 0, 1, 5, 10
 
@@ -105,33 +108,41 @@ _CHAINS = ("previous_response_id", "conversation")
 
 
 @frozen
-class OpenAIResponses:
-    """Reads and writes Responses requests without loss; a ``protocols.WireFormat`` that reads places and names items.
+class OpenAIResponses(WireFormat):
+    """The Responses format.
 
-    One item is one message: a piece of reasoning, a call and an answer each have a message of their own.
-
-    Args:
-        name: The format's name.
-        system_apart: The ``instructions`` are kept apart from the items.
-        merges_turns: Neighbouring items of the model are one turn.
-        results_anywhere: An answer may stand anywhere after its call.
-        unique_ids: A call id may occur only once in a request.
-        most_calls: A message may hold any number of calls.
-        answers_server_calls: A call that the server runs is taken without its result.
+    One item is one message: a piece of reasoning, a call and an answer each have a message of their own. System
+    messages may stand beside the ``instructions``. An answer names the call that it answers, wherever it stands, and
+    has to be of its kind.
     """
 
-    name: str = "openai-responses"
-    system_apart: bool = True
-    merges_turns: bool = True
-    results_anywhere: bool = True
-    unique_ids: bool = True
-    most_calls: int | None = None
-    answers_server_calls: bool = False
+    name = "openai-responses"
+    other_names = ("openai", "responses")
+    messages_key = "input"
+    system_key = "instructions"
+    system_apart = True
+    system_leads = True
+    user_first = False
+    roles = frozenset(ROLES)
+    merges_turns = True
+    results_anywhere = True
+    unique_ids = True
+    reads_places = True
+    names_items = True
+    cache_markers = KeyMarkers(
+        (BREAKPOINT,), breakpoint_of, text_type="input_text", roles=frozenset({"user", "system", "developer"})
+    )
+    # Like Chat. The envelope: encrypted items of 26 to 1,792 reasoning tokens had 1,080 to 9,572 characters.
+    overheads = TokenOverheads(envelope=900)
+    keys_taken = frozenset(
+        {"role", "content", "text", "call_id", "name", "arguments", "input", "output", "action", "operation", "id"}
+        | {"image_url", "file_id", "file_data", "file_url", "detail", "input_audio", "data", "format", "status"}
+        | {"logprobs", "result"}
+    )
 
-    @property
-    def cache_markers(self) -> CacheMarkers:
-        """How cache markers are written."""
-        return cache_markers.RESPONSES
+    def usual_for(self, family: str, /) -> int:
+        """After Chat Completions."""
+        return 1 if OPENAI_MODELS.search(family) else 0
 
     def recognises(self, request: Mapping[str, Any], /) -> int:
         """How surely the request is in this format: 0 impossible, 1 possible, 5 likely, 10 certain."""
@@ -178,19 +189,11 @@ class OpenAIResponses:
         """The id of an item, which no other may have. See ``repair.item_id``."""
         return repair.item_id(message)
 
-    def mend(
-        self, messages: Sequence[Message], earlier: Mapping[str, Message] | None = None, /
-    ) -> tuple[tuple[int, Message | None, str], ...]:
-        """What is refused and can be mended without looking for pairs. See ``repair.mend``."""
-        return repair.mend(messages, {} if earlier is None else earlier)
+    def repair(self, messages: Sequence[Message], earlier: Mapping[str, Message], /) -> Sequence[Repaired]:
+        """What is refused and can be repaired without looking for pairs. See ``repair.repair``."""
+        return repair.repair(messages, earlier)
 
-    def pair(self, messages: list[Message], _after: Sequence[Message] = (), /) -> list[Message]:
-        """The messages themselves: each answer says which call it answers."""
-        return messages
-
-    def arrange(
-        self, messages: Sequence[Message], _after: Message | None = None, /
-    ) -> Sequence[tuple[int, tuple[Message, ...], str]]:
+    def arrange(self, messages: Sequence[Message], _after: Message | None = None, /) -> Sequence[Arranged]:
         """Which answers have to be of another kind, that of their calls. See ``repair.of_their_kind``."""
         return tuple(repair.of_their_kind(messages))
 
@@ -202,12 +205,7 @@ class OpenAIResponses:
         return evolve(bare, parts=parts, read_parts=parts if bare.as_read else bare.read_parts)
 
     def arrange_for(
-        self,
-        messages: Sequence[Message],
-        profile: ModelProfile | None,
-        note: Callable[[Message, str], None],
-        _after: Message | None = None,
-        /,
+        self, messages: Sequence[Message], profile: ModelProfile | None, note: Note, _after: Message | None = None, /
     ) -> Sequence[Message]:
         """The messages as the model takes them: OpenAI's own take no readable reasoning back but as a summary."""
         if profile is None or openai_family(profile.family) is None:
@@ -227,3 +225,29 @@ class OpenAIResponses:
     ) -> tuple[Violation, ...]:
         """Every rule that the request breaks. See ``rules.validate``."""
         return rules.validate(request, profile, before)
+
+    def capabilities(self, _model: str | None, _profile: ModelProfile | None, /) -> Capabilities:
+        """What it can say."""
+        media = {"image": PICTURES, "document": PDF}
+        return Capabilities(
+            grouping="one item",
+            system_between="developer",
+            says_failed=False,
+            details=True,
+            in_user=media,
+            in_results=media,
+            by_url=frozenset({"image", "document"}),
+            arguments_object=False,
+            names_files="input_file",
+        )
+
+    def without_reasoning(self, message: Message, /) -> Message | None:
+        """The message without reasoning, and without the id that ties it to some; None when nothing is left."""
+        kept = super().without_reasoning(message)
+        return kept if kept is None or kept.role != "assistant" else without_id(kept)
+
+    def write_tool(self, tool: Tool, /) -> Native:
+        """A tool of the caller's as a definition: one that does not say it would be read as a strict one."""
+        said = {"description": tool.description} if tool.description else {}
+        made = {"type": "function", "name": tool.name, **said, "parameters": tool.parameters}
+        return {**made, "strict": is_strict(tool)}

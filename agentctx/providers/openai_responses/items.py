@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 
 from agentctx.core.message import Media, Message, Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
-from agentctx.providers.native import as_mapping, fields_of, mapping_or_none
+from agentctx.providers.native import as_mapping, fields_of, fields_or_none, mapping_or_none
 from agentctx.tokens.overheads import serialise
 
 ROLES = ("user", "assistant", "system", "developer")
@@ -681,3 +681,34 @@ def _unknown(parts: tuple[Part, ...], item: dict[str, Native], source: object) -
     if picture is None or picture.data == item.get("result"):
         return {key: value for key, value in item.items() if picture is not None or key != "result"}
     return {**item, "result": picture.data}
+
+
+def without_id(message: Message) -> Message:
+    """The message as its item without the id, which ties it to reasoning; itself when that has none."""
+    return without_field(message, "id")
+
+
+def without_field(message: Message, name: str) -> Message:
+    """The message as its item without a field; itself when that has none."""
+    fields = fields_of(message.source)
+    if name not in fields:
+        return message
+    native = {key: value for key, value in fields.items() if key != name}
+    value = fields[name]
+    parts = tuple(_of_item(part, native, name) if _has(part, name, value) else part for part in message.parts)
+    role, read = (message.role, parts) if message.as_read else (None, None)
+    return message.replaced(Message(message.role, parts, source=native, read_role=role, read_parts=read))
+
+
+def _has(part: Part, name: str, value: object) -> bool:
+    """Whether a part was read from a whole item; maybe from an equal one, since callers make theirs anew."""
+    fields = fields_or_none(part.source) or {}
+    return name in fields and bool(fields[name] == value)
+
+
+def _of_item(part: Part, native: Mapping[str, Any], name: str) -> Part:
+    """A part that was read from a whole item, as read from that item without this field."""
+    if not isinstance(part, Opaque):
+        return evolve(part, source=native)
+    data = {key: value for key, value in fields_of(part.data).items() if key != name}
+    return evolve(part, data=data, source=native)

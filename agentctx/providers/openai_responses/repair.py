@@ -1,4 +1,4 @@
-"""What the Responses API refuses and can be mended without looking for pairs."""
+"""What the Responses API refuses and can be repaired without looking for pairs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from agentctx.core.message import Message, Native, Opaque, Part, Text, Thinking,
 from agentctx.core.pace import paced
 from agentctx.providers.cache_markers import BREAKPOINT
 from agentctx.providers.native import clean_text, fields_of, finite_json
-from agentctx.providers.openai_responses.items import answer_as, kind_answering, read_message
-from agentctx.providers.translate.target import Spelling, without_id
+from agentctx.providers.openai_responses.items import answer_as, kind_answering, read_message, without_id
+from agentctx.wire_format import Repaired, Spelling
 
 CALL_ID_MAX = 64
 """The longest ``call_id``, in characters."""
@@ -31,15 +31,12 @@ CACHEABLE = ("input_text", "input_image", "input_file")
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """What a function may be called."""
 
-Mended = tuple[int, Message | None, str]
-"""Index of a message, what to send instead (None: nothing), and why."""
-
 _NEEDS_ID = frozenset({"reasoning", "mcp_approval_request"})
 _SURROGATES = "lone surrogates cannot be sent"
 
 
 @define
-class _Mending:
+class _Repairing:
     """What is sent instead of messages.
 
     Args:
@@ -60,8 +57,8 @@ class _Mending:
         self.instead[index] = message, f"{before}, {why}" if before else why
 
 
-def mend(messages: Sequence[Message], earlier: Mapping[str, Message]) -> tuple[Mended, ...]:
-    """What is refused and can be mended: (index, new message or None to drop it, why).
+def repair(messages: Sequence[Message], earlier: Mapping[str, Message]) -> tuple[Repaired, ...]:
+    """What is refused and can be repaired: (index, new message or None to drop it, why).
 
     Text is cleaned, ids are shortened alike in calls and results, an item that is there twice goes once, reasoning
     that nothing follows goes.
@@ -70,17 +67,17 @@ def mend(messages: Sequence[Message], earlier: Mapping[str, Message]) -> tuple[M
         messages: The items.
         earlier: The items before that have an id, by id.
     """
-    mending = _Mending(messages)
+    repairing = _Repairing(messages)
     for index, message in paced(enumerate(messages)):
         for part in message.parts:
             if not _is_fine(part):
-                _mend_parts(mending, index, message)
+                _repair_parts(repairing, index, message)
                 break
-    _repeated(mending, earlier, reasoning=False)
-    _triggers(mending)
-    _unfollowed(mending)
-    _repeated(mending, earlier, reasoning=True)  # last: of two with one id, the first may be among those that went
-    return tuple((index, *mending.instead[index]) for index in sorted(mending.instead))
+    _repeated(repairing, earlier, reasoning=False)
+    _triggers(repairing)
+    _unfollowed(repairing)
+    _repeated(repairing, earlier, reasoning=True)  # last: of two with one id, the first may be among those that went
+    return tuple((index, *repairing.instead[index]) for index in sorted(repairing.instead))
 
 
 def _is_fine(part: Part) -> bool:
@@ -95,16 +92,16 @@ def _is_fine(part: Part) -> bool:
     return not isinstance(part, Thinking) or not _value(part.source, "content")
 
 
-def _mend_parts(mending: _Mending, index: int, message: Message) -> None:
+def _repair_parts(repairing: _Repairing, index: int, message: Message) -> None:
     why: list[str] = []
     parts = tuple([_part(part, why) for part in message.parts])
     if why:
-        mending.put(index, message.with_parts(parts), ", ".join(dict.fromkeys(why)))
+        repairing.put(index, message.with_parts(parts), ", ".join(dict.fromkeys(why)))
 
 
 def _part(part: Part, why: list[str]) -> Part:
-    mender = _MENDERS.get(type(part))
-    return part if mender is None else mender(part, why)
+    repairer = _REPAIRERS.get(type(part))
+    return part if repairer is None else repairer(part, why)
 
 
 def _marked_wrongly(part: Text | ToolCall) -> bool:
@@ -182,7 +179,7 @@ def _summarised(message: Message, note: Callable[[Message, str], None]) -> Messa
     return made
 
 
-_MENDERS: Mapping[type, Callable[[Any, list[str]], Part]] = {
+_REPAIRERS: Mapping[type, Callable[[Any, list[str]], Part]] = {
     Text: _text,
     ToolCall: _call,
     ToolResult: _result,
@@ -237,17 +234,17 @@ def of_their_kind(messages: Sequence[Message]) -> Iterator[tuple[int, tuple[Mess
                     yield index, (made,), f"a {kind_answering(call)} has to answer the call, not a {kind}"
 
 
-def _repeated(mending: _Mending, earlier: Mapping[str, Message], *, reasoning: bool) -> None:
+def _repeated(repairing: _Repairing, earlier: Mapping[str, Message], *, reasoning: bool) -> None:
     """No two items may have one id: the same item again goes, another one with that id goes on without id.
 
     Args:
-        mending: What is sent instead.
-        earlier: As of ``mend``.
+        repairing: What is sent instead.
+        earlier: As of ``repair``.
         reasoning: Look at reasoning too.
     """
     seen: dict[str, Message] = {}
-    for index, message in paced(enumerate(mending.messages)):
-        now = mending.now(index)
+    for index, message in paced(enumerate(repairing.messages)):
+        now = repairing.now(index)
         if now is None or (identity := item_id(now)) is None or (_thought(now) is not None and not reasoning):
             continue
         first = earlier.get(identity) or seen.setdefault(identity, message)
@@ -255,16 +252,16 @@ def _repeated(mending: _Mending, earlier: Mapping[str, Message], *, reasoning: b
             continue
         same = first == message or bool(first.payload == message.payload)  # which may have been cut since
         if same or _value(message.source, "type") in _NEEDS_ID:
-            mending.put(index, None, f"the item {identity!r} is there twice")
+            repairing.put(index, None, f"the item {identity!r} is there twice")
         else:
-            mending.put(index, without_id(now), f"another item has the id {identity!r}")
+            repairing.put(index, without_id(now), f"another item has the id {identity!r}")
 
 
-def _triggers(mending: _Mending) -> None:
+def _triggers(repairing: _Repairing) -> None:
     """A wish for compaction stands at the end or not at all."""
-    for index, message in enumerate(mending.messages[:-1]):
+    for index, message in enumerate(repairing.messages[:-1]):
         if message.role == "developer" and _kind(message) == "compaction_trigger":
-            mending.put(index, None, "a compaction_trigger must be the last item")
+            repairing.put(index, None, "a compaction_trigger must be the last item")
 
 
 def _kind(message: Message) -> str:
@@ -272,16 +269,16 @@ def _kind(message: Message) -> str:
     return part.kind if isinstance(part, Opaque) else ""
 
 
-def _unfollowed(mending: _Mending) -> None:
+def _unfollowed(repairing: _Repairing) -> None:
     """Signed reasoning goes when the item that it led to is not there."""
     followed = False
-    for index in range(len(mending.messages) - 1, -1, -1):
-        if (message := mending.now(index)) is None:
+    for index in range(len(repairing.messages) - 1, -1, -1):
+        if (message := repairing.now(index)) is None:
             continue
         if (thought := _thought(message)) is None:
             followed = message.role == "assistant"
         elif thought.signed and not followed:
-            mending.put(index, None, "nothing follows the reasoning")
+            repairing.put(index, None, "nothing follows the reasoning")
 
 
 def _thought(message: Message) -> Thinking | None:

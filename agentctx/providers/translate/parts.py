@@ -28,9 +28,10 @@ from agentctx.core.message import (
 )
 from agentctx.core.protection import NOT_SHOWN
 from agentctx.providers.native import fields_or_none, json_object, mapping_or_none
-from agentctx.providers.translate.target import Media as Takes, Respelling, Target
+from agentctx.providers.spelling import Respelling
 from agentctx.tokens.carried import carried
 from agentctx.tokens.media import document_text
+from agentctx.wire_format import Capabilities, MediaTypes, WireFormat
 
 _WORDS = frozenset(
     {"title", "text", "content", "url", "uri", "query", "queries", "refusal", "code", "output", "stdout", "stderr"}
@@ -94,7 +95,7 @@ _USUAL_ALPHABET = str.maketrans("-_", "+/")
 _DETAILS = frozenset({"low", "high", "auto"})
 
 
-def placed(part: Media, takes: Takes, target: Target) -> Media | None:
+def placed(part: Media, takes: MediaTypes, target: Capabilities) -> Media | None:
     """The media as they may stand where ``takes`` says what may; None when they may not.
 
     Args:
@@ -116,7 +117,7 @@ def placed(part: Media, takes: Takes, target: Target) -> Media | None:
     return evolve(bare, media_type=part.media_type or media_type, data=data, url=None)
 
 
-def named(part: Media, was: Media, target: Target) -> Media:
+def named(part: Media, was: Media, target: Capabilities) -> Media:
     """A document with the name that it had, where it has a place, or with a neutral one where it has to have one."""
     if part.kind != "document" or target.names_files is None:
         return part
@@ -159,7 +160,7 @@ def _plain_base64(data: str) -> str | None:
     return data if plain == data else plain
 
 
-def _by_url(part: Media, target: Target) -> Media | None:
+def _by_url(part: Media, target: Capabilities) -> Media | None:
     """Media by a web address; what a provider keeps under a name of its own, no other provider has."""
     if part.kind not in target.by_url or part.url is None or not part.url.startswith(("https://", "http://")):
         return None
@@ -186,43 +187,6 @@ _ANSWER = frozenset(
 )
 """Keys of an answer as its SDK returns it, about the call that it answered."""
 
-_TAKEN: Mapping[str, frozenset[str]] = {
-    "openai-chat": frozenset(
-        {"role", "content", "tool_calls", "tool_call_id", "function_call", "refusal", "audio", "text", "url", "data"}
-        | {"function", "custom", "id", "index", "arguments", "input", "format", "file_data", "file_id", "input_audio"}
-        | {"image_url", "video_url", "file", "detail", "extra_content", "expires_at", "transcript"}
-        | {"reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"}
-    ),
-    "openai-responses": frozenset(
-        {"role", "content", "text", "call_id", "name", "arguments", "input", "output", "action", "operation", "id"}
-        | {
-            "image_url",
-            "file_id",
-            "file_data",
-            "file_url",
-            "detail",
-            "input_audio",
-            "data",
-            "format",
-            "status",
-        }
-        | {"logprobs", "result"}
-    ),
-    "anthropic": frozenset(
-        {"role", "content", "text", "id", "name", "input", "tool_use_id", "is_error", "source", "media_type", "data"}
-        | {"url", "file_id"}
-    ),
-    "gemini": frozenset(
-        {"role", "parts", "text", "thought", "thoughtSignature", "functionCall", "functionResponse", "inlineData"}
-        | {"fileData", "name", "args", "response", "id", "mimeType", "data", "fileUri", "uri"}
-    ),
-    "bedrock": frozenset(
-        {"role", "content", "text", "json", "toolUse", "toolResult", "toolUseId", "input", "status", "image", "video"}
-        | {"audio", "document", "format", "source", "bytes", "s3Location", "uri"}
-    ),
-}
-"""The keys, by format and on every level, whose values are taken along or said to be left."""
-
 _HOLDERS = frozenset(
     {
         "function",
@@ -245,15 +209,15 @@ _TOOL = frozenset(
 )
 
 
-def beside(message: Message, format_name: str, named: AbstractSet[int] = frozenset()) -> list[str]:
+def beside(message: Message, wire: WireFormat, named: AbstractSet[int] = frozenset()) -> list[str]:
     """The keys of a native message that say something which is not taken along, each once.
 
     Args:
         message: A message as it was read.
-        format_name: Name of the format that it was read from.
+        wire: The format that it was read from.
         named: The ids of the parts whose names were taken along.
     """
-    taken = _TAKEN[format_name.partition("/")[0]] | {key for part in message.parts for key in _own_key(part)}
+    taken = wire.keys_taken | {key for part in message.parts for key in _own_key(part)}
     answer = _ANSWER if isinstance((fields_or_none(message.source) or {}).get("usage"), (dict, Mapping)) else _MARKS
     found = [key for key in _keys(message.source, taken) if key not in answer and not _is_tool_name(key, message)]
     found += [key for part in message.parts for key in _of_part(part, taken, named)]
@@ -334,7 +298,7 @@ def _camel(key: str) -> str:
     return made if made in _CAMELS else key
 
 
-_CAMELS = _TAKEN["gemini"] | _HOLDERS | {"parametersJsonSchema", "functionDeclarations"}
+_CAMELS = _HOLDERS | {"parametersJsonSchema", "functionDeclarations"}
 
 
 FOREIGN_REASONING = "reasoning stays with the model that made it"
@@ -366,25 +330,20 @@ class Translator:
 
     Args:
         target: What the provider's format can say.
-        source: Name of the format that the conversation is in.
+        source: The format that the conversation is in.
         ids: The ids of calls.
         names: The names of tools.
     """
 
-    target: Target
-    source: str
+    target: Capabilities
+    source: WireFormat
     ids: Respelling
     names: Respelling
     _called: dict[str, str] = field(factory=dict, init=False)
 
     @classmethod
-    def to(cls, target: Target, source: str) -> Translator:
-        """A translator for a conversation that begins.
-
-        Args:
-            target: What the provider's format can say.
-            source: Name of the format that it is in.
-        """
+    def to(cls, target: Capabilities, source: WireFormat) -> Translator:
+        """A translator for a conversation that begins."""
         return cls(target, source, Respelling(target.ids, target.unique_ids), Respelling(target.names))
 
     def message(self, message: Message) -> Spoken:
@@ -397,7 +356,7 @@ class Translator:
             spoken.why += _left(left, self.target)
         return spoken
 
-    def _part(self, part: Part, takes: Takes, spoken: Spoken) -> Iterator[Part]:
+    def _part(self, part: Part, takes: MediaTypes, spoken: Spoken) -> Iterator[Part]:
         match part:
             case Text(text):
                 yield Text(text)
@@ -412,7 +371,7 @@ class Translator:
             case Opaque():
                 yield from self._read(part, takes, spoken)
 
-    def _media(self, part: Media, takes: Takes, spoken: Spoken) -> Part:
+    def _media(self, part: Media, takes: MediaTypes, spoken: Spoken) -> Part:
         if (found := placed(part, takes, self.target)) is not None:
             if part.detail not in {None, "auto", found.detail}:
                 spoken.why.append(f"the wish for resolution went: {part.detail}")
@@ -471,7 +430,7 @@ class Translator:
         else:
             yield self._media(part, {}, spoken)
 
-    def _read(self, part: Opaque, takes: Takes, spoken: Spoken) -> Iterator[Part]:
+    def _read(self, part: Opaque, takes: MediaTypes, spoken: Spoken) -> Iterator[Part]:
         """What can be read and seen in a block that only its provider understands."""
         if is_marker(part):
             return
@@ -487,7 +446,7 @@ class Translator:
         yield from (self._media(each, takes, spoken) for each in found.media)
 
 
-def _left(keys: Sequence[str], target: Target) -> Iterator[str]:
+def _left(keys: Sequence[str], target: Capabilities) -> Iterator[str]:
     """Why keys were left: the provider has no place for them, or they are not taken along."""
     alone, shared = ([key for key in keys if (key in target.also) is also] for also in (False, True))
     if alone:
@@ -532,7 +491,7 @@ class Turn:
     why: tuple[str, ...] = field(default=(), eq=False)
 
 
-def grouped(turns: Iterable[Turn], target: Target) -> list[Turn]:
+def grouped(turns: Iterable[Turn], target: Capabilities) -> list[Turn]:
     """The turns in the grouping, the order and the roles of the target. Grouping twice changes nothing."""
     sided = [turn for each in turns if (turn := _sided(each, target)).parts]
     found: list[Turn] = []
@@ -544,7 +503,7 @@ def grouped(turns: Iterable[Turn], target: Target) -> list[Turn]:
     return list(found if target.user_after_results else _with_answers(found))
 
 
-def _sided(turn: Turn, target: Target) -> Turn:
+def _sided(turn: Turn, target: Capabilities) -> Turn:
     if turn.role in SYSTEM_ROLES:
         return evolve(turn, role=target.system_between)
     return evolve(turn, role="user") if turn.role == "tool" else turn
@@ -555,7 +514,7 @@ def _joined(role: str, turns: Sequence[Turn], parts: Iterable[Part] | None = Non
     return Turn(role, tuple(said), tuple(dict.fromkeys(origin for turn in turns for origin in turn.origins)))
 
 
-def _of_model(run: Sequence[Turn], target: Target) -> list[Turn]:
+def _of_model(run: Sequence[Turn], target: Capabilities) -> list[Turn]:
     """A turn of the model: one message, or one item for each call and for the words between."""
     if target.grouping == "one item":
         return [item for turn in run for item in _items(turn)]
@@ -582,7 +541,7 @@ def _items(turn: Turn) -> Iterator[Turn]:
             yield evolve(turn, parts=tuple(parts))
 
 
-def _of_others(role: str, run: Sequence[Turn], target: Target) -> list[Turn]:
+def _of_others(role: str, run: Sequence[Turn], target: Capabilities) -> list[Turn]:
     """The results of tools first, then what else is said."""
     answering = [turn for turn in run if any(isinstance(part, ToolResult) for part in turn.parts)]
     results = [_plain(part, target) for turn in answering for part in turn.parts if isinstance(part, ToolResult)]
@@ -609,11 +568,11 @@ def _without_results(turn: Turn) -> Turn:
     return evolve(turn, parts=tuple(part for part in turn.parts if not isinstance(part, ToolResult)))
 
 
-def _plain(result: ToolResult, target: Target) -> ToolResult:
+def _plain(result: ToolResult, target: Capabilities) -> ToolResult:
     return evolve(result, content=tuple(in_one_text(result.content))) if target.results_in_one else result
 
 
-def _few_media(parts: Sequence[Part], target: Target) -> Iterator[Part]:
+def _few_media(parts: Sequence[Part], target: Capabilities) -> Iterator[Part]:
     """No more media of a kind than a message may hold: the latest ones."""
     over = {kind: sum(1 for part in parts if _is(part, kind)) - most for kind, most in target.most.items()}
     for part in parts:

@@ -1,0 +1,475 @@
+"""What a provider's format says of itself: how its requests are read and written, and what holds for them.
+
+A format is one class that inherits ``WireFormat`` and says what is otherwise than it stands here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
+from typing import Any, Literal, Protocol
+
+from attrs import field, frozen
+
+from agentctx.core.message import (
+    CacheMarker,
+    Context,
+    Message,
+    Native,
+    Opaque,
+    Text,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Ttl,
+    is_marker_tool,
+)
+from agentctx.core.validity import Violation
+from agentctx.errors import InvalidInput
+from agentctx.models.profile import ModelProfile
+
+Repaired = tuple[int, Message | None, str]
+"""Index of a message, what to send instead (None: nothing), and why."""
+
+Arranged = tuple[int, tuple[Message, ...], str]
+"""Index of a message, what stands there instead, and why."""
+
+Note = Callable[[Message, str], None]
+"""Told of a message that moved, was made or became another, and why."""
+
+
+@frozen
+class TokenOverheads:
+    """Tokens that a format adds to what is said in it.
+
+    Args:
+        message: For each message.
+        reply: For each request: the opening of the answer.
+        name: For a participant's name, beside the name itself.
+        call: For each tool call, beside its name and arguments.
+        result: For each tool result, beside what it says.
+        envelope: Not tokens but characters, of encrypted reasoning that are no reasoning.
+        schema_as_json: Whether tools are shown as JSON, where no model is known; else in OpenAI's short form.
+    """
+
+    message: int = 3
+    reply: int = 3
+    name: int = 1
+    call: int = 7
+    result: int = 2
+    envelope: int = 0
+    schema_as_json: bool = False
+
+
+@frozen
+class Spelling:
+    """How ids or names have to be spelled.
+
+    Args:
+        letters: What it may consist of, as the inside of a character class.
+        longest: The most characters.
+        shortest: The fewest characters.
+    """
+
+    letters: str
+    longest: int
+    shortest: int = 1
+    pattern: re.Pattern[str] = field(init=False, repr=False, eq=False)
+
+    @pattern.default
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile(f"[{self.letters}]{{{self.shortest},{self.longest}}}")
+
+    def takes(self, word: str) -> bool:
+        """Whether a word is spelled so."""
+        return self.pattern.fullmatch(word) is not None
+
+
+MediaTypes = Mapping[str, frozenset[str]]
+"""The MIME types that may be carried inline, by the kind of media."""
+
+
+@frozen
+class Capabilities:
+    """What a format can say, and how: what a conversation becomes that is taken to it from another one.
+
+    Args:
+        ids: How the ids of calls are spelled.
+        names: How the names of tools are spelled.
+        unique_ids: Whether an id may occur only once.
+        grouping: What one message holds: ``"one result"`` (Chat: a turn of the model is one message, each result
+            another), ``"one item"`` (Responses), ``"all results"`` (the results of a turn stand in one message), or
+            ``"one turn"`` (everything that a side says stands in one message).
+        system_between: The role of a system message in the middle of a conversation.
+        user_first: Whether the user has to speak first.
+        user_after_results: Whether the user may speak directly after the results of tools.
+        in_user: The media that a user may show.
+        in_results: The media that a tool may show; a tool's other media that a user may show, the user shows then.
+        by_url: The kinds of media that may be given by a web address.
+        most: The most media of a kind in one message.
+        texts_in_one: Whether what the model says is one text.
+        results_in_one: Whether what a tool says is one text.
+        says_failed: Whether a result says that its tool has failed.
+        details: Whether media go with a wish for resolution.
+        arguments_object: Whether the arguments of a call are an object.
+        names_files: Where documents have a name: ``"file"`` and ``"input_file"`` (which need one when they are carried
+            inline), or ``"title"``; None where none is given.
+        also: Keys of documents that other formats have as well, and that are not taken along.
+        unsigned_call: What stands for the signature of a call that another model made; None when none is needed.
+        called_tools: Whether each tool that was called has to be defined, also when it is not on offer any more.
+    """
+
+    ids: Spelling = Spelling("a-zA-Z0-9_-", 64)
+    names: Spelling = Spelling("a-zA-Z0-9_-", 64)
+    unique_ids: bool = True
+    grouping: Literal["one result", "one item", "all results", "one turn"] = "all results"
+    system_between: Literal["system", "developer", "user"] = "user"
+    user_first: bool = False
+    user_after_results: bool = True
+    in_user: MediaTypes = field(factory=dict, hash=False)
+    in_results: MediaTypes = field(factory=dict, hash=False)
+    by_url: frozenset[str] = frozenset()
+    most: Mapping[str, int] = field(factory=dict, hash=False)
+    texts_in_one: bool = False
+    results_in_one: bool = False
+    says_failed: bool = True
+    details: bool = False
+    arguments_object: bool = True
+    names_files: Literal["file", "input_file", "title"] | None = None
+    also: frozenset[str] = frozenset()
+    unsigned_call: str | None = None
+    called_tools: bool = False
+
+
+class WireFormat(Protocol):
+    """One provider's way to write a request, read and written without loss.
+
+    Inherit it. ``name``, ``recognises``, ``read_message`` and ``write_message`` have to be said; what else is otherwise
+    than it stands here, too.
+
+    Example:
+        >>> from agentctx.providers.registry import format_named
+        >>> wire = format_named("anthropic")
+        >>> wire.read_message({"role": "user", "content": "Hi"}, 0).text, wire.system_apart
+        ('Hi', True)
+    """
+
+    @property
+    def name(self) -> str:
+        """The format's name, for example ``openai-chat``."""
+        ...
+
+    # Where things stand in a request, and how the messages follow each other.
+
+    @property
+    def messages_key(self) -> str:
+        """Where the messages stand in a request."""
+        return "messages"
+
+    @property
+    def system_key(self) -> str:
+        """Where the system prompt stands in a request, if it is kept apart."""
+        return "system"
+
+    @property
+    def system_apart(self) -> bool:
+        """Whether the system prompt is kept apart from the messages."""
+        return False
+
+    @property
+    def system_leads(self) -> bool:
+        """Whether system messages may stand before all others."""
+        return not self.system_apart
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The roles that its messages have."""
+        return frozenset({"user", "assistant"})
+
+    @property
+    def user_first(self) -> bool:
+        """Whether some model that is called in it wants the user to begin."""
+        return True
+
+    @property
+    def merges_turns(self) -> bool:
+        """Whether neighbouring messages of one role count as one turn, so that results may follow a run of them."""
+        return False
+
+    @property
+    def results_anywhere(self) -> bool:
+        """Whether a result may stand anywhere after its call, and not only directly after the turn of its call."""
+        return False
+
+    @property
+    def unique_ids(self) -> bool:
+        """Whether a call id may occur only once in a request."""
+        return False
+
+    @property
+    def most_calls(self) -> int | None:
+        """The most calls that one message may hold; None where there is no limit."""
+        return None
+
+    @property
+    def answers_server_calls(self) -> bool:
+        """Whether a call that the provider's server runs is refused without its result, once the turn is over."""
+        return False
+
+    @property
+    def reads_places(self) -> bool:
+        """Whether the place of a message says what is not written in it: then ``pair`` and ``arrange`` are asked."""
+        return False
+
+    @property
+    def names_items(self) -> bool:
+        """Whether a message may have a name of its own, which no other message of a request may have."""
+        return False
+
+    @property
+    def minds_the_end(self) -> bool:
+        """Whether a request that ends on some messages is refused, or taken for the start of the answer."""
+        return False
+
+    # What its messages cost, and what the provider keeps and reasons.
+
+    @property
+    def overheads(self) -> TokenOverheads:
+        """What its messages cost beside what they say."""
+        return TokenOverheads()
+
+    @property
+    def cache_markers(self) -> CacheMarkers | None:
+        """How cache markers are written; None when its provider has none."""
+        return None
+
+    @property
+    def wants_reasoning_back(self) -> bool:
+        """Whether a request can tell the model to think, and then wants the reasoning of the open round back."""
+        return False
+
+    @property
+    def drop_reasoning(self) -> Mapping[str, Any]:
+        """What asks the provider to drop reasoning that it cannot take, instead of refusing; empty: nothing does."""
+        return {}
+
+    @property
+    def overflow_words(self) -> re.Pattern[str] | None:
+        """What its provider says, in small letters, when a request is larger than the model's window."""
+        return None
+
+    # Which models are called in it.
+
+    @property
+    def other_names(self) -> tuple[str, ...]:
+        """What people call it who do not know its name."""
+        return ()
+
+    @property
+    def dialects(self) -> tuple[str, ...]:
+        """The names of its dialects."""
+        return ()
+
+    def usual_for(self, family: str, /) -> int:
+        """How usual it is to call a model of this family in it, 0 to 3; asked when a request fits several formats."""
+        return 0
+
+    def dialect(self, name: str, model: str | None, /) -> WireFormat | None:
+        """It in the dialect of this name, for a model; None when there is none."""
+        return None
+
+    def as_called(self, model: str, /) -> WireFormat:
+        """It in the dialect in which a model is called."""
+        return self
+
+    # Reading and writing.
+
+    def recognises(self, request: Mapping[str, Any], /) -> int:
+        """How surely this request is in this format: 0 means impossible, 1 possible, 5 likely, 10 certain."""
+        ...
+
+    def read_message(self, native: Native, index: int, /) -> Message:
+        """One native message as a value.
+
+        Raises:
+            InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
+        """
+        ...
+
+    def write_message(self, message: Message, /) -> Native:
+        """A message as this format writes it: the payload it was read from when nobody touched it."""
+        ...
+
+    def read_system(self, native: Native, /) -> Message | None:
+        """The native system prompt, kept apart from the messages, as a value."""
+        if native is None:
+            return None
+        if not isinstance(native, str):
+            raise InvalidInput("system", f"expected a string, got {type(native).__name__}")
+        return Message.read("system", (Text(native, source=native),), native)
+
+    def write_system(self, system: Message, /) -> Native:
+        """A system prompt that is kept apart, as this format writes it."""
+        return "\n\n".join(part.text for part in system.parts if isinstance(part, Text))
+
+    def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
+        """The native tool definitions as values."""
+        return tuple(
+            Tool(each["name"], each.get("description", ""), each.get("parameters"), source=each)
+            for each in native or ()
+        )
+
+    def write_tool(self, tool: Tool, /) -> Native:
+        """A tool of the caller's, with the JSON schema of its arguments, as a definition."""
+        said = {"description": tool.description} if tool.description else {}
+        return {"name": tool.name, **said, "parameters": tool.parameters}
+
+    def request(
+        self, messages: Sequence[Any], system: Native = None, tools: Native = None, model: str | None = None, /
+    ) -> dict[str, Any]:
+        """A request, as ``validate`` takes one and the API does."""
+        said = {"model": model, self.messages_key: messages, self.system_key: system, "tools": tools}
+        return {key: value for key, value in said.items() if value is not None}
+
+    # Repair: what the format refuses, and what is made in its place.
+
+    def repair(self, messages: Sequence[Message], earlier: Mapping[str, Message], /) -> Sequence[Repaired]:
+        """What this format refuses and can be repaired in place; ``earlier`` are named messages before, by name."""
+        return ()
+
+    def item_name(self, message: Message, /) -> str | None:
+        """The name of a message, where they have one."""
+        return None
+
+    def pair(self, messages: list[Message], after: Sequence[Message] = (), /) -> list[Message]:
+        """The messages, read one by one, with each result under the id of the call that it answers.
+
+        ``after`` is what stands before them.
+        """
+        return messages
+
+    def arrange(self, messages: Sequence[Message], after: Message | None = None, /) -> Sequence[Arranged]:
+        """What has to change so that messages with whole pairs may follow each other.
+
+        ``after`` is the message before them, None at the start of the conversation.
+        """
+        return ()
+
+    def arrange_for(
+        self, messages: Sequence[Message], profile: ModelProfile | None, note: Note, after: Message | None = None, /
+    ) -> Sequence[Message]:
+        """The messages as a model takes them one after the other; the same object when it takes them as they are.
+
+        ``note`` is told of each that moved, was made or became another, and why; ``after`` is the message before
+        them, None at the start of the conversation.
+        """
+        return messages
+
+    def may_end_on(self, message: Message, /) -> bool:
+        """Whether the model answers a request that ends on this message."""
+        return message.role != "assistant" or not self.minds_the_end
+
+    def without_callers(self, message: Message, callers: AbstractSet[str], /) -> Message:
+        """The message with no word of these server-side calls, whose code made others: the model made those itself."""
+        return message
+
+    def numbered(self, call_id: str, number: int, /) -> str:
+        """Another id for a call, made of the one that it shares with others: as the provider takes it.
+
+        The id itself when it is none that is written.
+        """
+        return f"{call_id}_{number}"
+
+    def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
+        """Messages that answer the calls with ``text``: one, where it does not say otherwise."""
+        results = tuple(ToolResult(call.id, (Text(text),), is_error=True) for call in calls)
+        return (Message("user", results),) if results else ()
+
+    def validate(
+        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
+    ) -> tuple[Violation, ...]:
+        """Every rule that the request breaks, in the order of its messages."""
+        return ()
+
+    # Taking a conversation to it, and from it.
+
+    @property
+    def keys_taken(self) -> frozenset[str]:
+        """The keys of its messages, on every level, whose values are taken along or said to be left."""
+        return frozenset()
+
+    def capabilities(self, model: str | None, profile: ModelProfile | None, /) -> Capabilities:
+        """What it can say to a model."""
+        return Capabilities(user_first=self.user_first)
+
+    def without_reasoning(self, message: Message, /) -> Message | None:
+        """The message without its model's reasoning and signatures; itself when it has none, None when none is left."""
+        kept = tuple(part for part in message.parts if not isinstance(part, Thinking))
+        if len(kept) == len(message.parts):
+            return message
+        return message.with_parts(kept) if kept else None
+
+
+CacheWish = bool | str | Mapping[str, Any]
+"""How long a caller wants something kept: for the usual time, a lifetime (``"1h"``), or the provider's own marker."""
+
+
+class CacheMarkers(Protocol):
+    """How a format has cache markers written."""
+
+    @property
+    def most(self) -> int:
+        """The most markers of one request."""
+        ...
+
+    @property
+    def marks_head(self) -> bool:
+        """Whether tools and a system prompt that is kept apart can carry a marker."""
+        ...
+
+    @property
+    def new(self) -> Callable[[Ttl, ModelProfile | None], Mapping[str, Any] | None]:
+        """Makes a marker that lives so long, for a model; None where its cache needs none."""
+        ...
+
+    def given(self, cache: CacheWish, /) -> Mapping[str, Any] | None:
+        """The marker that a caller asks for: by a lifetime, or as the provider writes it; None where there is none."""
+        ...
+
+    def refused(self, mark: Mapping[str, Any], profile: ModelProfile | None, /) -> bool:
+        """Whether a model is known that refuses this marker, or does not know what to do with it."""
+        ...
+
+    def rolls(self, profile: ModelProfile | None, /) -> bool:
+        """Whether the end of each request needs a marker to be found again."""
+        ...
+
+    def of(self, message: Message, /) -> tuple[CacheMarker, ...]:
+        """The markers that a message carries, in order."""
+        ...
+
+    def put(self, message: Message, place: int, mark: Mapping[str, Any], /) -> Message | None:
+        """The message with a marker on the part at ``place``; None when that part cannot carry one."""
+        ...
+
+    def lift(self, message: Message, place: int, /) -> Message:
+        """The message without the markers on the part at ``place``."""
+        ...
+
+    def shorten(self, message: Message, place: int, /) -> Message:
+        """The message with markers for five minutes on the part at ``place``, instead of those for an hour."""
+        ...
+
+
+def head_markers(context: Context, markers: CacheMarkers) -> list[CacheMarker]:
+    """The markers on tools, and on a system prompt that is kept apart."""
+    tools = (Message("user", (_tool_block(tool),)) for tool in context.tools)
+    on_tools = [marker for tool in tools for marker in markers.of(tool)]
+    return on_tools + ([] if context.system is None else list(markers.of(context.system)))
+
+
+def _tool_block(tool: Tool) -> Opaque:
+    """A member of the tools as a block; it may be a marker itself."""
+    kind, data = ("cachePoint", tool.source) if is_marker_tool(tool) else ("tool", None)
+    return Opaque(kind, data, source=tool.source)
