@@ -11,7 +11,7 @@ from attrs import field, frozen
 
 from agentctx.core.compare import match
 from agentctx.core.message import Message
-from agentctx.core.protection import seals
+from agentctx.core.protection import signed_thinking
 from agentctx.core.units import Unit, broken_pair, units
 from agentctx.core.validity import flaw
 from agentctx.errors import ConfigError, ContextOverflow, StageError
@@ -251,9 +251,9 @@ def _check_pairs(name: str, before: Sequence[Message], after: Sequence[Message])
 
 
 def _check_seals(name: str, before: Sequence[Message], after: Sequence[Message]) -> None:
-    known = {seal for message in before for seal in seals(message)}
+    known = {seal for message in before for seal in signed_thinking(message)}
     for place, message in enumerate(after):
-        if not seals(message) <= known:
+        if not signed_thinking(message) <= known:
             raise StageError(name, f"edited or made signed reasoning in messages[{place}]; it is kept whole or dropped")
 
 

@@ -11,9 +11,8 @@ from agentctx.cli import options
 from agentctx.cli.console import UnknownModels, at, err, in_one_line, to_json
 from agentctx.cli.options import parse_bytes
 from agentctx.cli.transcripts import Entry, Layout, chosen, written
-from agentctx.core.report import Report, View
+from agentctx.core.report import Report, View, report_text
 from agentctx.printable import printable
-from agentctx.show.view import report_text
 
 Out = Annotated[
     str | None,

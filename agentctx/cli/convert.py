@@ -15,11 +15,10 @@ from agentctx.cli.options import parse_bytes
 from agentctx.cli.transcripts import Entry, Layout, chosen, written
 from agentctx.conversion import Converted, convert as converted
 from agentctx.core.message import Native
-from agentctx.core.report import Report
+from agentctx.core.report import Report, report_text
 from agentctx.printable import printable
 from agentctx.providers.registry import FORMATS, format_named
 from agentctx.replay import request_of
-from agentctx.show.view import report_text
 
 To = Annotated[
     str, typer.Option("--to", metavar="FORMAT", show_default=False, help=f"The format to write: {', '.join(FORMATS)}.")

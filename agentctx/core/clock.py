@@ -6,6 +6,7 @@ from collections.abc import Callable
 from math import isfinite
 
 from agentctx.errors import AgentctxError, ConfigError
+from agentctx.printable import shown
 
 
 def time_of(clock: Callable[[], float], whose: str) -> float:
@@ -26,7 +27,7 @@ def time_of(clock: Callable[[], float], whose: str) -> float:
         msg = f"{whose}: the clock {clock!r} raised {type(error).__name__}: {error}"
         raise ConfigError(msg) from error
     if isinstance(now, bool) or not isinstance(now, (int, float)) or not _is_finite(now):
-        msg = f"{whose}: the clock {clock!r} gave {_shown(now)}; expected seconds, as a finite number"
+        msg = f"{whose}: the clock {clock!r} gave {shown(now)}; expected seconds, as a finite number"
         raise ConfigError(msg)
     return now
 
@@ -36,13 +37,3 @@ def _is_finite(number: float) -> bool:
         return isfinite(number)
     except OverflowError:  # an integer larger than any float
         return False
-
-
-def _shown(given: object) -> str:
-    """What it gave, shortened; Python refuses to write out a very large integer."""
-    if isinstance(given, int) and given.bit_length() > _MOST_BITS:
-        return f"an integer of {given.bit_length():,} bits"
-    return f"{given!r:.200}"
-
-
-_MOST_BITS = 1024

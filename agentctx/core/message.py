@@ -1,4 +1,4 @@
-"""One message, and everything one model call sees."""
+"""The values: the parts of a message, the message, a tool, the request as a whole, and the cache markers in it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from attrs import evolve, field, frozen
 
 Native: TypeAlias = Any
-"""A value in the shape of its provider or SDK: a dict, a string or an object of theirs; it is passed on as it is."""
+"""A value as its provider or SDK writes it: a dict, a string or an object of theirs; it is passed on as it is."""
 
 
 def _source() -> Native:
@@ -34,7 +34,7 @@ class Text:
     """
 
     text: str
-    source: Any = _source()
+    source: Native = _source()
 
 
 @frozen
@@ -61,7 +61,7 @@ class Media:
     data: str | None = field(default=None, repr=False)
     url: str | None = None
     detail: str | None = None
-    source: Any = _source()
+    source: Native = _source()
     words: str = field(default="", repr=False, kw_only=True)
 
 
@@ -84,7 +84,7 @@ class Thinking:
     text: str
     signature: str | None = None
     encrypted: str | None = field(default=None, repr=False)
-    source: Any = _source()
+    source: Native = _source()
 
     @property
     def signed(self) -> bool:
@@ -115,7 +115,7 @@ class ToolCall:
     name: str
     arguments: str
     signature: str | None = None
-    source: Any = _source()
+    source: Native = _source()
     optional: bool = field(default=False, eq=False, repr=False, kw_only=True)
     caller: str | None = _caller()
 
@@ -143,7 +143,7 @@ class ToolResult:
     content: tuple[Part, ...]
     name: str | None = None
     is_error: bool = False
-    source: Any = _source()
+    source: Native = _source()
     interim: bool = field(default=False, eq=False, repr=False, kw_only=True)
     caller: str | None = _caller()
 
@@ -172,10 +172,10 @@ class Opaque:
     """
 
     kind: str
-    data: Any = field(hash=False)
+    data: Native = field(hash=False)
     opens: str | None = None
     closes: str | None = None
-    source: Any = _source()
+    source: Native = _source()
     caller: str | None = _caller()
 
 
@@ -228,10 +228,10 @@ class Message:
 
     role: str
     parts: tuple[Part, ...]
-    source: Any = field(default=None, eq=False, repr=False, kw_only=True)
+    source: Native = _source()
     read_role: str | None = field(default=None, eq=False, repr=False, kw_only=True)
     read_parts: tuple[Part, ...] | None = field(default=None, eq=False, repr=False, kw_only=True)
-    given: Any = field(default=None, eq=False, repr=False, kw_only=True)
+    given: Native = _source()
     as_system: bool = field(default=False, eq=False, repr=False, kw_only=True)
     _counted: tuple[object, int, int] = field(default=_NOT_COUNTED, eq=False, repr=False, init=False)
     _bare: object = field(default=None, eq=False, repr=False, init=False)
@@ -337,8 +337,8 @@ class Tool:
 
     name: str
     description: str = ""
-    parameters: Mapping[str, Any] | None = field(default=None, hash=False)
-    source: Any = field(default=None, eq=False, repr=False, kw_only=True)
+    parameters: Mapping[str, Native] | None = field(default=None, hash=False)
+    source: Native = _source()
 
 
 @frozen
@@ -383,8 +383,8 @@ class CacheMarker:
 
     place: int
     ttl: Ttl
-    mark: Mapping[str, Any] = field(hash=False)
-    owner: Any = field(default=None, eq=False, repr=False)
+    mark: Mapping[str, Native] = field(hash=False)
+    owner: Native = field(default=None, eq=False, repr=False)
 
 
 KEYS = frozenset({"cache_control", "prompt_cache_breakpoint"})

@@ -1,4 +1,4 @@
-"""What must survive: the rules that always hold, and the shape of a user's own rule."""
+"""What must survive: the rules that always hold, what a user's own rule is, and signed reasoning."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def summary(text: str, count: int) -> Text:
     return Text(f"[Summary of {count} earlier messages, {_sum(text)}]\n{text}")
 
 
-def summed_up(message: Message) -> int:
+def summary_count(message: Message) -> int:
     """How many messages this one stands for, when it is a summary of such; else 0."""
     first = message.parts[0] if message.role == "user" and len(message.parts) == 1 else None
     found = _SUMMARY.fullmatch(first.text) if isinstance(first, Text) else None
@@ -48,7 +48,7 @@ def summed_up(message: Message) -> int:
 
 def summaries(messages: Sequence[Message], start: int = 0) -> list[int]:
     """The indexes of the summaries from ``start`` on: each stays until a stage that summarises puts another there."""
-    return [index for index in range(start, len(messages)) if summed_up(messages[index])]
+    return [index for index in range(start, len(messages)) if summary_count(messages[index])]
 
 
 def _sum(text: str) -> str:
@@ -60,24 +60,24 @@ def words(message: Message) -> tuple[Part, ...]:
     return tuple(part for part in message.parts if not isinstance(part, ToolResult) and not is_marker(part))
 
 
-def speaks(message: Message) -> bool:
+def is_user_turn(message: Message) -> bool:
     """Whether this is a message of the user with anything but tool results in it, be it a blank text."""
     return message.role == "user" and any(
         not isinstance(part, ToolResult) and not is_marker(part) for part in message.parts
     )
 
 
-def says_something(message: Message) -> bool:
+def has_user_words(message: Message) -> bool:
     """Whether this is a message in which the user says something: a text that is not blank, or anything but text.
 
     Words that stand in for those of a user say nothing, nor does a summary of what was said.
     """
-    if message.role != "user" or message.is_system or summed_up(message):
+    if message.role != "user" or message.is_system or summary_count(message):
         return False
-    return any(map(_says_something, message.parts))
+    return any(map(_has_user_words, message.parts))
 
 
-def _says_something(part: Part) -> bool:
+def _has_user_words(part: Part) -> bool:
     if isinstance(part, Text):
         return bool(part.text.strip()) and part.text not in STAND_INS
     return not isinstance(part, ToolResult) and not is_marker(part)
@@ -90,7 +90,7 @@ def system_messages(messages: Sequence[Message]) -> list[int]:
 
 def first_task(messages: Sequence[Message]) -> list[int]:
     """The index of the first message in which the user says something; empty when there is none."""
-    return next(([index] for index, message in enumerate(messages) if says_something(message)), [])
+    return next(([index] for index, message in enumerate(messages) if has_user_words(message)), [])
 
 
 def last_words(messages: Sequence[Message], count: int = 1) -> list[int]:
@@ -99,7 +99,7 @@ def last_words(messages: Sequence[Message], count: int = 1) -> list[int]:
     for index in range(len(messages) - 1, -1, -1):
         if len(found) == count:
             break
-        if says_something(messages[index]):
+        if has_user_words(messages[index]):
             found.append(index)
     return found
 
@@ -109,7 +109,7 @@ def _first_turn(messages: Iterable[tuple[int, Message]]) -> list[int]:
 
     At either end of the conversation that is what the provider takes for what the user said first or last.
     """
-    return next(([index] for index, message in messages if speaks(message) and not summed_up(message)), [])
+    return next(([index] for index, message in messages if is_user_turn(message) and not summary_count(message)), [])
 
 
 def unread(messages: Sequence[Message]) -> list[int]:
@@ -190,14 +190,14 @@ def signed(message: Message) -> bool:
     return any(isinstance(part, Thinking) and part.signed for part in message.parts)
 
 
-def seals(message: Message) -> frozenset[Thinking]:
+def signed_thinking(message: Message) -> frozenset[Thinking]:
     """The signed reasoning of a message: what is never edited."""
     return frozenset(part for part in message.parts if isinstance(part, Thinking) and part.signed)
 
 
 def open_round(messages: Sequence[Message]) -> int:
     """Where the open tool round begins: after the last message of the user that is not only tool results."""
-    return next((index + 1 for index in range(len(messages) - 1, -1, -1) if speaks(messages[index])), 0)
+    return next((index + 1 for index in range(len(messages) - 1, -1, -1) if is_user_turn(messages[index])), 0)
 
 
 def leading_thought(messages: Sequence[Message]) -> frozenset[int]:

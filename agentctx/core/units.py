@@ -1,4 +1,4 @@
-"""Which messages stand or fall together. This file alone knows.
+"""Which messages stand or fall together: units, whole pairs of calls and results, and what still waits.
 
 A unit is an assistant turn (a run of assistant messages, with its reasoning) and **all** the results of its calls,
 or one message by itself. Results are found by order first and id second: a result belongs to the nearest open
@@ -340,13 +340,13 @@ def unfinished_from(messages: Sequence[Message]) -> int:
         said = unit.of(messages)
         if not unit.is_round and said[-1].results and only_results(said[-1]):
             continue  # it has no call: what is before it is the end
-        if not leads_on(said[-1]) and not (unit.is_round and (waits(said) or open_at_end(said))):
+        if not awaits_next(said[-1]) and not (unit.is_round and (waits(said) or open_at_end(said))):
             break
         place = unit.start
     return place
 
 
-def leads_on(message: Message) -> bool:
+def awaits_next(message: Message) -> bool:
     """Whether what follows decides whether a message may stand here: it says nothing by itself."""
     if message.role == "assistant":
         return bool(message.parts) and all(isinstance(part, Thinking) for part in message.parts)

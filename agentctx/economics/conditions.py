@@ -8,7 +8,7 @@ from math import ceil, inf
 from attrs import frozen
 
 from agentctx.core.message import Context, Message
-from agentctx.core.protection import says_something, system_messages
+from agentctx.core.protection import has_user_words, system_messages
 from agentctx.core.report import Forecast
 from agentctx.economics.cache import CacheRules, cache_rules
 from agentctx.economics.prices import Rates, Usage, cost, rates
@@ -298,7 +298,7 @@ def _leading(messages: Sequence[Message]) -> Iterator[Message]:
     begun = False
     for message in messages:
         if not system_messages((message,)):
-            if begun or not says_something(message):
+            if begun or not has_user_words(message):
                 return
             begun = True
         yield message

@@ -16,7 +16,7 @@ from agentctx.core.budget import Budget
 from agentctx.core.compare import Change, HeadChange, Matched, Outcome, compare_tools, match, shared
 from agentctx.core.message import Context, Message, Tool, is_marker_tool, without_marker
 from agentctx.core.pace import paced
-from agentctx.core.protection import always, seals, summaries, words
+from agentctx.core.protection import always, signed_thinking, summaries, words
 from agentctx.core.report import StageReport
 from agentctx.core.units import broken_pair
 from agentctx.core.validity import flaw
@@ -336,7 +336,7 @@ def _check_protected(
         old, new = before.messages[origin], after.messages[position]
         if origin in pinned or (origin in survivors and (words(old) != words(new) or old.role != new.role)):
             raise StageError(name, f"edited {place(origin)} ({old.role}), which is protected")
-        if not seals(new) <= seals(old):
+        if not signed_thinking(new) <= signed_thinking(old):
             raise StageError(name, f"edited signed reasoning in {place(origin)}; it is kept whole or dropped")
 
 

@@ -13,8 +13,8 @@ from attrs import evolve, frozen
 
 from agentctx.core.message import ROLES, Message, Native, Text, ToolCall, ToolResult
 from agentctx.core.pace import paced
-from agentctx.core.protection import speaks, unread
-from agentctx.core.units import leads_on, units
+from agentctx.core.protection import is_user_turn, unread
+from agentctx.core.units import awaits_next, units
 from agentctx.engine.protect import Pins
 from agentctx.engine.repair import stands_in
 from agentctx.errors import InvalidInput
@@ -293,7 +293,7 @@ def _answered_early(messages: Sequence[Message], asking: Collection[int]) -> set
 def _heard(messages: Sequence[Message]) -> int:
     """How many messages there are without reasoning at the end that nothing follows: the model has not answered yet."""
     stop = len(messages)
-    while stop and leads_on(messages[stop - 1]):
+    while stop and awaits_next(messages[stop - 1]):
         stop -= 1
     return stop
 
@@ -470,7 +470,7 @@ def beginning(messages: Iterable[Message], system: Message | None) -> Beginning:
     for message in messages:
         if message.is_system:
             said += _words(message)
-        elif speaks(message):
+        elif is_user_turn(message):
             return Beginning(tuple(said), _words(message))
     return Beginning(tuple(said))
 
@@ -489,7 +489,7 @@ def opening_of(natives: Sequence[Native], system: Native, wire: WireFormat) -> O
     read: list[Message] = []
     for index, native in enumerate(natives):
         read.append(wire.read_message(native, index))
-        if speaks(read[-1]):
+        if is_user_turn(read[-1]):
             break
     return Opening(beginning(read, wire.read_system(system)), natives, len(read) - 1)
 

@@ -9,7 +9,7 @@ from attrs import evolve
 
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context
-from agentctx.core.protection import signed, speaks
+from agentctx.core.protection import is_user_turn, signed
 from agentctx.core.report import StageReport
 from agentctx.engine.cache_markers import LiftCacheMarkers, allowed, carries_refused, find_marked
 from agentctx.engine.drop import lay_out
@@ -185,7 +185,7 @@ def waits(step: Step) -> bool:
     if call.thinking != "postpone" or not bound or step.reasoning_made_with is not None:
         return False
     for message in chain(reversed(step.trail.context.messages), reversed(record.view[: step.start])):
-        if speaks(message):
+        if is_user_turn(message):
             return False
         if signed(message):
             return True

@@ -11,9 +11,7 @@ from attrs import frozen
 
 from agentctx.core.compare import Change, Outcome, match
 from agentctx.core.message import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
-from agentctx.core.report import View, change_text, report_text
-
-__all__ = ["change_text", "report_text"]
+from agentctx.core.report import View
 
 
 @frozen

@@ -13,7 +13,7 @@ from agentctx.builder.summarize import fitted as fitted_summary
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome, match
 from agentctx.core.message import Context, Message
-from agentctx.core.protection import first_task, summaries, summary, summed_up
+from agentctx.core.protection import first_task, summaries, summary, summary_count
 from agentctx.engine.drop import drop_oldest
 from agentctx.engine.options import as_budget
 from agentctx.errors import ConfigError
@@ -24,7 +24,7 @@ SHARE = 0.1
 """At most so much of what a cut comes down to is the summary."""
 
 
-async def _summed_up(context: Context, limit: int, aim: int, call: Call, summarizer: Summarizer) -> Context | None:
+async def _summary_count(context: Context, limit: int, aim: int, call: Call, summarizer: Summarizer) -> Context | None:
     """The request cut to ``aim``, with one message that says in few words what went; None when there is none to say it.
 
     An earlier summary goes into the new one. Where there is no new one it stays, and the report says why.
@@ -32,11 +32,11 @@ async def _summed_up(context: Context, limit: int, aim: int, call: Call, summari
     known, most = call.notes.copy(), int(SHARE * aim)
     fitted = await _cut(_without_summaries(context, call), limit, aim - most, call)
     gone = [context.messages[index] for index in match(context.messages, fitted.messages).dropped]
-    if all(map(summed_up, gone)) and sum(map(call.count, gone)) <= most:
+    if all(map(summary_count, gone)) and sum(map(call.count, gone)) <= most:
         call.notes.restore(known)
         return None
     given = None if call.given is None else call.given()  # and not what repair has made
-    count = sum(summed_up(message) or (given is None or message.identity in given) for message in gone)
+    count = sum(summary_count(message) or (given is None or message.identity in given) for message in gone)
     most = min(most, limit - call.size(fitted))
     left = most - call.count(Message("user", (summary("", count),)))
     text, failed = await _asked(gone, left, summarizer) if left > 0 else ("", "there is no room for one")
@@ -143,7 +143,7 @@ class FitContextWindow:
         limit, aim = self._limits(call)
         if call.size(context) <= aim:
             return context
-        summed = None if call.summarizer is None else await _summed_up(context, limit, aim, call, call.summarizer)
+        summed = None if call.summarizer is None else await _summary_count(context, limit, aim, call, call.summarizer)
         return await _cut(context, limit, aim, call) if summed is None else summed
 
     def _limits(self, call: Call) -> tuple[int, int]:

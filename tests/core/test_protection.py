@@ -9,11 +9,11 @@ from agentctx import ConfigError, Media, Message, Opaque, Text, ToolCall, ToolRe
 from agentctx.core.protection import (
     always,
     first_task,
+    has_user_words,
+    is_user_turn,
     last_words,
     pending,
     places_of,
-    says_something,
-    speaks,
     system_messages,
     unread,
     words,
@@ -61,9 +61,9 @@ def said(role, *parts):
 )
 def test_the_user_speaks_in_what_is_no_tool_result(parts, turn, something):
     """Tool results and cache markers are no words; a blank text is a turn in which nothing is said."""
-    assert (turn, something) == (speaks(said("user", *parts)), says_something(said("user", *parts)))
-    assert not speaks(said("tool", *parts))
-    assert not says_something(said("developer", *parts))
+    assert (turn, something) == (is_user_turn(said("user", *parts)), has_user_words(said("user", *parts)))
+    assert not is_user_turn(said("tool", *parts))
+    assert not has_user_words(said("developer", *parts))
     assert words(said("user", *parts)) == tuple(part for part in parts if part not in (ANSWER, MARKER))
 
 

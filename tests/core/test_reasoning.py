@@ -3,7 +3,7 @@
 import pytest
 
 from agentctx import Message, Text, Thinking, ToolCall, ToolResult
-from agentctx.core.protection import leading_thought, open_round, seals, signed
+from agentctx.core.protection import leading_thought, open_round, signed, signed_thinking
 
 SIGNED, UNSIGNED, HIDDEN = Thinking("hm", "sig"), Thinking("hm"), Thinking("", encrypted="bytes")
 TASK, TOLD = Message("user", (Text("do it"),)), Message("user", (ToolResult("a", ()),))
@@ -17,7 +17,7 @@ def turn(*parts):
 def test_seals_are_what_the_provider_checks():
     """Signed and encrypted reasoning, and nothing else."""
     message = turn(UNSIGNED, SIGNED, Text("so"), HIDDEN)
-    assert {SIGNED, HIDDEN} == seals(message)
+    assert {SIGNED, HIDDEN} == signed_thinking(message)
     assert (True, False) == (signed(message), signed(turn(UNSIGNED, Text("so"))))
 
 

@@ -18,7 +18,7 @@ from agentctx import (
     validate,
     when,
 )
-from agentctx.core.protection import summed_up
+from agentctx.core.protection import summary_count
 from agentctx.presets import coding_agent
 from agentctx.strategies.tiered import Tiered
 from agentctx.testing import assistant, call, result, transcript, user
@@ -50,7 +50,7 @@ def rounds(number, words=120):
 def said(view):
     """Where the summaries of a view stand, with their texts."""
     messages = view.context.messages
-    return [(place, message.text) for place, message in enumerate(messages) if summed_up(message)]
+    return [(place, message.text) for place, message in enumerate(messages) if summary_count(message)]
 
 
 async def walked(format_name, mode, summarizer, number=60):
@@ -93,9 +93,9 @@ async def test_one_summary_behind_the_task_is_replaced_at_each_cut(format_name, 
     for before, after in pairwise(views):
         assert after in cuts or said(before) == said(after)
     told = [messages for messages, _ in summarizer.asked]
-    assert all(summed_up(messages[0]) for messages in told[1:])  # what the last one said is told to the next
-    left_out = sum(sum(not summed_up(message) for message in messages) for messages in told)
-    assert summed_up(cuts[-1].context.messages[said(cuts[-1])[0][0]]) == left_out
+    assert all(summary_count(messages[0]) for messages in told[1:])  # what the last one said is told to the next
+    left_out = sum(sum(not summary_count(message) for message in messages) for messages in told)
+    assert summary_count(cuts[-1].context.messages[said(cuts[-1])[0][0]]) == left_out
 
 
 async def test_the_report_names_what_the_summary_stands_for():
@@ -159,7 +159,7 @@ async def test_a_summary_outlives_a_summarizer_that_fails_later(mode):
         standing = said(view)
         assert len(standing) == (before is not None or bool(standing))
         assert sum(change.outcome is Outcome.SUMMARISED for change in view.report.in_force) <= sum(
-            summed_up(view.context.messages[place]) for place, _ in standing
+            summary_count(view.context.messages[place]) for place, _ in standing
         )
         before = standing or None
     number = len(telling.asked)
@@ -251,7 +251,7 @@ async def test_a_summary_stays_whatever_else_is_left_out(format_name, mode, take
     pipeline = NESTED[taken_by](summarizer)
     stood = False
     for view in await stepped(pipeline, format_name, mode, transcript(format_name, *chat())):
-        standing = [summed_up(message) for message in view.context.messages if summed_up(message)]
+        standing = [summary_count(message) for message in view.context.messages if summary_count(message)]
         within = sum(change.outcome is Outcome.SUMMARISED for change in view.report.in_force)
         assert len(standing) <= 1
         assert standing or not (within or (stood and mode == "rolling"))
@@ -332,4 +332,4 @@ async def test_a_summary_counts_what_the_caller_passed(format_name, mode):
     assert any(map(said, views))
     for view in views:
         within = sum(change.outcome is Outcome.SUMMARISED for change in view.report.in_force)
-        assert within == sum(map(summed_up, view.context.messages))
+        assert within == sum(map(summary_count, view.context.messages))

@@ -9,7 +9,7 @@ from itertools import pairwise
 from attrs import evolve, frozen
 
 from agentctx.core.message import Context, Message, Text
-from agentctx.core.protection import first_task, last_words, speaks
+from agentctx.core.protection import first_task, is_user_turn, last_words
 from agentctx.core.units import Unit, units
 from agentctx.engine.drop import Room
 from agentctx.engine.select import each_that_fits
@@ -201,7 +201,7 @@ def dropped_line(messages: Sequence[Message]) -> str:
     if not messages:
         return ""
     calls = sum(len(message.calls) for message in messages)
-    users = sum(speaks(message) for message in messages)
+    users = sum(is_user_turn(message) for message in messages)
     models = sum(message.role == "assistant" for message in messages)
     counted = ((calls, "tool call"), (users, "user message"), (models, "assistant message"))
     told = [f"{_many(len(messages), 'message')} dropped", *(_many(*each) for each in counted if each[0])]
