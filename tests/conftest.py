@@ -54,10 +54,18 @@ def pytest_runtest_setup():
     pytest_socket.disable_socket(allow_unix_socket=True)
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request):
-    """The event loop that an async test runs on: each of them."""
-    return request.param
+def pytest_generate_tests(metafunc):
+    """Run an async test that is marked ``both_loops`` on each event loop, unless it names its loops itself."""
+    test = metafunc.definition
+    names_loops = any("anyio_backend" in mark.args[0] for mark in test.iter_markers("parametrize"))
+    if test.get_closest_marker("both_loops") and "anyio_backend" in metafunc.fixturenames and not names_loops:
+        metafunc.parametrize("anyio_backend", ["asyncio", "trio"])
+
+
+@pytest.fixture
+def anyio_backend():
+    """The event loop of an async test: asyncio's, and trio's as well where the test is marked ``both_loops``."""
+    return "asyncio"
 
 
 @pytest.fixture(scope="session")

@@ -125,6 +125,7 @@ async def test_a_block_without_messages_is_in_no_figure():
     assert out.report.dropped == ()
 
 
+@pytest.mark.both_loops
 async def test_a_cancelled_build_says_so():
     """A build that is cancelled stops, and its report says so."""
     made = builder(100, block("a", chat("u1")))
@@ -135,6 +136,7 @@ async def test_a_cancelled_build_says_so():
     assert "Cancelled" in made.report.error
 
 
+@pytest.mark.both_loops
 async def test_a_build_without_time_stops():
     """A build without time stops."""
     with pytest.raises(TimeoutError):

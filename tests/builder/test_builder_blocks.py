@@ -186,6 +186,7 @@ async def test_replacing_after_removing():
     assert said((await other.build()).messages) == ["u1", "u8", "u4"]
 
 
+@pytest.mark.both_loops
 async def test_thirty_two_tasks_build_at_once():
     """Thirty-two tasks clone, change and build at once, each for itself."""
     made = builder(100, block("a", chat("s1")), block("h", chat("u1"), TruncateOldest(), tier=Tier.HISTORY))
@@ -237,6 +238,7 @@ async def test_one_oversize_unit_at_the_head():
         await built(5, block("ranked", chat("u1", "u2"), DropTail()))
 
 
+@pytest.mark.both_loops
 async def test_a_cancelled_build_goes_to_no_further_block():
     """A build that is cancelled by an eviction does not go on to the next block."""
     seen = []

@@ -149,6 +149,7 @@ def test_something_that_cannot_count(counter):
         ContextBuilder(100, counter=counter)
 
 
+@pytest.mark.both_loops
 async def test_a_deadline_while_a_summarizer_waits():
     """A deadline that passes while a summarizer waits ends the build: no fallback, and a report of how far it came."""
 

@@ -10,6 +10,8 @@ import agentctx
 from agentctx import wrap
 from agentctx.testing.servers import Said, messages
 
+pytestmark = pytest.mark.both_loops
+
 MODEL = "claude-sonnet-5-5"
 WINDOW = 1_200
 LONG = claude(20)

@@ -9,6 +9,8 @@ import agentctx
 from agentctx import wrap
 from agentctx.testing.servers import Said, messages
 
+pytestmark = pytest.mark.both_loops
+
 MODEL = "claude-sonnet-5-5"
 GO = [{"role": "user", "content": "Go."}]
 KINDS = pytest.mark.parametrize("kind", [AsyncAnthropic, Anthropic])

@@ -11,6 +11,8 @@ import agentctx
 from agentctx import wrap
 from agentctx.testing.servers import Said, converse
 
+pytestmark = pytest.mark.both_loops
+
 MODEL = "us.anthropic.claude-sonnet-5-5"
 WINDOW = 1_000
 LONG = history(20)

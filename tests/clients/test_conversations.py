@@ -18,6 +18,8 @@ import agentctx
 from agentctx import wrap
 from agentctx.testing.servers import Said, chat_completions, messages
 
+pytestmark = pytest.mark.both_loops
+
 MODEL = "gpt-4o"
 CANARY = re.compile(r"canary-\d+")
 MANY = 200

@@ -23,6 +23,8 @@ from agentctx import ConfigError, Pipeline, Session, Sessions, wrap
 from agentctx.session.sessions import MOMENT, PAUSE
 from agentctx.testing.servers import chat_completions
 
+pytestmark = pytest.mark.both_loops
+
 MODEL = "gpt-4o"
 PLAN = Pipeline(agentctx.FitContextWindow(), budget=agentctx.Budget(1_500, trigger=0.8, target=0.4))
 

@@ -14,6 +14,8 @@ import agentctx
 from agentctx import wrap
 from agentctx.testing.servers import Said, chat_completions
 
+pytestmark = pytest.mark.both_loops
+
 MODEL = "gpt-4o"
 WINDOW = 1_000
 LONG = chat(20)

@@ -11,6 +11,8 @@ import agentctx
 from agentctx import wrap
 from agentctx.testing.servers import Said, responses
 
+pytestmark = pytest.mark.both_loops
+
 MODEL = "gpt-5.4"
 WINDOW = 1_000
 LONG = items(20)

@@ -14,6 +14,8 @@ from starlette.routing import Route
 import agentctx
 from agentctx import wrap
 
+pytestmark = pytest.mark.both_loops
+
 CHAT, CLAUDE = chat(20), claude(20)
 TOO_LARGE = {
     OpenAI: {

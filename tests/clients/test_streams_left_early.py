@@ -17,6 +17,8 @@ from agentctx import wrap
 from agentctx.clients.streams import _ahead_once
 from agentctx.testing.servers import Said, chat_completions, converse, generate_content, messages
 
+pytestmark = pytest.mark.both_loops
+
 CLAUDE, GEMINI, NOVA = "claude-sonnet-5-5", "gemini-3.5-flash", "us.amazon.nova-pro-v1:0"
 
 

@@ -16,6 +16,8 @@ from starlette.routing import Route
 import agentctx
 from agentctx import wrap
 
+pytestmark = pytest.mark.both_loops
+
 RESPONSE = {"id": "r", "object": "response", "created_at": 1, "model": "gpt-5.4", "output": [], "tools": []}
 CHUNK = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "gpt-4o"}
 MESSAGE = {"id": "m", "type": "message", "role": "assistant", "model": "claude-sonnet-5-5", "content": []}

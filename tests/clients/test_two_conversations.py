@@ -83,6 +83,7 @@ async def test_two_agents_in_one_block_send_what_each_would_send_alone(client, k
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
 async def test_listeners_hear_both_conversations(client):
     """What a conversation beside the session's own had cut is told to the session's listeners, by a name of its own."""
     told = Recorder()
@@ -144,6 +145,7 @@ async def test_what_stays_one_conversation(client, changing):
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
 async def test_agents_that_ask_at_once_do_not_mix(client):
     """Eight agents start at the same moment in one block: every request has one agent's words alone."""
     desk, given = client()

@@ -26,6 +26,8 @@ from agentctx.testing.plan import Answer, Ask, Code, Plan, Ran, Say, Turn
 from agentctx.testing.trial import Trial
 from agentctx.testing.writers import write
 
+pytestmark = pytest.mark.both_loops
+
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 
 ROUND = (assistant("looking", call("c1", "read", {"path": "a"})), result("c1", "text of a"))

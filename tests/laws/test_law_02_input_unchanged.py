@@ -13,6 +13,8 @@ from agentctx.testing.histories import broken_histories, budgets, histories, sta
 from agentctx.testing.laws import input_unchanged
 from agentctx.testing.trial import Trial
 
+pytestmark = pytest.mark.both_loops
+
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 
 

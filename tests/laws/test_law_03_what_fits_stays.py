@@ -20,6 +20,8 @@ from agentctx.testing.histories import broken_histories, budgets, histories, sta
 from agentctx.testing.laws import what_fits_stays
 from agentctx.testing.trial import Trial
 
+pytestmark = pytest.mark.both_loops
+
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 IDLE = [
     FitContextWindow(),

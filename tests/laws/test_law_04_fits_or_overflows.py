@@ -26,6 +26,8 @@ from agentctx.testing.laws import fits_or_overflows
 from agentctx.testing.trial import Trial
 from agentctx.tokens import FixedCounter
 
+pytestmark = pytest.mark.both_loops
+
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 
 

@@ -12,6 +12,8 @@ from agentctx.testing.histories import broken_histories, budgets, histories, sta
 from agentctx.testing.laws import same_bytes
 from agentctx.testing.trial import Trial
 
+pytestmark = pytest.mark.both_loops
+
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 REBUILT = {
     "the same objects": list,

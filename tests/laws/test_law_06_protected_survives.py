@@ -42,6 +42,8 @@ from agentctx.testing.histories import broken_histories, budgets, histories, sin
 from agentctx.testing.laws import protected_survives
 from agentctx.testing.trial import Trial
 
+pytestmark = pytest.mark.both_loops
+
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 HARSH = (ClearToolResults(keep_last=0), TrimRounds(1), FitContextWindow())
 

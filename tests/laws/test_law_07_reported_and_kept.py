@@ -36,6 +36,8 @@ from agentctx.testing.histories import broken_histories, budgets, histories, sta
 from agentctx.testing.laws import reported_and_kept
 from agentctx.testing.trial import Trial
 
+pytestmark = pytest.mark.both_loops
+
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 ACTING = {
     "TrimRounds": TrimRounds(2),

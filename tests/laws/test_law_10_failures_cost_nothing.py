@@ -15,6 +15,8 @@ from agentctx.testing.histories import broken_histories, budgets, histories, sta
 from agentctx.testing.laws import failures_cost_nothing
 from agentctx.testing.trial import Trial
 
+pytestmark = pytest.mark.both_loops
+
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 SCOPES = pytest.mark.parametrize("scope", list(Scope))
 

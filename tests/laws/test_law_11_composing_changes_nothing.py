@@ -28,7 +28,7 @@ from agentctx.stores import MemoryStore
 from agentctx.testing import Recorder, assistant, call, result, transcript, user
 from agentctx.tokens import FixedCounter
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 STEPS = 40
 FORMATS = {

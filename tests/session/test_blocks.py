@@ -16,6 +16,8 @@ import pytest
 from agentctx import FitContextWindow, Pipeline, Sessions, blocking
 from agentctx.session.current import current
 
+pytestmark = pytest.mark.both_loops
+
 PLAN = Pipeline(FitContextWindow(), budget=1_000)
 PATIENCE = 20
 

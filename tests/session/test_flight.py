@@ -8,6 +8,8 @@ import pytest
 
 from agentctx.session.flight import TurnLock
 
+pytestmark = pytest.mark.both_loops
+
 
 @pytest.mark.anyio
 async def test_tasks_go_in_the_order_in_which_they_came():

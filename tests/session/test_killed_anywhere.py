@@ -203,6 +203,7 @@ LENGTHS = (3, 5, 7, 8, 15, 17, 22, 29, 30)
 @pytest.mark.anyio
 @pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.both_loops
 async def test_a_step_that_is_cancelled_at_any_point(format_name, restarts):
     """Cancelled where it waits for the k-th time, for every k, a step leaves the old state or the new, and no other."""
     messages, pair, points = history(format_name), Pair(format_name), 0
@@ -222,6 +223,7 @@ async def test_a_step_that_is_cancelled_at_any_point(format_name, restarts):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.both_loops
 async def test_a_step_in_which_any_part_fails(format_name):
     """Whichever stage, store, listener fails, and when: the old state or the new, and the next step is right."""
     messages, pair, failures = history(format_name), Pair(format_name), 0
@@ -242,6 +244,7 @@ async def test_a_step_in_which_any_part_fails(format_name):
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
 async def test_a_step_in_which_the_counter_fails():
     """Whichever text the counter fails at, the step fails as a whole, and the next one is right."""
     messages, failures = history("openai-chat"), 0
@@ -292,6 +295,7 @@ async def test_a_recovery_that_is_cancelled_or_fails(format_name):
 
 @pytest.mark.no_cover  # the same lines over and over
 @pytest.mark.anyio
+@pytest.mark.both_loops
 async def test_a_large_step_that_is_cancelled_in_its_threads():
     """A step that reads, counts and commits in worker threads leaves the old state or the new when it is cancelled."""
     messages = [{"role": "user", "content": "task"}]

@@ -28,7 +28,7 @@ from agentctx.stores import MemoryStore
 from agentctx.testing import Recorder, assistant, call, result, transcript, user
 from agentctx.tokens.remembering import remembering
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 
 
 def rounds(number, form="openai-chat", words=60):

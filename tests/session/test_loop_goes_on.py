@@ -11,6 +11,8 @@ from attrs import define, field
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs, warmup
 
+pytestmark = pytest.mark.both_loops
+
 CALLS = 40_000
 """Calls of Python functions, which take a few milliseconds."""
 

@@ -29,6 +29,7 @@ def conversation(canary, rounds):
 
 
 @pytest.mark.no_cover  # the same lines over and over
+@pytest.mark.both_loops
 async def test_two_hundred_sessions_do_not_mix():
     """200 concurrent sessions on one pipeline: no word of one is ever in another's view."""
     shared = pipeline()
@@ -51,6 +52,7 @@ async def test_two_hundred_sessions_do_not_mix():
     assert sorted(checked) == list(range(200))
 
 
+@pytest.mark.both_loops
 async def test_tasks_that_share_a_session_take_turns():
     """Ten tasks preparing on one session at once get views of one conversation, step by step."""
     session, messages = pipeline().session(format="openai-chat"), conversation("one", 10)

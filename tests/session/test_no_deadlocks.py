@@ -12,6 +12,8 @@ from hypothesis import given, strategies as st
 from agentctx import AgentctxError, Budget, FitContextWindow, Pipeline, Sessions, blocking
 from agentctx.testing.builders import transcript, user
 
+pytestmark = pytest.mark.both_loops
+
 BUDGET, PATIENCE = Budget(1_500), 20
 SAID = transcript("openai-chat", user("Begin."))
 

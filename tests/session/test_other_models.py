@@ -159,6 +159,7 @@ async def test_models_that_read_each_other_keep_the_view():
     assert (second.report.first_changed, second.report.prefix_tokens) == (0, 0)  # another model has another cache
 
 
+@pytest.mark.both_loops
 async def test_a_switch_that_is_cancelled_or_fails_has_not_been():
     """A step with another model that did not succeed leaves the session with the model that it had."""
 

@@ -120,6 +120,7 @@ async def test_it_is_done_once_a_step_and_again_at_the_next():
     assert again.report.tokens_after < min(size, 3_000)
 
 
+@pytest.mark.both_loops
 async def test_listeners_hear_of_a_view_that_was_made_smaller():
     """What an overflow had cut is told as every compaction is; an overflow that cuts nothing tells nothing."""
     told = Recorder()
@@ -133,6 +134,7 @@ async def test_listeners_hear_of_a_view_that_was_made_smaller():
     assert len(told.events) == before + 1
 
 
+@pytest.mark.both_loops
 async def test_of_two_tasks_that_failed_one_gets_a_view():
     """When two tasks recover the same step at once, it is made smaller once."""
     session = pipeline().session(format="openai-chat")

@@ -60,6 +60,7 @@ def conversation(canary, rounds, format_name="openai-chat"):
 
 
 @pytest.mark.no_cover  # the same lines over and over
+@pytest.mark.both_loops
 async def test_two_hundred_sessions_of_all_formats_do_not_mix(anyio_backend):
     """200 sessions of five formats at once, restarted, recorded and recovered: no word of one is in another's view."""
     store, told, many = SlowStore(), {}, 200 if anyio_backend == "asyncio" else 40
@@ -94,6 +95,7 @@ async def test_two_hundred_sessions_of_all_formats_do_not_mix(anyio_backend):
     assert set(told) == {f"canary{number:03}" for number in range(many)}
 
 
+@pytest.mark.both_loops
 async def test_concurrent_steps_of_one_session_are_steps_of_one_conversation():
     """Tasks with the same and with longer histories: each gets the view that it would have got in its turn."""
     messages = conversation("one", 14)
@@ -113,6 +115,7 @@ async def test_concurrent_steps_of_one_session_are_steps_of_one_conversation():
     assert session.steps == len(lengths)
 
 
+@pytest.mark.both_loops
 async def test_a_message_that_comes_while_a_step_is_prepared_is_in_the_next():
     """A user's message that is appended to the list in the middle of a step is not lost."""
     session, messages = pipeline().session(format="openai-chat"), conversation("one", 9)
@@ -129,6 +132,7 @@ async def test_a_message_that_comes_while_a_step_is_prepared_is_in_the_next():
     assert view.messages[-1]["content"] == "wait, one more thing"
 
 
+@pytest.mark.both_loops
 async def test_what_is_asked_in_the_middle_of_a_step():
     """Dumped, recorded, asked for a child or for recovery while a step waits: all is that of the step before."""
     gate, release = anyio.Event(), anyio.Event()

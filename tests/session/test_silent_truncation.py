@@ -77,6 +77,7 @@ async def test_what_is_suspected_is_not_learned():
     assert session.allowance.calibration.estimate(sizes[-1]) == pytest.approx(sizes[-1], rel=0.02)
 
 
+@pytest.mark.both_loops
 async def test_a_listener_that_waits_is_told_at_the_next_step():
     """``record`` does not wait, so an async listener hears of it with the next ``prepare``."""
     heard = []
@@ -93,6 +94,7 @@ async def test_a_listener_that_waits_is_told_at_the_next_step():
     assert [type(event) for event in heard] == [SilentTruncationSuspected]
 
 
+@pytest.mark.both_loops
 async def test_a_listener_that_gives_something_to_wait_for_is_told_once():
     """A plain callable that returns a coroutine is called at once, and its answer is awaited at the next step."""
     heard = []
@@ -107,6 +109,7 @@ async def test_a_listener_that_gives_something_to_wait_for_is_told_once():
     assert len(heard) == 1
 
 
+@pytest.mark.both_loops
 async def test_a_listener_that_raises_costs_nothing():
     """The suspicion stands although nobody could hear of it."""
 

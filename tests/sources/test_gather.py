@@ -32,6 +32,7 @@ async def hanging(query):
     await anyio.sleep_forever()
 
 
+@pytest.mark.both_loops
 async def test_one_that_hangs_costs_only_itself():
     """A provider that does not answer within the deadline is late, and the others are there."""
     with anyio.fail_after(5):
@@ -41,6 +42,7 @@ async def test_one_that_hangs_costs_only_itself():
     assert [each.title for each in answered.items] == ["here"]
 
 
+@pytest.mark.both_loops
 async def test_a_thread_that_hangs_is_not_waited_for():
     """A provider that blocks its thread is left behind at the deadline."""
     release = threading.Event()
@@ -74,6 +76,7 @@ anyio.run(main, backend={backend!r})
     assert done.stdout == "gathered\n"
 
 
+@pytest.mark.both_loops
 async def test_long_work_ends_when_it_is_left_behind():
     """What looks whether anybody waits for it ends soon after nobody does, and nobody else is told."""
     ended = threading.Event()
@@ -99,6 +102,7 @@ async def test_threads_see_the_context_of_who_asks():
     assert answered.items[0].content == "set here"
 
 
+@pytest.mark.both_loops
 async def test_hanging_threads_do_not_starve_the_next_round():
     """Threads that were left behind take no place from providers that are asked later."""
     release = threading.Event()
@@ -203,6 +207,7 @@ async def test_a_problem_tells_no_secret():
     assert (await gather([broken])).problems == ("broken: ValueError: login failed: password=[redacted]",)
 
 
+@pytest.mark.both_loops
 async def test_cancelling_the_caller_is_not_swallowed():
     """When the caller is cancelled, gathering ends and nothing is told."""
     with anyio.move_on_after(0.05) as scope:

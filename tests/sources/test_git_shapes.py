@@ -106,6 +106,7 @@ async def test_an_error_names_no_path(tmp_path):
     assert str(raised.value) == "git: cannot run in 'missing': No such file or directory"
 
 
+@pytest.mark.both_loops
 async def test_a_huge_change_is_not_read_to_its_end(git, tmp_path, monkeypatch):
     """When git has said more than is looked at, it is ended, and not waited for."""
     (tmp_path / "git").write_text("#!/bin/sh\nwhile :; do echo 'line of a change'; done\n", encoding="utf-8")
@@ -118,6 +119,7 @@ async def test_a_huge_change_is_not_read_to_its_end(git, tmp_path, monkeypatch):
     assert said.endswith("change\n")
 
 
+@pytest.mark.both_loops
 async def test_git_is_ended_with_whoever_waits(git, tmp_path, monkeypatch):
     """A git that hangs is ended at the deadline."""
     (tmp_path / "git").write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n", encoding="utf-8")

@@ -130,6 +130,7 @@ async def test_the_environment_has_system_and_folder(tmp_path):
     assert str(tmp_path) not in found.content
 
 
+@pytest.mark.both_loops
 async def test_five_slow_providers_run_together():
     """Five providers that take a while take that while together."""
     running, most = 0, 0

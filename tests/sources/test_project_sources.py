@@ -162,6 +162,7 @@ def test_folders_may_be_deep(tmp_path):
         inner = inner.parent
 
 
+@pytest.mark.both_loops
 async def test_a_walk_ends_when_nobody_waits(tmp_path):
     """A thread that walks through files stops when the one who waited was cancelled."""
     for number in range(50):
@@ -299,6 +300,7 @@ def test_logs_newest_first_and_no_links(tmp_path):
     ]
 
 
+@pytest.mark.both_loops
 async def test_all_of_them_together(git, tmp_path):
     """The sources of a project are gathered within a room, and what is not there costs nothing."""
     (tmp_path / "main.py").write_text("x = 1\n", encoding="utf-8")

@@ -358,6 +358,7 @@ async def test_adding_again_replaces_content_and_options(files, put):
     assert (file.content, file.pinned, file.refresh) == ("new", False, True)
 
 
+@pytest.mark.both_loops
 async def test_twenty_files_added_at_once(files, put):
     """Twenty files are added at the same time, and all are there."""
     async with anyio.create_task_group() as tasks:

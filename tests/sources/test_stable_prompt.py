@@ -231,6 +231,7 @@ async def test_json_is_compared_without_spaces(before, after, same):
     assert (await prompt.reconcile() is None) is same
 
 
+@pytest.mark.both_loops
 async def test_a_section_that_hangs_costs_only_itself():
     """A section that does not load in time keeps what it said, whether it waits or blocks its thread."""
     release = threading.Event()
@@ -267,6 +268,7 @@ async def test_a_section_that_returns_no_text():
         await prompt.start()
 
 
+@pytest.mark.both_loops
 async def test_two_tasks_tell_a_change_once():
     """Tasks that reconcile at the same time see a change in one of them only."""
     values = Values(a="one")

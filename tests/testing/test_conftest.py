@@ -10,6 +10,7 @@ from hypothesis import settings
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
 async def test_both_event_loops_run(anyio_backend_name):
     """An async test runs on the loop that its name says."""
     with anyio.fail_after(1):

@@ -202,6 +202,7 @@ def test_inline_media_count_as_bytes():
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
 async def test_little_is_counted_at_once():
     """A few small messages are counted without leaving the event loop's thread, nor letting others run."""
     others = []
@@ -219,6 +220,7 @@ async def note(others):
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
 async def test_much_is_counted_beside_the_loop(anyio_backend):
     """While megabytes are counted, other tasks go on running."""
     messages = [words(f"{anyio_backend} {number} " + "many words that go on and on, " * 40_000) for number in range(2)]
@@ -256,6 +258,7 @@ async def test_settled_messages_are_only_looked_at():
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
 async def test_many_small_messages_do_not_hold_the_loop():
     """Thousands of tiny messages are much work too, and are counted beside the loop."""
     ran = []
