@@ -213,6 +213,18 @@ async def tick(gaps: list[float], clock: Callable[[], float] = perf_counter) -> 
         before = now
 
 
+async def objects(count: int) -> float:
+    """Objects that the garbage collector has to look at for each message that a session keeps, beside the caller's."""
+    first, made = transcript(50, seed=1), transcript(count)
+    await pipeline(20_000_000).session().prepare(first)  # what is loaded with the first step of all does not count
+    session = pipeline(20_000_000).session()
+    gc.collect()
+    before = len(gc.get_objects())
+    await session.prepare(made)
+    gc.collect()
+    return (len(gc.get_objects()) - before) / count
+
+
 PACKAGE = "import agentctx"
 QUICK_START = "from agentctx import Budget, FitContextWindow, Pipeline, TruncateToolOutputs"
 

@@ -73,6 +73,12 @@ async def held_rows(effort: Effort) -> list[Row]:
     return rows
 
 
+async def object_rows() -> list[Row]:
+    """What the garbage collector has to look at: how long it holds everything up depends on that."""
+    kept = await ours.objects(2_000)
+    return [Row("objects for the garbage collector", kept, 3, how="a message that a session keeps", unit="a message")]
+
+
 def import_rows(effort: Effort) -> list[Row]:
     """What agentctx adds to a program that has anyio and attrs: at once, and with the names that a user imports."""
     package, names = (
@@ -89,7 +95,7 @@ def import_rows(effort: Effort) -> list[Row]:
 async def measure(effort: Effort) -> list[Row]:
     """All rows, one after the other."""
     ours.tokens("warm")
-    rows = [*import_rows(effort), *await step_rows(effort), *await marker_rows(effort)]
+    rows = [*import_rows(effort), *await object_rows(), *await step_rows(effort), *await marker_rows(effort)]
     rows += [*await big_rows(effort), *await held_rows(effort)]
     if effort.peers:
         from loops import loop_rows  # noqa: PLC0415 - only these rows need other libraries

@@ -20,7 +20,7 @@ AT_MOST = 0.002
 PAUSE = 0.00005
 """Seconds that it pauses then: enough for a thread that waits to go on."""
 
-EVERY = 32
+EVERY = 8
 """Items of a loop between two looks at the clock."""
 
 

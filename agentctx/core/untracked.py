@@ -1,0 +1,62 @@
+"""Values that the garbage collector need not look at: how long it holds everything up depends on how many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from gc import is_tracked
+from typing import Any
+
+from agentctx.core.message import Text, Thinking, ToolCall, ToolResult
+
+
+def _nothing(_value: object) -> Iterable[object]:
+    return ()
+
+
+def _content(result: ToolResult) -> Iterable[object]:
+    return (result.content,)
+
+
+_HELD: dict[type, Callable[[Any], Iterable[object]]] = {
+    dict: dict.values,
+    list: iter,
+    tuple: iter,
+    Text: _nothing,
+    Thinking: _nothing,
+    ToolCall: _nothing,
+    ToolResult: _content,
+}
+"""What a value of a type holds beside text, numbers and the like."""
+
+
+def _of_the_interpreter() -> Callable[[object], None] | None:
+    """CPython's own function; None of an interpreter that has none, or that was built without ``ctypes``."""
+    try:
+        from ctypes import py_object, pythonapi  # noqa: PLC0415 - it is not everywhere
+    except ImportError:
+        return None
+    function = getattr(pythonapi, "PyObject_GC_UnTrack", None)
+    if function is not None:
+        function.argtypes, function.restype = (py_object,), None
+    return function
+
+
+_untrack = _of_the_interpreter()
+
+
+def untrack(value: object) -> bool:
+    """Take a value, and all that it holds, out of the garbage collector's sight; whether it need not look at it.
+
+    That is so of text, of parts that are nothing but text, and of containers of them: they are in no cycle, and go when
+    nobody refers to them any more. Python does the same with tuples and dicts of plain values.
+
+    Args:
+        value: What nobody changes any more.
+    """
+    if not is_tracked(value):
+        return True
+    held = _HELD.get(type(value))
+    if _untrack is None or held is None or not all(map(untrack, held(value))):
+        return False
+    _untrack(value)
+    return True

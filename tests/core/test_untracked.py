@@ -1,0 +1,70 @@
+"""What a session keeps of a message is little for the garbage collector to look at."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from agentctx import Pipeline
+from agentctx.core.message import Opaque, Text, ToolCall, ToolResult
+from agentctx.core.untracked import untrack
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Text("words"),
+        (Text("words"), ToolCall("1", "read", "{}")),
+        (ToolResult("1", (Text("words"),)),),
+        {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "read", "arguments": "{}"}}]},
+    ],
+)
+def test_what_holds_nothing_but_text_need_not_be_looked_at(value):
+    """It can be in no cycle; it stays as it was."""
+    before = repr(value)
+    assert untrack(value)
+    assert not gc.is_tracked(value)
+    assert repr(value) == before
+
+
+@pytest.mark.parametrize("inner", [lambda: None, Opaque("x", {}), {1}])
+def test_what_may_be_in_a_cycle_is_looked_at(inner):
+    """An object of which nothing is known, and all that holds it."""
+    value = [{"key": (inner,)}]
+    assert not untrack(value)
+    assert gc.is_tracked(value)
+    assert gc.is_tracked(value[0])
+
+
+def test_what_is_not_looked_at_goes_with_its_last_reference():
+    """No collection is needed."""
+    gone = []
+
+    class Ends(str):
+        __slots__ = ()
+
+        def __del__(self):
+            gone.append("gone")
+
+    value = [{"text": Text(Ends("words"))}]
+    assert untrack(value)
+    del value
+    assert gone == ["gone"]
+
+
+@pytest.mark.anyio
+async def test_a_session_brings_few_objects_for_each_message():
+    """At most three, beside those of the caller."""
+    call = {"type": "function", "function": {"name": "read", "arguments": "{}"}}
+    messages = [{"role": "user", "content": "Find out why the build fails."}]
+    for number in range(100):
+        messages.append({"role": "assistant", "content": "I look.", "tool_calls": [{**call, "id": f"c{number}"}]})
+        messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": f"line {number}"})
+    session = Pipeline().session()
+    await session.prepare(messages[:5])
+    gc.collect()
+    before = len(gc.get_objects())
+    await session.prepare(messages)
+    gc.collect()
+    assert len(gc.get_objects()) - before < 3 * len(messages)
