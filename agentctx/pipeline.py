@@ -15,6 +15,7 @@ from agentctx.core.compare import match
 from agentctx.core.message import ROLES, Context, Native
 from agentctx.core.protection import POLICIES, ProtectRule, ThinkingPolicy
 from agentctx.core.report import Report, View
+from agentctx.economics.conditions import bill
 from agentctx.engine.cache_markers import LiftCacheMarkers, check_head, relieved_head
 from agentctx.engine.options import (
     as_budget,
@@ -33,7 +34,6 @@ from agentctx.engine.run_stages import Trail, keep_originals, run_alone, run_sta
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, Listeners, Meter, Phase, RunInner, Store, Summarizer, TokenCounter
-from agentctx.session.cost import bill
 from agentctx.session.current import preparing
 from agentctx.session.session import Session
 from agentctx.tokens.counting import as_counter

@@ -20,7 +20,7 @@ import anyio
 from anyio.from_thread import BlockingPortal
 
 from agentctx.session.current import speaking
-from agentctx.session.flight import blocking_the_loop
+from agentctx.session.lock import blocking_the_loop
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -20,10 +20,10 @@ from agentctx.engine.listeners import logger
 from agentctx.errors import AgentctxError, ConfigError
 from agentctx.pipeline import Pipeline
 from agentctx.providers.adapter import Body, Request
-from agentctx.session.current import current, steps_around
+from agentctx.session.current import steps_around
 from agentctx.session.fingerprint import digest
 from agentctx.session.learned_limits import Allowance, LearnedLimit
-from agentctx.session.session import Session
+from agentctx.session.session import Session, current
 from agentctx.session.sessions import Sessions
 from agentctx.session.usage import is_one_prompt, prompt_tokens
 

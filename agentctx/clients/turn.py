@@ -15,10 +15,10 @@ from agentctx.engine.reading import known_profile
 from agentctx.errors import AgentctxError, ContextOverflow
 from agentctx.pipeline import Pipeline
 from agentctx.providers.adapter import Body, Request, Shape, get
-from agentctx.session.conversation import Given
 from agentctx.session.current import preparing, steps_around
-from agentctx.session.flight import Deadlock
+from agentctx.session.lock import Deadlock
 from agentctx.session.session import Session
+from agentctx.session.step import Given
 
 
 @define

@@ -11,8 +11,10 @@ from agentctx.core.compare import match
 from agentctx.core.message import Context, Message, Part, Thinking
 from agentctx.core.protection import open_round, signed
 from agentctx.engine.run_stages import Trail, run_stage
+from agentctx.models.table import shares_reasoning
 from agentctx.protocols import Call
 from agentctx.providers.native import mapping_or_none
+from agentctx.providers.translate.parts import FOREIGN_REASONING
 
 WHY = "the reasoning was bound to a prefix that changed"
 
@@ -119,3 +121,44 @@ def opening(context: Context) -> tuple[object, ...]:
     natives = [mapping_or_none(tool.source) or {"tool": tool} for tool in context.tools]
     at_once = [native for native in natives if native.get("defer_loading") is not True]
     return context.system, [{key: native[key] for key in native if key != "cache_control"} for native in at_once]
+
+
+FOREIGN_ID = f"its id is tied to reasoning, and {FOREIGN_REASONING}"
+
+
+def understands(model: str | None, other: str | None) -> bool:
+    """Whether a model takes the reasoning of another; of a model that is not named, nothing is known against it."""
+    return model is None or other is None or model == other or shares_reasoning(model, other)
+
+
+@frozen
+class DropForeignReasoning:
+    """Leave out the reasoning of messages from before the model was changed.
+
+    Args:
+        origins: For each message, its index in the history.
+        until: The first index in the history that the model of now may have made.
+    """
+
+    origins: Sequence[int]
+    until: int
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context without it."""
+        wire = call.wire
+        if wire is None:
+            return context
+        kept: list[Message] = []
+        for message, origin in zip(context.messages, self.origins, strict=True):
+            bare = wire.without_reasoning(message) if origin < self.until else message
+            if bare is not message:
+                by_id_only = bare is not None and bare.given is not None
+                call.note(message, FOREIGN_ID if by_id_only else FOREIGN_REASONING)
+            if bare is not None:
+                kept.append(bare)
+        same = len(kept) == len(context.messages) and all(map(_is, kept, context.messages))
+        return context if same else context.with_messages(tuple(kept))
+
+
+def _is(one: Message, other: Message) -> bool:
+    return one is other

@@ -16,18 +16,29 @@ from contextvars import ContextVar, copy_context
 from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR, currentframe
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import anyio
 from attrs import Factory, define, frozen
 
 from agentctx.core.message import Native
+from agentctx.engine.plan import Plan
 from agentctx.offload import one_step
 
-if TYPE_CHECKING:
-    from agentctx.engine.plan import Plan
-    from agentctx.session.flight import TurnLock
-    from agentctx.session.session import Session
+
+class Speaker(Protocol):
+    """A session, as far as its blocks are concerned."""
+
+    blocks: list[Block]
+
+
+class Held(Protocol):
+    """A lock, as far as it is known who is in."""
+
+    @property
+    def holder(self) -> Work | None:
+        """Who is in, if anybody."""
+        ...
 
 
 @define(eq=False)
@@ -41,7 +52,7 @@ class Block:
         left: Whether it has ended. What was started within it stays within it; its owner does not.
     """
 
-    session: Session
+    session: Speaker
     owner: object
     frame: FrameType | None = None
     left: bool = False
@@ -57,7 +68,7 @@ class Preparing:
     """
 
     plan: Plan
-    session: Session | None = None
+    session: Speaker | None = None
 
 
 @define(eq=False)
@@ -71,7 +82,7 @@ class Work:
     """
 
     loop: Any
-    waits: list[TurnLock] = Factory(list)
+    waits: list[Held] = Factory(list)
     over: bool = False
 
 
@@ -90,13 +101,13 @@ _generators: dict[FrameType | None, list[Block]] = {}
 """The blocks that generators hold open, by the generator's frame."""
 
 
-def current() -> Session | None:
+def speaker() -> Speaker | None:
     """The session of the innermost ``with session:`` around the running code; None when a step is further in."""
     innermost = next((each for each in reversed(_entered()) if not isinstance(each, Work)), None)
     return innermost.session if isinstance(innermost, Block) else None
 
 
-def enter(session: Session) -> None:
+def enter(session: Speaker) -> None:
     """Let ``session`` speak from here on."""
     patch_threads_once()
     block = Block(session, _here(), _entering())
@@ -106,7 +117,7 @@ def enter(session: Session) -> None:
     _ENTERED.set((*_ENTERED.get(), block))
 
 
-def leave(session: Session) -> None:
+def leave(session: Speaker) -> None:
     """End the session's innermost block: wherever it was entered, since a generator may be closed by another task."""
     inside = [each for each in _ENTERED.get() if isinstance(each, Block) and each.session is session and not each.left]
     block = inside[-1] if inside else session.blocks[-1]
@@ -178,7 +189,7 @@ def forget_left() -> None:
 
 
 @contextmanager
-def preparing(plan: Plan, session: Session | None = None) -> Iterator[None]:
+def preparing(plan: Plan, session: Speaker | None = None) -> Iterator[None]:
     """A step of ``session``, or a stateless one, is under way inside: nobody speaks."""
     with within(Preparing(plan, session)), one_step():
         yield

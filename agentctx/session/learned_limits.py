@@ -1,4 +1,4 @@
-"""The limit that an overflow taught: how long it holds, and when it is given up.
+"""How much room each model of a session has: the budget, corrected by what its provider's answers taught.
 
 One refusal may be of one request alone: a gateway that fell back to a smaller deployment, a proxy set up wrongly for an
 hour. So a limit holds only as long as the provider does not take larger prompts, by its own count. What it took before
@@ -7,13 +7,16 @@ the refusal speaks against the limit, too; where the same is refused again, it d
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
+from copy import deepcopy
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from agentctx.core.budget import Budget
 from agentctx.economics.overflow import Overflow
 from agentctx.economics.truncation import Suspicion
+from agentctx.engine.plan import Plan
+from agentctx.engine.reading import known_profile
 from agentctx.tokens.calibration import Calibration
 
 CONTRADICTED = 10
@@ -189,3 +192,66 @@ class Allowance:
             return
         share = self.local(given.limit) / given.limit
         self.in_force = given if share >= WORTH_IT else given.scaled(share)
+
+
+MOST_MODELS = 16
+"""So many models of one conversation are remembered; the one that was called longest ago is forgotten first."""
+
+
+@define
+class Allowances:
+    """The allowance of each model: what its provider's answers taught holds for it alone.
+
+    Args:
+        plan: Has the budget, or says that it is the model's.
+        home: The model that the budget was made for, if it is known.
+        own: The conversation's own budget, instead of the plan's.
+        known: What was learned of each model, the model of now last.
+    """
+
+    plan: Plan
+    home: str | None = None
+    own: Budget | None = None
+    known: OrderedDict[str | None, Allowance] = field(init=False, factory=OrderedDict)
+
+    def of(self, model: str | None) -> Allowance:
+        """What is known of a model.
+
+        Raises:
+            UnknownModel: If a budget is needed and the model table does not know the model.
+        """
+        known = self.known.get(model)
+        return Allowance(self._given(model)) if known is None else evolve(known, given=self._given(model))
+
+    def keep(self, model: str | None, allowance: Allowance) -> None:
+        """Remember what is known of the model that is called now."""
+        if self.home is None:
+            self.home = model
+        self.known[model] = allowance
+        self.known.move_to_end(model)
+        if len(self.known) > MOST_MODELS:
+            self.known.popitem(last=False)
+
+    def _given(self, model: str | None) -> Budget | None:
+        """The budget for a model; smaller in proportion when it was made for another one with a larger window."""
+        given = self.plan.budget_for(model) if self.own is None else self.own
+        profile = None if model == self.home or self.home is None else known_profile(model)
+        if (
+            given is None
+            or profile is None
+            or (room := profile.max_input or profile.window) is None
+            or room >= given.window
+        ):
+            return given
+        return given.scaled(room / given.window)
+
+    def for_child(self, own: Budget | None, model: str | None) -> Allowances:
+        """Those of a child with a budget of its own, which begins with what is known by now.
+
+        Args:
+            own: The child's budget.
+            model: The model that the child begins with.
+        """
+        made = Allowances(self.plan, model, own)
+        made.known = deepcopy(self.known)
+        return made

@@ -21,7 +21,7 @@ from agentctx.errors import InvalidInput
 from agentctx.offload import offload
 from agentctx.session.fingerprint import begins_with, shared_length, snapshot, snapshots
 from agentctx.session.record import REPAIR, Record, alike, rebased, rewound, with_instructions
-from agentctx.session.surroundings import Surroundings
+from agentctx.session.step_context import Surroundings
 from agentctx.wire_format import WireFormat
 
 

@@ -15,7 +15,7 @@ from agentctx.core.budget import Budget
 from agentctx.core.clock import time_of
 from agentctx.core.message import Native
 from agentctx.core.report import Forecast, Report, SilentTruncationSuspected, View
-from agentctx.economics.conditions import expected_forecast
+from agentctx.economics.conditions import expected_forecast, priced, warmth_after
 from agentctx.economics.overflow import Overflow, classify_error
 from agentctx.economics.truncation import Suspicion
 from agentctx.engine.listeners import as_listeners, logger, tell, tell_plain
@@ -26,15 +26,12 @@ from agentctx.errors import ContextOverflow
 from agentctx.printable import shown
 from agentctx.protocols import Listener, Listeners
 from agentctx.providers.registry import format_named
-from agentctx.session.allowances import Allowances
-from agentctx.session.conversation import Conversation, Given
-from agentctx.session.cost import priced, warmth_after
-from agentctx.session.current import Block, enter, leave, preparing, within
-from agentctx.session.dumping import dump_conversation, load_conversation
-from agentctx.session.flight import TurnLock
-from agentctx.session.learned_limits import Allowance
+from agentctx.session.current import Block, enter, leave, preparing, speaker, within
+from agentctx.session.dump import VERSION, dump_conversation, load_conversation, opened
+from agentctx.session.learned_limits import Allowance, Allowances
+from agentctx.session.lock import TurnLock
 from agentctx.session.matching import Beginning, Opening, opening_of
-from agentctx.session.state import VERSION, opened
+from agentctx.session.step import Conversation, Given
 from agentctx.session.usage import Judgement, is_one_prompt, judge, prompt_tokens, suspected
 
 MOST_OTHERS = 16
@@ -477,9 +474,9 @@ class Session:
             setattr(self, name, its)
             setattr(other, name, mine)
 
-    def is_beside(self, other: Session) -> bool:
-        """Whether another session is this one, or holds a conversation beside its own."""
-        return (self._home or self) is (other._home or other)
+    def is_beside(self, other: object) -> bool:
+        """Whether it is this session, or one that holds a conversation beside its own."""
+        return isinstance(other, Session) and (self._home or self) is (other._home or other)  # noqa: SLF001
 
     def dump(self) -> dict[str, Any]:
         """The session's state as plain JSON values, to be loaded by ``Session.load``.
@@ -523,6 +520,12 @@ class Session:
         session._retried = known.truth("retried")
         session.billed_tokens = known.whole_or_none("billed_tokens")
         return session
+
+
+def current() -> Session | None:
+    """The session of the innermost ``with session:`` around the running code; None when a step is further in."""
+    speaking = speaker()
+    return speaking if isinstance(speaking, Session) else None
 
 
 def _small_enough(view: View, overflow: Overflow, sent: int) -> bool:

@@ -22,7 +22,7 @@ from agentctx.engine.listeners import SECONDS, call_hook, is_async, logger
 from agentctx.engine.plan import Plan
 from agentctx.errors import AgentctxError, ConfigError, StoreError
 from agentctx.session.current import start_outside, within
-from agentctx.session.flight import TurnLock
+from agentctx.session.lock import TurnLock
 from agentctx.session.session import Session
 
 Why = Literal["capacity", "idle", "closed"]

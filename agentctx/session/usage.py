@@ -13,9 +13,8 @@ from agentctx.economics.truncation import SHARE, Suspicion, leaves_out_cached, s
 from agentctx.engine.listeners import logger
 from agentctx.errors import InvalidInput
 from agentctx.protocols import Meter
-from agentctx.session.checked import MOST
 from agentctx.session.learned_limits import Allowance
-from agentctx.session.surroundings import Surroundings
+from agentctx.session.step_context import Surroundings
 from agentctx.tokens.overheads import serialise
 
 
@@ -102,6 +101,9 @@ def _uncertain(parts: Iterable[Part], meter: Meter) -> int:
     within = sum(_uncertain(part.content, meter) for part in parts if isinstance(part, ToolResult))
     return within + (meter.parts(unclear) if unclear else 0)
 
+
+MOST = 2**32 - 1
+"""The largest number of tokens that is believed."""
 
 _INCLUSIVE = ("prompt_tokens", "promptTokenCount", "prompt_token_count", "prompt_eval_count")
 _BEDROCK = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")

@@ -27,8 +27,8 @@ from agentctx import (
     validate,
 )
 from agentctx.engine.reading import reader
+from agentctx.engine.reasoning import FOREIGN_ID, FOREIGN_REASONING
 from agentctx.engine.run_stages import LEGAL_FIRST, UNSAID
-from agentctx.session.foreign import FOREIGN_ID, FOREIGN_REASONING
 from agentctx.stores import MemoryStore
 from agentctx.testing import Recorder, assistant, call, result, thinking, transcript, user
 from agentctx.testing.accounts import Given, outcomes, unaccounted

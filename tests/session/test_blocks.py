@@ -14,7 +14,7 @@ import anyio.to_thread
 import pytest
 
 from agentctx import FitContextWindow, Pipeline, Sessions, blocking
-from agentctx.session.current import current
+from agentctx.session.session import current
 
 pytestmark = pytest.mark.both_loops
 

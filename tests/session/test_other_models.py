@@ -22,9 +22,9 @@ from agentctx import (
     validate,
 )
 from agentctx.engine.reading import reader
+from agentctx.engine.reasoning import FOREIGN_ID
 from agentctx.providers.translate.parts import FOREIGN_REASONING
-from agentctx.session.allowances import MOST
-from agentctx.session.foreign import FOREIGN_ID
+from agentctx.session.learned_limits import MOST_MODELS
 from agentctx.testing.builders import assistant, call, result, thinking, transcript, user
 
 pytestmark = pytest.mark.anyio
@@ -209,7 +209,7 @@ async def test_models_are_remembered_up_to_a_bound():
         view = await session.prepare(task(), model=f"model-{number}")
         session.record({"input_tokens": view.report.tokens_after})
     names = [each["model"] for each in session.dump()["learned"]]
-    assert names == [f"model-{number}" for number in range(40 - MOST, 40)]
+    assert names == [f"model-{number}" for number in range(40 - MOST_MODELS, 40)]
 
 
 def items(number):

@@ -17,7 +17,7 @@ from agentctx.engine.plan import guarantee, lacks_end
 from agentctx.engine.run_stages import concerns, run_stage
 from agentctx.offload import offload
 from agentctx.protocols import ContextStrategy
-from agentctx.session.step import Step, widen
+from agentctx.session.step_context import Step, widen
 from agentctx.wire_format import head_markers
 
 ENOUGH = 0.9

@@ -1,29 +1,305 @@
-"""What a session knows of its conversation, as plain JSON values, and back.
-
-The view is kept whole. Of each message of the history a digest is written, enough to recognise it when the caller
-passes its history again.
-"""
+"""A session as versioned JSON, and back: what is missing, unknown or wrong is named by its place."""
 
 from __future__ import annotations
 
+import json
 from array import array
 from base64 import b64decode, b64encode
+from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import groupby, repeat
+from string import hexdigits
 from typing import Any
 
-from attrs import asdict, evolve, fields
+from attrs import asdict, evolve, fields, frozen
 
+from agentctx.core.budget import Budget, MediaLimits
 from agentctx.core.change_log import ChangeLog, Span, numbers
 from agentctx.core.compare import Change, Outcome
 from agentctx.core.message import Message, Native
 from agentctx.core.units import broken_pair
-from agentctx.errors import InvalidInput
+from agentctx.economics.truncation import Suspicion
+from agentctx.engine.plan import Plan
+from agentctx.engine.reasoning import opening
+from agentctx.errors import ConfigError, InvalidInput
 from agentctx.printable import shown
-from agentctx.session.checked import Checked
+from agentctx.providers.native import clean_text
+from agentctx.providers.registry import format_named
 from agentctx.session.fingerprint import DIGEST_BYTES, Digest, digest, exact_digest, from_plain, to_plain
-from agentctx.session.record import Record, call_ids, goes_out_as_another
+from agentctx.session.learned_limits import MOST_MODELS, REMEMBERED, Allowance, Allowances, LearnedLimit
+from agentctx.session.record import Record, Sent, call_ids, goes_out_as_another
+from agentctx.session.step import Conversation, Given
+from agentctx.tokens.calibration import BELIEVABLE, SAMPLES, Calibration
 from agentctx.wire_format import WireFormat
+
+MOST = 2**32 - 1
+"""The largest whole number that is taken: what four bytes hold."""
+
+LARGEST = 1e15
+"""The largest other number that is taken; none is larger than seconds since 1970."""
+
+
+@frozen
+class Checked:
+    """A JSON object, and where it stands.
+
+    Args:
+        values: Its fields.
+        where: The path to it, for errors.
+    """
+
+    values: Mapping[str, Any]
+    where: str
+
+    @classmethod
+    def of(cls, value: Native, where: str, names: Sequence[str]) -> Checked:
+        """A JSON object that has exactly these fields.
+
+        Raises:
+            InvalidInput: If it is no object, or a field is missing or unknown; names the place.
+        """
+        if not isinstance(value, Mapping):
+            raise InvalidInput(where, f"expected an object, got {shown(value)}")
+        known = cls(value, where)
+        for name in names:
+            if name not in value:
+                raise known.fail(name, "it is missing")
+        for name in value:
+            if name not in names:
+                raise known.fail(name, "no such field is known")
+        return known
+
+    def at(self, name: str) -> str:
+        """The path to a field."""
+        return f"{self.where}.{name}"
+
+    def fail(self, name: str, what: str) -> InvalidInput:
+        """The error that names a field."""
+        return InvalidInput(self.at(name), what)
+
+    def whole(self, name: str, least: int = 0, most: int = MOST) -> int:
+        """A whole number."""
+        return _whole(self.values[name], self.at(name), least, most)
+
+    def whole_or_none(self, name: str, least: int = 0, most: int = MOST) -> int | None:
+        """A whole number, or nothing."""
+        return None if self.values[name] is None else self.whole(name, least, most)
+
+    def wholes(self, name: str, least: int = 0, most: int = MOST) -> list[int]:
+        """A list of whole numbers."""
+        return [_whole(each, where, least, most) for each, where in self.listed(name)]
+
+    def wholes_or_none(self, name: str, least: int = 0, most: int = MOST) -> list[int | None]:
+        """A list of whole numbers and nothings."""
+        return [None if each is None else _whole(each, where, least, most) for each, where in self.listed(name)]
+
+    def real_or_none(self, name: str) -> float | None:
+        """A finite number, or nothing."""
+        return None if self.values[name] is None else _real(self.values[name], self.at(name))
+
+    def reals(self, name: str) -> list[float]:
+        """A list of finite numbers."""
+        return [_real(each, where) for each, where in self.listed(name)]
+
+    def truth(self, name: str) -> bool:
+        """True or false."""
+        return bool(self._typed(name, bool, "true or false"))
+
+    def text(self, name: str) -> str:
+        """Text."""
+        return str(self._typed(name, str, "text"))
+
+    def name_or_none(self, name: str) -> str | None:
+        """Text that can be sent and printed, or nothing: no half of a character in it."""
+        if (text := self.text_or_none(name)) is not None and not text.isascii() and clean_text(text) is not text:
+            raise self.fail(name, f"lone surrogates are no text: {shown(text)}")
+        return text
+
+    def text_or_none(self, name: str) -> str | None:
+        """Text, or nothing."""
+        return None if self.values[name] is None else self.text(name)
+
+    def texts_or_none(self, name: str) -> list[str | None]:
+        """A list of texts and nothings."""
+        for each, where in self.listed(name):
+            if each is not None and not isinstance(each, str):
+                raise InvalidInput(where, f"expected text, got {shown(each)}")
+        return list(self.values[name])
+
+    def digest_or_none(self, name: str) -> Digest | None:
+        """A digest in hexadecimal, or nothing."""
+        if (text := self.text_or_none(name)) is None:
+            return None
+        if len(text) != 2 * DIGEST_BYTES or not set(text) <= set(hexdigits):
+            raise self.fail(name, f"expected {2 * DIGEST_BYTES} hexadecimal digits, got {shown(text)}")
+        return Digest(bytes.fromhex(text))
+
+    def listed(self, name: str) -> list[tuple[Any, str]]:
+        """Each member of a list, with the path to it."""
+        value = self._typed(name, list, "a list")
+        return [(each, f"{self.at(name)}[{place}]") for place, each in enumerate(value)]
+
+    def _typed(self, name: str, kind: type, called: str) -> Native:
+        value = self.values[name]
+        if not isinstance(value, kind):
+            raise self.fail(name, f"expected {called}, got {shown(value)}")
+        return value
+
+
+def _whole(value: Native, where: str, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidInput(where, f"expected a whole number from {least:,} to {most:,}, got {shown(value)}")
+    return value
+
+
+def _real(value: Native, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= LARGEST:
+        raise InvalidInput(where, f"expected a finite number, got {shown(value)}")
+    return float(value)
+
+
+VERSION = 4
+
+STATE = (
+    "version", "id", "model", "home", "format", "assumed", "steps", "children", "billed_tokens", "budget", "sent",
+    "learned", "fixed", "head", "opening", "retried", "record",
+)  # fmt: skip
+"""The fields of a session's state."""
+
+SENT = ("tokens", "length", "intact", "at")
+"""The fields of what was sent last: tokens, messages, unchanged messages at the start, seconds since 1970."""
+
+_LEARNED = (
+    "model", "limit", "stated", "accepted", "given_up", "obeyed", "anchor", "reports", "ratios", "doubtful", "sound",
+    "base", "truncation",
+)  # fmt: skip
+_TRUNCATION = ("billed", "sent", "why")
+_BUDGET = tuple(attribute.name for attribute in fields(Budget))
+_MEDIA = tuple(attribute.name for attribute in fields(MediaLimits))
+
+
+def opened(state: Native) -> Checked:
+    """The state, when it is one that can be read.
+
+    Args:
+        state: What ``Session.dump`` gave, or its JSON text.
+
+    Raises:
+        InvalidInput: If it is none, or of another version.
+    """
+    if isinstance(state, (str, bytes, bytearray)):
+        try:
+            state = json.loads(state)
+        except (ValueError, RecursionError) as error:
+            where = "state"
+            raise InvalidInput(where, f"not JSON: {error}") from error
+    if not isinstance(state, Mapping):
+        where = "state"
+        raise InvalidInput(where, f"expected an object, got {type(state).__name__}")
+    version = state.get("version")
+    if isinstance(version, bool) or version != VERSION:
+        where = "state.version"
+        raise InvalidInput(where, f"expected a session's state of version {VERSION}, got {shown(version)}")
+    return Checked.of(state, "state", STATE)
+
+
+def dump_learned(allowance: Allowance) -> dict[str, Any]:
+    """What was learned about one model, as plain JSON values."""
+    calibration = allowance.calibration
+    return {
+        "limit": allowance.learned.tokens,
+        "stated": allowance.learned.stated,
+        "accepted": list(allowance.learned.accepted),
+        "given_up": allowance.learned.given_up,
+        "obeyed": allowance.learned.obeyed,
+        "anchor": _pair(calibration.anchor),
+        "reports": calibration.reports,
+        "ratios": list(calibration.samples),
+        "doubtful": _pair(calibration.doubtful),
+        "sound": _pair(calibration.sound),
+        "base": _pair(calibration.base),
+        "truncation": None if allowance.truncation is None else asdict(allowance.truncation),
+    }
+
+
+def _pair(sizes: tuple[int, int] | None) -> list[int] | None:
+    return None if sizes is None else list(sizes)
+
+
+def load_learned(state: Native, where: str) -> Allowance:
+    """What was learned about one model; the budget is to be set.
+
+    Raises:
+        InvalidInput: If the state is damaged; names the place.
+    """
+    known = Checked.of(state, where, _LEARNED)
+    ratios = known.reals("ratios")
+    low, high = BELIEVABLE
+    if len(ratios) > SAMPLES or not all(low <= ratio <= high for ratio in ratios):
+        raise known.fail("ratios", f"expected at most {SAMPLES} numbers from {low} to {high}")
+    calibration = Calibration(
+        _sizes(known, "anchor"),
+        known.whole("reports"),
+        deque(ratios, maxlen=SAMPLES),
+        _sizes(known, "doubtful"),
+        _sizes(known, "sound"),
+        _sizes(known, "base"),
+    )
+    return Allowance(None, calibration, _learned_limit(known), _suspicion(known))
+
+
+def _learned_limit(known: Checked) -> LearnedLimit:
+    accepted = known.wholes("accepted", least=1)
+    if len(accepted) > REMEMBERED:
+        raise known.fail("accepted", f"expected at most {REMEMBERED} sizes, got {len(accepted)}")
+    tokens, stated = known.whole_or_none("limit", least=1), known.whole_or_none("stated", least=1)
+    if (tokens is None) != (stated is None):
+        raise known.fail("stated", "it and limit are known together, or neither is")
+    sizes = deque(accepted, maxlen=REMEMBERED)
+    given_up, obeyed = known.whole_or_none("given_up", least=1), known.whole_or_none("obeyed")
+    return LearnedLimit(tokens, stated, sizes, given_up, obeyed)
+
+
+def _suspicion(known: Checked) -> Suspicion | None:
+    if known.values["truncation"] is None:
+        return None
+    said = Checked.of(known.values["truncation"], known.at("truncation"), _TRUNCATION)
+    return Suspicion(said.whole("billed", least=1), said.whole("sent"), said.text("why"))
+
+
+def _sizes(known: Checked, name: str) -> tuple[int, int] | None:
+    """Two numbers of tokens: ours, and the provider's."""
+    if known.values[name] is None:
+        return None
+    sizes = known.wholes(name, least=1)
+    if len(sizes) != 2:
+        raise known.fail(name, f"expected two numbers of tokens, got {len(sizes)}")
+    return sizes[0], sizes[1]
+
+
+def dump_budget(budget: Budget | None) -> dict[str, Any] | None:
+    """A budget as plain JSON values."""
+    return None if budget is None else asdict(budget)
+
+
+def load_budget(state: Native, where: str) -> Budget | None:
+    """The budget that was dumped.
+
+    Raises:
+        InvalidInput: If it is damaged or makes no sense; names the place.
+    """
+    if state is None:
+        return None
+    known = Checked.of(state, where, _BUDGET)
+    media = Checked.of(known.values["media"], known.at("media"), _MEDIA)
+    limits = MediaLimits(*(media.whole_or_none(name, least=1) for name in _MEDIA))
+    amounts = {name: value for name, value in known.values.items() if name != "media"}
+    known.whole("window", least=1)
+    try:
+        return Budget(**amounts, media=limits)
+    except ConfigError as error:
+        raise InvalidInput(where, str(error)) from error
+
 
 _LETTERS = "sduat"
 """One for each role of ``message.ROLES``, in that order."""
@@ -408,3 +684,124 @@ def _handles(known: Checked, length: int) -> dict[int, str]:
             raise one.fail(name, f"expected an index below {length:,}")
         handles[int(name)] = one.text(name)
     return handles
+
+
+def dump_conversation(known: Conversation) -> dict[str, Any]:
+    """A conversation as plain JSON values.
+
+    Raises:
+        InvalidInput: If JSON cannot hold a message of the view; names it.
+    """
+    fixed = None if known.fixed is None else digest(known.fixed).hex()
+    last = known.last
+    opened_with = known.opening
+    if known.around is not None:
+        opened_with = Digest(digest(opening(known.around.context(()))))
+    sent = known.sent
+    return {
+        "model": known.model,
+        "home": known.allowances.home,
+        "format": known.format or (known.wire_name or "").partition("/")[0] or None,
+        "assumed": known.assumed,
+        "steps": known.steps,
+        "budget": dump_budget(known.allowances.own),
+        "sent": {"tokens": sent.tokens, "length": sent.length, "intact": sent.intact, "at": _moment(sent.at)},
+        "learned": [{"model": model, **dump_learned(each)} for model, each in known.allowances.known.items()],
+        "fixed": fixed,
+        "head": None if last is None else _plain_head(last),
+        "opening": None if opened_with is None else opened_with.content.hex(),
+        "record": dump_record(known.record),
+    }
+
+
+def _moment(at: float | None) -> float | None:
+    """When a request was sent; None when the clock said what is no time: its cache counts as cold then."""
+    return at if at is not None and abs(at) <= LARGEST else None
+
+
+def _plain_head(last: Given) -> list[Any] | None:
+    """System prompt and tools of the last request, and their exact digest; None when JSON cannot hold them."""
+    try:
+        head = [to_plain(last.system, "system"), to_plain(last.tools, "tools")]
+        return [*head, exact_digest(head).hex()]
+    except (InvalidInput, RecursionError):
+        return None
+
+
+def load_conversation(plan: Plan, state: Checked) -> Conversation:
+    """The conversation that was dumped.
+
+    Args:
+        plan: The pipeline.
+        state: The session's state.
+
+    Raises:
+        InvalidInput: If the state is damaged; names the place.
+        UnknownModel: If the budget is the model's and the model table does not know it.
+    """
+    own = load_budget(state.values["budget"], state.at("budget"))
+    allowances = Allowances(plan, state.name_or_none("home"), own)
+    for each, where in state.listed("learned")[-MOST_MODELS:]:
+        allowances.known[_model(each, where)] = load_learned(each, where)
+    known = Conversation(plan, state.name_or_none("model"), state.name_or_none("format"), allowances)
+    known.steps = state.whole("steps")
+    known.fixed, known.opening = state.digest_or_none("fixed"), state.digest_or_none("opening")
+    sent = Checked.of(state.values["sent"], state.at("sent"), SENT)
+    if known.format is not None:
+        _load_messages(known, state, known.format, sent)
+        known.format = None if state.truth("assumed") else known.format
+    elif state.values["record"] != dump_record(Record()):
+        raise state.fail("format", "it is missing, though there are messages")
+    return known
+
+
+def _model(learned: object, where: str) -> str | None:
+    """The model that something was learned of.
+
+    Raises:
+        InvalidInput: If it is no name.
+    """
+    model = learned.get("model") if isinstance(learned, Mapping) else None
+    if model is not None and not isinstance(model, str):
+        place = f"{where}.model"
+        raise InvalidInput(place, f"expected text, got {shown(model)}")
+    return model
+
+
+def _load_messages(known: Conversation, state: Checked, format_name: str, sent: Checked) -> None:
+    try:
+        wire = format_named(format_name, known.model)
+    except InvalidInput as error:
+        raise state.fail("format", error.what) from error
+    known.wire_name, known.record = wire.name, load_record(state.values["record"], wire)
+    known.in_force = known.record.in_force()
+    length = sent.whole("length")  # what cannot be sent may have become shorter since
+    known.sent = Sent(
+        sent.whole("tokens"),
+        length,
+        sent.whole("intact", most=min(length, len(known.record.out))),
+        sent.real_or_none("at"),
+    )
+    if state.values["head"] is not None:
+        known.last = _last(known, state, wire)
+
+
+def _last(known: Conversation, state: Checked, wire: WireFormat) -> Given:
+    """The last request as far as the state holds it: the messages of the view, and of the others what tells them."""
+    try:
+        system, tools, told = (from_plain(native) for native, _ in state.listed("head"))
+        same = exact_digest(state.values["head"][:2]).hex() == told and known.fixed == [system, tools]
+    except (TypeError, ValueError, RecursionError) as error:
+        raise state.fail("head", f"expected a system prompt, tools and a digest: {error}") from error
+    if not same or not isinstance(tools, (list, type(None))):
+        raise state.fail("head", "it is not the system prompt and the tools that the state tells of")
+    wire.read_system(system)
+    wire.read_tools(tools)
+    record = known.record
+    natives = list(record.seen)
+    for place, origin in enumerate(record.origins):
+        if origin is not None and record.as_given(place):
+            natives[origin] = record.out[place]
+    for message, origin in zip(record.tail, record.tail_origin, strict=True):
+        natives[origin] = message.source
+    return Given(natives, system, tools, loaded=True)

@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from agentctx.session.flight import TurnLock
+from agentctx.session.lock import TurnLock
 
 pytestmark = pytest.mark.both_loops
 

@@ -76,6 +76,11 @@ class TurnLock:
     _waiting: deque[_Waiter] = field(init=False, factory=deque)
 
     @property
+    def holder(self) -> Work | None:
+        """Who is in, if anybody."""
+        return self._holder
+
+    @property
     def busy(self) -> bool:
         """Whether somebody is in."""
         return self._holder is not None
@@ -129,7 +134,7 @@ class TurnLock:
                 return True
             if work is not None and id(work) not in seen:
                 seen.add(id(work))
-                ahead += [lock._holder for lock in work.waits]  # noqa: SLF001 - another of this class
+                ahead += [lock.holder for lock in work.waits]
                 ahead += [each for each in _blocking if each.loop is work.loop]
         return False
 
