@@ -287,3 +287,14 @@ async def test_what_was_done_is_told_in_the_tokens_of_the_model_of_now():
         meter.message(given),
         meter.message(view.context.messages[2]),
     )
+
+
+async def test_a_signature_that_stands_for_none_stays_when_the_model_changes():
+    """What the view of one Gemini was given, so that a call is signed, is no thought that another has to lose."""
+    session = Pipeline(budget=10_000).session(format="gemini")
+    given = transcript("gemini", user("the task"), assistant(call("c1", "read")), result("c1", "x"))
+    signed = await session.prepare(given, model="gemini-3-pro-preview")
+    assert [change.index for change in signed.report.in_force] == [1]
+    view = await session.prepare(signed.messages, model=GEMINI)
+    assert list(map(id, view.messages)) == list(map(id, signed.messages))
+    assert view.report.in_force == ()

@@ -138,5 +138,6 @@ def _unsigned(part: Part) -> Part:
         return part
     bare = {key: value for key, value in native.items() if key not in _SIGNATURES}
     if isinstance(part, ToolCall):
-        return evolve(part, signature=UNSIGNED, source={**bare, "thoughtSignature": UNSIGNED})
+        source = {**bare, "thoughtSignature": UNSIGNED}
+        return part if source == native else evolve(part, signature=UNSIGNED, source=source)
     return Text(part.text, source=bare) if isinstance(part, Text) else evolve(part, source=bare)
