@@ -9,16 +9,13 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from agentctx.core.compare import Change, Outcome
-from agentctx.core.message import Context, Message, Native
+from agentctx.core.message import Context, Message
 from agentctx.core.report import View
 from agentctx.core.validity import Violation
 from agentctx.engine.reading import Reader, as_list, reader
 from agentctx.errors import ContextOverflow
 from agentctx.pipeline import Pipeline
 from agentctx.session.session import Session
-from agentctx.wire_format import WireFormat
-
-_PLACES = {"openai-responses": ("input", "instructions"), "gemini": ("contents", "system_instruction")}
 
 
 @frozen
@@ -171,27 +168,6 @@ async def replay(recording: Recording, pipeline: Pipeline, *, model: str | None 
         fresh = index
 
 
-def request_of(
-    wire: WireFormat,
-    messages: Sequence[Any],
-    system: Native = None,
-    tools: Sequence[Any] | None = None,
-) -> dict[str, Any]:
-    """The request that a recording's messages make, under the names that their provider gives its parts.
-
-    Args:
-        wire: The wire format.
-        messages: The native messages.
-        system: The system prompt; left out where the format keeps it among the messages.
-        tools: The native tool definitions.
-    """
-    place, system_place = _PLACES.get(wire.name, ("messages", "system"))
-    request: dict[str, Any] = {place: messages}
-    if wire.system_apart and system is not None:
-        request[system_place] = system
-    return request if tools is None else {**request, "tools": tools}
-
-
 def _reader(recording: Recording, model: str | None) -> Reader:
     return reader(
         as_list(recording.messages),
@@ -244,5 +220,5 @@ class _Walk:
     def violations(self, given: Sequence[Any], view: View) -> tuple[Violation, ...]:
         """The provider's rules that the request sent would break."""
         wire, system = self.source.wire, self.recording.system
-        request = request_of(wire, view.messages, system, view.tools)
-        return wire.validate(request, self.source.profile, request_of(wire, given, system, self.recording.tools))
+        request = wire.request(view.messages, system, view.tools)
+        return wire.validate(request, self.source.profile, wire.request(given, system, self.recording.tools))

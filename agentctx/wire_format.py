@@ -51,6 +51,11 @@ class TokenOverheads:
         result: For each tool result, beside what it says.
         envelope: Not tokens but characters, of encrypted reasoning that are no reasoning.
         schema_as_json: Whether tools are shown as JSON, where no model is known; else in OpenAI's short form.
+
+    Example:
+        >>> from agentctx.providers import TokenOverheads
+        >>> TokenOverheads(message=2).reply
+        3
     """
 
     message: int = 3
@@ -70,6 +75,11 @@ class Spelling:
         letters: What it may consist of, as the inside of a character class.
         longest: The most characters.
         shortest: The fewest characters.
+
+    Example:
+        >>> from agentctx.providers import Spelling
+        >>> Spelling("a-z0-9_", 12).takes("call_1"), Spelling("a-z0-9_", 12).takes("Call 1")
+        (True, False)
     """
 
     letters: str
@@ -118,6 +128,11 @@ class Capabilities:
         also: Keys of documents that other formats have as well, and that are not taken along.
         unsigned_call: What stands for the signature of a call that another model made; None when none is needed.
         called_tools: Whether each tool that was called has to be defined, also when it is not on offer any more.
+
+    Example:
+        >>> from agentctx.providers import Capabilities, Spelling
+        >>> Capabilities(Spelling("a-zA-Z0-9", 9), texts_in_one=True).says_failed
+        True
     """
 
     ids: Spelling = Spelling("a-zA-Z0-9_-", 64)
@@ -145,8 +160,7 @@ class Capabilities:
 class WireFormat(Protocol):
     """One provider's way to write a request, read and written without loss.
 
-    Inherit it. ``name``, ``recognises``, ``read_message`` and ``write_message`` have to be said; what else is otherwise
-    than it stands here, too.
+    Inherit it and say ``name``, ``read_message`` and ``write_message``, and what is otherwise than it stands here.
 
     Example:
         >>> from agentctx.providers.registry import format_named
@@ -286,8 +300,11 @@ class WireFormat(Protocol):
     # Reading and writing.
 
     def recognises(self, request: Mapping[str, Any], /) -> int:
-        """How surely this request is in this format: 0 means impossible, 1 possible, 5 likely, 10 certain."""
-        ...
+        """How surely this request is in this format: 0 means impossible, 1 possible, 5 likely, 10 certain.
+
+        One that does not say it has to be named.
+        """
+        return 0
 
     def read_message(self, native: Native, index: int, /) -> Message:
         """One native message as a value.
@@ -329,7 +346,8 @@ class WireFormat(Protocol):
         self, messages: Sequence[Any], system: Native = None, tools: Native = None, model: str | None = None, /
     ) -> dict[str, Any]:
         """A request, as ``validate`` takes one and the API does."""
-        said = {"model": model, self.messages_key: messages, self.system_key: system, "tools": tools}
+        apart = system if self.system_apart else None
+        said = {"model": model, self.messages_key: messages, self.system_key: apart, "tools": tools}
         return {key: value for key, value in said.items() if value is not None}
 
     # Repair: what the format refuses, and what is made in its place.
@@ -416,7 +434,13 @@ CacheWish = bool | str | Mapping[str, Any]
 
 
 class CacheMarkers(Protocol):
-    """How a format has cache markers written."""
+    """How a format has cache markers written.
+
+    Example:
+        >>> from agentctx.providers.registry import format_named
+        >>> format_named("anthropic").cache_markers.given("1h")
+        {'cache_control': {'type': 'ephemeral', 'ttl': '1h'}}
+    """
 
     @property
     def most(self) -> int:

@@ -18,7 +18,6 @@ from agentctx.core.message import Native
 from agentctx.core.report import Report, report_text
 from agentctx.printable import printable
 from agentctx.providers.registry import FORMATS, format_named
-from agentctx.replay import request_of
 
 To = Annotated[
     str, typer.Option("--to", metavar="FORMAT", show_default=False, help=f"The format to write: {', '.join(FORMATS)}.")
@@ -119,11 +118,7 @@ def _document(entry: Entry, done: Converted, to: str, model: str | None) -> Nati
         return {**kept, "format": to, "system": done.system, "tools": done.tools, "messages": done.messages}
     if entry.key is None and done.system is None and done.tools is None:
         return done.messages
-    request = request_of(format_named(to), done.messages, done.system, done.tools)
-    if to == "bedrock" and "tools" in request:
-        request["toolConfig"] = {"tools": request.pop("tools")}
-    named = {} if model is None else {"modelId" if to == "bedrock" else "model": model}
-    return {**named, **request}
+    return format_named(to).request(done.messages, done.system, done.tools, model)
 
 
 def _plain(value: Native) -> Native:

@@ -22,6 +22,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
+from functools import cache
 from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import IO, Any, cast
@@ -31,6 +32,7 @@ from attrs import field, frozen
 from agentctx.core.message import Native
 from agentctx.errors import InvalidInput
 from agentctx.providers.foreign import described, tool_of
+from agentctx.providers.registry import FORMATS
 from agentctx.replay import Recording
 
 
@@ -105,12 +107,18 @@ def _umask() -> int:
     return mask
 
 
-MESSAGE_KEYS = ("messages", "input", "contents")
-"""Where the providers' requests keep their messages."""
+@cache
+def _formats() -> Mapping[str, str]:
+    """Where the providers' requests keep their messages, with the format that this tells; "" where it tells none."""
+    keys = [wire.messages_key for wire in FORMATS.values()]
+    return {wire.messages_key: name if keys.count(wire.messages_key) == 1 else "" for name, wire in FORMATS.items()}
 
-_FORMATS = {"input": "openai-responses", "contents": "gemini"}
 
-_SYSTEM_KEYS = ("system", "instructions", "system_instruction", "systemInstruction")
+@cache
+def _system_keys() -> tuple[str, ...]:
+    return (*dict.fromkeys(wire.system_key for wire in FORMATS.values()), "systemInstruction")
+
+
 _EXPECTED = "expected a list of messages, or an object with 'messages' (or 'input', 'contents')"
 _ENVELOPE = frozenset({"id", "source", "license", "format", "meta"})
 _GZIP = b"\x1f\x8b"
@@ -237,7 +245,7 @@ def _pretty(name: str, first: Line, second: Line, stream: IO[bytes]) -> Entry:
 
 def _is_message(value: object) -> bool:
     """Whether this is one message by itself, and not a request or a list."""
-    return isinstance(value, dict) and "role" in value and not any(key in value for key in MESSAGE_KEYS)
+    return isinstance(value, dict) and "role" in value and not any(key in value for key in _formats())
 
 
 def _entry(value: object, layout: Layout, place: str) -> Entry:
@@ -248,7 +256,7 @@ def _entry(value: object, layout: Layout, place: str) -> Entry:
         return Entry(Recording(value), value, None, layout, place)
     if not isinstance(value, dict):
         raise InvalidInput(place, f"this is {_kind(value)}; {_EXPECTED}")
-    key = next((key for key in MESSAGE_KEYS if key in value), None)
+    key = next((key for key in _formats() if key in value), None)
     if key is None:
         raise InvalidInput(place, f"the object has no messages; {_EXPECTED}")
     if not isinstance(value[key], list):
@@ -264,9 +272,9 @@ def _recording(value: Mapping[str, Any], key: str, place: str) -> Recording:
         raise InvalidInput(place, f"'tools' is {_kind(tools)}, not a list")
     return Recording(
         value[key],
-        system=next((value[name] for name in _SYSTEM_KEYS if value.get(name) is not None), None),
+        system=next((value[name] for name in _system_keys() if value.get(name) is not None), None),
         tools=tools or None,
-        format=_word(value, "format", place) or _FORMATS.get(key),
+        format=_word(value, "format", place) or _formats()[key] or None,
         model=model if isinstance(model, str) else None,
         id=_word(value, "id", place),
         pending="format" not in value,

@@ -20,7 +20,6 @@ from agentctx.core.validity import Violation
 from agentctx.errors import InvalidInput
 from agentctx.printable import printable
 from agentctx.providers.registry import format_named
-from agentctx.replay import request_of
 from agentctx.wire_format import WireFormat
 
 
@@ -75,7 +74,7 @@ def _request(entry: Entry, format: str | None) -> dict[str, Any]:  # noqa: A002 
     if format is None or not entry.recorded:
         return entry.request()
     wire, recording = format_named(format), entry.recording
-    return request_of(wire, _before_the_answer(recording.messages, wire), recording.system, recording.tools)
+    return wire.request(_before_the_answer(recording.messages, wire), recording.system, recording.tools)
 
 
 def _before_the_answer(messages: Sequence[Any], wire: WireFormat) -> Sequence[Any]:

@@ -31,7 +31,6 @@ class _Formats(Mapping[str, WireFormat]):
 
     def __init__(self) -> None:
         self._loaded: dict[str, WireFormat] = {}
-        self._names = dict.fromkeys(_PROVIDERS)
 
     def __getitem__(self, name: str) -> WireFormat:
         if name not in self._loaded:
@@ -40,15 +39,14 @@ class _Formats(Mapping[str, WireFormat]):
         return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter({**_PROVIDERS, **self._loaded})
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len({**_PROVIDERS, **self._loaded})
 
     def add(self, wire: WireFormat) -> None:
         """Have one more format, or another in place of one that was added."""
         self._loaded[wire.name] = wire
-        self._names[wire.name] = None
 
 
 _formats = _Formats()
@@ -67,6 +65,22 @@ def register_format(wire: WireFormat) -> None:
 
     Raises:
         ConfigError: If it is none, or its name is blank, holds a ``/``, or is that of a format of the library.
+
+    Example:
+        >>> from agentctx import FitContextWindow, Message, Pipeline, Text
+        >>> from agentctx.providers import WireFormat, register_format
+        >>> class Pairs(WireFormat):
+        ...     name = "pairs"
+        ...     def read_message(self, native, index, /):
+        ...         role, text = native
+        ...         return Message.read(role, (Text(text),), native)
+        ...     def write_message(self, message, /):
+        ...         text = " ".join(part.text for part in message.parts if isinstance(part, Text))
+        ...         return message.source if message.as_read else (message.role, text)
+        >>> register_format(Pairs())
+        >>> pipeline = Pipeline(FitContextWindow(1_000))
+        >>> (await pipeline.prepare([("user", "Hi"), ("assistant", "Yes?")], format="pairs")).messages
+        [('user', 'Hi'), ('assistant', 'Yes?')]
     """
     if WireFormat not in type(wire).__mro__:
         msg = f"register_format: expected an object of a class that inherits WireFormat, got {wire!r}"

@@ -10,7 +10,6 @@ from hypothesis import given
 
 from agentctx import InvalidInput, convert, validate
 from agentctx.providers.registry import format_named
-from agentctx.replay import request_of
 from agentctx.testing.histories import broken_histories, histories
 from agentctx.testing.stages import BLANK
 
@@ -40,7 +39,7 @@ def hops(format_name, messages, system, tools, models):
 
 def refused(format_name, done, model):
     """What the provider would refuse of what came out."""
-    request = request_of(format_named(format_name), done.messages, done.system, done.tools)
+    request = format_named(format_name).request(done.messages, done.system, done.tools)
     found = validate(request, format=format_name, model=model)
     return [str(violation) for violation in found if violation.severity == "error"]
 

@@ -35,7 +35,6 @@ MODULES = {
         "Summarizer",
         "TextCutter",
         "TokenCounter",
-        "WireFormat",
     ),
 }
 PUBLIC = {part: import_module(part).__all__ for part in PARTS} | MODULES

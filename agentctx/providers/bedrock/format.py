@@ -142,6 +142,14 @@ class Bedrock(WireFormat):
         """
         return violations(request, profile, before)
 
+    def request(
+        self, messages: Sequence[Any], system: Native = None, tools: Native = None, model: str | None = None, /
+    ) -> dict[str, Any]:
+        """A request of Converse."""
+        said = {"modelId": model, "messages": messages, "system": system}
+        config = None if tools is None else {"tools": tools}
+        return {key: value for key, value in {**said, "toolConfig": config}.items() if value is not None}
+
     def capabilities(self, model: str | None, _profile: ModelProfile | None, /) -> Capabilities:
         """What it can say to a model: some refuse results and words in one turn."""
         apart = model is not None and REFUSES_MIXED.search(model.lower()) is not None
