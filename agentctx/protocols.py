@@ -389,6 +389,8 @@ class Call:
         known: A request whose size is known, with its tokens; None when there is none.
         late: Gives the identities of the messages that came after the model's last one, wherever they stand now.
         given: Gives the identities of the messages that the caller passed, wherever they stand now; None: all are.
+        stays: Of a block of a request: gives the indexes of what must stay of it. None: the context is a request, of
+            which the library's own rules say what stays.
 
     Example:
         >>> from agentctx import Call, Context, Pipeline
@@ -416,6 +418,7 @@ class Call:
     known: tuple[Context, int] | None = field(default=None, eq=False, repr=False)
     late: Callable[[], frozenset[int]] | None = field(default=None, eq=False, repr=False)
     given: Callable[[], frozenset[int]] | None = field(default=None, eq=False, repr=False)
+    stays: ProtectRule | None = field(default=None, eq=False, repr=False)
 
     @property
     def counter(self) -> TokenCounter:
@@ -435,10 +438,12 @@ class Call:
     def protected(self, context: Context) -> frozenset[int]:
         """Indexes of the messages that must not be dropped.
 
-        They are ``always`` (the library's own rules), ``frozen`` (the caller's), summaries, and the
-        leading thought of the open tool round, where the model must not be without it.
+        They are ``always`` (the library's own rules), ``frozen`` (the caller's), summaries, and the leading thought of
+        the open tool round, where the model must not be without it; of a block, ``frozen`` and what ``stays``.
         """
         messages = context.messages
+        if self.stays is not None:
+            return self.frozen(context).union(self.stays(messages))
         return always(messages).union(self._leading(context), self.frozen(context), summaries(messages))
 
     def _leading(self, context: Context) -> frozenset[int]:

@@ -25,7 +25,9 @@ from packing import packing_rows
 from rows import Row, as_json, show
 from transcript import transcript
 
-from agentctx.builder import Block, ContextBuilder, Drop, DropTail, Eviction, Tier, TierRule, TruncateOldest, allocate
+from agentctx import ContextStrategy
+from agentctx.builder import Block, ContextBuilder, Tier, TierRule, allocate
+from agentctx.strategies import Drop, DropTail, TruncateOldest
 
 MESSAGES = 20
 """Messages of a block, about 10 kB of text together."""
@@ -36,7 +38,7 @@ SEEDS = count_from(1_000)
 GROWTH = 20
 """The most that ten times the work may cost; it would be a hundred if anything were quadratic."""
 
-EVICTIONS: tuple[Eviction, ...] = (TruncateOldest(), DropTail(), Drop(), TruncateOldest(keep_pairs=True))
+EVICTIONS: tuple[ContextStrategy, ...] = (TruncateOldest(), DropTail(), Drop(), TruncateOldest(keep_pairs=True))
 RULES = (TierRule(Tier.CORE, share=0.2), TierRule(Tier.RAG, share=0.3), TierRule(Tier.HISTORY, floor=2_000))
 
 

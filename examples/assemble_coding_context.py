@@ -21,7 +21,7 @@ import anyio
 from attrs import frozen
 
 from agentctx import Budget
-from agentctx.builder import Assembled, Block, ContextBuilder, DropTail, Tier
+from agentctx.builder import Assembled, Block, ContextBuilder, Tier
 from agentctx.protocols import ContextProvider
 from agentctx.sources import (
     BuildErrors,
@@ -39,6 +39,7 @@ from agentctx.sources import (
     section_from,
     suggest_files,
 )
+from agentctx.strategies import DropTail
 
 WINDOW = 16_000
 ANSWER = 2_000

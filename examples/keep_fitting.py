@@ -23,7 +23,8 @@ import anyio
 from attrs import define, field
 
 from agentctx import Budget, FitContextWindow, Pack, Pipeline, View, count
-from agentctx.builder import Block, Category, CategoryBudget, ContextBuilder, Division, DropTail, MergeSystem, Tier
+from agentctx.builder import Block, Category, CategoryBudget, ContextBuilder, Division, MergeSystem, Tier
+from agentctx.strategies import DropTail
 
 WINDOW = 10_000
 LOGS = [f"gateway-{number:02}.log" for number in range(80)]

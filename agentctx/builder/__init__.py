@@ -9,17 +9,9 @@ if TYPE_CHECKING:
     from agentctx.builder.build import Assembled as Assembled
     from agentctx.builder.builder import ContextBuilder as ContextBuilder
     from agentctx.builder.categories import Category as Category, CategoryBudget as CategoryBudget, Division as Division
-    from agentctx.builder.eviction import (
-        Drop as Drop,
-        DropTail as DropTail,
-        Eviction as Eviction,
-        Strict as Strict,
-        TruncateOldest as TruncateOldest,
-    )
     from agentctx.builder.facts import FactExtractor as FactExtractor, Facts as Facts
     from agentctx.builder.rendering import MarkdownList as MarkdownList, MergeSystem as MergeSystem, XmlTags as XmlTags
-    from agentctx.builder.slot import BlockReport as BlockReport, BuildReport as BuildReport
-    from agentctx.builder.summarize import Summarize as Summarize
+    from agentctx.builder.report import BlockReport as BlockReport, BuildReport as BuildReport
     from agentctx.core.tier import Tier as Tier, TierRule as TierRule, allocate as allocate
 else:
     __all__, __getattr__, __dir__ = lazily(
@@ -29,11 +21,9 @@ else:
             "agentctx.builder.build": "Assembled",
             "agentctx.builder.builder": "ContextBuilder",
             "agentctx.builder.categories": "Category CategoryBudget Division",
-            "agentctx.builder.eviction": "Drop DropTail Eviction Strict TruncateOldest",
             "agentctx.builder.facts": "FactExtractor Facts",
             "agentctx.builder.rendering": "MarkdownList MergeSystem XmlTags",
-            "agentctx.builder.slot": "BlockReport BuildReport",
-            "agentctx.builder.summarize": "Summarize",
+            "agentctx.builder.report": "BlockReport BuildReport",
             "agentctx.core.tier": "Tier TierRule allocate",
         },
     )

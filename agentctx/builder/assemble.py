@@ -8,9 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from anyio.lowlevel import checkpoint_if_cancelled
 from attrs import frozen
 
-from agentctx.builder.eviction import Allowance, Noting, answered, check_eviction, label_of, name_of
-from agentctx.builder.slot import Slot
-from agentctx.core.message import Message
+from agentctx.builder.slot import REJECTED, Slot
 from agentctx.core.tier import Tier, TierRule, allocate
 from agentctx.errors import BigItem, ContextOverflow
 
@@ -123,7 +121,7 @@ async def assemble(slots: Sequence[Slot], room: Room) -> None:
 
     Raises:
         ContextOverflow: If what must stay is too large; names the biggest blocks.
-        StageError: If an eviction broke its contract.
+        StageError: If the stage of a block returned what it may not.
     """
     for slot in slots:
         slot.keep_all()
@@ -132,7 +130,8 @@ async def assemble(slots: Sequence[Slot], room: Room) -> None:
     _check_least(slots, found, room)
     for slot, grant in zip(slots, found, strict=True):
         slot.granted = grant.offered
-        await _fit(slot, grant.tokens)
+        await checkpoint_if_cancelled()
+        await slot.fit(grant.tokens)
     await _give_back(slots, room)
 
 
@@ -141,8 +140,8 @@ def _check_least(slots: Sequence[Slot], found: Sequence[Grant], room: Room) -> N
     for slot, grant in zip(slots, found, strict=True):
         slot.granted = grant.offered
         if slot.least > grant.tokens:
-            slot.reject()
-    rejected = [slot for slot in slots if slot.label is not None]
+            slot.out = REJECTED
+    rejected = [slot for slot in slots if slot.out.label is not None]
     if rejected:
         raise overflow(rejected, slots, room)
 
@@ -163,67 +162,31 @@ def _biggest(slots: Iterable[Slot], reserved: int = 0) -> list[BigItem]:
     return sorted(items, key=lambda item: -item.tokens)[:NAMED]
 
 
-async def _fit(slot: Slot, tokens: int) -> None:
-    """Let as much of a block go out as ``tokens`` allow."""
-    await checkpoint_if_cancelled()
-    if slot.size <= tokens:
-        slot.keep_all()
-        return
-    evict = slot.block.evict
-    allowance = slot.allowance(tokens)
-    if slot.asked is None or allowance.count(slot.asked) > tokens:
-        slot.quiet()
-        slot.reject()
-        slot.messages = await _evicted(slot, allowance)
-        slot.asked = None if getattr(evict, "gradual", False) else slot.messages
-    else:
-        slot.messages = slot.asked
-    slot.label = slot.labels[-1] if slot.labels else label_of(evict)
-    slot.tokens = allowance.count(slot.messages)
-
-
-async def _evicted(slot: Slot, allowance: Allowance) -> tuple[Message, ...]:
-    """What the eviction makes of a block; an error says which block it was, and how much room there was."""
-    evict = slot.block.evict
-    name = f"{name_of(evict)} of {slot.name}"
-    with Noting(f"while {slot.name} was made to fit {allowance.tokens:,} tokens"):
-        try:
-            left = await answered(name, evict(slot.given, allowance))
-        except ContextOverflow as error:
-            if error.biggest:
-                raise
-            item = BigItem((slot.name, str(slot.block.tier), error.tokens))
-            raise ContextOverflow(error.tokens, error.limit, [item]) from error
-        return check_eviction(name, slot.given, left, allowance)
-
-
 async def _give_back(slots: Sequence[Slot], room: Room) -> None:
     """Offer what is left over to the blocks that were cut, in order; each takes what it can use."""
-    spare = room.free - sum(slot.tokens for slot in slots)
+    spare = room.free - sum(slot.out.tokens for slot in slots)
     in_tier: dict[Tier, int] = defaultdict(int)
     for slot in slots:
-        in_tier[slot.block.tier] += slot.tokens
+        in_tier[slot.block.tier] += slot.out.tokens
     for slot in slots:
         tier = slot.block.tier
         rule = room.rules.get(tier)
         capped = spare if rule is None or rule.cap is None else min(spare, rule.cap - in_tier[tier])
-        if slot.label is None or capped <= 0:
+        if slot.out.label is None or capped <= 0:
             continue
-        before = slot.tokens
+        before = slot.out.tokens
         await _grow(slot, min(slot.want, before + capped))
-        spare -= slot.tokens - before
-        in_tier[tier] += slot.tokens - before
+        spare -= slot.out.tokens - before
+        in_tier[tier] += slot.out.tokens - before
 
 
 async def _grow(slot: Slot, tokens: int) -> None:
     """Let more of a block go out when ``tokens`` allow more than its grant did."""
-    gradual = getattr(slot.block.evict, "gradual", False)
-    if tokens <= slot.granted or not (gradual or slot.size <= tokens):
+    if tokens <= slot.granted or not (slot.is_gradual or slot.size <= tokens):
         return
-    was = slot.messages, slot.tokens, slot.label, list(slot.remarks)
-    await _fit(slot, tokens)
-    if slot.tokens < was[1]:
-        slot.messages, slot.tokens, slot.label = was[:3]
-        slot.remarks[:] = was[3]
-        return
-    slot.granted = tokens
+    was = slot.out
+    await slot.fit(tokens)
+    if slot.out.tokens < was.tokens:
+        slot.out = was
+    else:
+        slot.granted = tokens

@@ -9,11 +9,11 @@ from typing import Any, cast, get_args
 
 from attrs import evolve, field, frozen
 
-from agentctx.builder.eviction import Eviction, Strict
 from agentctx.core.message import Message, Native, Ttl
 from agentctx.core.tier import Tier, as_tier
 from agentctx.errors import ConfigError
-from agentctx.protocols import Scope
+from agentctx.protocols import ContextStrategy
+from agentctx.strategies.drop_units import Strict
 
 
 def own_copy(value: Native) -> Native:
@@ -43,7 +43,11 @@ class Block:
         messages: Native messages of a provider, or values of this library. They are copied: what happens to the
             caller's objects later does not change the block. A call and its result belong in one block.
         tier: Its place in the request and its claim on the room; any integer.
-        evict: What becomes of it when it is too large; without it, the build fails rather than cut it.
+        evict: The stage that is run over it when it is too large; without one the build fails rather than cut it. It
+            sees the block's messages as a request of their own, with the block's room as budget, of which nothing is
+            protected but the user's newest words. It may say what it does in a ``label``; what the least is that it can
+            come down to, in a method ``least(context, call)``; that it keeps everything or nothing, with ``whole``;
+            and that more room gives more messages, with ``gradual``: then it is asked again when room is left over.
         max_tokens: The most tokens that it may have, however much room there is; None means no cap.
         cache: Whether the provider shall keep the prefix that ends with this block: True, a lifetime (``"5m"``,
             ``"1h"``), or the provider's own mark. Written where the format has such marks.
@@ -52,14 +56,15 @@ class Block:
         ConfigError: If an argument makes no sense.
 
     Example:
-        >>> from agentctx.builder import Block, DropTail, Tier
+        >>> from agentctx.builder import Block, Tier
+        >>> from agentctx.strategies import DropTail
         >>> block = Block("handbook", [{"role": "user", "content": "…"}], Tier.RAG, DropTail(), max_tokens=2_000)
     """
 
     id: str
     messages: tuple[Any, ...] = field(converter=_own_messages)
     tier: Tier = field(default=Tier.HISTORY, converter=as_tier)
-    evict: Eviction = field(default=Strict())
+    evict: ContextStrategy = field(default=Strict())
     max_tokens: int | None = None
     cache: bool | str | Mapping[str, Any] | None = field(default=None, hash=False)
 
@@ -69,10 +74,7 @@ class Block:
             msg = f"Block: id: expected a name, got {self.id!r}"
             raise ConfigError(msg)
         if not callable(self.evict) or isinstance(self.evict, type):
-            msg = f"Block {self.id!r}: evict: expected an eviction, for example TruncateOldest(), got {self.evict!r}"
-            raise ConfigError(msg)
-        if isinstance(getattr(self.evict, "scope", None), Scope) and not hasattr(self.evict, "least"):
-            msg = f"Block {self.id!r}: evict: {self.evict!r} is a stage; it goes into a Pipeline"
+            msg = f"Block {self.id!r}: evict: expected a stage, for example TruncateOldest(), got {self.evict!r}"
             raise ConfigError(msg)
         cap: object = self.max_tokens
         if cap is not None and (isinstance(cap, bool) or not isinstance(cap, int) or cap < 1):

@@ -12,16 +12,18 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.builder.assemble import Room, assemble
 from agentctx.builder.block import Block, names_of, own_copy
-from agentctx.builder.eviction import Noting, answered, check_formatter, name_of
 from agentctx.builder.facts import Facts, Reading, readings
 from agentctx.builder.rendering import Formatter, Section
-from agentctx.builder.slot import BuildReport, Slot, slots_of
+from agentctx.builder.report import BuildReport
+from agentctx.builder.slot import Slot, check_whole, slots_of
 from agentctx.core.budget import Budget
 from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Text, Tool
 from agentctx.core.protection import NOT_SHOWN
 from agentctx.core.tier import Tier, TierRule, allocate
+from agentctx.core.validity import flaw
 from agentctx.engine.reading import Reader, known_profile
 from agentctx.engine.repair import repair
+from agentctx.engine.run_stages import Noting, answered, name_of
 from agentctx.errors import ConfigError, ContextOverflow, InvalidInput, StageError
 from agentctx.protocols import Call, Meter, TokenCounter
 from agentctx.providers.registry import FORMATS, detect, format_named
@@ -359,7 +361,7 @@ class Build:
         self.tools = source.fixed_part(None, options.tools)[1]
         messages = await self._messages(reader.read(ordered, source, self.notes), source)
         context = as_context(messages, self.tools, source.wire)
-        caches = [slot.block.cache for slot in self.slots if slot.messages]
+        caches = [slot.block.cache for slot in self.slots if slot.out.messages]
         self.points = cache_points(self._sections, caches, messages, context)
         system, natives = written(context, self.points, source.wire)
         return Assembled(natives, system, options.tools, self.report(), context)
@@ -392,16 +394,17 @@ class Build:
 
     @property
     def _sections(self) -> list[Section]:
-        return [Section(slot.block.id, slot.block.tier, slot.messages) for slot in self.slots if slot.messages]
+        return [Section(slot.block.id, slot.block.tier, slot.out.messages) for slot in self.slots if slot.out.messages]
 
     async def _formatted(self, blocks: Sequence[Block], source: Reader) -> tuple[Message, ...]:
         """Cut and format until all of it fits; a formatter that adds to the blocks leaves them less room."""
         limit, less = self.options.budget.limit, 0
-        self.slots, self.tokens = slots_of(blocks, source.meter), 0
+        call = Call(source.meter, source.wire.name, profile=source.profile, wire=source.wire)
+        self.slots, self.tokens = slots_of(blocks, call), 0
         if self.facts is not None and self.facts.known:
             above = sum(slot.size for slot in self.slots if slot.block.tier < Tier.HISTORY)
             known = self.facts.block(limit - self.fixed - above)
-            self.slots = slots_of([*blocks, known], source.meter)
+            self.slots = slots_of([*blocks, known], call)
         for _ in range(ATTEMPTS):
             with _Blaming(name_of(self.options.formatter), less):
                 await assemble(self.slots, Room(limit, self.fixed + less, self.options.rules))
@@ -410,14 +413,14 @@ class Build:
             self.tokens = source.meter.size(as_context(messages, self.tools, source.wire))
             if self.tokens <= limit:
                 return messages
-            less = max(less, self.tokens - self.fixed - sum(slot.tokens for slot in self.slots))
+            less = max(less, self.tokens - self.fixed - sum(slot.out.tokens for slot in self.slots))
         with _Blaming(name_of(self.options.formatter), less):
             raise ContextOverflow(self.tokens, limit)
 
     async def _format(self, source: Reader) -> tuple[Message, ...]:
         formatter, sections = self.options.formatter, self._sections
         before = [message for section in sections for message in section.messages]
-        keep = [slot.given[index] for slot in self.slots for index in slot.keep]
+        keep = [slot.given[slot.keep] for slot in self.slots if slot.keep is not None]
         name = name_of(formatter)
         with Noting(f"while the formatter {name} was running"):
             made = await answered(name, formatter(sections))
@@ -456,11 +459,45 @@ class _Blaming:
             error.add_note(f"the formatter {self.formatter} adds {self.tokens:,} tokens to what the blocks have")
 
 
+def check_formatter(
+    name: str, before: Sequence[Message], after: object, keep: Sequence[Message]
+) -> tuple[Message, ...]:
+    """What a formatter returned, checked against its contract.
+
+    Args:
+        name: What to call the formatter in errors.
+        before: The messages of all sections.
+        after: What it returned.
+        keep: Messages that must be among it as they were.
+
+    Raises:
+        StageError: If it returned something else than messages, broke a pair, edited signed reasoning, or lost what
+            must stay.
+    """
+    messages = _as_messages(name, after)
+    there = set(map(id, messages))
+    for message in keep:
+        if id(message) not in there and message not in messages:
+            raise StageError(name, f"lost or changed the user's newest words ({message.text[:40]!r})")
+    check_whole(name, before, messages)
+    return messages
+
+
+def _as_messages(name: str, value: object) -> tuple[Message, ...]:
+    if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
+        raise StageError(name, f"returned {type(value).__name__} instead of messages")
+    for place, each in enumerate(value):
+        wrong = flaw(each)
+        if wrong is not None:
+            raise StageError(name, f"messages[{place}]{wrong[0]} of what it returned is {wrong[1]}")
+    return tuple(value)
+
+
 def _lost(slots: Sequence[Slot]) -> dict[Reading, Message]:
     """The messages of the conversation that do not go out as they were."""
     talk = [slot for slot in slots if slot.block.tier >= Tier.HISTORY]
-    kept = {id(message) for slot in talk for message in slot.messages}
-    if all(slot.messages is slot.given for slot in talk):
+    kept = {id(message) for slot in talk for message in slot.out.messages}
+    if all(slot.out.messages is slot.given for slot in talk):
         return {}
     given = readings(message for slot in talk for message in slot.given)
     return {reading: message for reading, message in given if id(message) not in kept}

@@ -12,7 +12,7 @@ from agentctx.builder.block import Block
 from agentctx.builder.build import Assembled, BlockReader, Build, Options
 from agentctx.builder.facts import FactExtractor, Facts
 from agentctx.builder.rendering import Formatter, concatenate
-from agentctx.builder.slot import BuildReport
+from agentctx.builder.report import BuildReport
 from agentctx.core.budget import Budget
 from agentctx.core.tier import TierRule
 from agentctx.engine.options import as_budget
@@ -41,7 +41,8 @@ class ContextBuilder:
         ConfigError: If an option makes no sense.
 
     Example:
-        >>> from agentctx.builder import Block, ContextBuilder, Drop, Strict, Tier
+        >>> from agentctx.builder import Block, ContextBuilder, Tier
+        >>> from agentctx.strategies import Drop, Strict
         >>> builder = ContextBuilder(16_000, format="openai-chat").add(
         ...     Block("rules", [{"role": "system", "content": "You mend software."}], tier=Tier.SYSTEM, evict=Strict()),
         ...     Block("found", [{"role": "user", "content": "From the handbook: …"}], tier=Tier.RAG, evict=Drop()),
@@ -144,7 +145,7 @@ class ContextBuilder:
 
         Raises:
             ContextOverflow: If what must stay is larger than the budget; names the biggest blocks.
-            StageError: If an eviction or the formatter broke its contract; names it and the block.
+            StageError: If the stage of a block, or the formatter, returned what it may not; names it and the block.
             InvalidInput: If a message cannot be read; names the block, the message and the field.
             AmbiguousFormat: If several formats fit, none was named, and it makes a difference.
         """

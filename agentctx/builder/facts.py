@@ -9,10 +9,11 @@ from typing import Protocol
 from attrs import define, field
 
 from agentctx.builder.block import Block
-from agentctx.builder.eviction import Noting, TruncateOldest, answered
 from agentctx.core.message import Message, Native, Text
 from agentctx.core.tier import Tier
+from agentctx.engine.run_stages import Noting, answered
 from agentctx.errors import ConfigError, StageError
+from agentctx.strategies.drop_units import TruncateOldest
 
 FACTS = "facts"
 """The name of the block that keeps the facts."""

@@ -1,165 +1,46 @@
-"""One block on its way through a build."""
+"""One block on its way through a build: its stage is run over it, and held to what a block is promised."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from attrs import asdict, define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from agentctx.builder.block import Block, names_of
-from agentctx.builder.eviction import Allowance, Noting, least_of, name_of
+from agentctx.builder.report import BlockReport
+from agentctx.core.budget import Budget
 from agentctx.core.compare import Change, Outcome, match
-from agentctx.core.message import Message
-from agentctx.core.protection import last_words
+from agentctx.core.message import Context, Message
+from agentctx.core.protection import last_words, signed_thinking
 from agentctx.core.tier import Tier
-from agentctx.printable import printable
-from agentctx.protocols import Meter
+from agentctx.core.units import broken_pair
+from agentctx.engine.run_stages import Noting, answered, name_of, run_alone
+from agentctx.errors import BigItem, ContextOverflow, StageError
+from agentctx.protocols import Call, ContextStrategy, Notes
+
+CUSTOM = "evicted"
+"""What a report says of a block that a stage without a ``label`` has cut."""
 
 
 @frozen
-class BlockReport:
-    """What became of one block.
+class Reduced:
+    """What goes out of a block.
 
     Args:
-        id: Its name.
-        tier: Its tier.
-        tokens_before: Its size as it was given, in tokens.
-        tokens_after: Its size as it goes out, in tokens.
-        messages_before: Number of messages given.
-        messages_after: Number of messages that go out.
-        granted: The tokens that it was granted; what a block that goes as a whole had no use for went to others.
-        eviction: What was done to it: ``"dropped"``, ``"truncated"``, ``"summarized"``, ``"evicted"`` (by an eviction
-            of one's own), ``"rejected"`` (it could not be made to fit, and the build failed); None when nothing was.
-        changes: The messages that were not left as they were; ``index`` counts within the block.
-        notes: What else there is to say.
-
-    Example:
-        >>> from agentctx.builder import Block, ContextBuilder
-        >>> task = Block("task", [{"role": "user", "content": "Why does the build fail?"}])
-        >>> built = await ContextBuilder(16_000, format="openai-chat").add(task).build()
-        >>> [(block.id, str(block.tier)) for block in built.report.blocks]
-        [('task', 'history')]
+        messages: The messages.
+        tokens: Their size.
+        label: What was done to the block; None when nothing was.
+        notes: What its stage said.
     """
 
-    id: str
-    tier: Tier
-    tokens_before: int
-    tokens_after: int
-    messages_before: int
-    messages_after: int
-    granted: int = 0
-    eviction: str | None = None
-    changes: tuple[Change, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def dropped(self) -> bool:
-        """Whether nothing of it is left; a block that made the build fail was not dropped but rejected."""
-        return self.messages_before > 0 and self.messages_after == 0 and self.eviction != "rejected"
-
-    def __str__(self) -> str:
-        """One line: ``handbook (rag): 2,300 -> 0 tokens, dropped``."""
-        size = f"{self.tokens_before:,}"
-        if self.tokens_after != self.tokens_before:
-            size += f" -> {self.tokens_after:,}"
-        done = "" if self.eviction is None else f", {self.eviction}"
-        return "; ".join((f"{self.id} ({self.tier}): {size} tokens{done}", *self.notes))
+    messages: tuple[Message, ...]
+    tokens: int
+    label: str | None = None
+    notes: Notes = field(factory=Notes)
 
 
-@frozen
-class BuildReport:
-    """What a build did; filled as far as the build came when it failed: what it had not cut yet stands there whole.
-
-    Args:
-        limit: The most tokens that the request could have.
-        fixed_tokens: What tool definitions and the opening of the answer take of them.
-        tokens: Size of the request that goes out, in tokens, counted as a whole.
-        blocks: What became of each block, in the order of the request.
-        seconds: How long it took.
-        facts: Facts that were taken from what was left out, and are kept.
-        cache_points: Indexes of the messages that end a prefix which the provider is asked to keep; -1 stands for
-            the system prompt that is kept apart.
-        error: Why the build failed; None when it did not.
-        notes: What else there is to say.
-
-    Example:
-        >>> from agentctx.builder import Block, ContextBuilder
-        >>> task = Block("task", [{"role": "user", "content": "Why does the build fail?"}])
-        >>> (await ContextBuilder(16_000, format="openai-chat").add(task).build()).report.tokens_per_block
-        {'task': ...}
-    """
-
-    limit: int
-    fixed_tokens: int = 0
-    tokens: int = 0
-    blocks: tuple[BlockReport, ...] = ()
-    seconds: float = 0.0
-    facts: tuple[str, ...] = ()
-    cache_points: tuple[int, ...] = ()
-    error: str | None = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def original_tokens(self) -> int:
-        """Size of all blocks as they were given, in tokens."""
-        return sum(block.tokens_before for block in self.blocks)
-
-    @property
-    def used_tokens(self) -> int:
-        """Size of all blocks as they go out, in tokens."""
-        return sum(block.tokens_after for block in self.blocks)
-
-    @property
-    def remaining_tokens(self) -> int:
-        """What of the limit is left, in tokens."""
-        return self.limit - self.tokens
-
-    @property
-    def tokens_per_block(self) -> Mapping[str, int]:
-        """Size of each block that goes out, by name; blocks of one name together."""
-        return self._by_name({place: block.tokens_after for place, block in self._enumerated() if block.messages_after})
-
-    @property
-    def original_tokens_per_block(self) -> Mapping[str, int]:
-        """Size of each block as it was given, by name; blocks of one name together."""
-        sizes = {place: block.tokens_before for place, block in self._enumerated() if block.messages_before}
-        return self._by_name(sizes)
-
-    @property
-    def evictions(self) -> Mapping[str, str]:
-        """What was done to each block that was not left as it was, by name."""
-        return {block.id: block.eviction for block in self.blocks if block.eviction is not None}
-
-    @property
-    def dropped(self) -> tuple[str, ...]:
-        """The names of the blocks of which nothing is left, but for those that made the build fail."""
-        return tuple(block.id for block in self.blocks if block.dropped)
-
-    def __str__(self) -> str:
-        """What the build did, for people: a line for the request, then one for each block."""
-        head = f"{self.tokens:,} tokens, {self.limit:,} allowed, {1000 * self.seconds:.1f} ms"
-        lines = [head if self.error is None else f"failed: {self.error}; {self.limit:,} tokens allowed"]
-        lines += [f"  {block}" for block in self.blocks]
-        if self.facts:
-            lines.append(f"  facts kept of what was left out: {len(self.facts)}")
-        return printable("\n".join((*lines, *(f"  {note}" for note in self.notes))))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain JSON values."""
-        return asdict(
-            self, value_serializer=lambda _one, _name, value: int(value) if isinstance(value, Tier) else value
-        )
-
-    def _enumerated(self) -> enumerate[BlockReport]:
-        return enumerate(self.blocks)
-
-    def _by_name(self, sizes: Mapping[int, int]) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for place, size in sizes.items():
-            name = self.blocks[place].id
-            found[name] = found.get(name, 0) + size
-        return found
+REJECTED = Reduced((), 0, "rejected")
+"""Nothing: unless the block is made to fit after all, the build fails."""
 
 
 @define(eq=False)
@@ -169,34 +50,29 @@ class Slot:
     Args:
         block: The block; its messages are values.
         name: What it is called in errors and reasons.
-        meter: Counts them.
-        given: Its messages as they came.
-        size: Their size, in tokens.
-        keep: Indexes of the messages that must not go.
+        call: What its stage is told, but for the room.
+        size: The size of its messages, in tokens.
+        keep: The index of the message that must not go, if there is one: the user's newest words.
         least: The fewest tokens that it can come down to.
-        messages: What goes out of it.
-        tokens: The size of that, in tokens.
+        out: What goes out of it.
         granted: The tokens that it may have.
-        label: What was done to it.
-        asked: The answer of an eviction that is asked once only.
-        remarks: What its eviction said.
-        labels: What its eviction says that it did, when that is not the usual.
+        asked: What a stage has made of it that is asked once only.
     """
 
     block: Block
     name: str
-    meter: Meter
-    given: tuple[Message, ...]
+    call: Call
     size: int
-    keep: frozenset[int] = frozenset()
+    keep: int | None = None
     least: int = 0
-    messages: tuple[Message, ...] = ()
-    tokens: int = 0
+    out: Reduced = REJECTED
     granted: int = 0
-    label: str | None = None
-    asked: tuple[Message, ...] | None = None
-    remarks: list[str] = field(factory=list)
-    labels: list[str] = field(factory=list)
+    asked: Reduced | None = None
+
+    @property
+    def given(self) -> tuple[Message, ...]:
+        """Its messages as they came."""
+        return self.block.messages
 
     @property
     def want(self) -> int:
@@ -206,26 +82,83 @@ class Slot:
 
     @property
     def goes_whole(self) -> bool:
-        """Whether its eviction can only keep everything or nothing beside what must stay."""
+        """Whether its stage can only keep everything or nothing beside what must stay."""
         return bool(getattr(self.block.evict, "whole", False))
 
-    def allowance(self, tokens: int) -> Allowance:
-        """What its eviction is told about the room."""
-        return Allowance(tokens, self.meter, self.keep, self.remarks, self.labels)
+    @property
+    def is_gradual(self) -> bool:
+        """Whether more tokens give more messages, so that its stage is asked again when room was left over."""
+        return bool(getattr(self.block.evict, "gradual", False))
 
     def keep_all(self) -> None:
         """Let all of it go out."""
-        self.messages, self.tokens, self.label = self.given, self.size, None
-        self.quiet()
+        self.out = Reduced(self.given, self.size)
 
-    def reject(self) -> None:
-        """Let nothing of it go out, and say so: unless it is made to fit after all, the build fails."""
-        self.messages, self.tokens, self.label = (), 0, "rejected"
+    async def fit(self, tokens: int) -> None:
+        """Let as much of it go out as ``tokens`` allow.
 
-    def quiet(self) -> None:
-        """Forget what its eviction said."""
-        self.remarks.clear()
-        self.labels.clear()
+        Raises:
+            ContextOverflow: If its stage refuses; names the block.
+            StageError: If what its stage returned is not what it may.
+        """
+        if self.size <= tokens:
+            self.keep_all()
+        elif self.asked is not None and self.asked.tokens <= tokens:
+            self.out = self.asked
+        else:
+            self.out = REJECTED
+            self.out = await self._reduced(tokens)
+            self.asked = None if self.is_gradual else self.out
+
+    async def _reduced(self, tokens: int) -> Reduced:
+        """What its stage makes of it; an error says which block it was, and how much room there was."""
+        stage, call = _Named(self.block.evict, f"{name_of(self.block.evict)} of {self.name}"), self.call_for(tokens)
+        with Noting(f"while {self.name} was made to fit {tokens:,} tokens"):
+            try:
+                after = await run_alone(stage, Context(self.given), call)
+            except ContextOverflow as error:
+                if error.biggest:
+                    raise
+                item = BigItem((self.name, str(self.block.tier), error.tokens))
+                raise ContextOverflow(error.tokens, error.limit, [item]) from error
+            self._check(stage.name, after, tokens)
+        outcomes = {reason.outcome for reason in call.notes.reasons.values()}
+        label = "summarized" if Outcome.SUMMARISED in outcomes else str(getattr(self.block.evict, "label", CUSTOM))
+        return Reduced(after.messages, sum(map(call.count, after.messages)), label, call.notes)
+
+    def call_for(self, tokens: int) -> Call:
+        """What its stage is told where it may have so many tokens: as if the block were all of a request."""
+        limit = tokens + self.call.meter.fixed(Context(()))
+        return evolve(self.call, budget=Budget(max(1, limit)), limit=limit, stays=self._stays, notes=Notes())
+
+    def _stays(self, messages: Sequence[Message]) -> Iterable[int]:
+        """Where the message is that must not go, among those that are left."""
+        if self.keep is None:
+            return ()
+        known = self.given[self.keep].identity
+        return [index for index in range(len(messages) - 1, -1, -1) if messages[index].identity == known][:1]
+
+    def _check(self, name: str, after: Context, allowed: int) -> None:
+        """Hold what a stage returned to what a block is promised.
+
+        Raises:
+            StageError: If it is too much, or not messages alone, is in another order, has a broken pair or edited
+                signed reasoning, or has lost what must stay.
+        """
+        tokens = sum(map(self.call.count, after.messages))
+        if tokens > allowed:
+            raise StageError(name, f"returned {tokens:,} tokens, and {allowed:,} were allowed")
+        if after.system is not None or after.tools:
+            raise StageError(name, "returned a system prompt or tools; a block is messages alone")
+        found = match(self.given, after.messages)
+        origins = [origin for origin in found.origins if origin is not None]
+        if origins != sorted(origins):
+            raise StageError(name, "changed the order of the messages")
+        keep = self.keep
+        if keep is not None and (keep not in origins or keep in dict(found.edited)):
+            role = self.given[keep].role
+            raise StageError(name, f"lost or changed messages[{keep}] ({role}), the user's newest words")
+        check_whole(name, self.given, after.messages)
 
     def report(self) -> BlockReport:
         """What became of it."""
@@ -233,49 +166,83 @@ class Slot:
             self.block.id,
             self.block.tier,
             self.size,
-            self.tokens,
+            self.out.tokens,
             len(self.given),
-            len(self.messages),
+            len(self.out.messages),
             self.granted,
-            self.label,
+            self.out.label,
             self._changes(),
-            tuple(dict.fromkeys(self.remarks)),
+            tuple(dict.fromkeys(self.out.notes.remarks)),
         )
 
     def _changes(self) -> tuple[Change, ...]:
-        if self.messages is self.given or self.label in (None, "rejected"):
+        if self.out.label in (None, "rejected"):
             return ()
-        meter = self.meter
+        found, left = match(self.given, self.out.messages), self.out.messages
+        gone = (self._change(index, self.given[index], None, self._became(index)) for index in found.dropped)
+        edited = (self._change(at, self.given[at], left[place], Outcome.EDITED) for at, place in found.edited)
+        added = (self._change(place, left[place], left[place], Outcome.ADDED) for place in found.added)
+        return (*gone, *edited, *added)
+
+    def _became(self, index: int) -> Outcome:
+        return self.out.notes.why(self.given[index]).outcome or Outcome.DROPPED
+
+    def _change(self, place: int, one: Message, new: Message | None, outcome: Outcome) -> Change:
         stage, why = name_of(self.block.evict), f"{self.name} over {self.granted:,} tokens"
-        gone = Outcome.SUMMARISED if self.label == "summarized" else Outcome.DROPPED
-        found = match(self.given, self.messages)
-        changes = []
-        for index in found.dropped:
-            old = self.given[index]
-            changes.append(Change(index, old.role, gone, stage, why, meter.message(old)))
-        for index, place in found.edited:
-            old, new = self.given[index], self.messages[place]
-            sizes = meter.message(old), meter.message(new)
-            changes.append(Change(index, old.role, Outcome.EDITED, stage, why, *sizes))
-        for place in found.added:
-            new = self.messages[place]
-            changes.append(Change(place, new.role, Outcome.ADDED, stage, why, 0, meter.message(new)))
-        return tuple(changes)
+        before = 0 if outcome is Outcome.ADDED else self.call.count(one)
+        return Change(place, one.role, outcome, stage, why, before, 0 if new is None else self.call.count(new))
 
 
-def slots_of(blocks: Sequence[Block], meter: Meter) -> list[Slot]:
+@frozen
+class _Named:
+    """A stage under another name."""
+
+    stage: ContextStrategy
+    name: str
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        return await answered(self.name, self.stage(context, call))
+
+
+def check_whole(name: str, before: Sequence[Message], after: Sequence[Message]) -> None:
+    """Hold what a stage or a formatter returned to what holds for all messages.
+
+    Raises:
+        StageError: If a pair is broken that was whole, or signed reasoning was edited.
+    """
+    problem = broken_pair(after)
+    if problem is not None and broken_pair(before) is None:
+        raise StageError(name, f"broke a pair: {problem}")
+    known = {seal for message in before for seal in signed_thinking(message)}
+    for place, message in enumerate(after):
+        if not signed_thinking(message) <= known:
+            raise StageError(name, f"edited or made signed reasoning in messages[{place}]; it is kept whole or dropped")
+
+
+def slots_of(blocks: Sequence[Block], call: Call) -> list[Slot]:
     """The blocks that say something, in the order of the request: by tier, and as they were added."""
     slots = []
     ordered = sorted(blocks, key=lambda block: block.tier)
     for block, name in zip(ordered, names_of(ordered), strict=True):
         if block.messages:
-            given: tuple[Message, ...] = block.messages
-            slots.append(Slot(block, name, meter, given, sum(map(meter.message, given))))
+            slots.append(Slot(block, name, call, sum(map(call.count, block.messages))))
     _keep_newest_words(slots)
     for slot in slots:
+        slot.keep_all()
         with Noting(f"while the least that {slot.name} can come down to was worked out"):
-            slot.least = least_of(slot.block.evict, slot.given, slot.allowance(slot.size))
+            slot.least = least_of(slot)
     return slots
+
+
+def least_of(slot: Slot) -> int:
+    """The fewest tokens that a block can come down to: what its stage says, else what must stay; at most all of it."""
+    least = getattr(slot.block.evict, "least", None)
+    if not callable(least):
+        return 0 if slot.keep is None else slot.call.count(slot.given[slot.keep])
+    tokens = least(Context(slot.given), slot.call_for(slot.size))
+    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
+        raise StageError(name_of(slot.block.evict), f"least: expected a number of tokens, got {tokens!r}")
+    return min(tokens, slot.size)
 
 
 def _keep_newest_words(slots: Sequence[Slot]) -> None:
@@ -291,9 +258,9 @@ def _keep_newest_words(slots: Sequence[Slot]) -> None:
             continue
         (index,) = said
         if slot.block.tier != Tier.SCRATCHPAD:
-            slot.keep = frozenset({index})
+            slot.keep = index
             work = [(each, place) for each, place in work if not each.goes_whole]
             break
         work.append((slot, index))
     for slot, index in work[:1]:
-        slot.keep = frozenset({index})
+        slot.keep = index

@@ -57,7 +57,7 @@ class Room:
 
 
 def lay_out(context: Context, call: Call, size: int | None = None, *, unread: int = 0) -> Room:
-    """Lay out a request: everything protected stays, and the round that the model is in.
+    """Lay out a request: everything protected stays, and the round that the model is in; of a block what is protected.
 
     Args:
         context: The request.
@@ -69,9 +69,10 @@ def lay_out(context: Context, call: Call, size: int | None = None, *, unread: in
     messages = context.messages
     groups = units(messages)
     loose = {unit.start for unit in droppable(groups, call.protected(context))}
-    if groups and groups[-1].is_round:
+    is_block = call.stays is not None
+    if groups and groups[-1].is_round and not is_block:
         loose.discard(groups[-1].start)
-    unheard = _unread(groups, call.unread(context)) if unread else ()
+    unheard = _unread(groups, call.unread(context)) if unread and not is_block else ()
     waiting = tuple(islice((unit for unit in unheard if unit.start in loose), unread))
     loose -= {unit.start for unit in waiting}
     bundles = tuple(
@@ -128,7 +129,7 @@ def shrink_open_round(context: Context, limit: int, call: Call, size: int | None
 
 def _cut_what_stays(context: Context, limit: int, call: Call, room: Room, held: int) -> tuple[Context, Room]:
     """The request with the results cut of what stays, when that is over the limit, laid out anew."""
-    if room.floor <= limit:
+    if room.floor <= limit or call.stays is not None:
         return context, room
     places = room.staying - call.frozen(context)
     taken = sum(call.meter.parts(context.messages[index].results) for index in places)

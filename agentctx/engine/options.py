@@ -36,14 +36,11 @@ def check_stages(where: str, stages: Sequence[ContextStrategy]) -> None:
     """Check that each stage can be called.
 
     Raises:
-        ConfigError: If one cannot, is a class, or is an eviction.
+        ConfigError: If one cannot, or is a class.
     """
     for place, stage in enumerate(stages):
         if not callable(stage) or isinstance(stage, type):
             msg = f"{where}: stages[{place}] is {stage!r}; a stage is called with (context, call)"
-            raise ConfigError(msg)
-        if callable(getattr(stage, "least", None)) and not hasattr(stage, "scope"):
-            msg = f"{where}: stages[{place}] is {stage!r}, an eviction; it goes into a Block: Block(..., evict=...)"
             raise ConfigError(msg)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from inspect import isawaitable
 from itertools import accumulate, chain
 from time import perf_counter
 from types import TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from attrs import define, evolve, field, fields, frozen
 
@@ -33,21 +33,23 @@ from agentctx.protocols import (
 )
 from agentctx.wire_format import CacheMarkers, head_markers
 
+T = TypeVar("T")
 
-def name_of(stage: ContextStrategy) -> str:
-    """What a stage is called in reports and errors."""
+
+def name_of(stage: object) -> str:
+    """What a stage, or another function of the user's, is called in reports and errors."""
     name = getattr(stage, "name", None) or getattr(stage, "__name__", None)
     return name if isinstance(name, str) else type(stage).__name__
 
 
-class Naming:
-    """Says in any error that passes through it which stage was running."""
+class Noting:
+    """Adds a note to any error that passes through it."""
 
-    __slots__ = ("stage",)
+    __slots__ = ("note",)
 
-    def __init__(self, stage: str) -> None:
-        """Remember the stage's name."""
-        self.stage = stage
+    def __init__(self, note: str) -> None:
+        """Remember the note."""
+        self.note = note
 
     def __enter__(self) -> None:
         """Nothing to prepare."""
@@ -56,8 +58,40 @@ class Naming:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Add the note."""
-        if isinstance(error, Exception) and not getattr(error, "__notes__", None):
-            error.add_note(f"while stage {self.stage} was running; nothing was sent and nothing was changed")
+        if isinstance(error, Exception):
+            error.add_note(self.note)
+
+
+class Naming(Noting):
+    """Says in any error that passes through it which stage was running, unless something was said of it already."""
+
+    __slots__ = ()
+
+    def __init__(self, stage: str) -> None:
+        """Remember the stage's name."""
+        super().__init__(f"while stage {stage} was running; nothing was sent and nothing was changed")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Add the note."""
+        if not getattr(error, "__notes__", None):
+            super().__exit__(kind, error, trace)
+
+
+async def answered(name: str, answer: Awaitable[T]) -> T:
+    """What comes of an answer that has to be awaited.
+
+    Args:
+        name: Who gave it, for the error.
+        answer: The answer.
+
+    Raises:
+        StageError: If it cannot be awaited, because a plain function stands where an async one is needed.
+    """
+    if not isawaitable(answer):
+        raise StageError(name, f"is not async: calling it gave {type(answer).__name__}, which cannot be awaited")
+    return await answer
 
 
 class Made(NamedTuple):
@@ -85,10 +119,7 @@ async def run(stage: ContextStrategy, context: Context, call: Call) -> Made:
     """
     name = name_of(stage)
     with Naming(name):
-        answer = stage(context, call)
-        if not isawaitable(answer):
-            raise StageError(name, f"is not async: calling it gave {type(answer).__name__}, which cannot be awaited")
-        after = await answer
+        after = await answered(name, stage(context, call))
     return Made(context, len(context.messages)) if after is context else await _checked(name, context, after)
 
 

@@ -8,17 +8,17 @@ from typing import ClassVar
 
 from attrs import field, frozen
 
-from agentctx.builder.eviction import answered
-from agentctx.builder.summarize import fitted as fitted_summary
 from agentctx.core.budget import Budget
-from agentctx.core.compare import Outcome, match
+from agentctx.core.compare import match
 from agentctx.core.message import Context, Message
-from agentctx.core.protection import first_task, summaries, summary, summary_count
+from agentctx.core.protection import summary, summary_count
 from agentctx.engine.drop import drop_oldest
 from agentctx.engine.options import as_budget
+from agentctx.engine.run_stages import answered
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
 from agentctx.protocols import Call, Scope, Summarizer
+from agentctx.strategies.summarize import count_of, fitted as fitted_summary, with_summary, without_summaries
 
 SHARE = 0.1
 """At most so much of what a cut comes down to is the summary."""
@@ -30,13 +30,12 @@ async def _summary_count(context: Context, limit: int, aim: int, call: Call, sum
     An earlier summary goes into the new one. Where there is no new one it stays, and the report says why.
     """
     known, most = call.notes.copy(), int(SHARE * aim)
-    fitted = await _cut(_without_summaries(context, call), limit, aim - most, call)
+    fitted = await _cut(without_summaries(context, call), limit, aim - most, call)
     gone = [context.messages[index] for index in match(context.messages, fitted.messages).dropped]
     if all(map(summary_count, gone)) and sum(map(call.count, gone)) <= most:
         call.notes.restore(known)
         return None
-    given = None if call.given is None else call.given()  # and not what repair has made
-    count = sum(summary_count(message) or (given is None or message.identity in given) for message in gone)
+    count = count_of(gone, call)
     most = min(most, limit - call.size(fitted))
     left = most - call.count(Message("user", (summary("", count),)))
     text, failed = await _asked(gone, left, summarizer) if left > 0 else ("", "there is no room for one")
@@ -45,23 +44,13 @@ async def _summary_count(context: Context, limit: int, aim: int, call: Call, sum
         call.notes.restore(known)
         call.remark(f"no summary: {failed or 'the summarizer gave none'}")
         return None
-    for message in gone:
-        call.note(message, "in the summary", Outcome.SUMMARISED)
-    call.note(made, f"stands for {count} messages that were left out")
-    return _standing(fitted, made)
+    return with_summary(fitted, made, gone, call)
 
 
 async def _cut(context: Context, limit: int, aim: int, call: Call) -> Context:
     size = call.size(context)
     to_cut = call.meter.bytes(context) if size > limit else 0  # what fits as it is has no result to be cut
     return await offload(partial(drop_oldest, context, limit, aim, call, size), len(context.messages), to_cut)
-
-
-def _without_summaries(context: Context, call: Call) -> Context:
-    """The request without the summaries in it, but for those that the caller protects; the same object without such."""
-    gone = frozenset(summaries(context.messages)) - call.frozen(context)
-    kept = (message for index, message in enumerate(context.messages) if index not in gone)
-    return context.with_messages(tuple(kept)) if gone else context
 
 
 async def _asked(gone: Sequence[Message], tokens: int, summarizer: Summarizer) -> tuple[str, str]:
@@ -73,14 +62,6 @@ async def _asked(gone: Sequence[Message], tokens: int, summarizer: Summarizer) -
     if not isinstance(text, str):
         return "", f"the summarizer returned {type(text).__name__} instead of text"
     return text, ""
-
-
-def _standing(context: Context, made: Message) -> Context:
-    """The request with the summary behind the first task, else behind the system messages that lead."""
-    messages = context.messages
-    leading = next((place for place, message in enumerate(messages) if not message.is_system), len(messages))
-    place = next((task + 1 for task in first_task(messages)), leading)
-    return context.with_messages((*messages[:place], made, *messages[place:]))
 
 
 @frozen

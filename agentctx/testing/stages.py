@@ -15,9 +15,11 @@ from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy
 from agentctx.strategies.clear_tool_results import ClearToolResults
 from agentctx.strategies.collapse_repeats import CollapseRepeats
+from agentctx.strategies.drop_units import Drop, DropTail, Strict, TruncateOldest
 from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.pack import STRATEGIES, Pack
 from agentctx.strategies.packing.relevance import Embedded, Weights
+from agentctx.strategies.summarize import Summarize
 from agentctx.strategies.tiered import ByTools, Tiered
 from agentctx.strategies.trim_rounds import TrimRounds
 from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
@@ -131,13 +133,25 @@ def single_stages() -> st.SearchStrategy[ContextStrategy]:
         tiereds(),
         st.just(RepairHistory()),
         summaries(),
+        whole_units(),
     )
 
 
-def summaries() -> st.SearchStrategy[Pipeline]:
-    """Leaving out the oldest with a summary in its place: short, empty, far too long, or one that breaks marks."""
+def summaries() -> st.SearchStrategy[ContextStrategy]:
+    """A summary of the oldest, or of all earlier turns: short, empty, far too long, or one that breaks marks."""
     texts = st.sampled_from(("They read two files.", "", " \n", "and then " * 150, "</system> [go on] \x1b[31m"))
-    return st.builds(lambda text: Pipeline(FitContextWindow(), summarizer=fixed_summarizer(text)), texts)
+    summarizers = st.builds(fixed_summarizer, texts)
+    return st.one_of(
+        st.builds(lambda made: Pipeline(FitContextWindow(), summarizer=made), summarizers),
+        st.builds(Summarize, summarizers, fallback=st.sampled_from((None, Drop(), TruncateOldest()))),
+    )
+
+
+def whole_units() -> st.SearchStrategy[ContextStrategy]:
+    """What keeps or drops whole units, with any options; also what refuses to drop any."""
+    roles = st.sets(st.sampled_from(("system", "user", "assistant", "tool")), max_size=1)
+    oldest = st.builds(TruncateOldest, keep_pairs=st.booleans(), min_messages=st.integers(0, 6), protect_roles=roles)
+    return st.one_of(oldest, st.sampled_from((Drop(), DropTail(), Strict())))
 
 
 def tiereds() -> st.SearchStrategy[Tiered]:

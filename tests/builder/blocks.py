@@ -1,8 +1,12 @@
 """Short words to write blocks with: messages that cost ten tokens each, whatever they say."""
 
 from agentctx.builder import Block, ContextBuilder, Tier
+from agentctx.builder.assemble import Room, assemble
+from agentctx.builder.slot import Slot, least_of
+from agentctx.protocols import Call
 from agentctx.testing import assistant, call, result, transcript
 from agentctx.tokens import FixedCounter
+from agentctx.tokens.meter import MessageMeter
 
 
 def chat(*words):
@@ -35,3 +39,17 @@ def builder(tokens, *blocks, **options):
 async def built(tokens, *blocks, **options):
     """What is built of these blocks."""
     return await builder(tokens, *blocks, **options).build()
+
+
+async def reduced(stage, messages, tokens, keep=None, counter=None):
+    """A block of these values that a stage has brought down to so many tokens."""
+    call = Call(MessageMeter(counter or FixedCounter(10)))
+    slot = Slot(Block("b", messages, evict=stage), "block 'b'", call, sum(map(call.count, messages)), keep)
+    slot.least = least_of(slot)
+    await assemble([slot], Room(tokens, 0, {}))
+    return slot
+
+
+async def left_by(stage, messages, tokens, keep=None, counter=None):
+    """What a stage leaves of these values in so many tokens."""
+    return (await reduced(stage, messages, tokens, keep, counter)).out.messages

@@ -1,23 +1,30 @@
-"""What blocks and builders refuse, and evictions that do unusual things."""
+"""What blocks and builders refuse, stages that do unusual things, and one kind of stage for blocks and requests."""
 
 import pytest
 from blocks import block, builder, built, chat, said, tool_round
 
 from agentctx import (
+    Budget,
+    ClearToolResults,
     ConfigError,
+    ContextOverflow,
     FitContextWindow,
     InvalidInput,
     Message,
     Outcome,
+    Pack,
     Pipeline,
-    Scope,
     StageError,
     Text,
     TrimRounds,
+    first_of,
+    over,
+    when,
 )
-from agentctx.builder import Block, Drop, Summarize, Tier, TruncateOldest
-from agentctx.builder.eviction import Allowance
+from agentctx.builder import Block, Tier
 from agentctx.core.tier import TierRule
+from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
+from agentctx.tokens import FixedCounter
 
 pytestmark = pytest.mark.anyio
 
@@ -91,9 +98,9 @@ async def test_a_message_of_no_kind():
 async def test_edits_are_reported():
     """An eviction may say the same message in fewer words; the report calls it edited."""
 
-    async def shortened(messages, allowance):
-        del allowance
-        return [messages[0].with_parts((Text("u-short"),)), *messages[2:]]
+    async def shortened(context, _call):
+        first, _, *rest = context.messages
+        return context.with_messages((first.with_parts((Text("u-short"),)), *rest))
 
     out = await built(20, block("a", chat("u1", "u2", "u3"), shortened))
     assert said(out.messages) == ["u-short", "u3"]
@@ -109,9 +116,9 @@ async def test_an_eviction_that_makes_less_of_more():
 
         gradual = True
 
-        async def __call__(self, messages, allowance):
+        async def __call__(self, context, call):
             """Less of more."""
-            return messages[:1] if allowance.tokens >= 30 else messages[:2]
+            return context.with_messages(context.messages[: 1 if call.limit >= 30 else 2])
 
     rules = [TierRule(Tier.CORE, share=0.5)]
     late = block("late", tool_round("look", "a", "b"), TruncateOldest(), tier=Tier.RAG)
@@ -138,42 +145,75 @@ async def test_a_capped_tier():
     assert out.report.tokens_per_block == {"d0": 20, "d1": 10}
 
 
-@pytest.mark.parametrize("evict", [FitContextWindow(), TrimRounds(2)])
-def test_a_stage_is_no_eviction(evict):
-    """A stage in the place of an eviction is refused, and the error says where it goes."""
-    with pytest.raises(ConfigError, match=r"Block 'a': evict: .* is a stage; it goes into a Pipeline"):
-        Block("a", [], evict=evict)
-
-
 async def shorter(messages, max_tokens):
     """A summarizer."""
     del messages, max_tokens
     return "in short"
 
 
-@pytest.mark.parametrize("stage", [TruncateOldest(), Drop(), Summarize(shorter)])
-def test_an_eviction_is_no_stage(stage):
-    """An eviction in the place of a stage is refused, and the error says where it goes."""
-    with pytest.raises(ConfigError, match=r"Pipeline: stages\[1\] is .*, an eviction; it goes into a Block"):
-        Pipeline(TrimRounds(2), stage)
+STAGES = {
+    "rounds, oldest first": (FitContextWindow(), ["u2", "a2"], "evicted"),
+    "the last rounds": (TrimRounds(1), ["u2", "a2"], "evicted"),
+    "stages in order": (Pipeline(ClearToolResults(0), TruncateOldest()), ["u2", "a2"], "evicted"),
+    "the first that acts": (first_of(ClearToolResults(0), TruncateOldest()), ["u2", "a2"], "evicted"),
+    "under a condition": (when(over(0.5), DropTail()), ["u1", "a1"], "evicted"),
+    "what is worth most": (Pack("recent"), ["u2", "a2"], "evicted"),
+    "one's own": (TruncateOldest(), ["u2", "a2"], "truncated"),
+}
 
 
-class Both:
-    """What can stand in both places, because it knows what it is told."""
-
-    scope = Scope.PRESSURE
-
-    def least(self, _messages, _allowance):
-        """Nothing must stay."""
-        return 0
-
-    async def __call__(self, given, told):
-        """Nothing of a block; a context as it is."""
-        return () if isinstance(told, Allowance) else given
+@pytest.mark.parametrize("case", STAGES)
+async def test_any_stage_may_reduce_a_block(case):
+    """Any stage is run over a block that is too large, with the block's room as its budget."""
+    stage, left, label = STAGES[case]
+    out = await built(35, block("must", chat("s1")), block("a", chat("u1", "a1", "u2", "a2"), stage, tier=Tier.RAG))
+    assert (said(out.messages), out.report.evictions) == (["s1", *left], {"a": label})
 
 
-async def test_what_is_both_may_stand_in_both_places():
-    """A class that is an eviction and a stage is taken as either."""
-    assert (await built(5, block("a", chat("u1"), Both()))).messages == []
-    messages = chat("u1")
-    assert (await Pipeline(Both()).prepare(messages, format="openai-chat")).messages == messages
+async def test_a_stage_keeps_the_newest_words_of_a_block():
+    """Of a block of the conversation every stage keeps the user's newest words, and may drop all else."""
+    for stage in (FitContextWindow(), TruncateOldest(), Drop(), Pack("recent"), Summarize(shorter, fallback=Drop())):
+        out = await built(15, block("h", chat("s1", "u1", "a1", "u2", "a2"), stage, tier=Tier.HISTORY))
+        assert said(out.messages) == ["u2"]
+
+
+@pytest.mark.parametrize(
+    ("stage", "left"),
+    [
+        (TruncateOldest(), ["s1", "u1", "a2", "u3", "a3"]),
+        (TruncateOldest(keep_pairs=True), ["s1", "u1", "a1", "u3", "a3"]),
+        (DropTail(), ["s1", "u1", "a1", "u3", "a3"]),
+        (Drop(), ["s1", "u1", "u3", "a3"]),
+    ],
+)
+async def test_what_reduces_a_block_reduces_a_request(stage, left):
+    """In a pipeline the same stages spare system prompt, first task, latest user message, and the open round."""
+    messages = chat("s1", "u1", "a1", "u2", "a2", "u3", "a3")
+    view = await Pipeline(stage, budget=Budget(50), counter=FixedCounter(10)).prepare(messages, format="openai-chat")
+    assert said(view.messages) == left
+
+
+async def test_a_strict_request():
+    """In a pipeline ``Strict`` refuses what does not fit, before anything is cut."""
+    pipeline = Pipeline(Strict(), budget=Budget(30), counter=FixedCounter(10))
+    messages = chat("u1", "a1", "u2")
+    assert (await pipeline.prepare(messages, format="openai-chat")).messages == messages
+    with pytest.raises(ContextOverflow, match="needs 40 tokens and 30 are available"):
+        await pipeline.prepare([*messages, *chat("a2")], format="openai-chat")
+
+
+async def test_a_summary_in_a_request():
+    """In a pipeline a summary stands behind the first task; a later cut puts another in its place and counts on."""
+    pipeline = Pipeline(Summarize(shorter), budget=Budget(55), counter=FixedCounter(10))
+    view = await pipeline.prepare(chat("s1", "u1", "a1", "u2", "a2", "u3"), format="openai-chat")
+    heading, text = view.messages[2]["content"].split("\n")
+    assert (said([*view.messages[:2], *view.messages[3:]]), text) == (["s1", "u1", "u3"], "in short")
+    assert heading.startswith("[Summary of 3 earlier messages, ")
+    longer = [*view.messages, *chat("a3", "u4", "a4", "u5")]
+    again = await pipeline.prepare(longer, format="openai-chat")
+    assert [each.partition(",")[0] for each in said(again.messages)] == [
+        "s1",
+        "u1",
+        "[Summary of 7 earlier messages",
+        "u5",
+    ]

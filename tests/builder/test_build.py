@@ -6,7 +6,8 @@ from blocks import block, builder, built, chat, said, tool_round
 from hypothesis import given, strategies as st
 
 from agentctx import ConfigError, ContextOverflow, StageError
-from agentctx.builder import Block, ContextBuilder, Drop, Strict, Tier, TruncateOldest
+from agentctx.builder import Block, ContextBuilder, Tier
+from agentctx.strategies import Drop, Strict, TruncateOldest
 from agentctx.tokens import FixedCounter
 
 pytestmark = pytest.mark.anyio
@@ -159,10 +160,9 @@ async def test_a_blocks_cap_holds_in_a_larger_budget():
     assert (out.report.used_tokens, out.report.remaining_tokens) == (200, 800)
 
 
-async def everything(messages, allowance):
+async def everything(context, _call):
     """An eviction that evicts nothing."""
-    del allowance
-    return messages
+    return context
 
 
 async def test_an_eviction_that_returns_too_much():
@@ -183,9 +183,9 @@ async def test_a_block_that_is_all_protected_and_too_large():
 async def test_an_eviction_of_ones_own():
     """An eviction of one's own is called "evicted"."""
 
-    async def last_one(messages, allowance):
-        assert allowance.tokens == 15
-        return messages[-1:]
+    async def last_one(context, call):
+        assert call.limit == 15
+        return context.with_messages(context.messages[-1:])
 
     out = await built(15, block("a", chat("u1", "u2"), last_one))
     assert said(out.messages) == ["u2"]

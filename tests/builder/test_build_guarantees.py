@@ -12,8 +12,9 @@ import pytest
 from blocks import block, builder, built, chat, said, tool_round
 
 from agentctx import ContextOverflow, StageError, validate
-from agentctx.builder import Block, ContextBuilder, Drop, DropTail, MergeSystem, Summarize, Tier, TruncateOldest
+from agentctx.builder import Block, ContextBuilder, MergeSystem, Tier
 from agentctx.core.tier import TierRule
+from agentctx.strategies import Drop, DropTail, Summarize, TruncateOldest
 from agentctx.testing import assistant, call, history, result, user
 from agentctx.tokens import FixedCounter
 
@@ -340,15 +341,17 @@ async def test_what_fits_is_not_dropped_by_a_build_that_fails():
 async def test_the_report_is_filled_when_an_eviction_fails():
     """Also when an eviction raises what it likes, the report has every figure so far, and the error names the block."""
 
-    async def failing(messages, allowance):
-        del messages, allowance
+    async def failing(_context, _call):
         what = "out of ideas"
         raise RuntimeError(what)
 
     made = builder(25, block("a", chat("s1")), block("b", chat("s2", "s3"), failing))
     with pytest.raises(RuntimeError, match="out of ideas") as caught:
         await made.build()
-    assert caught.value.__notes__ == ["while block 'b' was made to fit 15 tokens"]
+    assert caught.value.__notes__ == [
+        "while stage failing of block 'b' was running; nothing was sent and nothing was changed",
+        "while block 'b' was made to fit 15 tokens",
+    ]
     assert made.report.tokens_per_block == {"a": 10}
     assert made.report.evictions == {"b": "rejected"}
     assert made.report.error == "RuntimeError: out of ideas"
@@ -360,7 +363,7 @@ async def test_the_report_is_filled_when_an_eviction_fails():
         (lambda messages: messages[::-1][:2], "changed the order"),
         (lambda messages: messages[2:], "broke a pair"),
         (lambda messages: messages[:1], "lost or changed messages\\[5\\]"),
-        (lambda _: "text", "returned str instead of messages"),
+        (lambda _: "text", "returned str instead of a Context"),
         (lambda _: [{"role": "user", "content": "x"}], r"messages\[0\] of what it returned is no Message, but dict"),
         (lambda _: None, "returned NoneType"),
     ],
@@ -368,9 +371,9 @@ async def test_the_report_is_filled_when_an_eviction_fails():
 async def test_every_eviction_is_checked(answer, says):
     """An eviction of one's own that breaks its contract fails by its name, and nothing is sent."""
 
-    async def mine(messages, allowance):
-        del allowance
-        return answer(messages)
+    async def mine(context, _call):
+        made = answer(context.messages)
+        return context.with_messages(made) if isinstance(made, (list, tuple)) else made
 
     with pytest.raises(StageError, match=f"stage mine of block 'h': {says}"):
         await built(50, block("h", TALK, mine, tier=Tier.HISTORY))
@@ -382,7 +385,7 @@ sys.path.insert(0, sys.argv[1])
 from blocks import block, builder, chat, tool_round
 from agentctx.builder.rendering import MergeSystem
 from agentctx.core.tier import Tier, TierRule
-from agentctx.builder.eviction import TruncateOldest
+from agentctx.strategies import TruncateOldest
 
 async def facts(messages):
     return sorted({message.text for message in messages if message.role == "user"})

@@ -9,8 +9,9 @@ import pytest
 from blocks import block, builder, built, chat, said, tool_round
 
 from agentctx import ConfigError, ContextOverflow, Message, StageError, Text
-from agentctx.builder import Block, Drop, DropTail, Strict, Summarize, Tier, TruncateOldest
+from agentctx.builder import Block, Tier
 from agentctx.builder.rendering import concatenate
+from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
 from agentctx.testing import fixed_summarizer
 
 pytestmark = pytest.mark.anyio
@@ -91,9 +92,8 @@ async def test_a_formatters_changes_stay_with_it():
 async def test_an_eviction_that_ignores_its_blocks_cap():
     """An eviction that ignores its block's cap fails, though there is room."""
 
-    async def everything(messages, allowance):
-        del allowance
-        return messages
+    async def everything(context, _call):
+        return context
 
     with pytest.raises(StageError, match="returned 20 tokens, and 10 were allowed"):
         await built(100, block("a", chat("u1", "u2"), everything, max_tokens=10))
@@ -105,10 +105,9 @@ async def test_context_variables_reach_evictions_and_formatters():
     request.set("r-1")
     seen = []
 
-    async def drop(messages, allowance):
-        del messages, allowance
+    async def drop(context, _call):
         seen.append(request.get())
-        return ()
+        return context.with_messages(())
 
     async def look(sections):
         seen.append(request.get())
@@ -207,9 +206,9 @@ async def test_an_eviction_that_wraps_another():
     seen = []
 
     def logged(evict):
-        async def logging(messages, allowance):
-            left = await evict(messages, allowance)
-            seen.append((len(messages), len(left)))
+        async def logging(context, call):
+            left = await evict(context, call)
+            seen.append((len(context.messages), len(left.messages)))
             return left
 
         return logging
@@ -243,11 +242,10 @@ async def test_a_cancelled_build_goes_to_no_further_block():
     """A build that is cancelled by an eviction does not go on to the next block."""
     seen = []
 
-    async def cancelling(messages, allowance):
-        del allowance
-        seen.append(len(messages))
+    async def cancelling(context, _call):
+        seen.append(len(context.messages))
         scope.cancel()
-        return ()
+        return context.with_messages(())
 
     made = builder(5, block("a", chat("u1"), cancelling), block("b", chat("u2"), cancelling))
     with anyio.CancelScope() as scope:

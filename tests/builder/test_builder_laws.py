@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import AmbiguousFormat, Budget, ContextOverflow, InvalidInput, count, validate
-from agentctx.builder import Block, ContextBuilder, Drop, DropTail, Strict, Summarize, Tier, TruncateOldest
+from agentctx.builder import Block, ContextBuilder, Tier
 from agentctx.core.tier import TierRule
+from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
 from agentctx.testing.histories import broken_histories, histories
 from agentctx.testing.writers import WRITERS
 

@@ -4,28 +4,34 @@ import pytest
 from attrs import evolve
 from blocks import block, builder, built, chat, said
 
-from agentctx import ContextOverflow, InvalidInput, Message, Outcome, StageError, Text, Thinking, ToolCall
-from agentctx.builder import Block, ContextBuilder, Drop, Strict, Summarize, Tier, TruncateOldest
+from agentctx import Context, ContextOverflow, InvalidInput, Message, Outcome, StageError, Text, Thinking, ToolCall
+from agentctx.builder import Block, ContextBuilder, Tier
 from agentctx.builder.rendering import concatenate
+from agentctx.strategies import Drop, Strict, Summarize, TruncateOldest
 from agentctx.tokens import FixedCounter
 
 pytestmark = pytest.mark.anyio
 
 
-def the_last(messages, *_allowance):
+def the_last(context, _call):
     """A plain function where an async one is needed."""
+    return context.messages[-1:]
+
+
+def last_of(messages, _max_tokens):
+    """The same as a summarizer."""
     return messages[-1:]
 
 
-async def one_by_one(messages, *_allowance):
+async def one_by_one(context, _call):
     """An async generator where an async function is needed."""
-    for message in messages:
+    for message in context.messages:
         yield message
 
 
 @pytest.mark.parametrize(("evict", "gave"), [(the_last, "tuple"), (one_by_one, "async_generator")])
 async def test_an_eviction_that_is_not_async(evict, gave):
-    """A plain function is no eviction; the error names it, its block and what calling it gave."""
+    """A plain function is no stage; the error names it, its block and what calling it gave."""
     made = builder(15, block("a", chat("u1", "u2"), evict))
     with pytest.raises(StageError, match=f"{evict.__name__} of block 'a': is not async: calling it gave {gave}"):
         await made.build()
@@ -60,8 +66,8 @@ async def test_a_formatter_that_raises():
 
 async def test_a_summarizer_that_is_not_async():
     """A plain function is no summarizer: that is a mistake to be mended, not a failure to fall back from."""
-    with pytest.raises(StageError, match="the_last of Summarize: is not async: calling it gave tuple"):
-        await built(25, block("a", chat("u1", "a1", "u2"), Summarize(the_last), tier=Tier.HISTORY))
+    with pytest.raises(StageError, match="last_of of Summarize: is not async: calling it gave tuple"):
+        await built(25, block("a", chat("u1", "a1", "u2"), Summarize(last_of), tier=Tier.HISTORY))
 
 
 async def test_an_extractor_that_is_not_async():
@@ -85,16 +91,18 @@ def listing(messages):
             r"messages\[1\].parts\[0\] of what it returned is no part, but str",
         ),
         (lambda m: [m[0], 7], r"messages\[1\] of what it returned is no Message, but int"),
-        (lambda m: m[0], "returned Message instead of messages"),
-        (iter, "returned tuple_iterator instead of messages"),
+        (lambda m: m[0], "returned Message instead of a Context"),
+        (tuple, "returned tuple instead of a Context"),
+        (lambda m: Context(m[:1], Message("system", (Text("x"),))), "returned a system prompt or tools"),
         (lambda m: [Message("assistant", (ToolCall("c9", "look", "{}"),)), m[0]], "broke a pair"),
     ],
 )
 async def test_what_an_eviction_may_not_return(answer, says):
-    """An eviction returns messages that a provider knows, in a list."""
+    """The stage of a block returns a context of messages that a provider knows, and nothing beside."""
 
-    async def mine(messages, _allowance):
-        return answer(messages)
+    async def mine(context, _call):
+        made = answer(context.messages)
+        return context.with_messages(made) if isinstance(made, list) else made
 
     with pytest.raises(StageError, match=f"stage mine of block 'a': {says}"):
         await built(25, block("a", chat("u1", "u2", "u3"), mine))
@@ -123,8 +131,8 @@ def anew(message):
 async def test_signed_reasoning_is_not_edited(change):
     """An eviction drops signed reasoning or keeps it whole; so does a formatter."""
 
-    async def editing(messages, _allowance):
-        return [change(messages[1]), messages[2]]
+    async def editing(context, _call):
+        return context.with_messages((change(context.messages[1]), context.messages[2]))
 
     async def writing(sections):
         return [change(message) if message.role == "assistant" else message for message in await concatenate(sections)]
@@ -143,8 +151,8 @@ async def test_signed_reasoning_is_not_edited(change):
 async def test_an_eviction_that_gives_up():
     """An eviction's own overflow names the block and its figures."""
 
-    async def hopeless(messages, allowance):
-        raise allowance.overflow(allowance.count(messages))
+    async def hopeless(context, call):
+        raise ContextOverflow(call.size(context), call.limit)
 
     with pytest.raises(ContextOverflow, match=r"needs 20 tokens and 15 are available.*block 'a' \(core\) 20") as caught:
         await built(15, block("a", chat("u1", "u2"), hopeless))
@@ -157,15 +165,15 @@ class Least:
     def __init__(self, least):
         self.said = least
 
-    def least(self, _messages, _allowance):
+    def least(self, _context, _call):
         """What it was made with."""
         if isinstance(self.said, Exception):
             raise self.said
         return self.said
 
-    async def __call__(self, messages, _allowance):
+    async def __call__(self, context, _call):
         """The last message."""
-        return messages[-1:]
+        return context.with_messages(context.messages[-1:])
 
 
 @pytest.mark.parametrize("least", [-5, "x", None, 12.5, True])

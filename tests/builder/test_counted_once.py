@@ -2,13 +2,12 @@
 
 import anyio
 import pytest
-from blocks import block, builder, built, chat, said
+from blocks import block, builder, built, chat, left_by, said
 
 from agentctx import ConfigError, ContextOverflow, Message, Text
-from agentctx.builder import ContextBuilder, Drop, DropTail, Strict, Summarize, TruncateOldest
-from agentctx.builder.eviction import Allowance
+from agentctx.builder import ContextBuilder
+from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
 from agentctx.tokens import FixedCounter
-from agentctx.tokens.meter import MessageMeter
 
 pytestmark = pytest.mark.anyio
 
@@ -38,11 +37,6 @@ def values(*words):
     return tuple(Message("user", (Text(word),)) for word in words)
 
 
-def told(tokens, counter):
-    """What an eviction is told."""
-    return Allowance(tokens, MessageMeter(counter))
-
-
 async def shorter(messages, max_tokens):
     """A summarizer."""
     del messages, max_tokens
@@ -65,7 +59,7 @@ async def test_an_eviction_lets_a_counters_error_through(evict, works):
     """An eviction lets a counter's error through, which names the counter, at the first message and at a later one."""
     counter = Costs(*[10] * works, OSError("no vocabulary"))
     with pytest.raises(ConfigError, match="counter Costs raised OSError: no vocabulary"):
-        await evict(values("u1", "u2", "u3"), told(15, counter))
+        await left_by(evict, values("u1", "u2", "u3"), 15, counter=counter)
 
 
 async def test_a_counters_error_on_a_summary():
@@ -81,7 +75,7 @@ async def test_a_counters_error_on_a_summary():
 async def test_a_counter_is_not_asked_twice():
     """A counter that would say something else the second time is not asked a second time."""
     counter = Costs(10, 10, 10, 100)
-    left = await TruncateOldest()(values("u1", "u2", "u3"), told(15, counter))
+    left = await left_by(TruncateOldest(), values("u1", "u2", "u3"), 15, counter=counter)
     assert [message.text for message in left] == ["u3"]
     assert counter.asked == 3
 
@@ -91,7 +85,7 @@ async def test_a_counter_is_not_asked_twice():
 async def test_each_message_is_counted_once(evict, count, tokens, left):
     """However much is dropped, each message is counted once."""
     counter = Costs(10)
-    assert len(await evict(values(*map(str, range(count))), told(tokens, counter))) == left
+    assert len(await left_by(evict, values(*map(str, range(count))), tokens, counter=counter)) == left
     assert counter.asked == count
 
 

@@ -2,14 +2,12 @@
 
 import anyio
 import pytest
-from blocks import tool_round
+from blocks import left_by, reduced, tool_round
 
 from agentctx import ConfigError, ContextOverflow, Message, Text, ToolCall, ToolResult
-from agentctx.builder import Drop, DropTail, Strict, Summarize, TruncateOldest
-from agentctx.builder.eviction import Allowance
 from agentctx.providers.openai_chat import OpenAIChat
+from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
 from agentctx.testing import fixed_summarizer
-from agentctx.tokens import FixedCounter
 from agentctx.tokens.meter import MessageMeter
 
 pytestmark = pytest.mark.anyio
@@ -32,9 +30,9 @@ def said(messages):
     return [message.text or "".join(each.call_id for each in message.results) for message in messages]
 
 
-def room(tokens, keep=(), counter=None):
-    """What an eviction is told."""
-    return Allowance(tokens, MessageMeter(counter or FixedCounter(10)), frozenset(keep))
+def are(left, messages):
+    """Whether these are the very messages."""
+    return list(map(id, left)) == list(map(id, messages))
 
 
 class Counting:
@@ -59,26 +57,26 @@ async def test_strict_keeps_all_or_fails(tokens, fits):
     """Twenty tokens fit in twenty and more, and fail in nineteen."""
     messages = values("u1", "u2")
     if fits:
-        assert await Strict()(messages, room(tokens)) is messages
+        assert are(await left_by(Strict(), messages, tokens), messages)
     else:
         with pytest.raises(ContextOverflow):
-            await Strict()(messages, room(tokens))
+            await left_by(Strict(), messages, tokens)
 
 
 async def test_drop_keeps_all_or_nothing():
     """Twenty tokens fit in twenty, and nothing of them is left in nine."""
     messages = values("u1", "u2")
-    assert await Drop()(messages, room(20)) is messages
-    assert await Drop()(messages, room(9)) == ()
+    assert are(await left_by(Drop(), messages, 20), messages)
+    assert await left_by(Drop(), messages, 9) == ()
 
 
 @pytest.mark.parametrize("eviction", [Strict(), Drop(), TruncateOldest(), DropTail(), TruncateOldest(keep_pairs=True)])
 async def test_evictions_count_each_message_once(eviction):
     """However an eviction looks at its messages, the counter is asked once for each."""
     counter, messages = Counting(), values(*(f"u{number}" for number in range(50)))
-    allowance = room(500, counter=counter)
-    assert await eviction(messages, allowance) is messages
-    await Drop()(messages, room(1, counter=counter))
+    remembering = MessageMeter(counter)
+    assert are(await left_by(eviction, messages, 500, counter=remembering.counter), messages)
+    await left_by(Drop(), messages, 1, counter=counter)
     assert counter.asked == 50
 
 
@@ -109,7 +107,7 @@ async def test_evictions_count_each_message_once(eviction):
 )
 async def test_what_is_left_of_messages_of_ten_tokens(eviction, words, tokens, left):
     """What is left of messages of ten tokens each, oldest or last first."""
-    assert said(await eviction(values(*words.split()), room(tokens))) == left.split()
+    assert said(await left_by(eviction, values(*words.split()), tokens)) == left.split()
 
 
 @pytest.mark.parametrize(
@@ -125,37 +123,37 @@ async def test_what_is_left_of_messages_of_ten_tokens(eviction, words, tokens, l
 async def test_protected_messages_that_are_too_large(eviction, words, tokens):
     """Protected messages that are too large fail: protecting must not lose more than leaving it."""
     with pytest.raises(ContextOverflow):
-        await eviction(values(*words.split()), room(tokens))
+        await left_by(eviction, values(*words.split()), tokens)
 
 
 async def test_protected_messages_stay_where_too_few_would():
     """Where fewer messages than asked for would be left, the protected ones stay."""
     eviction = TruncateOldest(min_messages=3, protect_roles=["developer"])
-    assert said(await eviction(values("d1", "u1", "u2"), room(20))) == ["d1"]
+    assert said(await left_by(eviction, values("d1", "u1", "u2"), 20)) == ["d1"]
 
 
 async def test_a_hundred_messages_in_room_for_fifty():
     """A hundred messages in room for fifty: the last fifty."""
-    left = await TruncateOldest()(values(*(f"u{number}" for number in range(100))), room(500))
+    left = await left_by(TruncateOldest(), values(*(f"u{number}" for number in range(100))), 500)
     assert said(left) == [f"u{number}" for number in range(50, 100)]
 
 
 async def test_no_more_goes_than_must():
     """The smallest beginning that must go, goes."""
-    assert said(await TruncateOldest()(values("u1", "a1", "u2", "a2"), room(30))) == ["a1", "u2", "a2"]
+    assert said(await left_by(TruncateOldest(), values("u1", "a1", "u2", "a2"), 30)) == ["a1", "u2", "a2"]
 
 
 async def test_a_call_goes_with_its_results():
     """A call goes with its results."""
     messages = (*values("u1"), *rounds("look", "c1", "c2"), *values("u2"))
-    assert said(await TruncateOldest()(messages, room(30))) == ["u2"]
-    assert said(await TruncateOldest()(messages, room(40))) == ["look", "c1", "c2", "u2"]
+    assert said(await left_by(TruncateOldest(), messages, 30)) == ["u2"]
+    assert said(await left_by(TruncateOldest(), messages, 40)) == ["look", "c1", "c2", "u2"]
 
 
 async def test_results_belong_to_the_calls_of_their_turn():
     """Results belong to the calls of their own turn: the next turn's stay."""
     messages = (*rounds("one", "a", "b"), *rounds("two", "c"))
-    assert said(await TruncateOldest()(messages, room(20))) == ["two", "c"]
+    assert said(await left_by(TruncateOldest(), messages, 20)) == ["two", "c"]
 
 
 async def test_calls_without_ids_belong_together_by_order():
@@ -166,19 +164,19 @@ async def test_calls_without_ids_belong_together_by_order():
         *(Message("tool", (result,)) for _ in range(2)),
         *values("u1"),
     )
-    assert said(await TruncateOldest()(messages, room(20))) == ["u1"]
+    assert said(await left_by(TruncateOldest(), messages, 20)) == ["u1"]
 
 
 async def test_a_leading_system_message_goes_alone():
     """A leading system message that is not protected goes alone."""
     messages = (*values("s0"), *rounds("look", "c1"), *values("u2"))
-    assert said(await TruncateOldest()(messages, room(30))) == ["look", "c1", "u2"]
+    assert said(await left_by(TruncateOldest(), messages, 30)) == ["look", "c1", "u2"]
 
 
 async def test_room_for_less_than_the_last_round():
     """In room for less than the last round, the last single message is left."""
     messages = (*values("u1"), *rounds("look", "c1"), *values("a2"))
-    assert said(await TruncateOldest()(messages, room(15))) == ["a2"]
+    assert said(await left_by(TruncateOldest(), messages, 15)) == ["a2"]
 
 
 @pytest.mark.parametrize("tokens", [5, 15, 25, 35, 45])
@@ -189,7 +187,7 @@ async def test_protecting_half_a_round_protects_it_whole(tokens, roles, pairs):
     eviction = TruncateOldest(keep_pairs=pairs, protect_roles=roles)
     messages = (*values("u1"), *rounds("look", "c1", "c2"), *values("u2"))
     try:
-        left = said(await eviction(messages, room(tokens)))
+        left = said(await left_by(eviction, messages, tokens))
     except ContextOverflow:
         assert roles
         return
@@ -227,14 +225,14 @@ def test_summarize_needs_a_summarizer(summarizer):
 async def test_what_fits_is_not_summarized():
     """What fits is not summarized, and nobody is asked."""
     summarizer, messages = Recording(), values("u1", "u2")
-    assert await Summarize(summarizer)(messages, room(20)) is messages
+    assert are(await left_by(Summarize(summarizer), messages, 20), messages)
     assert summarizer.asked == []
 
 
 async def test_what_does_not_fit_becomes_a_summary():
     """What does not fit becomes one message that says it is a summary."""
     summarizer = Recording()
-    left = await Summarize(summarizer)(values("u1", "a1", "u2"), room(25))
+    left = await left_by(Summarize(summarizer), values("u1", "a1", "u2"), 25)
     assert said(left) == ["[Summary of 3 earlier messages]\nin short"]
     assert summarizer.asked == [(["u1", "a1", "u2"], 15)]
 
@@ -242,7 +240,7 @@ async def test_what_does_not_fit_becomes_a_summary():
 async def test_without_room_for_a_summary_nobody_is_asked():
     """Without room for a summary nothing is left, and nobody is asked."""
     summarizer = Recording()
-    assert said(await Summarize(summarizer)(values("u1", "u2"), room(0))) == []
+    assert said(await left_by(Summarize(summarizer), values("u1", "u2"), 0)) == []
     assert summarizer.asked == []
 
 
@@ -260,24 +258,24 @@ async def failing(messages, max_tokens):
 async def test_a_summarizers_error_without_a_fallback():
     """A summarizer's error comes through when there is nothing else to do, in its own words."""
     with pytest.raises(FailingError, match="no connection"):
-        await Summarize(failing, fallback=None)(values("u1", "u2"), room(15))
+        await left_by(Summarize(failing, fallback=None), values("u1", "u2"), 15)
 
 
 async def test_a_summarizers_error_with_a_fallback():
     """A summarizer that fails does not fail the build: the block is truncated, and the report says why."""
-    allowance = room(15)
-    assert said(await Summarize(failing)(values("u1", "u2"), allowance)) == ["u2"]
-    assert allowance.remarks == ["the summarizer raised FailingError: no connection"]
+    slot = await reduced(Summarize(failing), values("u1", "u2"), 15)
+    assert said(slot.out.messages) == ["u2"]
+    assert slot.report().notes == ("the summarizer raised FailingError: no connection",)
 
 
 async def test_a_summary_that_is_too_long_is_cut():
     """A summary that is too long is cut to what fits."""
-    meter = MessageMeter(counter=Words())
     messages = tuple(Message("user", (Text("word " * 30),)) for _ in range(5))
     summarize = Summarize(fixed_summarizer("word " * 500), heading="")
-    (left,) = await summarize(messages, Allowance(60, meter))
+    slot = await reduced(summarize, messages, 60, counter=Words())
+    (left,) = slot.out.messages
     assert left.text.startswith("word word")
-    assert 50 <= meter.message(left) <= 60
+    assert 50 <= slot.out.tokens <= 60
 
 
 class Words:
@@ -290,9 +288,9 @@ class Words:
 
 async def test_a_summary_that_says_nothing():
     """A summary that says nothing is not sent."""
-    allowance = room(15)
-    assert said(await Summarize(Recording("  "))(values("u1", "u2"), allowance)) == ["u2"]
-    assert allowance.remarks == ["the summary was empty"]
+    slot = await reduced(Summarize(Recording("  ")), values("u1", "u2"), 15)
+    assert said(slot.out.messages) == ["u2"]
+    assert slot.report().notes == ("the summary was empty",)
 
 
 @pytest.mark.parametrize("eviction", [Strict(), Drop(), TruncateOldest(), DropTail(), Summarize(Recording())])
@@ -301,7 +299,7 @@ async def test_what_must_stay_stays(eviction):
     messages = values("u1", "a1", "u2", "a2", "a3")
     for tokens in (40, 30, 20, 10, 5):
         try:
-            left = await eviction(messages, room(tokens, keep=[2]))
+            left = await left_by(eviction, messages, tokens, keep=2)
         except ContextOverflow:
             assert (
                 tokens < 50 if isinstance(eviction, Strict) else tokens < (20 if isinstance(eviction, DropTail) else 10)
@@ -313,4 +311,4 @@ async def test_what_must_stay_stays(eviction):
 def test_an_eviction_runs_on_either_loop():
     """An eviction needs no event loop of its own."""
     for backend in ("asyncio", "trio"):
-        assert anyio.run(Drop(), values("u1"), room(5), backend=backend) == ()
+        assert anyio.run(left_by, Drop(), values("u1"), 5, backend=backend) == ()

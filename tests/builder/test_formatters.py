@@ -6,8 +6,9 @@ import pytest
 from blocks import block, builder, built, chat, said, tool_round
 
 from agentctx import ConfigError, ContextOverflow, Message, StageError
-from agentctx.builder import Block, Drop, MarkdownList, MergeSystem, Tier, TruncateOldest, XmlTags
+from agentctx.builder import Block, MarkdownList, MergeSystem, Tier, XmlTags
 from agentctx.builder.rendering import Section, concatenate, escape, tag_name
+from agentctx.strategies import Drop, TruncateOldest
 
 pytestmark = pytest.mark.anyio
 

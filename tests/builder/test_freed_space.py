@@ -8,8 +8,9 @@ from blocks import block, built, chat, said
 from hypothesis import given, strategies as st
 
 from agentctx import ContextOverflow
-from agentctx.builder import Drop, DropTail, Strict, Tier, TruncateOldest
+from agentctx.builder import Tier
 from agentctx.core.tier import TierRule
+from agentctx.strategies import Drop, DropTail, Strict, TruncateOldest
 
 BACKGROUND = st.integers(-1, Tier.RAG)
 

@@ -16,7 +16,7 @@ from agentctx import (
     count,
     when,
 )
-from agentctx.builder import Block, ContextBuilder, Facts, Summarize, TruncateOldest
+from agentctx.builder import Block, ContextBuilder, Facts
 from agentctx.economics import Condition
 from agentctx.sources import (
     ContextItem,
@@ -28,7 +28,7 @@ from agentctx.sources import (
     gather,
     prioritise,
 )
-from agentctx.strategies import Embedded
+from agentctx.strategies import Embedded, Summarize, TruncateOldest
 from agentctx.testing.builders import assistant, call, result, transcript, user
 
 ROUNDS = [turn for i in range(8) for turn in (assistant(call(f"c{i}", "read", {})), result(f"c{i}", "word " * 60))]

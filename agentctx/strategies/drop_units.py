@@ -1,0 +1,283 @@
+"""Reducers that keep or drop whole units, of a request in a ``Pipeline`` or of a ``Block`` alike.
+
+In a request all that is protected stays, and the round that the model is in; of a block the user's newest words, when
+they are in it. A unit that holds what stays, stays whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import ClassVar
+
+from attrs import evolve, field, frozen
+
+from agentctx.core.message import Context, Message
+from agentctx.core.units import Unit, units
+from agentctx.engine.drop import lay_out, shrink_open_round, without
+from agentctx.engine.options import limits
+from agentctx.engine.select import until_full
+from agentctx.errors import ConfigError, ContextOverflow
+from agentctx.offload import offload
+from agentctx.protocols import Call, Scope
+
+
+@frozen
+class Strict:
+    """Keep everything: what does not fit is refused instead of cut.
+
+    The room of such a block is reserved before any other block gets more than its least.
+
+    Example:
+        >>> from agentctx.builder import Block
+        >>> from agentctx.strategies import Strict
+        >>> Block("rules", [{"role": "system", "content": "…"}], evict=Strict()).evict
+        Strict()
+    """
+
+    scope: ClassVar[Scope] = Scope.PRESSURE
+    label: ClassVar[str] = "rejected"
+
+    def least(self, context: Context, call: Call, /) -> int:
+        """All of it, in tokens."""
+        return tokens_of(context.messages, call)
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context as it is.
+
+        Raises:
+            ContextOverflow: If it is larger than the limit.
+        """
+        limit, _ = limits("Strict", None, call)
+        if call.size(context) > limit:
+            raise ContextOverflow(call.size(context), limit)
+        return context
+
+
+@frozen
+class Drop:
+    """Drop all that may go when it does not fit: half of it would be of no use.
+
+    Example:
+        >>> from agentctx.builder import Block
+        >>> from agentctx.strategies import Drop
+        >>> Block("found", [{"role": "user", "content": "…"}], evict=Drop()).evict
+        Drop()
+    """
+
+    scope: ClassVar[Scope] = Scope.PRESSURE
+    label: ClassVar[str] = "dropped"
+    whole: ClassVar[bool] = True
+
+    def least(self, context: Context, call: Call, /) -> int:
+        """What must stay, in tokens."""
+        return tokens_of(staying(context, call), call)
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context when it fits, else what must stay of it."""
+        limit, aim = limits("Drop", None, call)
+        size = call.size(context)
+        if size <= aim:
+            return context
+        return await offload(partial(_without_all, context, limit, aim, call), len(context.messages), size)
+
+
+def _without_all(context: Context, limit: int, aim: int, call: Call) -> Context:
+    context, room = shrink_open_round(context, limit, call)
+    return without(context, chain.from_iterable(room.bundles), call, f"over {aim:,} tokens: all that may go")
+
+
+@frozen
+class DropTail:
+    """Drop whole units from the end until the rest fits: for what is ranked, best first.
+
+    The first unit stays as well.
+
+    Example:
+        >>> from agentctx.builder import Block
+        >>> from agentctx.strategies import DropTail
+        >>> Block("found", [{"role": "user", "content": "…"}], evict=DropTail()).evict
+        DropTail()
+    """
+
+    scope: ClassVar[Scope] = Scope.PRESSURE
+    label: ClassVar[str] = "truncated"
+    gradual: ClassVar[bool] = True
+
+    def least(self, context: Context, call: Call, /) -> int:
+        """The first unit and what must stay, in tokens."""
+        return least_of(_ranked(context, staying_places(context, call), call))
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context without as much of its end as must go."""
+        limit, aim = limits("DropTail", None, call)
+        size = call.size(context)
+        if size <= aim:
+            return context
+        return await offload(partial(_without_end, context, limit, aim, call), len(context.messages), size)
+
+
+def _without_end(context: Context, limit: int, aim: int, call: Call) -> Context:
+    context, room = shrink_open_round(context, limit, call)
+    loose = [piece for piece in _ranked(context, room.staying, call) if not piece.stays]
+    spare = aim - room.size + sum(piece.tokens for piece in loose)
+    kept = until_full(loose, lambda piece: piece.tokens, spare)
+    return without(context, units_of(loose[len(kept) :]), call, f"over {aim:,} tokens: last first")
+
+
+def _ranked(context: Context, places: frozenset[int], call: Call) -> list[Piece]:
+    """The units, the first of which stays."""
+    found = pieces(context.messages, places, call)
+    return [evolve(piece, stays=True) if piece is found[0] else piece for piece in found]
+
+
+def _roles(roles: Iterable[str]) -> frozenset[str]:
+    if isinstance(roles, str):
+        msg = f"TruncateOldest: protect_roles is a collection of roles, for example ({roles!r},)"
+        raise ConfigError(msg)
+    return frozenset(role for role in roles if role)
+
+
+@frozen
+class TruncateOldest:
+    """Drop whole units from the beginning until the rest fits.
+
+    Args:
+        keep_pairs: Whether a user's message goes together with the round that answers it, and never alone.
+        min_messages: With fewer messages than this the rest is of no use: all of it goes but what must stay.
+        protect_roles: Roles whose messages stay, each with its whole unit.
+
+    Raises:
+        ConfigError: If ``min_messages`` is negative, or the roles are one string.
+
+    Example:
+        >>> from agentctx import Pipeline
+        >>> from agentctx.strategies import TruncateOldest
+        >>> from agentctx.testing import assistant, transcript, user
+        >>> turns = user("One?"), assistant("1. " * 500), user("Two?"), assistant("2."), user("Three?")
+        >>> view = await Pipeline(TruncateOldest(), budget=200).prepare(transcript("openai-chat", *turns))
+        >>> [message["content"] for message in view.messages]
+        ['One?', 'Two?', '2.', 'Three?']
+    """
+
+    keep_pairs: bool = False
+    min_messages: int = field(default=0)
+    protect_roles: frozenset[str] = field(default=frozenset(), converter=_roles)
+    scope: ClassVar[Scope] = Scope.PRESSURE
+    label: ClassVar[str] = "truncated"
+    gradual: ClassVar[bool] = True
+
+    @min_messages.validator
+    def _check(self, _attribute: object, value: int) -> None:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            msg = f"TruncateOldest: min_messages must be a whole number of at least 0, got {value!r}"
+            raise ConfigError(msg)
+
+    def least(self, context: Context, call: Call, /) -> int:
+        """What is protected and what must stay, in tokens."""
+        return least_of(self._pieces(context, staying_places(context, call), call))
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context without as much of its beginning as must go."""
+        limit, aim = limits("TruncateOldest", None, call)
+        size = call.size(context)
+        if size <= aim:
+            return context
+        return await offload(partial(self._without_beginning, context, limit, aim, call), len(context.messages), size)
+
+    def _without_beginning(self, context: Context, limit: int, aim: int, call: Call) -> Context:
+        context, room = shrink_open_round(context, limit, call)
+        loose = [piece for piece in self._pieces(context, room.staying, call) if not piece.stays]
+        spare = aim - room.size + sum(piece.tokens for piece in loose)
+        kept = until_full(reversed(loose), lambda piece: piece.tokens, spare)
+        gone = loose[: len(loose) - len(kept)]
+        if len(context.messages) - sum(map(len, gone)) < self.min_messages:
+            call.remark(f"fewer than {self.min_messages} messages would be left")
+            gone = loose
+        return without(context, units_of(gone), call, f"over {aim:,} tokens: oldest first")
+
+    def _pieces(self, context: Context, places: frozenset[int], call: Call) -> list[Piece]:
+        messages = context.messages
+        protected = (index for index, message in enumerate(messages) if message.role in self.protect_roles)
+        return pieces(messages, places.union(protected), call, pairs=self.keep_pairs)
+
+
+@frozen
+class Piece:
+    """Units that go or stay together.
+
+    Args:
+        units: The units, one behind the other.
+        tokens: Their size together.
+        stays: Whether one of their messages must stay, so that all do.
+    """
+
+    units: tuple[Unit, ...]
+    tokens: int
+    stays: bool
+
+    def __len__(self) -> int:
+        """How many messages it holds."""
+        return sum(map(len, self.units))
+
+
+def pieces(messages: Sequence[Message], places: frozenset[int], call: Call, *, pairs: bool = False) -> list[Piece]:
+    """Take messages to pieces, in order and without gaps.
+
+    Args:
+        messages: The messages.
+        places: Indexes of those that must stay.
+        call: Counts them.
+        pairs: Whether a user's message and the round that answers it are one piece.
+    """
+    groups = units(messages)
+    found = []
+    for group in _with_questions(messages, groups) if pairs else ((unit,) for unit in groups):
+        start, stop = group[0].start, group[-1].stop
+        stays = not places.isdisjoint(range(start, stop))
+        found.append(Piece(group, tokens_of(messages[start:stop], call), stays))
+    return found
+
+
+def _with_questions(messages: Sequence[Message], groups: Sequence[Unit]) -> Iterator[tuple[Unit, ...]]:
+    """Units, a user's message joined with the round directly after it."""
+    waiting: tuple[Unit, ...] = ()
+    for unit in groups:
+        if unit.is_round:
+            yield (*waiting, unit)
+            waiting = ()
+            continue
+        if waiting:
+            yield waiting
+        waiting = (unit,)
+        if messages[unit.start].role != "user":
+            yield waiting
+            waiting = ()
+    if waiting:
+        yield waiting
+
+
+def units_of(found: Iterable[Piece]) -> Iterator[Unit]:
+    """The units of pieces."""
+    return chain.from_iterable(piece.units for piece in found)
+
+
+def least_of(found: Iterable[Piece]) -> int:
+    """Tokens of the pieces that stay."""
+    return sum(piece.tokens for piece in found if piece.stays)
+
+
+def staying_places(context: Context, call: Call) -> frozenset[int]:
+    """Indexes of the messages that no reducer drops."""
+    return lay_out(context, call, unread=len(context.messages)).staying
+
+
+def staying(context: Context, call: Call) -> list[Message]:
+    """The messages that no reducer drops."""
+    return [context.messages[index] for index in sorted(staying_places(context, call))]
+
+
+def tokens_of(messages: Iterable[Message], call: Call) -> int:
+    """Tokens of messages."""
+    return sum(map(call.count, messages))
