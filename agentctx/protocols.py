@@ -1,4 +1,4 @@
-"""Every extension point on one screen, and what a stage is told."""
+"""What users implement, and what a stage is told."""
 
 from __future__ import annotations
 

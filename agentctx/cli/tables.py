@@ -1,4 +1,4 @@
-"""One request on the terminal: every message with what became of it."""
+"""Requests and replays on the terminal, as tables."""
 
 from __future__ import annotations
 

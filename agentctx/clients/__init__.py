@@ -1,4 +1,4 @@
-"""Wrap a provider SDK's client: the same client type, prepared before each model call. One file an SDK."""
+"""Wrap a provider SDK's client: the same client type, prepared before each model call."""
 
 from agentctx.clients.wrap import wrap
 

@@ -1,4 +1,4 @@
-"""Every change that holds now, kept small: messages that left together are one line of the book."""
+"""Every change that holds now, kept small: messages that left together are one line of the log."""
 
 from __future__ import annotations
 

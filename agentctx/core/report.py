@@ -1,4 +1,4 @@
-"""What a run of the pipeline did, for people and for machines."""
+"""What was done to a request, for people and for machines: reports, the events that listeners get, the view."""
 
 from __future__ import annotations
 

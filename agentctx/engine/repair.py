@@ -1,4 +1,4 @@
-"""Which result belongs to which call in a broken history: by order first, by id second."""
+"""Repair a broken history: pairs of calls and results, turns on the wrong side, ids, halves of server calls."""
 
 from __future__ import annotations
 

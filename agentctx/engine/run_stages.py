@@ -1,4 +1,4 @@
-"""What a stage is called, in reports and in errors."""
+"""Run stages: call each, check what it returned, compare it with what it was given, and write its report."""
 
 from __future__ import annotations
 

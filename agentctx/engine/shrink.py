@@ -1,4 +1,4 @@
-"""Cut one text to a number of tokens or characters, exactly."""
+"""Cut what is too long: one text exactly, the results of tools and the arguments of calls to a common level."""
 
 from __future__ import annotations
 

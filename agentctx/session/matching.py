@@ -1,4 +1,4 @@
-"""An answer that comes when the conversation has gone on, or before its call: it belongs to its call."""
+"""Match what the caller shows with what is known: by place and value, and late answers with their calls."""
 
 from __future__ import annotations
 

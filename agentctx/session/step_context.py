@@ -1,4 +1,4 @@
-"""What a step knows beside the messages, and where it stands."""
+"""What a step knows beside the messages: model, format, budget, system prompt, tools; and how far it has come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file that the model may read and must not change, and what became of several."""
+"""Files that the model may read and must not change, as many as there is room for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of sources that are numbers."""
+"""What sources share: how their options are checked, and how what they found is written and cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages, one file each; from here come the values that elaborate ones take."""
+"""The stages; from here come the values that some of them take."""
 
 from typing import TYPE_CHECKING
 

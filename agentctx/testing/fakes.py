@@ -1,4 +1,4 @@
-"""A counter that remembers what it was asked, to prove that work is not done twice."""
+"""Fakes: a counter that remembers, stages and stores that fail, listeners and a summarizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any value as JSON text: what an unknown block is counted by. Never raises."""
+"""What costs tokens beside text: tools, blocks that are not understood, and a counter of fixed amounts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two spellings of Gemini's fields (``functionCall`` of the API, ``function_call`` of the SDK), and call ids.
+"""Gemini's contents as values, and back, in both spellings of its fields (``functionCall``, ``function_call``).
 
 An id is optional in this format. A call without one is called by its name and its place among the calls of that name
 in its turn (``search#0``); so is its result.

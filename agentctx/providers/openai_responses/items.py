@@ -1,4 +1,4 @@
-"""Which items there are: what calls what, what answers it, who speaks.
+"""The items of the Responses API as values, and back.
 
 Source: https://platform.openai.com/docs/api-reference/responses/create and the item types of the ``openai`` SDK.
 """

@@ -1,4 +1,4 @@
-"""How much texts have to do with a task: what is asked for it, and how an embedding model answers."""
+"""How much texts have to do with a task: by their words (BM25), by embeddings, and by what else they say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One file, one provider format: each writes a neutral plan down as that provider's messages."""
+"""Each provider's writer in a file of its own: a neutral plan becomes that provider's messages."""
 
 from __future__ import annotations
 
