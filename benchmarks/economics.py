@@ -38,7 +38,7 @@ from windows import Windows
 
 from agentctx import Budget
 from agentctx.economics import CacheSimulator
-from agentctx.economics.cache import BlockReader, cache_rules
+from agentctx.economics.cache import PromptReader, cache_rules
 from agentctx.economics.prices import cost
 from agentctx.models import ModelProfile
 from agentctx.models.table import profile
@@ -87,7 +87,7 @@ class Till:
 
     async def run(self, recorded: Recorded, way: Way, window: int, at: Sequence[int]) -> None:
         """Send a session, and bill it at the models with these numbers."""
-        reader = BlockReader(recorded.source.meter)
+        reader = PromptReader(recorded.source.meter)
         number = 0
         async for sent in way(recorded, window):
             prompt = None if sent.context is None else reader.read(sent.context)

@@ -11,7 +11,7 @@ from windows import Windows
 
 from agentctx import Budget, Pipeline
 from agentctx.economics import CacheSimulator
-from agentctx.economics.cache import BlockReader, cache_rules
+from agentctx.economics.cache import PromptReader, cache_rules
 from agentctx.economics.prices import cost
 from agentctx.models.table import profile
 from agentctx.presets import coding_agent
@@ -70,7 +70,7 @@ async def _sent(sessions: Sequence[Recorded], model: str, windows: Windows, *, m
     for recorded in sessions:
         window = windows.of(recorded)
         way = in_session((lambda room: coding_agent(Budget(room))) if marked else bare, model)
-        reader = BlockReader(recorded.source.meter, own=None if careful else recorded.source.wire.cache_markers)
+        reader = PromptReader(recorded.source.meter, own=None if careful else recorded.source.wire.cache_markers)
         number = 0
         async for sent in way(recorded, window):
             prompt = None if sent.context is None else reader.read(sent.context)

@@ -111,7 +111,7 @@ Mark = Literal["short", "long"]
 
 
 @frozen
-class Block:
+class CachedBlock:
     """A piece of a prompt that is cached whole or not at all: tools, the system prompt, a content block.
 
     Args:
@@ -137,12 +137,12 @@ class Prompt:
         ends: For each block, the tokens of the prompt up to its end.
     """
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[CachedBlock, ...]
     keys: tuple[int, ...]
     ends: tuple[int, ...]
 
     @classmethod
-    def of(cls, blocks: Iterable[Block]) -> Prompt:
+    def of(cls, blocks: Iterable[CachedBlock]) -> Prompt:
         """The prompt of these blocks."""
         whole, keys, key = tuple(blocks), [], 0
         for block in whole:
@@ -167,10 +167,10 @@ class CacheSimulator:
 
     Example:
         >>> from agentctx.economics import CacheSimulator
-        >>> from agentctx.economics.cache import Block, Prompt, cache_rules
+        >>> from agentctx.economics.cache import CachedBlock, Prompt, cache_rules
         >>> from agentctx.models.table import profile
         >>> cache = CacheSimulator(cache_rules(profile("gpt-5.4")))
-        >>> prompt = Prompt.of([Block("system", 2_000), Block("task", 500)])
+        >>> prompt = Prompt.of([CachedBlock("system", 2_000), CachedBlock("task", 500)])
         >>> cache.send(prompt, at=0.0).cached, cache.send(prompt, at=10.0).cached
         (0, 2432)
     """
@@ -271,7 +271,7 @@ class CacheSimulator:
 
 
 @define
-class BlockReader:
+class PromptReader:
     """Cuts the requests of one conversation into blocks; a message as it was read is counted once.
 
     Args:
@@ -284,14 +284,14 @@ class BlockReader:
     meter: Meter
     mark: Mark | None = "short"
     own: CacheMarkers | None = None
-    _known: dict[int, tuple[Message, tuple[Block, ...]]] = field(factory=dict, init=False, repr=False)
-    _before: Sequence[Block] = field(factory=tuple, init=False, repr=False)
+    _known: dict[int, tuple[Message, tuple[CachedBlock, ...]]] = field(factory=dict, init=False, repr=False)
+    _before: Sequence[CachedBlock] = field(factory=tuple, init=False, repr=False)
     _shared: int = field(default=0, init=False, repr=False)
 
     def read(self, context: Context) -> Prompt:
         """A request as blocks, tools and system prompt first."""
         on_head = [] if self.own is None else head_markers(context, self.own)
-        blocks = [Block(("fixed", context.tools, context.system), self.meter.fixed(context), _deepest(on_head))]
+        blocks = [CachedBlock(("fixed", context.tools, context.system), self.meter.fixed(context), _deepest(on_head))]
         leading = list(takewhile(lambda message: message.role in SYSTEM_ROLES, context.messages))
         for message in leading:
             blocks.extend(self._blocks(message))
@@ -302,14 +302,14 @@ class BlockReader:
             self._set_marks(blocks, head)
         return Prompt.of(blocks)
 
-    def _set_marks(self, blocks: list[Block], head: int) -> None:
+    def _set_marks(self, blocks: list[CachedBlock], head: int) -> None:
         pairs = takewhile(lambda pair: pair[0].key == pair[1].key, zip(blocks, self._before, strict=False))
         shared = sum(1 for _ in pairs) or head
         for end in {head, min(self._shared or head, shared), shared, len(blocks)}:
             blocks[end - 1] = evolve(blocks[end - 1], mark=self.mark)
         self._before, self._shared = blocks, shared
 
-    def _blocks(self, message: Message) -> tuple[Block, ...]:
+    def _blocks(self, message: Message) -> tuple[CachedBlock, ...]:
         if not message.untouched:
             return self._cut(message)
         known = self._known.get(id(message))
@@ -317,14 +317,16 @@ class BlockReader:
             known = self._known[id(message)] = message, self._cut(message)
         return known[1]
 
-    def _cut(self, message: Message) -> tuple[Block, ...]:
+    def _cut(self, message: Message) -> tuple[CachedBlock, ...]:
         parts = [place for place, part in enumerate(message.parts) if not is_marker(part)]
         heard = message.role in {"user", "tool"}
         if not parts:
-            return (Block(hash(message.role), self.meter.message(message), turn_end=heard),)
+            return (CachedBlock(hash(message.role), self.meter.message(message), turn_end=heard),)
         sizes, marks = self._sizes(message), self._own_marks(message)
         return tuple(
-            Block(hash((message.role, message.parts[at])), sizes[at], marks.get(at), turn_end=heard and at == parts[-1])
+            CachedBlock(
+                hash((message.role, message.parts[at])), sizes[at], marks.get(at), turn_end=heard and at == parts[-1]
+            )
             for at in parts
         )
 

@@ -29,7 +29,7 @@ from agentctx.offload import one_step
 class Speaker(Protocol):
     """A session, as far as its blocks are concerned."""
 
-    blocks: list[Block]
+    blocks: list[SessionBlock]
 
 
 class Held(Protocol):
@@ -42,7 +42,7 @@ class Held(Protocol):
 
 
 @define(eq=False)
-class Block:
+class SessionBlock:
     """One ``with session:``.
 
     Args:
@@ -86,7 +86,7 @@ class Work:
     over: bool = False
 
 
-_Entered = tuple[Block | Preparing | Work, ...]
+_Entered = tuple[SessionBlock | Preparing | Work, ...]
 _ENTERED: ContextVar[_Entered] = ContextVar("agentctx_entered", default=())
 """The blocks, steps and works around the running code, innermost last."""
 
@@ -97,20 +97,20 @@ _ENTERS = frozenset({__file__, str(Path(__file__).with_name("session.py"))})
 _MANAGERS = contextmanager.__code__.co_filename
 """The file of contextlib."""
 
-_generators: dict[FrameType | None, list[Block]] = {}
+_generators: dict[FrameType | None, list[SessionBlock]] = {}
 """The blocks that generators hold open, by the generator's frame."""
 
 
 def speaker() -> Speaker | None:
     """The session of the innermost ``with session:`` around the running code; None when a step is further in."""
     innermost = next((each for each in reversed(_entered()) if not isinstance(each, Work)), None)
-    return innermost.session if isinstance(innermost, Block) else None
+    return innermost.session if isinstance(innermost, SessionBlock) else None
 
 
 def enter(session: Speaker) -> None:
     """Let ``session`` speak from here on."""
     patch_threads_once()
-    block = Block(session, _here(), _entering())
+    block = SessionBlock(session, _here(), _entering())
     session.blocks.append(block)
     if block.frame is not None and _is_generator(block.frame):
         _generators.setdefault(block.frame, []).append(block)
@@ -119,7 +119,9 @@ def enter(session: Speaker) -> None:
 
 def leave(session: Speaker) -> None:
     """End the session's innermost block: wherever it was entered, since a generator may be closed by another task."""
-    inside = [each for each in _ENTERED.get() if isinstance(each, Block) and each.session is session and not each.left]
+    inside = [
+        each for each in _ENTERED.get() if isinstance(each, SessionBlock) and each.session is session and not each.left
+    ]
     block = inside[-1] if inside else session.blocks[-1]
     block.left = True
     session.blocks.remove(block)
@@ -159,14 +161,14 @@ def _entered() -> _Entered:
     return entered if block is None or block is innermost else (*entered, block)
 
 
-def _of_generator(entered: _Entered, innermost: Block | None) -> Block | None:
+def _of_generator(entered: _Entered, innermost: SessionBlock | None) -> SessionBlock | None:
     """The block of the innermost generator that the running code is run by, unless another one is further in.
 
     A generator's body runs in the context of whoever asks it for the next value, so the context variable does not tell
     its block; the stack does. Going outwards, the first generator's frame that holds a block wins, unless the frame of
     an ordinary block comes first.
     """
-    frames_of_plain_blocks = {each.frame for each in entered if isinstance(each, Block)} - _generators.keys()
+    frames_of_plain_blocks = {each.frame for each in entered if isinstance(each, SessionBlock)} - _generators.keys()
     frame, found = currentframe(), None
     while frame is not None:
         if frame in frames_of_plain_blocks and (found is None or (innermost is not None and frame is innermost.frame)):
@@ -181,10 +183,10 @@ def _of_generator(entered: _Entered, innermost: Block | None) -> Block | None:
 def forget_left() -> None:
     """Take out the blocks that the running task or thread entered, and that were left elsewhere."""
     entered = _ENTERED.get()
-    if any(isinstance(each, Block) and each.left for each in entered):
+    if any(isinstance(each, SessionBlock) and each.left for each in entered):
         here = _here()
         _ENTERED.set(
-            tuple(each for each in entered if not isinstance(each, Block) or not each.left or each.owner != here)
+            tuple(each for each in entered if not isinstance(each, SessionBlock) or not each.left or each.owner != here)
         )
 
 

@@ -20,7 +20,7 @@ from agentctx.session.fingerprint import DIGEST_BYTES, digest, snapshot
 
 
 @frozen(eq=False)
-class Weights:
+class Sizes:
     """What some messages weigh.
 
     Args:
@@ -35,9 +35,9 @@ class Weights:
         """How many messages."""
         return len(self.tokens)
 
-    def first(self, count: int) -> Weights:
+    def first(self, count: int) -> Sizes:
         """What the first ``count`` of them weigh."""
-        return Weights(self.tokens[:count], self.bytes[:count])
+        return Sizes(self.tokens[:count], self.bytes[:count])
 
 
 @frozen
@@ -199,7 +199,7 @@ class Record:
         origin = self.origins[place]
         return origin is not None and self.shown[place] is self.seen[origin]
 
-    def remember(self, seen: Sequence[Any], arrived: Sequence[Message], weights: Weights) -> None:
+    def remember(self, seen: Sequence[Any], arrived: Sequence[Message], weights: Sizes) -> None:
         """Add what arrived to the history: what it looked like, what it says, and what it weighs."""
         for kept in paced(chain(seen, (message.parts for message in arrived))):
             untrack(kept)
@@ -211,7 +211,7 @@ class Record:
         self.given_tokens += sum(weights.tokens)
         self.given_bytes += sum(weights.bytes)
 
-    def weigh_view(self, weights: Weights) -> None:
+    def weigh_view(self, weights: Sizes) -> None:
         """Note what the settled view weighs."""
         self.view_tokens, self.view_bytes = sum(weights.tokens), sum(weights.bytes)
 
@@ -257,7 +257,7 @@ def call_ids(messages: Iterable[Message]) -> set[str]:
 def rewound(
     record: Record,
     decided_until: int,
-    weights: Weights,
+    weights: Sizes,
     *,
     unchanged_until: int,
     history_length: int,
@@ -459,7 +459,7 @@ def _unbound(record: Record, cut: int, length: int) -> int | None:
     return cut if lost and _still_unbound(record, cut) is None else _still_unbound(record, cut)
 
 
-def rebased(record: Record, natives: Sequence[Any], weights: Weights) -> Record:
+def rebased(record: Record, natives: Sequence[Any], weights: Sizes) -> Record:
     """The record after the caller has replaced its own history by the view (its first ``len(weights)`` messages)."""
     known = record.view[: len(weights)]
     whole = _whole_until(known, range(len(known)), len(known))
@@ -488,7 +488,7 @@ def rebased(record: Record, natives: Sequence[Any], weights: Weights) -> Record:
     return new
 
 
-def _all_is_final(record: Record, weights: Weights) -> None:
+def _all_is_final(record: Record, weights: Sizes) -> None:
     """All of the view is final."""
     record.settled = len(record.view)
     record.ids = call_ids(record.view)

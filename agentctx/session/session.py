@@ -26,7 +26,7 @@ from agentctx.errors import ContextOverflow
 from agentctx.printable import shown
 from agentctx.protocols import Listener, Listeners
 from agentctx.providers.registry import format_named
-from agentctx.session.current import Block, enter, leave, preparing, speaker, within
+from agentctx.session.current import SessionBlock, enter, leave, preparing, speaker, within
 from agentctx.session.dump import VERSION, dump_conversation, load_conversation, opened
 from agentctx.session.learned_limits import Allowance, Allowances
 from agentctx.session.lock import TurnLock
@@ -90,7 +90,7 @@ class Session:
     clock: Callable[[], float] = field(default=time, repr=False)
     billed_tokens: int | None = field(default=None, init=False)
     view: View | None = field(default=None, init=False, repr=False)
-    blocks: list[Block] = field(factory=list, init=False, repr=False)
+    blocks: list[SessionBlock] = field(factory=list, init=False, repr=False)
     _conversation: Conversation = field(init=False, repr=False)
     _turns: TurnLock = field(init=False, factory=TurnLock, repr=False)
     _retried: bool = field(init=False, default=False, repr=False)

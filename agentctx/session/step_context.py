@@ -16,7 +16,7 @@ from agentctx.engine.reading import Reader
 from agentctx.engine.run_stages import Trail
 from agentctx.protocols import Call
 from agentctx.session.learned_limits import Allowance
-from agentctx.session.record import Record, Weights
+from agentctx.session.record import Record, Sizes
 
 
 @frozen
@@ -71,10 +71,10 @@ class Surroundings:
         """These messages with system prompt and tools."""
         return Context(tuple(messages), self.system, self.tools)
 
-    def weigh(self, messages: Sequence[Message]) -> Weights:
+    def weigh(self, messages: Sequence[Message]) -> Sizes:
         """What each message weighs."""
         meter = self.source.meter
-        return Weights(list(map(meter.message, messages)), list(map(meter.weight, messages)))
+        return Sizes(list(map(meter.message, messages)), list(map(meter.weight, messages)))
 
 
 def surround(
@@ -160,7 +160,7 @@ class Step:
     natives: Sequence[Any]
     seen: list[Any]
     trail: Trail
-    arrived: Weights
+    arrived: Sizes
     start: int
     raw: list[Message]
     raw_origin: list[int]

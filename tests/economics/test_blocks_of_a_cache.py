@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from agentctx import Context, Message, Opaque, Pipeline
-from agentctx.economics.cache import BlockReader
+from agentctx.economics.cache import PromptReader
 from agentctx.engine.reading import reader
 from agentctx.providers.cache_markers import ANTHROPIC
 
@@ -36,7 +36,7 @@ def context(messages, system="1h", tools=TOOLS):
 
 def blocks(*contexts, **options):
     """The blocks of the last of several requests of one conversation."""
-    cuts = BlockReader(OURS, **options)
+    cuts = PromptReader(OURS, **options)
     return [cuts.read(each) for each in contexts][-1].blocks
 
 
@@ -56,7 +56,7 @@ def test_a_message_of_markers_alone_is_a_block():
     mark = Opaque("cachePoint", {"cachePoint": {"type": "default"}})
     for role, ends in (("user", True), ("assistant", False)):
         message = Message(role, (mark,))
-        (block,) = BlockReader(OURS).read(Context((message,))).blocks[1:]
+        (block,) = PromptReader(OURS).read(Context((message,))).blocks[1:]
         assert (block.tokens, block.turn_end) == (OURS.message(message), ends)
 
 

@@ -13,7 +13,7 @@ from agentctx.economics.cache import (
     NOVA,
     OPENAI,
     OPENAI_TURNS,
-    Block,
+    CachedBlock,
     Prompt,
     cache_rules,
     warmth,
@@ -34,17 +34,17 @@ KINDS = {
 
 def head(tokens=10_000, mark="short"):
     """Tools and system prompt."""
-    return Block("head", tokens, mark)
+    return CachedBlock("head", tokens, mark)
 
 
 def said(number, tokens, mark=None):
     """What the user or a tool said."""
-    return Block(("said", number), tokens, mark, turn_end=True)
+    return CachedBlock(("said", number), tokens, mark, turn_end=True)
 
 
 def answer(number, tokens=500):
     """What the model said."""
-    return Block(("answer", number), tokens)
+    return CachedBlock(("answer", number), tokens)
 
 
 def bills(model, *requests, pause=10.0):
@@ -81,7 +81,7 @@ def test_claude_finds_nothing_behind_a_mark():
 @pytest.mark.parametrize(("shared", "cached"), [(1_023, 0), (1_024, 1_024), (1_151, 1_024), (1_152, 1_152)])
 def test_openai_before_5_6_reads_steps(shared, cached):
     """From 1,024 tokens on whole steps of 128 are read; the rest costs as plain input."""
-    first, second = [Block(0, shared)], [Block(0, shared), said(1, 400)]
+    first, second = [CachedBlock(0, shared)], [CachedBlock(0, shared), said(1, 400)]
     simulator = CacheSimulator(OPENAI)
     simulator.send(Prompt.of(first), 0)
 
@@ -127,7 +127,7 @@ def test_gpt_5_6_over_272k_costs_twice_as_a_whole():
 @pytest.mark.parametrize(("place", "read"), [(0, 0), (1, 2_100)])
 def test_gpt_5_6_writes_at_most_four_places(place, read):
     """Beside the end of the last turn the latest three marks are written; earlier ones are not."""
-    marked = [Block(0, 2_000, "short"), *(Block(number, 100, "short") for number in range(1, 4))]
+    marked = [CachedBlock(0, 2_000, "short"), *(CachedBlock(number, 100, "short") for number in range(1, 4))]
     simulator = CacheSimulator(OPENAI_TURNS)
     simulator.send(Prompt.of([*marked, said(9, 100)]), 0)
 
@@ -155,7 +155,7 @@ def test_gpt_5_6_tries_the_latest_eighty_places(later, read):
 def test_gpt_5_6_counts_no_answers_among_the_places():
     """Only ends of turns and marks are tried, and the last end of a turn is written also before a mark."""
     simulator = CacheSimulator(OPENAI_TURNS)
-    simulator.send(Prompt.of([said(0, 2_000), Block("marked", 100, "short")]), 0)
+    simulator.send(Prompt.of([said(0, 2_000), CachedBlock("marked", 100, "short")]), 0)
 
     later = [block for number in range(1, 80) for block in (answer(number, 10), said(number, 10))]
     assert simulator.send(Prompt.of([said(0, 2_000), *later]), 1).cached == 2_000
@@ -183,7 +183,7 @@ def test_gpt_5_6_writes_for_twelve_hours_at_its_own_price():
 def test_claude_in_dollars():
     """$2.50 to write, $0.10 to read, $2 for what follows the last mark."""
     first = [head(), said(1, 500, "short")]
-    second = [head(), said(1, 500), answer(1), said(2, 1_000, "short"), Block("prefill", 7)]
+    second = [head(), said(1, 500), answer(1), said(2, 1_000, "short"), CachedBlock("prefill", 7)]
 
     assert bills("claude-sonnet-5-5", first, second) == pytest.approx(
         [10_500 * 2.5e-6, 10_500 * 0.1e-6 + 1_500 * 2.5e-6 + 7 * 2e-6]
@@ -192,7 +192,7 @@ def test_claude_in_dollars():
 
 def test_claude_for_an_hour_in_dollars():
     """Up to the deepest mark for an hour $4 a million, from there to the last mark $2.50."""
-    (first,) = bills("claude-sonnet-5-5", [head(mark="long"), said(1, 500, "short"), Block("prefill", 7)])
+    (first,) = bills("claude-sonnet-5-5", [head(mark="long"), said(1, 500, "short"), CachedBlock("prefill", 7)])
 
     assert first == pytest.approx(10_000 * 4e-6 + 500 * 2.5e-6 + 7 * 2e-6)
 
@@ -241,7 +241,7 @@ def test_claude_on_bedrock_costs_a_tenth_more_in_a_region():
 @pytest.mark.parametrize(("shared", "cached"), [(63, 0), (64, 64), (127, 64), (1_000, 960)])
 def test_deepseek_reads_units_of_64(shared, cached):
     """Whole units of 64 tokens from the first token on; writing is free."""
-    first, second = bills("deepseek/deepseek-v4-pro", [Block(0, shared)], [Block(0, shared), said(1, 36)])
+    first, second = bills("deepseek/deepseek-v4-pro", [CachedBlock(0, shared)], [CachedBlock(0, shared), said(1, 36)])
 
     assert first == pytest.approx(shared * 1.32e-6)
     assert second == pytest.approx(cached * 0.044e-6 + (shared + 36 - cached) * 1.32e-6)
@@ -253,7 +253,9 @@ def test_deepseek_reads_units_of_64(shared, cached):
 def test_gemini_minimum(model, smallest):
     """A shared prefix is read from the model's minimum on, as it is."""
     simulator = CacheSimulator(cache_rules(profile(model)))
-    sent = [[Block(tokens, tokens), said(number, 5)] for tokens in (smallest - 1, smallest + 7) for number in range(2)]
+    sent = [
+        [CachedBlock(tokens, tokens), said(number, 5)] for tokens in (smallest - 1, smallest + 7) for number in range(2)
+    ]
     cached = [simulator.send(Prompt.of(blocks), 0).cached for blocks in sent]
 
     assert cached == [0, 0, 0, smallest + 7]
@@ -279,7 +281,7 @@ def test_nova_reads_a_quarter_and_writes_for_nothing():
 requests = st.lists(
     st.lists(
         st.builds(
-            Block,
+            CachedBlock,
             st.integers(0, 3),
             st.integers(0, 3_000),
             st.sampled_from([None, None, "short", "long"]),

@@ -13,7 +13,7 @@ from agentctx.economics.cache import (
     NOVA,
     OPENAI,
     OPENAI_TURNS,
-    Block,
+    CachedBlock,
     Prompt,
     cache_rules,
     warmth,
@@ -26,7 +26,7 @@ from agentctx.models.table import profile
 def blocks(*sizes, start=0, marks=()):
     """Blocks of these sizes, the odd ones user turns, marked at the given places."""
     return [
-        Block(start + place, size, "short" if place in marks else None, turn_end=place % 2 == 1)
+        CachedBlock(start + place, size, "short" if place in marks else None, turn_end=place % 2 == 1)
         for place, size in enumerate(sizes)
     ]
 
@@ -52,9 +52,9 @@ def test_openai_reads_nothing_below_1024():
 
 def test_prefix_ends_where_the_first_block_differs():
     """What comes after a change is not read, though it is the same."""
-    changed = [*blocks(2048), Block("other", 10), *blocks(4096, start=2)]
+    changed = [*blocks(2048), CachedBlock("other", 10), *blocks(4096, start=2)]
 
-    assert bill(DEEPSEEK, [*blocks(2048), Block("one", 10), *blocks(4096, start=2)], changed).cached == 2048
+    assert bill(DEEPSEEK, [*blocks(2048), CachedBlock("one", 10), *blocks(4096, start=2)], changed).cached == 2048
 
 
 def test_entries_lapse_and_live_on_with_use():
@@ -74,14 +74,14 @@ def test_gpt_5_6_reads_from_the_end_of_an_earlier_turn():
 
 def test_gpt_5_6_knows_no_shorter_prefix():
     """A change before the only breakpoint loses all of it: there is no fall-back to an unmarked prefix."""
-    changed = [*blocks(5000), Block("other", 500, turn_end=True)]
+    changed = [*blocks(5000), CachedBlock("other", 500, turn_end=True)]
 
     assert bill(OPENAI_TURNS, blocks(5000, 500), changed) == Usage(written=5500)
 
 
 def test_gpt_5_6_keeps_the_head_at_an_explicit_mark():
     """With a mark at the end of the stable head, a change behind it loses only what is behind it."""
-    changed = [*blocks(5000, marks=(0,)), Block("other", 500, turn_end=True)]
+    changed = [*blocks(5000, marks=(0,)), CachedBlock("other", 500, turn_end=True)]
 
     assert bill(OPENAI_TURNS, blocks(5000, 500, marks=(0,)), changed) == Usage(cached=5000, written=500)
 
@@ -125,14 +125,14 @@ def test_anthropic_passes_over_marks_below_the_minimum():
 
 def test_anthropic_bills_long_and_short_writes_apart():
     """Up to the deepest mark for an hour the hour's price holds, from there to the last mark that of 5 minutes."""
-    prompt = [Block(0, 2000, "long"), Block(1, 300, "short"), Block(2, 50)]
+    prompt = [CachedBlock(0, 2000, "long"), CachedBlock(1, 300, "short"), CachedBlock(2, 50)]
 
     assert bill(ANTHROPIC, prompt) == Usage(fresh=50, written=300, written_long=2000)
 
 
 def test_anthropic_hour_outlives_five_minutes():
     """After six minutes the entry for an hour is still there, the other is not."""
-    prompt = [Block(0, 2000, "long"), Block(1, 300, "short")]
+    prompt = [CachedBlock(0, 2000, "long"), CachedBlock(1, 300, "short")]
 
     assert bill(ANTHROPIC, prompt, prompt, at=(0, 360)) == Usage(cached=2000, written=300)
 
@@ -146,7 +146,7 @@ def test_anthropic_reading_keeps_an_entry():
 
 def test_anthropic_an_entry_that_lapsed_is_forgotten():
     """What is written again after its hour lives as long as it is asked for now."""
-    long, short = [Block(0, 2000, "long")], [Block(0, 2000, "short")]
+    long, short = [CachedBlock(0, 2000, "long")], [CachedBlock(0, 2000, "short")]
 
     assert bill(ANTHROPIC, long, short, short, at=(0, 3_601, 3_902)).cached == 0
     assert bill(ANTHROPIC, long, short, short, at=(0, 3_599, 3_902)).cached == 2000
@@ -155,7 +155,7 @@ def test_anthropic_an_entry_that_lapsed_is_forgotten():
 @pytest.mark.parametrize(("rules", "lives"), [(ANTHROPIC, 300), (OPENAI_TURNS, 1_800)])
 def test_an_entry_behind_which_something_was_written_lives_on(rules, lives):
     """Reading gives an entry its time again, also when the request has written another after it."""
-    head, more = Block(0, 2000, "short", turn_end=True), Block(1, 300, "short", turn_end=True)
+    head, more = CachedBlock(0, 2000, "short", turn_end=True), CachedBlock(1, 300, "short", turn_end=True)
     times = (0, lives - 1, 2 * lives - 2)
 
     assert bill(rules, [head], [evolve(head, mark=None), more], [head], at=times).cached == 2000

@@ -19,7 +19,7 @@ from agentctx import (
     when,
 )
 from agentctx.economics import CacheSimulator, cache_cold, pays_back
-from agentctx.economics.cache import BlockReader, cache_rules
+from agentctx.economics.cache import PromptReader, cache_rules
 from agentctx.economics.prices import Usage, cost
 from agentctx.engine.reading import reader
 from agentctx.models.table import profile
@@ -58,7 +58,7 @@ class Sent:
 
     def bill(self, model, own=None):
         """All tokens and dollars at a model; with the markers that the requests have themselves, when asked for."""
-        rules, reads = cache_rules(profile(model)), BlockReader(self.source.meter, own=own)
+        rules, reads = cache_rules(profile(model)), PromptReader(self.source.meter, own=own)
         cache, usage, dollars = CacheSimulator(rules), Usage(), 0.0
         for number, context in enumerate(self.contexts):
             once = cache.send(reads.read(context), 20.0 * number)
@@ -173,7 +173,7 @@ class Walk:
         self.history = [{"role": "user", "content": "Find the fault. " * 100}]
         self.session = pipeline.session(CLAUDE, format="anthropic")
         self.session.clock = lambda: 20.0 * self.session.steps
-        self.reads = BlockReader(reader(self.history, format="anthropic", model=CLAUDE).meter, own=ANTHROPIC)
+        self.reads = PromptReader(reader(self.history, format="anthropic", model=CLAUDE).meter, own=ANTHROPIC)
         self.cache = CacheSimulator(cache_rules(profile(CLAUDE)))
 
     async def go(self):
@@ -283,7 +283,7 @@ def test_blocks_add_up_to_the_request():
     """The blocks of a request have its tokens, and its head and its end are marked."""
     source = reader(MESSAGES, tools=SESSION["tools"], format="openai-chat")
     context = Context(tuple(source.messages(MESSAGES)), *source.fixed_part(None, SESSION["tools"]))
-    prompt = BlockReader(source.meter).read(context)
+    prompt = PromptReader(source.meter).read(context)
 
     assert prompt.tokens == source.meter.size(context)
     assert [place for place, block in enumerate(prompt.blocks) if block.mark] == [1, len(prompt.blocks) - 1]

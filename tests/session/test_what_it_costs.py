@@ -19,7 +19,7 @@ from agentctx import (
     when,
 )
 from agentctx.economics import CacheSimulator, cache_cold, pays_back
-from agentctx.economics.cache import Block, BlockReader, Prompt, cache_rules
+from agentctx.economics.cache import CachedBlock, Prompt, PromptReader, cache_rules
 from agentctx.economics.prices import cost
 from agentctx.engine.reading import reader
 from agentctx.models import ModelProfile, Prices, register_model
@@ -137,11 +137,11 @@ async def test_forecasts_agree_with_the_simulated_cache(model):
     with_cut, last, given = CacheSimulator(rules), None, 0
     for length in range(1, len(messages) + 1, 2):
         view = await session.prepare(messages[:length])
-        reads = BlockReader(reader(messages, format="anthropic", model=model).meter)
+        reads = PromptReader(reader(messages, format="anthropic", model=model).meter)
         sent, report = reads.read(view.context), view.report
         if length > 1:
             without = deepcopy(with_cut)
-            kept = Prompt.of([*last.blocks, Block("new", report.tokens_before - given, "short")])
+            kept = Prompt.of([*last.blocks, CachedBlock("new", report.tokens_before - given, "short")])
             assert report.forecast.without == pytest.approx(cost(without.send(kept, session.clock.now), table))
             assert report.forecast.with_cut == pytest.approx(cost(with_cut.send(sent, session.clock.now), table))
             cuts += report.first_changed is not None
@@ -159,7 +159,7 @@ async def test_the_payback_that_a_report_names_comes_true():
     session.clock, messages = Clock(), conversation(60)
     views = [await session.prepare(messages[:length]) for length in range(1, len(messages) + 1, 2)]
     number = next(number for number, view in enumerate(views) if view.report.first_changed is not None)
-    report, reads = views[number].report, BlockReader(reader(messages, format="anthropic", model=MODEL).meter)
+    report, reads = views[number].report, PromptReader(reader(messages, format="anthropic", model=MODEL).meter)
     sums = []
     for context in (views[number].context, Context(reader(messages).messages(messages[: 2 * number + 1]))):
         cache = CacheSimulator(rules)
