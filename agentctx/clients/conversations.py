@@ -22,7 +22,7 @@ from agentctx.pipeline import Pipeline
 from agentctx.providers.adapter import Body, Request
 from agentctx.session.current import steps_around
 from agentctx.session.fingerprint import digest
-from agentctx.session.learned_limits import Allowance, LearnedLimit
+from agentctx.session.learned_limits import LearnedLimits, OverflowLimit
 from agentctx.session.session import Session, current
 from agentctx.session.sessions import Sessions
 from agentctx.session.usage import is_one_prompt, prompt_tokens
@@ -44,7 +44,7 @@ class Limits:
     """
 
     pipeline: Pipeline
-    _known: OrderedDict[str | None, LearnedLimit] = field(init=False, factory=OrderedDict)
+    _known: OrderedDict[str | None, OverflowLimit] = field(init=False, factory=OrderedDict)
     _guard: Lock = field(init=False, factory=Lock, repr=False)
 
     def pipeline_for(self, model: str | None, *, down_to_target: bool = False) -> Pipeline:
@@ -61,12 +61,12 @@ class Limits:
             limit = deepcopy(self._known.get(model))
         if limit is None or limit.tokens is None:
             return self.pipeline
-        budget = Allowance(self.pipeline.budget_for(model), learned=limit).in_force
+        budget = LearnedLimits(self.pipeline.budget_for(model), learned=limit).in_force
         if budget is not None and down_to_target:
             budget = budget.scaled(budget.target_tokens / budget.limit)
         return self.pipeline if budget is None else self.pipeline.within(budget)
 
-    def refused(self, model: str | None, overflow: Overflow, sent: int) -> LearnedLimit | None:
+    def refused(self, model: str | None, overflow: Overflow, sent: int) -> OverflowLimit | None:
         """Take in that a view of ``sent`` tokens was too large; gives back what was known before.
 
         Raises:
@@ -75,7 +75,7 @@ class Limits:
         given = self.pipeline.budget_for(model)
         with self._guard:
             before = self._known.get(model)
-            allowance = Allowance(given, learned=LearnedLimit() if before is None else deepcopy(before))
+            allowance = LearnedLimits(given, learned=OverflowLimit() if before is None else deepcopy(before))
             allowance.refused(overflow, sent)
             self._known[model] = allowance.learned
             self._known.move_to_end(model)
@@ -83,10 +83,10 @@ class Limits:
                 self._known.popitem(last=False)
         return before
 
-    def restore(self, model: str | None, before: LearnedLimit | None) -> None:
+    def restore(self, model: str | None, before: OverflowLimit | None) -> None:
         """Take back what an error taught: nothing smaller could be made of its request."""
         with self._guard:
-            self._known[model] = LearnedLimit() if before is None else before
+            self._known[model] = OverflowLimit() if before is None else before
 
     def forget(self, model: str | None = None) -> None:
         """Forget what errors taught of a model, or of all of them."""
@@ -104,7 +104,7 @@ class Limits:
         if billed is None or not is_one_prompt(usage):
             return
         with self._guard:
-            self._known.setdefault(model, LearnedLimit()).taken(billed)
+            self._known.setdefault(model, OverflowLimit()).taken(billed)
             if len(self._known) > MOST:
                 self._known.popitem(last=False)
 

@@ -351,7 +351,7 @@ async def guarantee(
     if trail.reports:
         await _keep_markers(trail, call, budget, before)
     await run_stage(LimitCacheMarkers(), trail, call, trusted=True)  # the request only gets smaller by it
-    if not trail.offset:
+    if not trail.start:
         refuse_empty(trail)
 
 
@@ -471,7 +471,7 @@ _append_go_on.__name__ = "ArrangeMessages"  # as all that is done so that messag
 
 async def _arrange(trail: Trail, call: Call) -> None:
     """Let messages stand where the model takes them, after what stood around them went."""
-    if trail.offset:
+    if trail.start:
         return
     await run_stage(_arranged, trail, call, trusted=True)
     if trail.reports and call.wire is not None and call.wire.reads_places:

@@ -193,7 +193,7 @@ class Trail:
         unbound_from: The first message whose reasoning has lost its prefix and is left to the provider to drop; None
             when there is none.
         lost_open: Whether reasoning of the open tool round was dropped.
-        offset: How many messages of the request stand before ``context``, out of the stages' sight.
+        start: How many messages of the request stand before ``context``, out of the stages' sight.
         intact: How many messages at the start are the very objects that stood there at the step before; 0 when
             nothing is known of that.
         made: The messages that stages made, by identity, each with what is said of it.
@@ -206,7 +206,7 @@ class Trail:
     reports: list[StageReport] = field(factory=list)
     unbound_from: int | None = None
     lost_open: bool = False
-    offset: int = 0
+    start: int = 0
     intact: int = 0
     made: dict[int, tuple[Message, Change]] = field(factory=dict)
     originals: dict[int, Originals] = field(factory=dict)
@@ -225,6 +225,27 @@ class Trail:
         """The identities of the messages that were passed in after the one at index ``last``, wherever they stand."""
         known = zip(self.context.messages, self.origins, strict=True)
         return frozenset([message.identity for message, origin in known if origin is not None and origin > last])
+
+    def widen(self, known: Context, origins: Sequence[int | None], made: dict[int, tuple[Message, Change]]) -> None:
+        """Let the stages see the whole request.
+
+        Args:
+            known: It up to what they have seen so far.
+            origins: As of the trail, of the messages in ``known``.
+            made: As of the trail, of the messages in ``known``.
+        """
+        self.context = known.with_messages((*known.messages, *self.context.messages))
+        self.origins = [*origins, *self.origins]
+        self.made = made | self.made
+        self.intact, self.start = self.start, 0
+
+    def narrow(self) -> None:
+        """After ``widen``: let the trail be no more than what stands there in another way than before."""
+        start, self.intact = self.intact, 0
+        if start:
+            self.context = self.context.with_messages(self.context.messages[start:])
+            self.origins = self.origins[start:]
+            self.start += start
 
     def restore(self, copy: Trail) -> None:
         """Go back to a copy that was made before, at most once: what it holds is in use from then on."""
@@ -291,7 +312,7 @@ async def keep_originals(trail: Trail) -> None:
 async def _run_inner(holding: HoldsStages, name: str, trail: Trail, call: Call) -> None:
     """Run the stages that a stage holds, each as a stage of its own; take it all back when that says so."""
     before, known = trail.context, trail.copy()
-    if not trail.offset:  # then what the whole weighs need not be summed up again to be told by a condition
+    if not trail.start:  # then what the whole weighs need not be summed up again to be told by a condition
         call = evolve(call, known=(before, trail.tokens))
 
     async def run_one(stage: ContextStrategy, context: Context, inner: Call) -> Context:
@@ -612,7 +633,7 @@ class _StageDiff:
         places = sorted((*self.found.added, *remade))
         said = self._said_on_the_way if places else {}
         for position in places:
-            made, place = self.after.messages[position], self.trail.offset + position
+            made, place = self.after.messages[position], self.trail.start + position
             why = said.get(made.identity) or UNSAID
             line = Change(place, made.role, Outcome.ADDED, self.name, why, 0, self.call.count(made))
             yield self._by_its_maker(line, remade.get(position)), made

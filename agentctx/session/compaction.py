@@ -17,7 +17,7 @@ from agentctx.engine.plan import guarantee, lacks_end
 from agentctx.engine.run_stages import concerns, run_stage
 from agentctx.offload import offload
 from agentctx.protocols import ContextStrategy
-from agentctx.session.step_context import Step, widen
+from agentctx.session.step_context import Step
 from agentctx.wire_format import head_markers
 
 ENOUGH = 0.9
@@ -27,13 +27,13 @@ GROWTH = 1.1
 """After a compaction that did not get far enough the context must grow by this factor before the next try."""
 
 
-async def press(step: Step) -> None:
+async def compact(step: Step) -> None:
     """Run the stages that look at the whole context, when it is time, and make sure that the request fits.
 
     Raises:
         ContextOverflow: If it cannot be made to fit.
     """
-    plan, budget = step.around.plan, step.around.budget
+    plan, budget = step.ctx.plan, step.ctx.budget
     step.quiet_until = _still_quiet(step, budget)
     if budget is None:
         await _run(step, plan.under_pressure, None)
@@ -46,14 +46,14 @@ async def press(step: Step) -> None:
         await _compact(step, budget)
 
 
-async def press_as_without_session(step: Step) -> None:
+async def compact_at_once(step: Step) -> None:
     """Run all stages on the whole history, as a call without a session does, and make sure that the request fits.
 
     Raises:
         ContextOverflow: If it cannot be made to fit.
     """
-    budget = step.around.budget
-    await _run_now(step, step.around.plan.at_once, None if budget is None else budget.limit)
+    budget = step.ctx.budget
+    await _run_now(step, step.ctx.plan.at_once, None if budget is None else budget.limit)
 
 
 def _too_large(step: Step, budget: Budget) -> bool:
@@ -68,11 +68,11 @@ def _still_quiet(step: Step, budget: Budget | None) -> int:
 
 async def _compact(step: Step, budget: Budget) -> None:
     """Come down to the target; take it back when that freed next to nothing and the request fits anyway."""
-    arrived, size, plan = step.snapshot(), step.tokens, step.around.plan
-    widen(step)
+    arrived, size, plan = step.trail.copy(), step.tokens, step.ctx.plan
+    step.widen()
     await _run(step, plan.under_pressure, budget.target_tokens)
     if step.tokens > size * ENOUGH and size <= budget.limit:
-        step.restore(arrived)
+        step.trail.restore(arrived)
         await _run(step, plan.at_every_step, budget.limit)
     stuck = step.tokens > budget.trigger_tokens
     step.quiet_until = int(step.tokens * GROWTH) if stuck else 0
@@ -82,44 +82,44 @@ async def _compact(step: Step, budget: Budget) -> None:
 
 async def _run(step: Step, stages: Sequence[ContextStrategy], aim: int | None) -> None:
     """Run stages and the guarantee; without the stages where the reasoning of the open round asks to wait for it."""
-    budget = step.around.budget
+    budget = step.ctx.budget
     fits = budget is not None and step.tokens <= budget.limit  # without a limit it would wait for ever
-    arrived = step.snapshot() if stages and fits else None
+    arrived = step.trail.copy() if stages and fits else None
     await _run_now(step, stages, aim)
     if arrived is None or not step.trail.lost_open:
         return
-    done = step.snapshot()
-    step.restore(arrived)
+    done = step.trail.copy()
+    step.trail.restore(arrived)
     if waits(step):  # asked only now, since it may have to look far back
         _say_that_it_waits(step)
         await _run_now(step, (), aim)
     else:
-        step.restore(done)
+        step.trail.restore(done)
 
 
 async def _run_now(step: Step, stages: Sequence[ContextStrategy], aim: int | None) -> None:
-    budget, record = step.around.budget, step.record
+    budget, record = step.ctx.budget, step.record
     call = evolve(step.call(aim), late=step.late, given=lambda: step.trail.after(-1))
     stages = [stage for stage in stages if concerns(stage, call)]
     foreign = await _carries_foreign_markers(step)
     if await _needs_whole_view(step, stages, foreign=foreign):
-        widen(step)
+        step.widen()
     elif not step.trail.reports:
         return
     if foreign:
         await run_stage(LiftCacheMarkers(), step.trail, call, trusted=True)
     for stage in stages:
         await run_stage(stage, step.trail, call)
-    before = (*record.view[: record.settled], *step.raw) if step.start == 0 else tuple(step.raw)
-    system, tools = step.reasoning_made_with or (step.trail.context.system, step.around.tools)
-    await guarantee(step.trail, call, budget, Context(before, system, tools), step.last_role, step.around.most)
+    before = (*record.view[: record.settled], *step.raw) if step.trail.start == 0 else tuple(step.raw)
+    system, tools = step.reasoning_made_with or (step.trail.context.system, step.ctx.tools)
+    await guarantee(step.trail, call, budget, Context(before, system, tools), step.last_role, step.ctx.most)
 
 
 async def _needs_whole_view(step: Step, stages: Sequence[ContextStrategy], *, foreign: bool) -> bool:
     """Whether what is new cannot be treated by itself."""
     if stages or foreign:  # what runs may change anything
         return True
-    budget = step.around.budget
+    budget = step.ctx.budget
     if budget is not None and (budget.request_bytes is not None or budget.media.images is not None):
         return True  # these are limits of the whole request
     if budget is not None and step.tokens > budget.limit:
@@ -133,58 +133,58 @@ async def _needs_whole_view(step: Step, stages: Sequence[ContextStrategy], *, fo
 
 async def _carries_foreign_markers(step: Step) -> bool:
     """Whether what was known before carries cache markers of another model, which the one of now does not take."""
-    around, known = step.around, step.record.view[: step.start]
-    if step.marked_for == around.model:
+    ctx, known = step.ctx, step.record.view[: step.trail.start]
+    if step.marked_for == ctx.model:
         return False
-    return await offload(lambda: carries_refused(known, around.source.wire, around.source.profile), len(known))
+    return await offload(lambda: carries_refused(known, ctx.source.wire, ctx.source.profile), len(known))
 
 
 def _marks_too_much(step: Step) -> bool:
     """Whether cache markers that are new are more than the provider takes beside those that are there."""
-    around, start = step.around, step.start
-    markers = around.source.wire.cache_markers
+    ctx, start = step.ctx, step.trail.start
+    markers = ctx.source.wire.cache_markers
     arrived = step.raw if step.trail.reports else step.trail.context.messages  # what repair took may have to move
     new = {} if markers is None else find_marked(arrived, markers)
     if markers is None or not new:
         return False
     earlier = find_marked(step.record.view[:start], markers)
     known = earlier | {start + place: found for place, found in new.items()}
-    return not allowed(head_markers(around.context(()), markers), known, markers)
+    return not allowed(head_markers(ctx.context(()), markers), known, markers)
 
 
 def _stands_wrong(step: Step) -> bool:
     """Whether new messages, or system messages before them, may not stand where they are for the model."""
-    around, view, place = step.around, step.record.view, step.start
-    wire, new = around.source.wire, step.trail.context.messages
+    ctx, view, place = step.ctx, step.record.view, step.trail.start
+    wire, new = ctx.source.wire, step.trail.context.messages
     if not new:
         return False
     while place and view[place - 1].role == "system":
         place -= 1
-    known = (*view[place : step.start], *new)
+    known = (*view[place : step.trail.start], *new)
     after = view[place - 1] if place else None
-    return wire.arrange_for(known, around.source.profile, lambda _message, _why: None, after) is not known
+    return wire.arrange_for(known, ctx.source.profile, lambda _message, _why: None, after) is not known
 
 
 def _lacks_end(step: Step) -> bool:
     """Whether the view ends on the assistant where the history does not, and the model would refuse that."""
-    last = step.trail.context.messages[-1:] or step.record.view[step.start - 1 : step.start]
-    return any(lacks_end(message, step.last_role, step.around.bare_call) for message in last)
+    last = step.trail.context.messages[-1:] or step.record.view[step.trail.start - 1 : step.trail.start]
+    return any(lacks_end(message, step.last_role, step.ctx.bare_call) for message in last)
 
 
 def _leaves_reasoning(step: Step) -> bool:
     """Whether an edit of this step may leave reasoning to the provider: then places are those of the whole view."""
-    call = step.around.bare_call
+    call = step.ctx.bare_call
     bound = call.profile is not None and call.profile.bound_thinking
     return bound and call.thinking == "drop_block" and bool(step.trail.reports)
 
 
 def waits(step: Step) -> bool:
     """Whether an edit has to wait: the open tool round holds reasoning that it would part from its prefix."""
-    call, record = step.around.bare_call, step.record
+    call, record = step.ctx.bare_call, step.record
     bound = call.profile is not None and call.profile.bound_thinking
     if call.thinking != "postpone" or not bound or step.reasoning_made_with is not None:
         return False
-    for message in chain(reversed(step.trail.context.messages), reversed(record.view[: step.start])):
+    for message in chain(reversed(step.trail.context.messages), reversed(record.view[: step.trail.start])):
         if is_user_turn(message):
             return False
         if signed(message):
@@ -202,9 +202,9 @@ def _say_that_it_waits(step: Step) -> None:
 
 def _floor_report(step: Step, budget: Budget) -> StageReport:
     """Says once, with the arithmetic, why the session cannot get below its trigger; widens the step to see it."""
-    widen(step)
+    step.widen()
     room = lay_out(step.trail.context, step.call())
-    fixed = step.around.fixed
+    fixed = step.ctx.fixed
     note = (
         f"the context stays above the trigger of {budget.trigger_tokens:,} tokens: {step.tokens:,} = "
         f"{fixed:,} system and tools + {room.floor - fixed:,} protected messages and open round + "

@@ -25,9 +25,9 @@ from agentctx.errors import ConfigError, InvalidInput
 from agentctx.printable import shown
 from agentctx.providers.native import clean_text
 from agentctx.providers.registry import format_named
-from agentctx.session.fingerprint import DIGEST_BYTES, Digest, digest, exact_digest, from_plain, to_plain
-from agentctx.session.learned_limits import MOST_MODELS, REMEMBERED, Allowance, Allowances, LearnedLimit
-from agentctx.session.record import Record, Sent, call_ids, goes_out_as_another
+from agentctx.session.fingerprint import DIGEST_BYTES, Digest, digest, exact_digest, from_json, to_json
+from agentctx.session.learned_limits import MOST_MODELS, REMEMBERED, LearnedLimits, LimitsByModel, OverflowLimit
+from agentctx.session.record import LastRequest, Record, call_ids, goes_out_as_another
 from agentctx.session.step import Conversation, Given
 from agentctx.tokens.calibration import BELIEVABLE, SAMPLES, Calibration
 from agentctx.wire_format import WireFormat
@@ -40,7 +40,7 @@ LARGEST = 1e15
 
 
 @frozen
-class Checked:
+class Fields:
     """A JSON object, and where it stands.
 
     Args:
@@ -52,7 +52,7 @@ class Checked:
     where: str
 
     @classmethod
-    def of(cls, value: Native, where: str, names: Sequence[str]) -> Checked:
+    def of(cls, value: Native, where: str, names: Sequence[str]) -> Fields:
         """A JSON object that has exactly these fields.
 
         Raises:
@@ -178,7 +178,7 @@ _BUDGET = tuple(attribute.name for attribute in fields(Budget))
 _MEDIA = tuple(attribute.name for attribute in fields(MediaLimits))
 
 
-def opened(state: Native) -> Checked:
+def opened(state: Native) -> Fields:
     """The state, when it is one that can be read.
 
     Args:
@@ -200,25 +200,25 @@ def opened(state: Native) -> Checked:
     if isinstance(version, bool) or version != VERSION:
         where = "state.version"
         raise InvalidInput(where, f"expected a session's state of version {VERSION}, got {shown(version)}")
-    return Checked.of(state, "state", STATE)
+    return Fields.of(state, "state", STATE)
 
 
-def dump_learned(allowance: Allowance) -> dict[str, Any]:
+def dump_learned(limits: LearnedLimits) -> dict[str, Any]:
     """What was learned about one model, as plain JSON values."""
-    calibration = allowance.calibration
+    calibration = limits.calibration
     return {
-        "limit": allowance.learned.tokens,
-        "stated": allowance.learned.stated,
-        "accepted": list(allowance.learned.accepted),
-        "given_up": allowance.learned.given_up,
-        "obeyed": allowance.learned.obeyed,
+        "limit": limits.learned.tokens,
+        "stated": limits.learned.stated,
+        "accepted": list(limits.learned.accepted),
+        "given_up": limits.learned.given_up,
+        "obeyed": limits.learned.obeyed,
         "anchor": _pair(calibration.anchor),
         "reports": calibration.reports,
         "ratios": list(calibration.samples),
         "doubtful": _pair(calibration.doubtful),
         "sound": _pair(calibration.sound),
         "base": _pair(calibration.base),
-        "truncation": None if allowance.truncation is None else asdict(allowance.truncation),
+        "truncation": None if limits.truncation is None else asdict(limits.truncation),
     }
 
 
@@ -226,13 +226,13 @@ def _pair(sizes: tuple[int, int] | None) -> list[int] | None:
     return None if sizes is None else list(sizes)
 
 
-def load_learned(state: Native, where: str) -> Allowance:
+def load_learned(state: Native, where: str) -> LearnedLimits:
     """What was learned about one model; the budget is to be set.
 
     Raises:
         InvalidInput: If the state is damaged; names the place.
     """
-    known = Checked.of(state, where, _LEARNED)
+    known = Fields.of(state, where, _LEARNED)
     ratios = known.reals("ratios")
     low, high = BELIEVABLE
     if len(ratios) > SAMPLES or not all(low <= ratio <= high for ratio in ratios):
@@ -245,10 +245,10 @@ def load_learned(state: Native, where: str) -> Allowance:
         _sizes(known, "sound"),
         _sizes(known, "base"),
     )
-    return Allowance(None, calibration, _learned_limit(known), _suspicion(known))
+    return LearnedLimits(None, calibration, _learned_limit(known), _suspicion(known))
 
 
-def _learned_limit(known: Checked) -> LearnedLimit:
+def _learned_limit(known: Fields) -> OverflowLimit:
     accepted = known.wholes("accepted", least=1)
     if len(accepted) > REMEMBERED:
         raise known.fail("accepted", f"expected at most {REMEMBERED} sizes, got {len(accepted)}")
@@ -257,17 +257,17 @@ def _learned_limit(known: Checked) -> LearnedLimit:
         raise known.fail("stated", "it and limit are known together, or neither is")
     sizes = deque(accepted, maxlen=REMEMBERED)
     given_up, obeyed = known.whole_or_none("given_up", least=1), known.whole_or_none("obeyed")
-    return LearnedLimit(tokens, stated, sizes, given_up, obeyed)
+    return OverflowLimit(tokens, stated, sizes, given_up, obeyed)
 
 
-def _suspicion(known: Checked) -> Suspicion | None:
+def _suspicion(known: Fields) -> Suspicion | None:
     if known.values["truncation"] is None:
         return None
-    said = Checked.of(known.values["truncation"], known.at("truncation"), _TRUNCATION)
+    said = Fields.of(known.values["truncation"], known.at("truncation"), _TRUNCATION)
     return Suspicion(said.whole("billed", least=1), said.whole("sent"), said.text("why"))
 
 
-def _sizes(known: Checked, name: str) -> tuple[int, int] | None:
+def _sizes(known: Fields, name: str) -> tuple[int, int] | None:
     """Two numbers of tokens: ours, and the provider's."""
     if known.values[name] is None:
         return None
@@ -290,8 +290,8 @@ def load_budget(state: Native, where: str) -> Budget | None:
     """
     if state is None:
         return None
-    known = Checked.of(state, where, _BUDGET)
-    media = Checked.of(known.values["media"], known.at("media"), _MEDIA)
+    known = Fields.of(state, where, _BUDGET)
+    media = Fields.of(known.values["media"], known.at("media"), _MEDIA)
     limits = MediaLimits(*(media.whole_or_none(name, least=1) for name in _MEDIA))
     amounts = {name: value for name, value in known.values.items() if name != "media"}
     known.whole("window", least=1)
@@ -326,7 +326,7 @@ def dump_record(record: Record) -> dict[str, Any]:
     not_given = {*edited, *(place for place, origin in enumerate(record.origins) if origin is None)}
     ours = (native for place, native in enumerate(out) if place in not_given)
     tail = _natives([message.source for message in record.tail])
-    sums = *(digest(from_plain(native)) for native in ours), exact_digest(out), exact_digest(tail)
+    sums = *(digest(from_json(native)) for native in ours), exact_digest(out), exact_digest(tail)
     return {
         "seen": b64encode(record.digested()).decode("ascii"),
         "sizes": list(record.sizes),
@@ -395,7 +395,7 @@ def _natives(messages: Sequence[Any]) -> list[Any]:
     made: list[Any] = []
     try:
         for native in messages:
-            made.append(to_plain(native, f"messages[{len(made)}]"))
+            made.append(to_json(native, f"messages[{len(made)}]"))
     except RecursionError:
         where = f"messages[{len(made)}]"
         raise InvalidInput(where, "it is nested too deep to be written down") from None
@@ -412,7 +412,7 @@ def load_record(state: Native, wire: WireFormat) -> Record:
     Raises:
         InvalidInput: If the state is damaged; names the place.
     """
-    known = Checked.of(state, "state.record", _RECORD)
+    known = Fields.of(state, "state.record", _RECORD)
     digests = _digests(known, "seen")
     seen: list[Any] = [Digest(content) for content in digests]
     sizes, weights, roles = _columns(known, len(seen))
@@ -483,7 +483,7 @@ def _as_system(messages: Sequence[Message], origins: Sequence[int | None], syste
     return [evolve(message, as_system=True) if origin in system else message for message, origin in pairs]
 
 
-def _digests(known: Checked, name: str) -> list[bytes]:
+def _digests(known: Fields, name: str) -> list[bytes]:
     """The digests that stand under ``name``, each of ``DIGEST_BYTES`` bytes."""
     try:
         content = b64decode(known.text(name), validate=True)
@@ -494,7 +494,7 @@ def _digests(known: Checked, name: str) -> list[bytes]:
     return [content[place : place + DIGEST_BYTES] for place in range(0, len(content), DIGEST_BYTES)]
 
 
-def _columns(known: Checked, length: int) -> tuple[list[int], list[int], list[int]]:
+def _columns(known: Fields, length: int) -> tuple[list[int], list[int], list[int]]:
     """Tokens, bytes and role of each message of the history."""
     sizes, weights, letters = known.wholes("sizes"), known.wholes("weights"), known.text("roles")
     for name, column in (("sizes", sizes), ("weights", weights), ("roles", letters)):
@@ -506,26 +506,26 @@ def _columns(known: Checked, length: int) -> tuple[list[int], list[int], list[in
     return sizes, weights, roles
 
 
-def _decided(known: Checked, length: int) -> array[int]:
+def _decided(known: Fields, length: int) -> array[int]:
     """For each message of the history, how many were known when it was last decided about: runs of equal numbers."""
     decided = numbers()
     for run, where in known.listed("decided"):
         if not isinstance(run, list) or len(run) != 2:
             raise InvalidInput(where, f"expected two whole numbers, got {shown(run)}")
-        one = Checked({"known": run[0], "times": run[1]}, where)
+        one = Fields({"known": run[0], "times": run[1]}, where)
         decided.extend(repeat(one.whole("known", most=length), one.whole("times", 1, length - len(decided))))
     if len(decided) != length:
         raise known.fail("decided", f"it tells of {len(decided):,} of {length:,} messages")
     return decided
 
 
-def _read(known: Checked, name: str, wire: WireFormat) -> tuple[list[Any], list[Message]]:
+def _read(known: Fields, name: str, wire: WireFormat) -> tuple[list[Any], list[Message]]:
     """Native messages, and as values."""
     natives: list[Any] = []
     messages: list[Message] = []
     for place, (each, where) in enumerate(known.listed(name)):
         try:
-            natives.append(native := from_plain(each))
+            natives.append(native := from_json(each))
             messages.append(wire.read_message(native, place))
         except InvalidInput as error:
             raise InvalidInput(error.where.replace(f"messages[{place}]", where, 1), error.what) from error
@@ -536,13 +536,13 @@ def _read(known: Checked, name: str, wire: WireFormat) -> tuple[list[Any], list[
     return natives, wire.pair(messages)
 
 
-def _check_pairs(known: Checked, view: Sequence[Message], wire: WireFormat) -> None:
+def _check_pairs(known: Fields, view: Sequence[Message], wire: WireFormat) -> None:
     broken = broken_pair(view, merges_turns=wire.merges_turns, results_anywhere=wire.results_anywhere)
     if broken is not None:
         raise known.fail("out", broken)
 
 
-def _origins(known: Checked, places: int, length: int) -> tuple[list[int | None], set[int]]:
+def _origins(known: Fields, places: int, length: int) -> tuple[list[int | None], set[int]]:
     """For each message of the view, its index in the history; and the places of those that were edited."""
     origins = known.wholes_or_none("origins", most=length - 1)
     there = [origin for origin in origins if origin is not None]
@@ -557,7 +557,7 @@ def _origins(known: Checked, places: int, length: int) -> tuple[list[int | None]
 
 
 def _check_messages(
-    known: Checked, out: Sequence[Any], origins: Sequence[int | None], edited: set[int], digests: Sequence[bytes]
+    known: Fields, out: Sequence[Any], origins: Sequence[int | None], edited: set[int], digests: Sequence[bytes]
 ) -> None:
     """Refuse a message of the view that is not the one that was dumped: it would be sent."""
     sums = _digests(known, "sums")
@@ -574,7 +574,7 @@ def _check_messages(
             raise InvalidInput(f"{known.at('out')}[{place}]", f"it is not the message {origin:,} of the history")  # noqa: EM102
 
 
-def _check_nulls(known: Checked) -> None:
+def _check_nulls(known: Fields) -> None:
     """Refuse messages that lack a null of those that were dumped, or have one more: it may be an argument of a call."""
     for name, expected in zip(("out", "tail"), _digests(known, "sums")[-2:], strict=True):
         try:
@@ -585,7 +585,7 @@ def _check_nulls(known: Checked) -> None:
             raise known.fail(name, "a null of a message was taken away or put in")
 
 
-def _payloads(known: Checked, origins: Sequence[int | None], edited: set[int]) -> set[int]:
+def _payloads(known: Fields, origins: Sequence[int | None], edited: set[int]) -> set[int]:
     """The places of messages that were not made of the caller's payload alone."""
     payloads = known.wholes("payloads", most=len(origins) - 1)
     if any(origins[place] is not None and place not in edited for place in payloads):
@@ -593,7 +593,7 @@ def _payloads(known: Checked, origins: Sequence[int | None], edited: set[int]) -
     return set(payloads)
 
 
-def _tail(known: Checked, wire: WireFormat, digests: Sequence[bytes]) -> tuple[list[Message], list[int]]:
+def _tail(known: Fields, wire: WireFormat, digests: Sequence[bytes]) -> tuple[list[Message], list[int]]:
     """The messages of the unfinished round, and their indexes in the history."""
     natives, tail = _read(known, "tail", wire)
     length = len(digests)
@@ -606,7 +606,7 @@ def _tail(known: Checked, wire: WireFormat, digests: Sequence[bytes]) -> tuple[l
     return tail, origins
 
 
-def _settled(known: Checked, origins: Sequence[int | None], open_from: int) -> int:
+def _settled(known: Fields, origins: Sequence[int | None], open_from: int) -> int:
     """How many messages of the view are final: all that were read from before the unfinished round."""
     settled = known.whole("settled", most=len(origins))
     final = [origin is None or origin < open_from for origin in origins[:settled]]
@@ -617,19 +617,19 @@ def _settled(known: Checked, origins: Sequence[int | None], open_from: int) -> i
     return settled
 
 
-def _changes(known: Checked, length: int, places: int) -> tuple[list[Change], list[Change]]:
+def _changes(known: Fields, length: int, places: int) -> tuple[list[Change], list[Change]]:
     """The changes of messages that are still there, and of those that stages made."""
     changes: list[Change] = []
     added: list[Change] = []
     for each, where in known.listed("changes"):
-        one = Checked.of(each, where, _CHANGE)
+        one = Fields.of(each, where, _CHANGE)
         outcome = _outcome(one)
         made = outcome is Outcome.ADDED
         (added if made else changes).extend(_run(one, outcome, most=(places if made else length) - 1))
     return changes, added
 
 
-def _run(known: Checked, outcome: Outcome, most: int) -> list[Change]:
+def _run(known: Fields, outcome: Outcome, most: int) -> list[Change]:
     """Changes that say the same; as many of them as there are indexes."""
     role, stage, reason = known.text("role"), known.text("stage"), known.text("reason")
     indexes = known.wholes("index", most=most)
@@ -644,14 +644,14 @@ def _run(known: Checked, outcome: Outcome, most: int) -> list[Change]:
     ]
 
 
-def _outcome(known: Checked) -> Outcome:
+def _outcome(known: Fields) -> Outcome:
     said = known.text("outcome")
     if said not in list(Outcome):
         raise known.fail("outcome", f"{said[:80]!r} is none of {', '.join(Outcome)}")
     return Outcome(said)
 
 
-def _spans(known: Checked, origins: Sequence[int | None], length: int) -> list[Span]:
+def _spans(known: Fields, origins: Sequence[int | None], length: int) -> list[Span]:
     """What is said of messages that are gone: of each message of the history that is not in the view."""
     spans: list[Span] = []
     there = bytearray(length)
@@ -659,7 +659,7 @@ def _spans(known: Checked, origins: Sequence[int | None], length: int) -> list[S
         if origin is not None:
             there[origin] = 1
     for each, where in known.listed("spans"):
-        one = Checked.of(each, where, _SPAN)
+        one = Fields.of(each, where, _SPAN)
         start = one.whole("start", spans[-1].stop if spans else 0, length)
         stop = one.whole("stop", start + 1, length)
         if (kept := there.find(1, start, stop)) >= 0:
@@ -671,12 +671,12 @@ def _spans(known: Checked, origins: Sequence[int | None], length: int) -> list[S
     return spans
 
 
-def _handles(known: Checked, length: int) -> dict[int, str]:
+def _handles(known: Fields, length: int) -> dict[int, str]:
     """Where the originals of messages that are gone are kept."""
     handles: dict[int, str] = {}
     given = known.values["handles"]
     names = tuple(given) if isinstance(given, Mapping) else ()
-    one = Checked.of(given, known.at("handles"), names)
+    one = Fields.of(given, known.at("handles"), names)
     for name in names:
         if not (
             isinstance(name, str) and name.isascii() and name.isdecimal() and len(name) < 11 and int(name) < length
@@ -695,18 +695,18 @@ def dump_conversation(known: Conversation) -> dict[str, Any]:
     fixed = None if known.fixed is None else digest(known.fixed).hex()
     last = known.last
     opened_with = known.opening
-    if known.around is not None:
-        opened_with = Digest(digest(opening(known.around.context(()))))
-    sent = known.sent
+    if known.ctx is not None:
+        opened_with = Digest(digest(opening(known.ctx.context(()))))
+    sent = known.last_request
     return {
         "model": known.model,
-        "home": known.allowances.home,
+        "home": known.limits_by_model.home,
         "format": known.format or (known.wire_name or "").partition("/")[0] or None,
         "assumed": known.assumed,
         "steps": known.steps,
-        "budget": dump_budget(known.allowances.own),
+        "budget": dump_budget(known.limits_by_model.own),
         "sent": {"tokens": sent.tokens, "length": sent.length, "intact": sent.intact, "at": _moment(sent.at)},
-        "learned": [{"model": model, **dump_learned(each)} for model, each in known.allowances.known.items()],
+        "learned": [{"model": model, **dump_learned(each)} for model, each in known.limits_by_model.known.items()],
         "fixed": fixed,
         "head": None if last is None else _plain_head(last),
         "opening": None if opened_with is None else opened_with.content.hex(),
@@ -722,13 +722,13 @@ def _moment(at: float | None) -> float | None:
 def _plain_head(last: Given) -> list[Any] | None:
     """System prompt and tools of the last request, and their exact digest; None when JSON cannot hold them."""
     try:
-        head = [to_plain(last.system, "system"), to_plain(last.tools, "tools")]
+        head = [to_json(last.system, "system"), to_json(last.tools, "tools")]
         return [*head, exact_digest(head).hex()]
     except (InvalidInput, RecursionError):
         return None
 
 
-def load_conversation(plan: Plan, state: Checked) -> Conversation:
+def load_conversation(plan: Plan, state: Fields) -> Conversation:
     """The conversation that was dumped.
 
     Args:
@@ -740,13 +740,13 @@ def load_conversation(plan: Plan, state: Checked) -> Conversation:
         UnknownModel: If the budget is the model's and the model table does not know it.
     """
     own = load_budget(state.values["budget"], state.at("budget"))
-    allowances = Allowances(plan, state.name_or_none("home"), own)
+    limits_by_model = LimitsByModel(plan, state.name_or_none("home"), own)
     for each, where in state.listed("learned")[-MOST_MODELS:]:
-        allowances.known[_model(each, where)] = load_learned(each, where)
-    known = Conversation(plan, state.name_or_none("model"), state.name_or_none("format"), allowances)
+        limits_by_model.known[_model(each, where)] = load_learned(each, where)
+    known = Conversation(plan, state.name_or_none("model"), state.name_or_none("format"), limits_by_model)
     known.steps = state.whole("steps")
     known.fixed, known.opening = state.digest_or_none("fixed"), state.digest_or_none("opening")
-    sent = Checked.of(state.values["sent"], state.at("sent"), SENT)
+    sent = Fields.of(state.values["sent"], state.at("sent"), SENT)
     if known.format is not None:
         _load_messages(known, state, known.format, sent)
         known.format = None if state.truth("assumed") else known.format
@@ -768,7 +768,7 @@ def _model(learned: object, where: str) -> str | None:
     return model
 
 
-def _load_messages(known: Conversation, state: Checked, format_name: str, sent: Checked) -> None:
+def _load_messages(known: Conversation, state: Fields, format_name: str, sent: Fields) -> None:
     try:
         wire = format_named(format_name, known.model)
     except InvalidInput as error:
@@ -776,7 +776,7 @@ def _load_messages(known: Conversation, state: Checked, format_name: str, sent: 
     known.wire_name, known.record = wire.name, load_record(state.values["record"], wire)
     known.in_force = known.record.in_force()
     length = sent.whole("length")  # what cannot be sent may have become shorter since
-    known.sent = Sent(
+    known.last_request = LastRequest(
         sent.whole("tokens"),
         length,
         sent.whole("intact", most=min(length, len(known.record.out))),
@@ -786,10 +786,10 @@ def _load_messages(known: Conversation, state: Checked, format_name: str, sent: 
         known.last = _last(known, state, wire)
 
 
-def _last(known: Conversation, state: Checked, wire: WireFormat) -> Given:
+def _last(known: Conversation, state: Fields, wire: WireFormat) -> Given:
     """The last request as far as the state holds it: the messages of the view, and of the others what tells them."""
     try:
-        system, tools, told = (from_plain(native) for native, _ in state.listed("head"))
+        system, tools, told = (from_json(native) for native, _ in state.listed("head"))
         same = exact_digest(state.values["head"][:2]).hex() == told and known.fixed == [system, tools]
     except (TypeError, ValueError, RecursionError) as error:
         raise state.fail("head", f"expected a system prompt, tools and a digest: {error}") from error

@@ -22,7 +22,7 @@ DIGEST_BYTES = 12
 _BYTES, _MAPPING = "$bytes", "$mapping"
 
 
-def to_plain(native: object, where: str) -> Native:
+def to_json(native: object, where: str) -> Native:
     """A native value as plain JSON values, SDK objects and bytes within it included.
 
     Args:
@@ -35,12 +35,12 @@ def to_plain(native: object, where: str) -> Native:
     if native is None or isinstance(native, (str, int, float)):
         return native
     if isinstance(native, (list, tuple)):
-        return [to_plain(each, f"{where}[{place}]") for place, each in enumerate(native)]
+        return [to_json(each, f"{where}[{place}]") for place, each in enumerate(native)]
     if isinstance(native, (bytes, bytearray)):
         return {_BYTES: b64encode(native).decode("ascii")}
     if (found := mapping_or_none(native)) is None:
         return _file(native, where)
-    made = {str(key): to_plain(value, f"{where}.{key}") for key, value in found.items()}
+    made = {str(key): to_json(value, f"{where}.{key}") for key, value in found.items()}
     return {_MAPPING: made} if made.keys() in ({_BYTES}, {_MAPPING}) else made
 
 
@@ -59,21 +59,21 @@ def _file(native: object, where: str) -> str:
     return content
 
 
-def from_plain(value: Native) -> Native:
-    """What ``to_plain`` was given, SDK objects as mappings.
+def from_json(value: Native) -> Native:
+    """What ``to_json`` was given, SDK objects as mappings.
 
     Raises:
         ValueError: If bytes in it are no base64.
     """
     if isinstance(value, list):
-        return [from_plain(each) for each in value]
+        return [from_json(each) for each in value]
     if not isinstance(value, dict):
         return value
     if value.keys() == {_BYTES} and isinstance(value[_BYTES], str):
         return b64decode(value[_BYTES], validate=True)
     if value.keys() == {_MAPPING} and isinstance(value[_MAPPING], dict):
         value = value[_MAPPING]
-    return {key: from_plain(each) for key, each in value.items()}
+    return {key: from_json(each) for key, each in value.items()}
 
 
 @frozen(eq=False)

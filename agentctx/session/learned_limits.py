@@ -35,7 +35,7 @@ REMEMBERED = 32
 
 
 @define
-class LearnedLimit:
+class OverflowLimit:
     """The most that a provider takes, as far as its errors and its answers tell.
 
     Args:
@@ -107,7 +107,7 @@ MOST_RESERVED = 0.5
 
 
 @define
-class Allowance:
+class LearnedLimits:
     """The budget in force.
 
     Args:
@@ -120,7 +120,7 @@ class Allowance:
 
     given: Budget | None
     calibration: Calibration = field(factory=Calibration)
-    learned: LearnedLimit = field(factory=LearnedLimit)
+    learned: OverflowLimit = field(factory=OverflowLimit)
     truncation: Suspicion | None = None
     in_force: Budget | None = field(init=False)
 
@@ -150,13 +150,13 @@ class Allowance:
         self.learned.refused(most, max(1, stated), named=says is not None)
         self._renew()
 
-    def forget(self, before: LearnedLimit | None = None) -> None:
+    def forget(self, before: OverflowLimit | None = None) -> None:
         """Take back what errors taught.
 
         Args:
             before: What was known before the error of which nothing smaller could be made; None: nothing is known.
         """
-        self.learned = LearnedLimit() if before is None else before
+        self.learned = OverflowLimit() if before is None else before
         self._renew()
 
     def _taken(self, overflow: Overflow, sent: int) -> int:
@@ -199,8 +199,8 @@ MOST_MODELS = 16
 
 
 @define
-class Allowances:
-    """The allowance of each model: what its provider's answers taught holds for it alone.
+class LimitsByModel:
+    """The limits of each model: what its provider's answers taught holds for it alone.
 
     Args:
         plan: Has the budget, or says that it is the model's.
@@ -212,22 +212,22 @@ class Allowances:
     plan: Plan
     home: str | None = None
     own: Budget | None = None
-    known: OrderedDict[str | None, Allowance] = field(init=False, factory=OrderedDict)
+    known: OrderedDict[str | None, LearnedLimits] = field(init=False, factory=OrderedDict)
 
-    def of(self, model: str | None) -> Allowance:
+    def of(self, model: str | None) -> LearnedLimits:
         """What is known of a model.
 
         Raises:
             UnknownModel: If a budget is needed and the model table does not know the model.
         """
         known = self.known.get(model)
-        return Allowance(self._given(model)) if known is None else evolve(known, given=self._given(model))
+        return LearnedLimits(self._given(model)) if known is None else evolve(known, given=self._given(model))
 
-    def keep(self, model: str | None, allowance: Allowance) -> None:
+    def keep(self, model: str | None, limits: LearnedLimits) -> None:
         """Remember what is known of the model that is called now."""
         if self.home is None:
             self.home = model
-        self.known[model] = allowance
+        self.known[model] = limits
         self.known.move_to_end(model)
         if len(self.known) > MOST_MODELS:
             self.known.popitem(last=False)
@@ -245,13 +245,13 @@ class Allowances:
             return given
         return given.scaled(room / given.window)
 
-    def for_child(self, own: Budget | None, model: str | None) -> Allowances:
+    def for_child(self, own: Budget | None, model: str | None) -> LimitsByModel:
         """Those of a child with a budget of its own, which begins with what is known by now.
 
         Args:
             own: The child's budget.
             model: The model that the child begins with.
         """
-        made = Allowances(self.plan, model, own)
+        made = LimitsByModel(self.plan, model, own)
         made.known = deepcopy(self.known)
         return made

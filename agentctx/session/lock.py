@@ -64,7 +64,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 @define(eq=False)
-class TurnLock:
+class SessionLock:
     """Lets one task in at a time, in the order in which they came: ``async with lock as work:``.
 
     Unlike a lock of an event loop, it holds between tasks of different loops. It takes no time when nobody is in. What

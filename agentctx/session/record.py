@@ -41,7 +41,7 @@ class Sizes:
 
 
 @frozen
-class Sent:
+class LastRequest:
     """The last request.
 
     Args:

@@ -28,8 +28,8 @@ from agentctx.protocols import Listener, Listeners
 from agentctx.providers.registry import format_named
 from agentctx.session.current import SessionBlock, enter, leave, preparing, speaker, within
 from agentctx.session.dump import VERSION, dump_conversation, load_conversation, opened
-from agentctx.session.learned_limits import Allowance, Allowances
-from agentctx.session.lock import TurnLock
+from agentctx.session.learned_limits import LearnedLimits, LimitsByModel
+from agentctx.session.lock import SessionLock
 from agentctx.session.matching import Beginning, Opening, opening_of
 from agentctx.session.step import Conversation, Given
 from agentctx.session.usage import Judgement, is_one_prompt, judge, prompt_tokens, suspected
@@ -92,7 +92,7 @@ class Session:
     view: View | None = field(default=None, init=False, repr=False)
     blocks: list[SessionBlock] = field(factory=list, init=False, repr=False)
     _conversation: Conversation = field(init=False, repr=False)
-    _turns: TurnLock = field(init=False, factory=TurnLock, repr=False)
+    _lock: SessionLock = field(init=False, factory=SessionLock, repr=False)
     _retried: bool = field(init=False, default=False, repr=False)
     _untold: tuple[SilentTruncationSuspected, list[Listener]] | None = field(init=False, default=None, repr=False)
     _untold_steps: dict[int, _Standing] = field(init=False, factory=dict, repr=False)
@@ -104,15 +104,15 @@ class Session:
 
     def __attrs_post_init__(self) -> None:
         """Find the budget."""
-        allowances = Allowances(self.plan, self._model)
-        self._conversation = Conversation(self.plan, self._model, self._format, allowances)
+        limits_by_model = LimitsByModel(self.plan, self._model)
+        self._conversation = Conversation(self.plan, self._model, self._format, limits_by_model)
 
     def __repr__(self) -> str:
         """One line, without what is said in the messages: which conversation, and how much of it is known."""
         known = self._conversation
         named = (("id", self.id), ("model", known.model), ("format", known.wire_name or known.format))
         words = [f"{what} {shown(name)}" for what, name in named if name is not None]
-        counts = f"{known.steps} steps, {len(known.record)} messages, {known.sent.tokens:,} tokens sent last"
+        counts = f"{known.steps} steps, {len(known.record)} messages, {known.last_request.tokens:,} tokens sent last"
         return f"<Session: {', '.join([*words, counts])}>"
 
     @property
@@ -131,14 +131,14 @@ class Session:
         return self._conversation.steps
 
     @property
-    def allowance(self) -> Allowance:
+    def limits(self) -> LearnedLimits:
         """The budget, and what was learned about it."""
-        return self._conversation.allowance
+        return self._conversation.limits
 
     @property
     def budget(self) -> Budget | None:
         """The budget in force: the configured one, tightened by what the provider's answers taught."""
-        return self.allowance.in_force
+        return self.limits.in_force
 
     def __enter__(self) -> Self:
         """Let the model calls of wrapped clients within the block belong to this conversation.
@@ -210,7 +210,7 @@ class Session:
         if overflow is None:
             return None
         async with self._alone():
-            refused = self._conversation.sent.tokens
+            refused = self._conversation.last_request.tokens
             made = await self._smaller(overflow)
         await self._tell_of(made)
         return made[0][0] if made and made[0][0].report.tokens_after < refused else None
@@ -254,7 +254,7 @@ class Session:
         Raises:
             Deadlock: If this is asked for within such a step, or within one of a session that such a step waits for.
         """
-        async with self._turns as work:
+        async with self._lock as work:
             with preparing(self.plan, self), within(work):
                 yield
 
@@ -284,8 +284,8 @@ class Session:
         known = self._conversation
         if self._retried or known.last is None:
             return []
-        refused, before = known.sent.tokens, deepcopy(self.allowance.learned)
-        self.allowance.refused(overflow, refused)
+        refused, before = known.last_request.tokens, deepcopy(self.limits.learned)
+        self.limits.refused(overflow, refused)
         made: list[tuple[View, int]] = []
         try:
             made.append(await self._step(known.last))
@@ -295,7 +295,7 @@ class Session:
             pass
         finally:
             if not made:  # also when it was cancelled, or a stage failed: nothing has happened then
-                self.allowance.forget(before)
+                self.limits.forget(before)
         self._retried = True
         return made
 
@@ -304,7 +304,7 @@ class Session:
 
         It is given up by itself when the provider takes larger prompts all the same, as far as ``record`` tells.
         """
-        self.allowance.forget()
+        self.limits.forget()
 
     def record(self, usage: Native) -> None:
         """Take note of what the provider billed for the last view; the next steps are counted accordingly.
@@ -327,27 +327,27 @@ class Session:
             return
         judgement = self._judge(usage, billed)
         if judgement.whole:
-            self.allowance.learn(self._conversation.sent.tokens, billed)
-        if judgement.doubt is not None and self.allowance.suspects(judgement.doubt):
+            self.limits.learn(self._conversation.last_request.tokens, billed)
+        if judgement.doubt is not None and self.limits.suspects(judgement.doubt):
             self._suspect(judgement.doubt)
 
     @property
     def suspicion(self) -> Suspicion | None:
         """Why the provider is suspected of having cut a prompt silently, with the numbers; None when it is not."""
-        return self.allowance.truncation
+        return self.limits.truncation
 
     def _judge(self, usage: Native, billed: int) -> Judgement:
         """Whether ``usage`` bills the last view as it was sent; each view is judged once."""
         known = self._conversation
-        around, fresh, known.unjudged = known.around, known.unjudged, None
-        if around is None or fresh is None:
+        ctx, fresh, known.unjudged = known.ctx, known.unjudged, None
+        if ctx is None or fresh is None:
             return Judgement()
-        return judge(usage, billed, self.allowance, around, known.record.view, sent=known.sent.tokens, fresh=fresh)
+        return judge(usage, billed, self.limits, ctx, known.record.view, sent=known.last_request.tokens, fresh=fresh)
 
     def _suspect(self, doubt: Suspicion) -> None:
         """Say it: to those listeners that do not wait at once, to the others at the next step."""
         known = self._conversation
-        event = suspected(doubt, known.around, known.sent.length, self.id, self.steps - 1)
+        event = suspected(doubt, known.ctx, known.last_request.length, self.id, self.steps - 1)
         logger.warning("%s", event)
         with preparing(self.plan, self):
             later = tell_plain(self._listeners, event)
@@ -368,13 +368,13 @@ class Session:
     def _take_back(self, made: Sequence[tuple[View, int]]) -> None:
         """Go back to where the session stood before these steps, unless another one was taken since, or is."""
         known = self._untold_steps.get(made[0][1])
-        if known is None or self.steps != made[-1][1] + 1 or self._turns.busy:
+        if known is None or self.steps != made[-1][1] + 1 or self._lock.busy:
             return
         self._conversation, self.view, self._retried = known.conversation, known.view, known.retried
         if not self.steps:
             self._begun = None
         if known.learned is not None:
-            self.allowance.forget(*known.learned)
+            self.limits.forget(*known.learned)
 
     @property
     def _listeners(self) -> tuple[Listener, ...]:
@@ -392,13 +392,13 @@ class Session:
 
         None when there is nothing to cut, no budget, or no model whose prices are known.
         """
-        around, budget = self._conversation.around, self.budget
-        profile = None if around is None else around.source.profile
-        if around is None or budget is None or profile is None or not priced(profile):
+        ctx, budget = self._conversation.ctx, self.budget
+        profile = None if ctx is None else ctx.source.profile
+        if ctx is None or budget is None or profile is None or not priced(profile):
             return None
-        warmth = warmth_after(profile, self._conversation.sent.idle(self._now()))
-        call = evolve(around.bare_call, limit=budget.target_tokens, warmth=warmth)
-        return expected_forecast(around.context(self._conversation.record.view), call)
+        warmth = warmth_after(profile, self._conversation.last_request.idle(self._now()))
+        call = evolve(ctx.bare_call, limit=budget.target_tokens, warmth=warmth)
+        return expected_forecast(ctx.context(self._conversation.record.view), call)
 
     def child(self, budget: Budget | int, id: str | None = None) -> Session:  # noqa: A002 - the contract's name
         """A session of a sub-agent: the same pipeline and model, an own conversation and an own budget.
@@ -412,8 +412,8 @@ class Session:
         self._children += 1
         name = id if id is not None else f"{self.id or 'session'}/{self._children}"
         session = Session(self.plan, self.model, self.format, name, self.on_compact, self.clock)
-        allowances = self._conversation.allowances.for_child(as_budget(budget), self.model)
-        session._conversation = Conversation(self.plan, self.model, self.format, allowances)
+        limits_by_model = self._conversation.limits_by_model.for_child(as_budget(budget), self.model)
+        session._conversation = Conversation(self.plan, self.model, self.format, limits_by_model)
         return session
 
     def holding(
@@ -449,7 +449,7 @@ class Session:
                 session = self._another()
             if session is not self:
                 self._others = [*(each for each in self._others if each is not session), session][-MOST_OTHERS:]
-                if self.steps == 1 and session.steps and not self._turns.busy and not session._turns.busy:  # noqa: SLF001
+                if self.steps == 1 and session.steps and not self._lock.busy and not session._lock.busy:  # noqa: SLF001
                     self._exchange(session)
                     session = self
             session._begun = opening.beginning
@@ -461,8 +461,8 @@ class Session:
 
     def _another(self) -> Session:
         session = Session(self.plan, self.model, None, f"{self.id or 'session'}+", self.on_compact, self.clock)
-        allowances = self._conversation.allowances
-        own = allowances.for_child(allowances.own, self.model)
+        limits_by_model = self._conversation.limits_by_model
+        own = limits_by_model.for_child(limits_by_model.own, self.model)
         session._conversation = Conversation(self.plan, self.model, None, own)
         session._home = self
         return session

@@ -22,7 +22,7 @@ from agentctx.engine.listeners import SECONDS, call_hook, is_async, logger
 from agentctx.engine.plan import Plan
 from agentctx.errors import AgentctxError, ConfigError, StoreError
 from agentctx.session.current import start_outside, within
-from agentctx.session.lock import TurnLock
+from agentctx.session.lock import SessionLock
 from agentctx.session.session import Session
 
 Why = Literal["capacity", "idle", "closed"]
@@ -132,7 +132,7 @@ class Sessions(Mapping[Hashable, Session]):
     clock: Callable[[], float] = field(default=time.monotonic, kw_only=True, repr=False)
     # In the order of their last use; who loads or evicts one of a name; held for moments, by whoever looks at them.
     _held: OrderedDict[Hashable, _Held] = field(init=False, factory=OrderedDict, repr=False)
-    _locks: WeakValueDictionary[Hashable, TurnLock] = field(init=False, factory=WeakValueDictionary, repr=False)
+    _locks: WeakValueDictionary[Hashable, SessionLock] = field(init=False, factory=WeakValueDictionary, repr=False)
     _guard: Lock = field(init=False, factory=Lock, repr=False)
     # Whether it was said that sessions are forgotten; until when, by ``clock``, nothing is evicted after a hook that
     # took too long; when, by ``time.monotonic``, the eviction under way began; whether the last one took over a moment.
@@ -251,12 +251,12 @@ class Sessions(Mapping[Hashable, Session]):
             if self._held.get(name) is held:
                 self._held.move_to_end(name)
 
-    def _lock_of(self, name: Hashable) -> TurnLock:
+    def _lock_of(self, name: Hashable) -> SessionLock:
         """Lets one at a time load or evict what has this name; those of other names go on."""
         with self._guard:
             lock = self._locks.get(name)
             if lock is None:
-                lock = self._locks[name] = TurnLock()
+                lock = self._locks[name] = SessionLock()
             return lock
 
     async def _evict(self) -> None:

@@ -27,9 +27,9 @@ from agentctx.engine.run_stages import Trail, keep_originals, run_stage
 from agentctx.errors import ContextOverflow, InvalidInput
 from agentctx.offload import MUCH, offload
 from agentctx.protocols import Call, Meter
-from agentctx.session.compaction import press, press_as_without_session
+from agentctx.session.compaction import compact, compact_at_once
 from agentctx.session.fingerprint import Digest, shared_length, snapshot, snapshots
-from agentctx.session.learned_limits import Allowance, Allowances
+from agentctx.session.learned_limits import LearnedLimits, LimitsByModel
 from agentctx.session.matching import (
     Beginning,
     asked_at,
@@ -42,8 +42,8 @@ from agentctx.session.matching import (
 )
 from agentctx.session.record import (
     REPAIR,
+    LastRequest,
     Record,
-    Sent,
     Sizes,
     call_ids,
     first_unanswered_call,
@@ -52,7 +52,7 @@ from agentctx.session.record import (
     undecided,
     with_instructions,
 )
-from agentctx.session.step_context import Step, Surroundings, narrow, surround
+from agentctx.session.step_context import Step, StepContext, surround
 
 
 class Given(NamedTuple):
@@ -83,14 +83,14 @@ class Conversation:
         plan: The pipeline.
         model: The name of the model that was called last, or will be called first; None when it is not known.
         format: The wire format, if named.
-        allowances: What is known of the room of each model.
-        allowance: That of the model of now.
+        limits_by_model: What is known of the room of each model.
+        limits: That of the model of now.
         record: The history, and the view that was made of it.
-        around: What was known beside the messages at the last step; None before the first, and after a load.
+        ctx: What was known beside the messages at the last step; None before the first, and after a load.
         fixed: System prompt and tools as they were passed in last; after a load, what tells them from others.
         opening: After a load, what tells the system prompt and tools that reasoning is bound to from others.
         wire_name: The wire format with its dialect; None before the first step.
-        sent: What was sent last.
+        last_request: What was sent last.
         unjudged: Tokens of the last request that the one before had not; None once its usage was looked at.
         steps: How many steps were prepared.
         last: What the caller passed at the last step, as far as it is known; None before the first.
@@ -101,14 +101,14 @@ class Conversation:
     plan: Plan
     model: str | None
     format: str | None
-    allowances: Allowances
-    allowance: Allowance = field(init=False)
+    limits_by_model: LimitsByModel
+    limits: LearnedLimits = field(init=False)
     record: Record = field(init=False, factory=Record)
-    around: Surroundings | None = field(init=False, default=None)
+    ctx: StepContext | None = field(init=False, default=None)
     fixed: Any = field(init=False, default=None)
     opening: Digest | None = field(init=False, default=None)
     wire_name: str | None = field(init=False, default=None)
-    sent: Sent = field(init=False, factory=Sent)
+    last_request: LastRequest = field(init=False, factory=LastRequest)
     unjudged: int | None = field(init=False, default=None)
     steps: int = field(init=False, default=0)
     last: Given | None = field(init=False, default=None)
@@ -119,16 +119,16 @@ class Conversation:
 
     def __attrs_post_init__(self) -> None:
         """Find the budget."""
-        self.allowance = self.allowances.of(self.model)
-        self.allowances.keep(self.model, self.allowance)
+        self.limits = self.limits_by_model.of(self.model)
+        self.limits_by_model.keep(self.model, self.limits)
 
     @property
     def beginning(self) -> Beginning | None:
         """How it begins; None before the first step."""
         if not self.steps:
             return None
-        if self.last is not None and self.around is not None:
-            return opening_of(self.last.messages, self.last.system, self.around.source.wire).beginning
+        if self.last is not None and self.ctx is not None:
+            return opening_of(self.last.messages, self.last.system, self.ctx.source.wire).beginning
         return beginning(self.record.view, None) if self.record.view else None
 
     async def step(
@@ -162,15 +162,15 @@ class Conversation:
         self, given: Given, now: float, model: str | None, format_name: str | None, *, keep_before: bool
     ) -> tuple[Report, View]:
         started, natives, self.previous = perf_counter(), given.messages, None
-        around = self._surroundings(given, model, format_name)
-        record = await self._going_on(given, around)
+        ctx = self._surroundings(given, model, format_name)
+        record = await self._going_on(given, ctx)
         again = record is self.record and 0 < len(natives) == len(record)
-        idle = None if around.model != self.model else self.sent.idle(now)
-        step = stand_still(around, record, natives, idle) if again else await take_in(around, record, natives, idle)
-        step.reasoning_made_with, step.marked_for = self._reasoning_made_with(around), self._marked_for
+        idle = None if ctx.model != self.model else self.last_request.idle(now)
+        step = stand_still(ctx, record, natives, idle) if again else await take_in(ctx, record, natives, idle)
+        step.reasoning_made_with, step.marked_for = self._reasoning_made_with(ctx), self._marked_for
         try:
-            await press(step)
-            if not step.start:
+            await compact(step)
+            if not step.trail.start:
                 refuse_empty(step.trail)
         except ContextOverflow:
             # what a load brings back of the history is digests, which cannot be read again
@@ -190,44 +190,44 @@ class Conversation:
 
         What was decided for another model, limit or end of the history may be what does not fit now.
         """
-        known = undecided(refused.record, binds_reasoning=refused.around.binds)
+        known = undecided(refused.record, binds_reasoning=refused.ctx.binds)
         # no idle time, as without a session: nothing of the cache is worth sparing
-        step = await take_in(refused.around, known, refused.natives, None, whole=True)
+        step = await take_in(refused.ctx, known, refused.natives, None, whole=True)
         step.reasoning_made_with = refused.reasoning_made_with  # and no marked_for: this record has no view yet
         try:
-            await press_as_without_session(step)
+            await compact_at_once(step)
         except ContextOverflow:
             return None
         step.idle = idle
         return step
 
-    def _reasoning_made_with(self, around: Surroundings) -> tuple[Message | None, tuple[Tool, ...]] | None:
+    def _reasoning_made_with(self, ctx: StepContext) -> tuple[Message | None, tuple[Tool, ...]] | None:
         """System prompt and tools of the last request where they were others than now; else None."""
-        last = self.around
+        last = self.ctx
         if last is None:
-            same = self.opening is None or self.opening == opening(around.context(()))
+            same = self.opening is None or self.opening == opening(ctx.context(()))
             return None if same else (Message("system", ()), ())  # what they were is not known any more
-        if around.system is last.system and around.tools is last.tools:
+        if ctx.system is last.system and ctx.tools is last.tools:
             return None
         return last.system, last.tools
 
-    def _surroundings(self, given: Given, model: str | None, format_name: str | None) -> Surroundings:
+    def _surroundings(self, given: Given, model: str | None, format_name: str | None) -> StepContext:
         """Model, reader, system prompt and tools; those of the step before when nothing changed."""
-        around, model = self.around, self.model if model is None else model
+        ctx, model = self.ctx, self.model if model is None else model
         shown_format, is_assumed = self._format_shown_by(given.messages), self.assumed
-        if around is not None and shown_format is not None and shown_format == self.wire_name:
-            around = evolve(around, source=evolve(around.source, certain=True))
+        if ctx is not None and shown_format is not None and shown_format == self.wire_name:
+            ctx = evolve(ctx, source=evolve(ctx.source, certain=True))
         wire_name = shown_format or self.wire_name or ""
         same = model == self.model and format_name in (None, wire_name, wire_name.partition("/")[0])
         same = same and wire_name == (self.wire_name or wire_name)
-        if around is not None and same and self.fixed == [given.system, given.tools]:
-            budget = self.allowance.in_force
-            return around if around.budget is budget else around.with_budget(budget)
+        if ctx is not None and same and self.fixed == [given.system, given.tools]:
+            budget = self.limits.in_force
+            return ctx if ctx.budget is budget else ctx.with_budget(budget)
         if format_name is None or (self.format or "").partition("/")[0] == format_name:
             format_name = self.format  # which may name a dialect of it
         reader_format = format_name or wire_name.partition("/")[0] or None
-        if around is not None and same:
-            source = around.source
+        if ctx is not None and same:
+            source = ctx.source
         else:
             messages, counter = given.messages, self.plan.counting
             source = reader(
@@ -235,16 +235,16 @@ class Conversation:
             )
             if is_assumed and shown_format is None and format_name is None:
                 source = evolve(source, certain=False)
-        allowance = self.allowance if model == self.model else self.allowances.of(model)
+        limits = self.limits if model == self.model else self.limits_by_model.of(model)
         fixed = source.fixed_part(given.system, given.tools)
-        return surround(self.plan, source, allowance, fixed, (model, format_name))
+        return surround(self.plan, source, limits, fixed, (model, format_name))
 
     @property
     def assumed(self) -> bool:
         """Whether the messages so far would read alike in another format than the one that they are read in."""
         if self.format is not None or self.wire_name is None:
             return False
-        return self.around is None or not self.around.source.certain
+        return self.ctx is None or not self.ctx.source.certain
 
     def _format_shown_by(self, natives: Sequence[Any]) -> str | None:
         """The format that new messages show, where those before them would read alike in another one; else None."""
@@ -265,47 +265,47 @@ class Conversation:
                 return natives[end:]
         return natives
 
-    async def _going_on(self, given: Given, around: Surroundings) -> Record:
+    async def _going_on(self, given: Given, ctx: StepContext) -> Record:
         """The record to go on from: ours, or a new one when the caller has changed or replaced its history."""
         natives = given.messages
-        record, meter, spoken = self.record, around.source.meter, around.source.wire.name
+        record, meter, spoken = self.record, ctx.source.meter, ctx.source.wire.name
         base = (self.wire_name or "").partition("/")[0]
         if len(record) and base != spoken.partition("/")[0]:
             return Record()
-        if len(record) and (self.wire_name != spoken or not understands(around.model, self.model)):
+        if len(record) and (self.wire_name != spoken or not understands(ctx.model, self.model)):
             return Record(foreign_count=len(natives), instructions=record.instructions)
-        others = self._counted_by is not None or around.model != self.model  # and not only a load
+        others = self._counted_by is not None or ctx.model != self.model  # and not only a load
         counted_anew = self._counted_by is not meter
         if counted_anew:
             if others and len(record):
                 record = record.copy()  # ours stays as it was counted, until the step has succeeded
             await meter.settle(record.view)
-            record.weigh_view(around.weigh(record.view[: record.settled]))
+            record.weigh_view(ctx.weigh(record.view[: record.settled]))
         if given.loaded:
             return record
-        link(record, natives, around.source.wire)
-        record = await recognised(record, natives, around)
+        link(record, natives, ctx.source.wire)
+        record = await recognised(record, natives, ctx)
         if counted_anew and others and len(record):
-            await offload(lambda: recount(record, natives, around), len(record))
+            await offload(lambda: recount(record, natives, ctx), len(record))
         return record
 
     def _adopt(self, step: Step) -> None:
         """Go on from this step."""
-        around = step.around
-        if around is not self.around:
-            self.around, self.wire_name = around, around.source.wire.name
-            self.model, self.format, self.allowance = around.model, around.format, around.allowance
-            self.allowances.keep(self.model, self.allowance)
-        self.record, self._counted_by = step.record, around.source.meter
+        ctx = step.ctx
+        if ctx is not self.ctx:
+            self.ctx, self.wire_name = ctx, ctx.source.wire.name
+            self.model, self.format, self.limits = ctx.model, ctx.format, ctx.limits
+            self.limits_by_model.keep(self.model, self.limits)
+        self.record, self._counted_by = step.record, ctx.source.meter
 
     async def _commit(self, step: Step, given: Given, now: float, started: float, *, on_copy: bool) -> Report:
         """Remember the step and report on it. Nothing waits once anything changes: no step is ever half done."""
-        old, sent = self.record, self.sent
-        narrow(step)
+        old, sent = self.record, self.last_request
+        step.trail.narrow()
         same = step.record is old  # and not one of a history that was changed
-        start = min(step.start, sent.length) if same else 0
+        start = min(step.trail.start, sent.length) if same else 0
         before, grown = old.shown[start : sent.length], same and not old.tail and old.settled == len(old.view)
-        same_fixed = self._same_fixed(step.around, given)
+        same_fixed = self._same_fixed(step.ctx, given)
         fixed = self.fixed if same_fixed and not isinstance(self.fixed, Digest) else given.fixed()
         await commit_aside(step, on_copy=on_copy)
         record, self.fixed = step.record, fixed
@@ -315,61 +315,61 @@ class Conversation:
         if step.trail.reports or not grown or record is not old:
             self.in_force = record.in_force()
         report = report_on(step, self.in_force, prefix, started)
-        self._marked_for = step.around.model
-        self.sent = Sent(report.tokens_after, len(record.out), len(record.out), now)
+        self._marked_for = step.ctx.model
+        self.last_request = LastRequest(report.tokens_after, len(record.out), len(record.out), now)
         self.steps += 1
         self.unjudged = report.tokens_after - report.prefix_tokens
         return report
 
-    def _same_fixed(self, around: Surroundings, given: Given) -> bool:
+    def _same_fixed(self, ctx: StepContext, given: Given) -> bool:
         """Whether system prompt and tools are those of the step before."""
-        last = self.around
-        if around.model != self.model:  # another model has another cache
+        last = self.ctx
+        if ctx.model != self.model:  # another model has another cache
             return False
         if last is None:
             return self.steps > 0 and bool(self.fixed == [given.system, given.tools])
-        return around.system is last.system and around.tools is last.tools
+        return ctx.system is last.system and ctx.tools is last.tools
 
     def _prefix(self, step: Step, shared: int, *, same_fixed: bool) -> Prefix:
         """How the request begins, of which ``shared`` messages at the start are those of the last one."""
-        sent, around = self.sent, step.around
+        sent, ctx = self.last_request, step.ctx
         if not same_fixed:
             return Prefix(0 if self.steps else None, 0, sent.tokens)
         if shared == sent.length:
             return Prefix(None, sent.tokens, sent.tokens)
-        tokens = around.fixed + sum(map(around.source.meter.message, step.record.view[:shared]))
+        tokens = ctx.fixed + sum(map(ctx.source.meter.message, step.record.view[:shared]))
         return Prefix(shared if self.steps else None, tokens, sent.tokens)
 
 
 async def take_in(
-    around: Surroundings, record: Record, natives: Sequence[Any], idle: float | None, *, whole: bool = False
+    ctx: StepContext, record: Record, natives: Sequence[Any], idle: float | None, *, whole: bool = False
 ) -> Step:
     """Read, repair and treat what is new, with the unfinished round before it.
 
     Args:
-        around: What is known beside the messages.
+        ctx: What is known beside the messages.
         record: The record to go on from.
         natives: The whole history.
         idle: Seconds since the last request; None when there was none.
         whole: Whether all stages will run on the whole history: none runs on what is new then.
     """
-    meter = around.source.meter
-    record, fresh, seen, asked = await _read_new(around, record, natives)
+    meter = ctx.source.meter
+    record, fresh, seen, asked = await _read_new(ctx, record, natives)
     if asked is not None:
-        weights, known = around.weigh(record.view), len(record)
+        weights, known = ctx.weigh(record.view), len(record)
         record = rewound(
-            record, asked, weights, unchanged_until=known, history_length=len(natives), binds_reasoning=around.binds
+            record, asked, weights, unchanged_until=known, history_length=len(natives), binds_reasoning=ctx.binds
         )
-        record, fresh, seen, _ = await _read_new(around, record, natives)
+        record, fresh, seen, _ = await _read_new(ctx, record, natives)
     known = len(record)
     await meter.settle(fresh)
-    arrived = await offload(partial(around.weigh, fresh), len(fresh))
+    arrived = await offload(partial(ctx.weigh, fresh), len(fresh))
     raw = [*record.tail, *fresh]
     raw_origin = [*record.tail_origin, *range(known, known + len(fresh))]
-    size = around.fixed + record.view_tokens + sum(map(meter.message, record.tail)) + sum(arrived.tokens)
+    size = ctx.fixed + record.view_tokens + sum(map(meter.message, record.tail)) + sum(arrived.tokens)
     unbound, settled = record.unbound_from, record.settled
-    trail = Trail(around.context(raw), list(raw_origin), size, unbound_from=unbound, offset=settled)
-    step = Step(around, record, natives, seen, trail, arrived, settled, raw, raw_origin, idle)
+    trail = Trail(ctx.context(raw), list(raw_origin), size, unbound_from=unbound, start=settled)
+    step = Step(ctx, record, natives, seen, trail, arrived, raw, raw_origin, idle)
     if raw:
         await _mend(step)
         if not whole:
@@ -377,20 +377,19 @@ async def take_in(
     return step
 
 
-def stand_still(around: Surroundings, record: Record, natives: Sequence[Any], idle: float | None) -> Step:
+def stand_still(ctx: StepContext, record: Record, natives: Sequence[Any], idle: float | None) -> Step:
     """The step when nothing is new: all that was decided stays, also about a round that is not finished."""
-    provisional = sum(map(around.source.meter.message, record.view[record.settled :]))
-    size = around.fixed + record.view_tokens + provisional
-    trail = Trail(around.context(()), [], size, unbound_from=record.unbound_from)
+    provisional = sum(map(ctx.source.meter.message, record.view[record.settled :]))
+    size = ctx.fixed + record.view_tokens + provisional
+    trail = Trail(ctx.context(()), [], size, unbound_from=record.unbound_from, start=len(record.view))
     raw, origins = list(record.tail), list(record.tail_origin)
     return Step(
-        around,
+        ctx,
         record,
         natives,
         [],
         trail,
         Sizes(),
-        len(record.view),
         raw,
         origins,
         idle,
@@ -402,16 +401,16 @@ _New = tuple[Record, list[Message], list[Any], int | None]
 """The record; new messages as values, what they look like, and the index of an earlier call that they answer."""
 
 
-async def _read_new(around: Surroundings, record: Record, natives: Sequence[Any]) -> _New:
-    return await offload(lambda: _read(around, record, natives), len(natives) - len(record))
+async def _read_new(ctx: StepContext, record: Record, natives: Sequence[Any]) -> _New:
+    return await offload(lambda: _read(ctx, record, natives), len(natives) - len(record))
 
 
-def _read(around: Surroundings, record: Record, natives: Sequence[Any]) -> _New:
+def _read(ctx: StepContext, record: Record, natives: Sequence[Any]) -> _New:
     """What is new, and the record with the unfinished round as it reads beside that.
 
     Where the place tells which call a result answers, a later result may tell that an earlier one answers another call.
     """
-    new, source, again = natives[len(record) :], around.source, len(record.tail)
+    new, source, again = natives[len(record) :], ctx.source, len(record.tail)
     if again and source.wire.reads_places:
         read = source.messages([*(each.source for each in record.tail), *new], len(record) - again)
         tail, fresh = read[:again], read[again:]
@@ -462,20 +461,20 @@ async def _mend(step: Step) -> None:
     Raises:
         InvalidInput: If the step works on the whole view, and nothing is left to send.
     """
-    around, call = step.around, step.call()
-    wire = around.source.wire
+    ctx, call = step.ctx, step.call()
+    wire = ctx.source.wire
 
-    if carries_refused(step.raw, wire, around.source.profile):
+    if carries_refused(step.raw, wire, ctx.source.profile):
         await run_stage(LiftCacheMarkers(), step.trail, call, trusted=True)
     if step.record.foreign_count > step.raw_origin[0]:
         await run_stage(
             DropForeignReasoning(step.raw_origin, step.record.foreign_count), step.trail, call, trusted=True
         )
-    last = step.record.view[step.start - 1] if step.start else None
+    last = step.record.view[step.trail.start - 1] if step.trail.start else None
     bare = step.trail.context.messages
 
     def looked() -> tuple[list[Message] | None, int | None]:
-        earlier = Earlier(step.record.ids, _named(step), last, lambda: step.record.view[: step.start])
+        earlier = Earlier(step.record.ids, _named(step), last, lambda: step.record.view[: step.trail.start])
         clean = cleaned(bare, call, wire, earlier)
         whole = paired(clean, call, wire, earlier=earlier)
         legal = None if whole is bare else list(whole)
@@ -490,16 +489,20 @@ async def _mend(step: Step) -> None:
 
         repaired.__name__ = REPAIR
         await run_stage(repaired, step.trail, call, trusted=True)
-    after = (step.record.view[step.start - 1], step.record.origins[step.start - 1]) if step.start else None
+    after = (
+        (step.record.view[step.trail.start - 1], step.record.origins[step.trail.start - 1])
+        if step.trail.start
+        else None
+    )
     await let_answers_follow(step.trail, call, step.role_at, after)
-    if step.start == 0:
+    if step.trail.start == 0:
         refuse_empty(step.trail)
 
 
 async def _treat(step: Step) -> None:
     """Run the stages that look at what is new."""
     call = step.call()
-    for stage in step.around.plan.on_arrival:
+    for stage in step.ctx.plan.on_arrival:
         await run_stage(stage, step.trail, call)
 
 
@@ -510,7 +513,7 @@ def _named(step: Step) -> Mapping[str, Message]:
     """The settled messages that have a name of their own; looked up when the record does not know them."""
     record = step.record
     if record.items is None:
-        record.items = names_of(record.view[: record.settled], step.around.source.wire)
+        record.items = names_of(record.view[: record.settled], step.ctx.source.wire)
     return record.items
 
 
@@ -522,7 +525,7 @@ async def commit_aside(step: Step, *, on_copy: bool = False) -> None:
         on_copy: Leave the record as it was in any case.
     """
     changes = sum(len(report.changes) for report in step.trail.reports)
-    again = step.start == 0 or step.start < step.record.settled
+    again = step.trail.start == 0 or step.trail.start < step.record.settled
     looked_at = len(step.seen) + changes + (len(step.trail.context.messages) if again else 0)
     if looked_at >= MUCH or on_copy:
         step.record = step.record.copy()
@@ -541,23 +544,23 @@ def commit(step: Step) -> None:
     """Make what the step worked out the state of the conversation. Nothing in it waits."""
     record, trail = step.record, step.trail
     messages = trail.context.messages
-    known = dict(zip(map(id, record.view[step.start :]), range(step.start, len(record.view)), strict=True))
+    known = dict(zip(map(id, record.view[step.trail.start :]), range(step.trail.start, len(record.view)), strict=True))
     places = [known.get(id(message)) for message in messages]
     written = _written(step, messages, places)  # first: what cannot be written leaves the record as it was
     looks = _looks(messages, written, trail.origins, places)
     record.remember(step.seen, step.fresh, step.arrived)
     _enter_in_book(step)
-    replaced = record.view[step.start :]
-    record.shown[step.start :] = [
+    replaced = record.view[step.trail.start :]
+    record.shown[step.trail.start :] = [
         _look(record, look, origin, place)
         for look, origin, place in paced(zip(looks, trail.origins, places, strict=True))
     ]
-    record.out[step.start :] = written
-    record.view[step.start :] = messages
+    record.out[step.trail.start :] = written
+    record.view[step.trail.start :] = messages
     record.note_made(trail.made, replaced, messages)
-    record.origins[step.start :] = trail.origins
+    record.origins[step.trail.start :] = trail.origins
     record.forget_dropped(step.natives, _dropped(trail.reports))
-    _mark_final(step, replaced[: max(0, record.settled - step.start)])
+    _mark_final(step, replaced[: max(0, record.settled - step.trail.start)])
     record.quiet_until, record.waiting = step.quiet_until, step.waiting
     record.unbound_from = trail.unbound_from
     record.instructions |= frozenset(instruction_digests(messages, written))
@@ -590,7 +593,7 @@ def _written(step: Step, messages: Sequence[Message], places: Sequence[int | Non
 
     One that nobody has touched is the caller's object of this step, which may have been rebuilt since it was read.
     """
-    out, write, natives = step.record.out, step.around.source.wire.write_message, step.natives
+    out, write, natives = step.record.out, step.ctx.source.wire.write_message, step.natives
 
     def native(message: Message, place: int | None, origin: int | None) -> Native:
         if place is not None:
@@ -612,27 +615,27 @@ def _enter_in_book(step: Step) -> None:
 
 def _mark_final(step: Step, replaced: Sequence[Message]) -> None:
     """Note which part of the view is final, and what it weighs without what was ``replaced`` of it."""
-    record, around = step.record, step.around
+    record, ctx = step.record, step.ctx
     settled, place = _open_end(step, replaced)
     record.tail, record.tail_origin = step.raw[place:], step.raw_origin[place:]
     if settled and record.origins[settled - 1] is None and is_go_on(record.view[settled - 1]):
         settled -= 1  # it is added for this step only
-    start = min(step.start, record.settled)
+    start = min(step.trail.start, record.settled)
     if start < len(replaced):  # then less has to be weighed when it is all weighed again
         start, replaced, record.view_tokens, record.view_bytes = 0, record.view[:0], 0, 0
-        record.ids = set() if around.source.wire.unique_ids else record.ids
+        record.ids = set() if ctx.source.wire.unique_ids else record.ids
         record.items = None
-    new, meter = record.view[start:settled], around.source.meter
+    new, meter = record.view[start:settled], ctx.source.meter
     record.view_tokens += sum(map(meter.message, new)) - sum(map(meter.message, replaced))
     record.view_bytes += sum(map(meter.weight, new)) - sum(map(meter.weight, replaced))
-    if around.source.wire.unique_ids:
+    if ctx.source.wire.unique_ids:
         record.ids -= call_ids(replaced)
         record.ids |= call_ids(new)
     if record.items is not None:
-        for name, gone in names_of(replaced, around.source.wire).items():
+        for name, gone in names_of(replaced, ctx.source.wire).items():
             if record.items.get(name) is gone:
                 del record.items[name]
-        record.items |= names_of(new, around.source.wire)
+        record.items |= names_of(new, ctx.source.wire)
     record.settled = settled
 
 
@@ -650,7 +653,7 @@ def _open_end(step: Step, replaced: Sequence[Message]) -> tuple[int, int]:
     open_from = None if step.open_from is None else _open_end_without_dropped_calls(step, step.open_from)
     if open_from is None:
         return nothing
-    start, again = min(step.start, record.settled), step.raw_origin[0]
+    start, again = min(step.trail.start, record.settled), step.raw_origin[0]
     final = _final_places(record, start, again, replaced)
     settled, open_from = _where_view_is_open(record, start, open_from, again, final)
     if any(origin is not None and origin < again for origin in record.origins[settled:]):
@@ -672,7 +675,10 @@ def _open_end_without_dropped_calls(step: Step, open_from: int) -> int | None:
 
     None when there is no such end.
     """
-    place, there = step.raw_origin.index(open_from), set(step.record.origins[min(step.start, step.record.settled) :])
+    place, there = (
+        step.raw_origin.index(open_from),
+        set(step.record.origins[min(step.trail.start, step.record.settled) :]),
+    )
     gone = [at for at in range(place, len(step.raw)) if step.raw[at].calls and step.raw_origin[at] not in there]
     if not gone:
         return open_from
@@ -735,27 +741,27 @@ def report_on(step: Step, in_force: ChangesInForce, prefix: Prefix, started: flo
         prefix: How the request begins.
         started: When the step began, by the clock of ``plan.since``.
     """
-    record, around = step.record, step.around
-    tail = sum(map(around.source.meter.weight, record.view[record.settled :]))
-    budget, reports = around.budget, step.trail.reports
+    record, ctx = step.record, step.ctx
+    tail = sum(map(ctx.source.meter.weight, record.view[record.settled :]))
+    budget, reports = ctx.budget, step.trail.reports
     began = reports[0].tokens_before if reports else step.tokens
-    taken_off = relief(around.given, around.context(()), around.bare_call, began)
+    taken_off = relief(ctx.given, ctx.context(()), ctx.bare_call, began)
     return Report(
         stages=(*taken_off, *reports),
         in_force=in_force,
         messages_before=len(record),
         messages_after=len(record.view),
-        tokens_before=sum(stage.tokens_before - began for stage in taken_off) + around.fixed + record.given_tokens,
+        tokens_before=sum(stage.tokens_before - began for stage in taken_off) + ctx.fixed + record.given_tokens,
         tokens_after=step.tokens,
-        bytes_before=around.fixed_bytes + record.given_bytes,
-        bytes_after=around.fixed_bytes + record.view_bytes + tail,
+        bytes_before=ctx.fixed_bytes + record.given_bytes,
+        bytes_after=ctx.fixed_bytes + record.view_bytes + tail,
         limit=None if budget is None else budget.limit,
         first_changed=prefix.first_changed,
         prefix_tokens=prefix.tokens,
         rebilled_tokens=max(0, prefix.sent - prefix.tokens),
         seconds=since(started),
         forecast=bill(
-            around.source.profile,
+            ctx.source.profile,
             sent=prefix.sent,
             given=began,
             prefix=prefix.tokens,
@@ -774,11 +780,11 @@ def view_of_step(step: Step, system: Native, tools: Native, report: Report) -> V
         tools: The tools, likewise.
         report: The report on the step.
     """
-    record, chosen, around = step.record, step.trail.context, step.around
-    if chosen.tools is not around.given.tools:
+    record, chosen, ctx = step.record, step.trail.context, step.ctx
+    if chosen.tools is not ctx.given.tools:
         tools = [tool.source for tool in chosen.tools]
-    if chosen.system is not around.given.system:
-        system = None if chosen.system is None else around.source.wire.write_system(chosen.system)
+    if chosen.system is not ctx.given.system:
+        system = None if chosen.system is None else ctx.source.wire.write_system(chosen.system)
     return View(
-        list(record.out), system, tools, report, around.context(record.view), options_of(step.trail, around.bare_call)
+        list(record.out), system, tools, report, ctx.context(record.view), options_of(step.trail, ctx.bare_call)
     )

@@ -15,12 +15,12 @@ from agentctx.engine.plan import Plan
 from agentctx.engine.reading import Reader
 from agentctx.engine.run_stages import Trail
 from agentctx.protocols import Call
-from agentctx.session.learned_limits import Allowance
+from agentctx.session.learned_limits import LearnedLimits
 from agentctx.session.record import Record, Sizes
 
 
 @frozen
-class Surroundings:
+class StepContext:
     """What a step knows beside the messages.
 
     Args:
@@ -28,7 +28,7 @@ class Surroundings:
         source: How the conversation is read.
         model: The model that is called, if known.
         format: The wire format, if it was named.
-        allowance: What is known of the model's room.
+        limits: What is known of the model's room.
         budget: The budget in force.
         system: The system prompt kept apart from the messages.
         tools: The tool definitions.
@@ -42,7 +42,7 @@ class Surroundings:
     source: Reader
     model: str | None
     format: str | None
-    allowance: Allowance
+    limits: LearnedLimits
     budget: Budget | None
     system: Message | None
     tools: tuple[Tool, ...]
@@ -54,15 +54,15 @@ class Surroundings:
     @property
     def most(self) -> int | None:
         """The tokens above which a request is refused where the budget is only aimed at: ``Plan.refuses_above``."""
-        above = None if self.allowance.given != self.plan.governing else self.plan.refuses_above(self.model)
-        return None if above is None else self.allowance.local(above.limit)
+        above = None if self.limits.given != self.plan.governing else self.plan.refuses_above(self.model)
+        return None if above is None else self.limits.local(above.limit)
 
     @property
     def binds(self) -> bool:
         """Whether the model binds its reasoning to all that stands before it."""
         return self.source.profile is not None and self.source.profile.bound_thinking
 
-    def with_budget(self, budget: Budget | None) -> Surroundings:
+    def with_budget(self, budget: Budget | None) -> StepContext:
         """The same with another budget in force."""
         call = evolve(self.bare_call, budget=budget)
         return evolve(self, budget=budget, bare_call=call)
@@ -80,31 +80,31 @@ class Surroundings:
 def surround(
     plan: Plan,
     source: Reader,
-    allowance: Allowance,
+    limits: LearnedLimits,
     fixed: tuple[Message | None, tuple[Tool, ...]],
     spoken: tuple[str | None, str | None],
-) -> Surroundings:
+) -> StepContext:
     """The surroundings of a step.
 
     Args:
         plan: The stages and their options.
         source: How the conversation is read.
-        allowance: What is known of the model's room.
+        limits: What is known of the model's room.
         fixed: System prompt and tools.
         spoken: The model and the wire format, as far as they are named.
 
     Raises:
         InvalidInput: If system prompt and tools have cache markers that the provider does not take.
     """
-    given, meter, budget = Context((), *fixed), source.meter, allowance.in_force
+    given, meter, budget = Context((), *fixed), source.meter, limits.in_force
     empty = relieved_head(given, source.wire, source.profile)
     check_head(empty, source.wire)
     call = plan.call(source, budget, None, 0, _nobody)
-    return Surroundings(
+    return StepContext(
         plan,
         source,
         *spoken,
-        allowance,
+        limits,
         budget,
         empty.system,
         empty.tools,
@@ -119,31 +119,18 @@ def _nobody(_index: int) -> None:
     """No message stands at any index."""
 
 
-@frozen
-class StepSnapshot:
-    """Where a step stands: what the stages did so far, and from which place of the record's view on.
-
-    Args:
-        trail: As of ``Step``.
-        start: As of ``Step``.
-    """
-
-    trail: Trail
-    start: int
-
-
 @define
 class Step:
     """What a step has worked out; nothing is remembered before ``commit``.
 
     Args:
-        around: What the step knows beside the messages.
+        ctx: What the step knows beside the messages.
         record: What is known of the conversation.
         natives: Everything the caller passed.
         seen: What the messages that are new look like.
-        trail: The part of the view that the step works on, and what the stages did.
+        trail: The part of the view that the step works on, and what the stages did: from the place ``trail.start`` of
+            the record's view on, its messages replace it.
         arrived: What the messages that are new weigh.
-        start: From this place of the record's view on, the trail's messages replace it.
         raw: The new messages as they were read, with those of the unfinished round before them.
         raw_origin: The index in the history of each of ``raw``.
         idle: Seconds since the last request was prepared; None when there was none.
@@ -155,13 +142,12 @@ class Step:
         marked_for: The model whose cache markers the record's view carries; None when it is not known.
     """
 
-    around: Surroundings
+    ctx: StepContext
     record: Record
     natives: Sequence[Any]
     seen: list[Any]
     trail: Trail
     arrived: Sizes
-    start: int
     raw: list[Message]
     raw_origin: list[int]
     idle: float | None
@@ -188,19 +174,17 @@ class Step:
         known = len(self.record)
         return ROLES[self.record.roles[index]] if index < known else self.fresh[index - known].role
 
-    def snapshot(self) -> StepSnapshot:
-        """Where the step stands now, to be restored at most once."""
-        return StepSnapshot(self.trail.copy(), self.start)
-
-    def restore(self, snapshot: StepSnapshot) -> None:
-        """Go back to where the step stood."""
-        self.trail, self.start = snapshot.trail, snapshot.start
+    def widen(self) -> None:
+        """Let the stages see the whole view."""
+        start, record = self.trail.start, self.record
+        if start:
+            self.trail.widen(self.ctx.context(record.view[:start]), record.origins[:start], record.made)
 
     def call(self, aim: int | None = None) -> Call:
         """What the stages are told, with the tokens to come down to."""
-        around = self.around
-        call = around.plan.call(around.source, around.budget, aim, len(self.natives), self.message_at, self.warmth)
-        return evolve(call, before=lambda: tuple(self.record.view[: self.start]))
+        ctx = self.ctx
+        call = ctx.plan.call(ctx.source, ctx.budget, aim, len(self.natives), self.message_at, self.warmth)
+        return evolve(call, before=lambda: tuple(self.record.view[: self.trail.start]))
 
     def late(self) -> frozenset[int]:
         """The identities of the messages that came after the model's last one, wherever they stand now."""
@@ -210,14 +194,14 @@ class Step:
     @property
     def warmth(self) -> float:
         """The believed share of the last request that the provider's cache still holds."""
-        return warmth_after(self.around.source.profile, self.idle)
+        return warmth_after(self.ctx.source.profile, self.idle)
 
     def message_at(self, index: int) -> Message | None:
         """The message that was read from the history at ``index``; None when it is gone."""
         record, trail = self.record, self.trail
         known = zip(
-            (*record.view[: self.start], *trail.context.messages),
-            (*record.origins[: self.start], *trail.origins),
+            (*record.view[: self.trail.start], *trail.context.messages),
+            (*record.origins[: self.trail.start], *trail.origins),
             strict=True,
         )
         return next((message for message, origin in known if origin == index), None)
@@ -226,27 +210,3 @@ class Step:
     def tokens(self) -> int:
         """Size of the request, in tokens."""
         return self.trail.tokens
-
-
-def widen(step: Step) -> None:
-    """Let the trail be the whole view."""
-    if step.start == 0:
-        return
-    record, trail = step.record, step.trail
-    trail.context = step.around.context((*record.view[: step.start], *trail.context.messages))
-    trail.origins = [*record.origins[: step.start], *trail.origins]
-    trail.made = record.made | trail.made
-    trail.intact = step.start
-    step.start = trail.offset = 0
-
-
-def narrow(step: Step) -> None:
-    """After ``widen``: let the trail be no more than what stands in the record's view in another way."""
-    trail, start = step.trail, step.trail.intact
-    if not start:
-        return
-    trail.context = trail.context.with_messages(trail.context.messages[start:])
-    trail.origins = trail.origins[start:]
-    step.start += start
-    trail.offset += start
-    trail.intact = 0

@@ -13,8 +13,8 @@ from agentctx.economics.truncation import SHARE, Suspicion, leaves_out_cached, s
 from agentctx.engine.listeners import logger
 from agentctx.errors import InvalidInput
 from agentctx.protocols import Meter
-from agentctx.session.learned_limits import Allowance
-from agentctx.session.step_context import Surroundings
+from agentctx.session.learned_limits import LearnedLimits
+from agentctx.session.step_context import StepContext
 from agentctx.tokens.overheads import serialise
 
 
@@ -34,8 +34,8 @@ class Judgement:
 def judge(
     usage: Native,
     billed: int,
-    allowance: Allowance,
-    around: Surroundings,
+    limits: LearnedLimits,
+    ctx: StepContext,
     view: Iterable[Message],
     *,
     sent: int,
@@ -46,21 +46,21 @@ def judge(
     Args:
         usage: The response's usage.
         billed: The size of the prompt in it, in tokens.
-        allowance: How the provider counts, compared to us.
-        around: What is known beside the messages.
+        limits: How the provider counts, compared to us.
+        ctx: What is known beside the messages.
         view: The messages that were sent.
         sent: The prompt by our own count, in tokens.
         fresh: Tokens of it that the prompt before did not have.
     """
-    calibration, profile = allowance.calibration, around.source.profile
+    calibration, profile = limits.calibration, ctx.source.profile
     expected = calibration.expected(sent)
     output = output_tokens(usage)
     window = None if profile is None else profile.window
     calibrated = calibration.anchor is not None
     uncertain = 0
     if billed < SHARE * expected:  # rare: only then it is worth the look at all messages
-        uncertain = sum(_uncertain(message.parts, around.source.meter) for message in view)
-        uncertain += 0 if calibrated else around.fixed  # tools may be deferred, and schemas are written in many ways
+        uncertain = sum(_uncertain(message.parts, ctx.source.meter) for message in view)
+        uncertain += 0 if calibrated else ctx.fixed  # tools may be deferred, and schemas are written in many ways
     new = round(fresh * expected / max(1, sent))
     doubt = suspect_truncation(
         billed,
@@ -76,18 +76,18 @@ def judge(
 
 
 def suspected(
-    doubt: Suspicion, around: Surroundings | None, messages: int, session: str | None, step: int
+    doubt: Suspicion, ctx: StepContext | None, messages: int, session: str | None, step: int
 ) -> SilentTruncationSuspected:
     """The event that tells of a suspicion.
 
     Args:
         doubt: The suspicion.
-        around: What is known beside the messages.
+        ctx: What is known beside the messages.
         messages: How many messages were sent.
         session: The session's id.
         step: The number of the step whose prompt was cut.
     """
-    profile = None if around is None else around.source.profile
+    profile = None if ctx is None else ctx.source.profile
     said = StageReport("server", (), doubt.sent, doubt.billed, 0.0, (doubt.why,))
     window = None if profile is None else profile.window
     return SilentTruncationSuspected(

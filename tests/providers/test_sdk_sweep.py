@@ -16,7 +16,7 @@ from sdk_values import Words, values
 
 from agentctx import Budget, FitContextWindow, InvalidInput, Pipeline, Session, convert, count, validate
 from agentctx.providers.registry import format_named
-from agentctx.session.fingerprint import to_plain
+from agentctx.session.fingerprint import to_json
 
 CONVERSE = botocore.session.Session().get_service_model("bedrock-runtime").operation_model("Converse").input_shape
 KINDS = {
@@ -88,7 +88,7 @@ def goes_back(wire, natives):
     """What nobody touched is the same object, and is counted within reason."""
     for native in natives:
         assert wire.write_message(wire.read_message(native, 0)) is native
-    size = len(json.dumps(to_plain(natives, "messages")))
+    size = len(json.dumps(to_json(natives, "messages")))
     assert 0 < count(natives, format=wire.name) < size + 60_000
     validate({"messages": natives}, format=wire.name)
 
@@ -99,7 +99,7 @@ async def goes_on(wire, natives):
     session = pipeline.session(format=wire.name)
     view = await session.prepare(natives)
     again = Session.load(pipeline, json.loads(json.dumps(session.dump())))
-    assert to_plain((await again.prepare(natives)).messages, "view") == to_plain(view.messages, "view")
+    assert to_json((await again.prepare(natives)).messages, "view") == to_json(view.messages, "view")
     assert again.dump()["record"]["out"] == session.dump()["record"]["out"]
 
 
@@ -109,11 +109,11 @@ def loses_nothing_silently(name, natives):
         if to == name:
             continue
         done = convert(natives, to, format=name)
-        written = json.dumps(to_plain([done.messages, done.system], "made"), ensure_ascii=False)
+        written = json.dumps(to_json([done.messages, done.system], "made"), ensure_ascii=False)
         told = {change.index for change in done.report.changes}
         for index, native in enumerate(natives):
             if index not in told:
-                assert [word for word in texts(to_plain(native, "given")) if word not in written] == [], (to, native)
+                assert [word for word in texts(to_json(native, "given")) if word not in written] == [], (to, native)
 
 
 @pytest.mark.parametrize("name", KINDS)

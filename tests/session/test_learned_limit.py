@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Budget, FitContextWindow, InvalidInput, Pipeline, Session
-from agentctx.session.learned_limits import CONTRADICTED, FEW, OBEYED, REMEMBERED, LearnedLimit
+from agentctx.session.learned_limits import CONTRADICTED, FEW, OBEYED, REMEMBERED, OverflowLimit
 from agentctx.testing.builders import assistant, call, result, system, transcript, user
 
 pytestmark = pytest.mark.anyio
@@ -101,11 +101,11 @@ async def test_a_limit_that_is_obeyed_is_tried_once_more(before, within):
 
 def test_a_limit_that_is_said_again_is_believed():
     """After the second refusal no request is spent on trying again; a limit that was guessed is not tried at all."""
-    limit = LearnedLimit()
+    limit = OverflowLimit()
     limit.refused(8_000, 8_192, named=True)
     assert [limit.taken(5_000) for _ in range(OBEYED)] == [False] * (OBEYED - 1) + [True]
     limit.refused(8_000, 8_192, named=True)
-    guessed = LearnedLimit()
+    guessed = OverflowLimit()
     guessed.refused(8_000, 8_192)
     assert not any(each.taken(5_000) for each in (limit, guessed) for _ in range(3 * OBEYED))
     assert limit.stated == guessed.stated == 8_192
@@ -133,17 +133,17 @@ async def test_a_limit_can_be_forgotten():
     session = pipeline().session(model=MODEL, format="openai-chat")
     await call_model(session, 40, 8_192)
     session = reloaded(session)
-    reports = session.allowance.calibration.reports
+    reports = session.limits.calibration.reports
     session.forget_limit()
     assert session.budget.limit == 40_000
-    assert session.allowance.calibration.reports == reports
+    assert session.limits.calibration.reports == reports
     assert (await session.prepare(ROUNDS)).report.limit == 40_000
     assert reloaded(session).budget.limit == 40_000
 
 
 def test_only_larger_prompts_contradict():
     """A prompt as large as the limit is what the limit allows; one more than that, often enough, is not."""
-    limit = LearnedLimit()
+    limit = OverflowLimit()
     limit.refused(100, 90)
     assert not any(limit.taken(90) for _ in range(CONTRADICTED))
     assert [False] * (CONTRADICTED - 1) + [True] == [limit.taken(91) for _ in range(CONTRADICTED)]
@@ -153,7 +153,7 @@ def test_only_larger_prompts_contradict():
 @pytest.mark.parametrize(("between", "known"), [(90, 0), (91, CONTRADICTED + 1)])
 def test_a_limit_that_is_said_again_before_anything_larger_was_taken_wins(between, known):
     """Then nothing that was taken before speaks against it any more; else all of it does."""
-    limit = LearnedLimit(100, 90)
+    limit = OverflowLimit(100, 90)
     for _ in range(CONTRADICTED):
         limit.taken(91)
     limit.taken(between)
@@ -163,7 +163,7 @@ def test_a_limit_that_is_said_again_before_anything_larger_was_taken_wins(betwee
 
 def test_of_two_limits_the_smaller_holds():
     """By each count for itself."""
-    limit = LearnedLimit()
+    limit = OverflowLimit()
     limit.refused(100, 90)
     limit.refused(200, 80)
     assert (100, 80) == (limit.tokens, limit.stated)
@@ -174,7 +174,7 @@ def test_of_two_limits_the_smaller_holds():
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 30_000)), max_size=3 * REMEMBERED))
 def test_a_limit_is_in_force_exactly_while_few_accepted_prompts_are_larger(told):
     """Whatever is taken and refused in whatever order, no limit outlives ``CONTRADICTED`` larger prompts."""
-    limit = LearnedLimit()
+    limit = OverflowLimit()
     for refused, size in told:
         if refused:
             limit.refused(size, size)

@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from agentctx.session.lock import TurnLock
+from agentctx.session.lock import SessionLock
 
 pytestmark = pytest.mark.both_loops
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.both_loops
 @pytest.mark.anyio
 async def test_tasks_go_in_the_order_in_which_they_came():
     """Tasks of one loop are let in one at a time, first come first served."""
-    lock, seen = TurnLock(), []
+    lock, seen = SessionLock(), []
 
     async def go(number):
         async with lock:
@@ -32,7 +32,7 @@ async def test_tasks_go_in_the_order_in_which_they_came():
 @pytest.mark.anyio
 async def test_a_cancelled_task_leaves_the_others_their_turn():
     """A task that is cancelled while it waits, or just as its turn comes, does not keep the next one out."""
-    lock, seen = TurnLock(), []
+    lock, seen = SessionLock(), []
 
     async def go(number):
         async with lock:
@@ -60,7 +60,7 @@ async def test_a_cancelled_task_leaves_the_others_their_turn():
 
 def test_loops_of_several_threads_exclude_each_other():
     """Tasks of asyncio and trio loops in several threads are never in at the same time."""
-    lock, inside, most = TurnLock(), [0], [0]
+    lock, inside, most = SessionLock(), [0], [0]
 
     async def go():
         for _ in range(50):
@@ -81,7 +81,7 @@ def test_loops_of_several_threads_exclude_each_other():
 
 def test_a_loop_that_ended_does_not_keep_the_next_one_out():
     """The turn of a task whose loop has ended goes to the next task."""
-    lock = TurnLock()
+    lock = SessionLock()
 
     async def take():
         await lock.__aenter__()

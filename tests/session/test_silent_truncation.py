@@ -74,7 +74,7 @@ async def test_what_is_suspected_is_not_learned():
     session = pipeline().session(format="openai-chat")
     sizes = await served(session, growing(20), lambda report: min(report.tokens_after, 4_096))
 
-    assert session.allowance.calibration.estimate(sizes[-1]) == pytest.approx(sizes[-1], rel=0.02)
+    assert session.limits.calibration.estimate(sizes[-1]) == pytest.approx(sizes[-1], rel=0.02)
 
 
 @pytest.mark.both_loops
@@ -157,7 +157,7 @@ async def test_usage_without_the_cached_part_is_not_learned(words):
     """
     session = pipeline().session(format="openai-chat")
     sizes = await served(session, growing(30, words), lambda report: report.tokens_after - report.prefix_tokens)
-    assert session.allowance.calibration.estimate(sizes[-1]) == pytest.approx(sizes[-1], rel=0.02)
+    assert session.limits.calibration.estimate(sizes[-1]) == pytest.approx(sizes[-1], rel=0.02)
 
 
 async def test_a_first_report_that_was_far_too_high_is_unlearned():
@@ -171,7 +171,7 @@ async def test_a_first_report_that_was_far_too_high_is_unlearned():
 
     sizes = await served(session, growing(8, words=2_000), server)
     assert session.suspicion is None
-    assert session.allowance.calibration.estimate(sizes[-1]) == pytest.approx(sizes[-1], rel=0.02)
+    assert session.limits.calibration.estimate(sizes[-1]) == pytest.approx(sizes[-1], rel=0.02)
 
 
 async def test_a_compaction_is_no_truncation():
@@ -252,7 +252,7 @@ async def test_usage_of_several_prompts_is_not_judged(several):
     await session.prepare(transcript("anthropic", user("word " * 5_000)))
     session.record({"input_tokens": 900, "output_tokens": 5, **several})
     assert session.suspicion is None
-    assert session.allowance.calibration == Calibration()
+    assert session.limits.calibration == Calibration()
 
 
 async def test_a_view_is_judged_once():

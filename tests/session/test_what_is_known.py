@@ -56,7 +56,7 @@ def test_what_is_known_adds_up(both_loops, history, stages, tokens, data):
                 view = await session.prepare(messages, history.system, history.tools)
             except ContextOverflow:
                 continue
-            add_up(session._conversation.record, messages, session._conversation.around)
+            add_up(session._conversation.record, messages, session._conversation.ctx)
             sent, known = view.messages, max(length, known)
 
     both_loops(main)
