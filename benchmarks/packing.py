@@ -21,7 +21,7 @@ from agentctx import Call, Context, Pack, Pipeline
 from agentctx.engine.drop import lay_out
 from agentctx.strategies.pack import STRATEGIES, Strategy
 from agentctx.strategies.packing.choose import Load, load
-from agentctx.strategies.packing.relevance import ranked
+from agentctx.strategies.packing.scores import ranked
 from agentctx.tokens import TiktokenCounter
 from agentctx.tokens.meter import MessageMeter
 

@@ -6,8 +6,7 @@ window holds. Three lines of them answer the question, the first in the third lo
 outgrown its part, it is packed: what has to do with the task stays, however old, and a note says what went.
 
 Run it: ``python examples/keep_fitting.py``, and ``python examples/keep_fitting.py --oldest-first`` to see the answer
-get lost when the oldest rounds go instead. Neither needs a key or a network; packing by relevance needs
-``pip install 'agentctx[relevance]'``.
+get lost when the oldest rounds go instead. Neither needs a key or a network.
 """
 
 from __future__ import annotations

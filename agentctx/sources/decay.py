@@ -9,10 +9,11 @@ from threading import Lock
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.clock import time_of
+from agentctx.engine.relevance import coverage
 from agentctx.engine.select import each_that_fits
 from agentctx.errors import BigItem, ConfigError, ContextOverflow, SourceError
 from agentctx.protocols import TokenCounter
-from agentctx.sources.gathering import blended, overlap
+from agentctx.sources.gathering import blended
 from agentctx.tokens.remembering import counter_of_texts
 
 HALF_LIFE = 30 * 60.0
@@ -191,7 +192,7 @@ class Decay:
         """
         now = self._time()
         found = [self._now(entry, now) for entry in tuple(self._entries.values())]
-        shares = overlap(query, [entry.content for entry in found])
+        shares = coverage(query, [entry.content for entry in found])
         worth = {
             entry.id: blended(entry.weight, share) if query.strip() else entry.weight
             for entry, share in zip(found, shares, strict=True)

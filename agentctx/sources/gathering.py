@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import log
 
 import anyio
 from anyio import CapacityLimiter, to_thread
 from attrs import define, field
 
 from agentctx.core.item import ContextItem
+from agentctx.engine.relevance import coverage, raw_words
 from agentctx.engine.select import each_that_fits
 from agentctx.errors import ConfigError
 from agentctx.protocols import ContextProvider, TokenCounter
 from agentctx.sources.asking import Answer, Gathered, SourceReport
 from agentctx.sources.writing import cut_lines, fits, section
 from agentctx.tokens.remembering import counter_of_texts
-
-_WORD = re.compile(r"[^\W_]+")
-
-
-def words_of(text: str) -> frozenset[str]:
-    """The words of a text, whole and without case: ``art`` is not in ``start``."""
-    return frozenset(_WORD.findall(text.casefold()))
-
-
-def overlap(query: str, texts: Sequence[str]) -> list[float]:
-    """For each text, the share of the query's words that it has, from 0 to 1; all 0 when the query has no words.
-
-    A word counts by how rare it is among the texts: what is in all of them tells none of them apart.
-    """
-    wanted = words_of(query)
-    found = [wanted & words_of(text) for text in texts] if wanted else [wanted] * len(texts)
-    seen = Counter(word for words in found for word in words)
-    weight = {word: log(1 + (len(texts) + 1) / (seen[word] + 1)) for word in sorted(wanted)}
-    whole = sum(weight.values())
-    return [sum(weight[word] for word in sorted(words)) / whole if words else 0.0 for words in found]
 
 
 def blended(prior: float, share: float) -> float:
@@ -274,9 +253,9 @@ def _fitted(item: ContextItem, room: int, counter: TokenCounter) -> ContextItem 
 
 
 def _weighed(items: Sequence[ContextItem], query: str) -> Sequence[ContextItem]:
-    if not words_of(query):
+    if not raw_words(query):
         return items
-    shares = overlap(query, [f"{item.title}\n{item.content}" for item in items])
+    shares = coverage(query, [f"{item.title}\n{item.content}" for item in items])
     return [item.worth(blended(item.relevance, share)) for item, share in zip(items, shares, strict=True)]
 
 

@@ -5,26 +5,23 @@ from typing import TYPE_CHECKING
 from agentctx.public import lazily
 
 if TYPE_CHECKING:
+    from agentctx.engine.relevance import Bm25 as Bm25, Embedded as Embedded, Relevance as Relevance
     from agentctx.strategies.drop_units import (
         Drop as Drop,
         DropTail as DropTail,
         Strict as Strict,
         TruncateOldest as TruncateOldest,
     )
-    from agentctx.strategies.packing.relevance import (
-        Bm25 as Bm25,
-        Embedded as Embedded,
-        Relevance as Relevance,
-        Weights as Weights,
-    )
+    from agentctx.strategies.packing.scores import Weights as Weights
     from agentctx.strategies.summarize import Summarize as Summarize
     from agentctx.strategies.tiered import ByTools as ByTools
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
+            "agentctx.engine.relevance": "Bm25 Embedded Relevance",
             "agentctx.strategies.drop_units": "Drop DropTail Strict TruncateOldest",
-            "agentctx.strategies.packing.relevance": "Bm25 Embedded Relevance Weights",
+            "agentctx.strategies.packing.scores": "Weights",
             "agentctx.strategies.summarize": "Summarize",
             "agentctx.strategies.tiered": "ByTools",
         },

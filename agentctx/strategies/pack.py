@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
@@ -14,10 +13,11 @@ from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Message
 from agentctx.engine.drop import shrink_open_round
 from agentctx.engine.options import check_tokens, limits
+from agentctx.engine.relevance import Relevance
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope
 from agentctx.strategies.packing.choose import Load, Packed, left_out, load, note_of, task_of, told, unit_tokens, unload
-from agentctx.strategies.packing.relevance import MANY, Relevance, Weights, ranked, shortened, still_short
+from agentctx.strategies.packing.scores import MANY, Weights, ranked, shortened, still_short
 
 Strategy = Literal["recent", "relevance", "hybrid", "compression"]
 
@@ -55,15 +55,15 @@ class Pack:
     Args:
         strategy: One of these, or ``Weights`` of your own.
         task: What the model is at, in words. Without it: the first task and the latest user message.
-        relevance: How much texts have to do with the task; without it BM25, which takes
-            ``pip install 'agentctx[relevance]'``. For an embedding model: ``Embedded(embed)``.
+        relevance: How much texts have to do with the task; without it BM25. For an embedding model:
+            ``Embedded(embed)``.
         keep_last: Units with one of so many last messages in them come first.
         note: Whether a user message says in one line what was left out, where that costs no more than as many tokens
             of the best unit are worth; the report says it anyway.
         max_tokens: The most tokens of the request; without it the pipeline's budget holds.
 
     Raises:
-        ConfigError: If an option makes no sense, or the library for BM25 is needed and missing.
+        ConfigError: If an option makes no sense.
 
     Example:
         >>> from agentctx import Pack, Pipeline
@@ -102,9 +102,6 @@ class Pack:
             raise ConfigError(msg)
         if self.relevance is not None and (not callable(self.relevance) or isinstance(self.relevance, type)):
             msg = f"Pack: relevance must be an async function (task, texts) -> numbers, got {self.relevance!r}"
-            raise ConfigError(msg)
-        if self.weights.relevance and self.relevance is None and find_spec("bm25s") is None:
-            msg = f"Pack: {self.strategy!r} needs pip install 'agentctx[relevance]', or a relevance=... of your own"
             raise ConfigError(msg)
 
     @property

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from typing import Literal
 
 from hypothesis import strategies as st
 
 from agentctx.core.budget import PERCENTAGES, SMALLEST_LIMIT, Budget
 from agentctx.core.tier import TierRule
+from agentctx.engine.relevance import Embedded
 from agentctx.engine.repair import RepairHistory
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy
@@ -18,7 +18,7 @@ from agentctx.strategies.collapse_repeats import CollapseRepeats
 from agentctx.strategies.drop_units import Drop, DropTail, Strict, TruncateOldest
 from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.pack import STRATEGIES, Pack
-from agentctx.strategies.packing.relevance import Embedded, Weights
+from agentctx.strategies.packing.scores import Weights
 from agentctx.strategies.summarize import Summarize
 from agentctx.strategies.tiered import ByTools, Tiered
 from agentctx.strategies.trim_rounds import TrimRounds
@@ -168,16 +168,13 @@ def tiereds() -> st.SearchStrategy[Tiered]:
 
 
 def packs() -> st.SearchStrategy[Pack]:
-    """Packing by any strategy, with any options; by BM25 where its library is there, else by a made embedding."""
+    """Packing by any strategy, with any options; by BM25 or a made embedding."""
     weights = st.builds(Weights, recency=st.floats(0.1, 1), relevance=st.floats(0, 1), role=st.floats(0, 1))
-    given = (
-        st.just(Embedded(_by_length)) if find_spec("bm25s") is None else st.sampled_from((None, Embedded(_by_length)))
-    )
     return st.builds(
         Pack,
         st.one_of(st.sampled_from(sorted(STRATEGIES)), weights),
         task=st.one_of(st.none(), st.sampled_from(("read the file", "error", ""))),
-        relevance=given,
+        relevance=st.sampled_from((None, Embedded(_by_length))),
         keep_last=st.integers(0, 6),
         note=st.booleans(),
         max_tokens=st.one_of(st.none(), st.integers(50, 5_000)),

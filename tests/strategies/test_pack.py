@@ -1,7 +1,5 @@
 """Packing: relevance by words and by meaning, compression, questions and answers, sessions."""
 
-import subprocess
-import sys
 from collections import Counter
 
 import anyio
@@ -11,7 +9,7 @@ from packed import agent, answered, packed
 from agentctx import Budget, Call, ConfigError, Context, Message, Pack, Pipeline, Text
 from agentctx.strategies import Bm25, Embedded, Weights
 from agentctx.strategies.packing.choose import choose
-from agentctx.strategies.packing.relevance import recency_score
+from agentctx.strategies.packing.scores import recency_score
 from agentctx.testing import CountingCounter, assistant, call, result, transcript, user
 from agentctx.tokens import FixedCounter, HeuristicCounter
 from agentctx.tokens.meter import MessageMeter
@@ -190,38 +188,6 @@ async def test_needs_a_budget():
     """Without any limit the stage says which one to pass."""
     with pytest.raises(ConfigError, match=r"pass Pack\(max_tokens"):
         await Pipeline(Pack()).prepare(agent(2))
-
-
-def test_says_how_to_get_bm25():
-    """Without the library for BM25 the error says how to get it; strategies that do without it still work."""
-    code = """
-import sys
-sys.modules["bm25s"] = None
-import importlib.util
-from agentctx.strategies.pack import Pack
-Pack("recent")
-try:
-    Pack("hybrid")
-except ValueError as error:
-    print(error)
-"""
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "pip install 'agentctx[relevance]'" in printed
-
-
-def test_every_name_can_be_imported_without_bm25():
-    """Without the library for BM25 all names can be imported, and only making a ``Bm25`` says how to get it."""
-    code = """
-import sys
-sys.modules["bm25s"] = None
-from agentctx import *
-try:
-    Bm25()
-except ConfigError as error:
-    print(error)
-"""
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "pip install 'agentctx[relevance]'" in ran.stdout, ran.stderr
 
 
 def test_greed_alone_is_not_enough():

@@ -12,7 +12,7 @@ from agentctx import Budget, ContextOverflow, Message, Pack, Pipeline, Protect, 
 from agentctx.strategies import Bm25, Weights
 from agentctx.strategies.pack import STRATEGIES
 from agentctx.strategies.packing.choose import choose, dropped_line, is_note
-from agentctx.strategies.packing.relevance import length_score, recency_score, role_score, tool_score
+from agentctx.strategies.packing.scores import length_score, recency_score, role_score, tool_score
 from agentctx.testing import assistant, call, result, system, transcript, user
 from agentctx.tokens import HeuristicCounter
 

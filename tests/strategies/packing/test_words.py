@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentctx.strategies.packing.relevance import forms, raw_words
+from agentctx.engine.relevance import forms, raw_words
 
 
 @pytest.mark.parametrize(
