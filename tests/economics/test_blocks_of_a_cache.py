@@ -8,7 +8,7 @@ import pytest
 from agentctx import Context, Message, Opaque, Pipeline
 from agentctx.economics.cache import PromptReader
 from agentctx.engine.reading import reader
-from agentctx.providers.cache_markers import ANTHROPIC
+from agentctx.providers.cache_markers import CONTROL_MARKERS
 
 CLAUDE = "claude-sonnet-4-5"
 
@@ -66,7 +66,7 @@ def test_a_message_of_markers_alone_is_a_block():
 )
 def test_the_markers_of_the_request_are_its_marks(system, marks):
     """With the format's markers those count that are sent, with their time to live, and no others."""
-    found = blocks(context(MESSAGES, system), own=ANTHROPIC)
+    found = blocks(context(MESSAGES, system), own=CONTROL_MARKERS)
     assert [block.mark for block in found] == [*marks, None, None, None, None]
 
 

@@ -24,7 +24,7 @@ from agentctx.economics.prices import Usage, cost
 from agentctx.engine.reading import reader
 from agentctx.models.table import profile
 from agentctx.presets import RECENT_RESULTS, coding_agent, late_and_large, thrifty
-from agentctx.providers.cache_markers import ANTHROPIC, unmarked
+from agentctx.providers.cache_markers import CONTROL_MARKERS, unmarked
 from agentctx.replay import model_calls
 
 SESSION = json.loads(next((Path(__file__).parents[2] / "examples/sessions").glob("*.jsonl")).read_text("utf-8"))
@@ -173,7 +173,7 @@ class Walk:
         self.history = [{"role": "user", "content": "Find the fault. " * 100}]
         self.session = pipeline.session(CLAUDE, format="anthropic")
         self.session.clock = lambda: 20.0 * self.session.steps
-        self.reads = PromptReader(reader(self.history, format="anthropic", model=CLAUDE).meter, own=ANTHROPIC)
+        self.reads = PromptReader(reader(self.history, format="anthropic", model=CLAUDE).meter, own=CONTROL_MARKERS)
         self.cache = CacheSimulator(cache_rules(profile(CLAUDE)))
 
     async def go(self):
