@@ -1,0 +1,35 @@
+"""The guide leads to where things are."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+PATHS = sorted(set(re.findall(r"`((?:agentctx|tests|scripts)/[\w./]*)`", GUIDE)))
+NAMED = re.findall(r"`(agentctx/[\w./]+\.py)` \(((?:`\w+`(?:, )?)+)\)", GUIDE)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_what_the_guide_names_is_there(path):
+    """Each file and folder exists."""
+    assert (ROOT / path).exists()
+
+
+@pytest.mark.parametrize(("path", "names"), NAMED, ids=[path for path, _ in NAMED])
+def test_what_the_guide_finds_in_a_file_is_defined_there(path, names):
+    """Each name that stands behind a file is a class, a function or a value of it."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    for name in re.findall(r"\w+", names):
+        assert re.search(rf"^ *(?:async )?(?:def|class) {name}\b|^{name}\b.*=", text, re.MULTILINE), name
+
+
+def test_the_layers_are_those_that_are_checked():
+    """Every part that the check of imports knows stands in the picture, but for those that are no chapter of their own."""
+    layers = set(
+        re.findall(r"agentctx\.(\w+)", (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("layers")[1])
+    )
+    picture = GUIDE.split("```mermaid")[1].split("```")[0]
+    small = {"__main__", "cli", "offload", "printable", "public"}
+    assert [layer for layer in sorted(layers - small) if not re.search(rf"\b{layer}\b", picture)] == []
