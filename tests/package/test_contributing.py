@@ -26,7 +26,7 @@ def test_what_the_guide_finds_in_a_file_is_defined_there(path, names):
 
 
 def test_the_layers_are_those_that_are_checked():
-    """Every part that the check of imports knows stands in the picture, but for those that are no chapter of their own."""
+    """Every part that the check of imports knows stands in the picture, but for the small ones beside them."""
     layers = set(
         re.findall(r"agentctx\.(\w+)", (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("layers")[1])
     )
