@@ -92,22 +92,24 @@ def walk():
     """Go through a conversation with a session, in one of the ways that callers go on: an iterator of steps.
 
     In the mode ``"full"`` the caller keeps the history, ``"rebuilt"`` makes it anew for each step, ``"rolling"`` writes
-    each view back, ``"load"`` loads the session's state after each step. A step that overflows is left out.
+    each view back, ``"load"`` loads the session's state after each step. Steps that overflow are left out, but not all.
     """
 
     async def steps(pipeline, messages, mode, stride=1, **of_session):
-        session, given = pipeline.session(**of_session), []
+        session, given, taken = pipeline.session(**of_session), [], 0
         for start in range(0, len(messages), stride):
             given = [*given, *messages[start : start + stride]]
             try:
                 view = await session.prepare(deepcopy(given) if mode == "rebuilt" else given)
             except ContextOverflow:
                 continue
+            taken += 1
             yield given, view
             if mode == "rolling":
                 given = list(view.messages)
             elif mode == "load":
                 session = Session.load(pipeline, json.loads(json.dumps(session.dump())))
+        assert taken, "no step of the walk was looked at"
 
     return steps
 

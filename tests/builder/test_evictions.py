@@ -179,19 +179,29 @@ async def test_room_for_less_than_the_last_round():
     assert said(await left_by(TruncateOldest(), messages, 15)) == ["a2"]
 
 
+@pytest.mark.parametrize(
+    ("roles", "pairs", "left"),
+    [
+        (["tool"], False, {35: "look c1 c2", 45: "look c1 c2 u2"}),
+        (["assistant"], False, {35: "look c1 c2", 45: "look c1 c2 u2"}),
+        (["user"], False, {25: "u1 u2", 35: "u1 u2", 45: "u1 u2"}),
+        ([], False, {5: "", 15: "u2", 25: "u2", 35: "u2", 45: "look c1 c2 u2"}),
+        (["tool"], True, {45: "u1 look c1 c2"}),
+        (["assistant"], True, {45: "u1 look c1 c2"}),
+        (["user"], True, {}),
+        ([], True, {5: "", 15: "u2", 25: "u2", 35: "u2", 45: "u2"}),
+    ],
+)
 @pytest.mark.parametrize("tokens", [5, 15, 25, 35, 45])
-@pytest.mark.parametrize("roles", [["tool"], ["assistant"], ["user"], []])
-@pytest.mark.parametrize("pairs", [True, False])
-async def test_protecting_half_a_round_protects_it_whole(tokens, roles, pairs):
-    """Protecting calls or results protects the whole round: nothing is orphaned under any option."""
+async def test_protecting_half_a_round_protects_it_whole(tokens, roles, pairs, left):
+    """Protecting calls or results protects the whole round, with its question where pairs are kept, or fails."""
     eviction = TruncateOldest(keep_pairs=pairs, protect_roles=roles)
     messages = (*values("u1"), *rounds("look", "c1", "c2"), *values("u2"))
-    try:
-        left = said(await left_by(eviction, messages, tokens))
-    except ContextOverflow:
-        assert roles
-        return
-    assert ("look" in left) == ("c1" in left) == ("c2" in left)
+    if tokens in left:
+        assert said(await left_by(eviction, messages, tokens)) == left[tokens].split()
+    else:
+        with pytest.raises(ContextOverflow):
+            await left_by(eviction, messages, tokens)
 
 
 def test_options_that_make_no_sense_are_refused():
@@ -293,19 +303,19 @@ async def test_a_summary_that_says_nothing():
     assert slot.report().notes == ("the summary was empty",)
 
 
-@pytest.mark.parametrize("eviction", [Strict(), Drop(), TruncateOldest(), DropTail(), Summarize(Recording())])
-async def test_what_must_stay_stays(eviction):
+@pytest.mark.parametrize(
+    ("eviction", "least"),
+    [(Strict(), 50), (Drop(), 10), (TruncateOldest(), 10), (DropTail(), 20), (Summarize(Recording()), 10)],
+)
+@pytest.mark.parametrize("tokens", [50, 40, 30, 20, 10, 5])
+async def test_what_must_stay_stays(eviction, least, tokens):
     """What must stay, stays, or the eviction fails."""
     messages = values("u1", "a1", "u2", "a2", "a3")
-    for tokens in (40, 30, 20, 10, 5):
-        try:
-            left = await left_by(eviction, messages, tokens, keep=2)
-        except ContextOverflow:
-            assert (
-                tokens < 50 if isinstance(eviction, Strict) else tokens < (20 if isinstance(eviction, DropTail) else 10)
-            )
-            continue
-        assert messages[2] in left
+    if tokens >= least:
+        assert messages[2] in await left_by(eviction, messages, tokens, keep=2)
+    else:
+        with pytest.raises(ContextOverflow):
+            await left_by(eviction, messages, tokens, keep=2)
 
 
 def test_an_eviction_runs_on_either_loop():

@@ -31,22 +31,38 @@ def settled(shown):
         ('"hello"', "line 1: this is a string"),
         ('{"messages": "hello"}', "'messages' is a string"),
         ("\x00\x01\x02\xff", "line 1: not"),
-        ("[]", "empty"),
     ],
-    ids=["empty", "cut", "string", "no list", "binary", "empty list"],
+    ids=["empty", "cut", "string", "no list", "binary"],
 )
 def test_every_command_refuses_what_is_no_request_in_one_line(run, tmp_path, command, content, said):
     """What cannot be a request ends with exit code 2 and one line that names file and place."""
     path = tmp_path / "bad.json"
     path.write_bytes(content.encode("latin-1"))
     shown = run(command[0], path, *command[1:])
-    if command == ("validate",) and content == "[]":
-        assert shown.exit_code in {1, 2}
-        return
     assert shown.exit_code == 2, shown.output
     assert shown.stderr.startswith(f"error: {path}")
     assert said in shown.stderr
     assert shown.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command != ("validate",)], ids=" ".join)
+def test_a_list_of_no_messages_is_refused_in_one_line(run, tmp_path, command):
+    """An empty list is nothing to work on."""
+    path = tmp_path / "none.json"
+    path.write_text("[]", "utf-8")
+    shown = run(command[0], path, *command[1:])
+    assert (shown.exit_code, shown.stderr.count("\n")) == (2, 1)
+    assert shown.stderr.startswith(f"error: {path}")
+    assert "empty" in shown.stderr
+
+
+def test_a_list_of_no_messages_breaks_a_rule(run, tmp_path):
+    """An empty list is a request that the provider refuses."""
+    path = tmp_path / "none.json"
+    path.write_text("[]", "utf-8")
+    shown = run("validate", path)
+    assert shown.exit_code == 1
+    assert "chat.messages_empty" in shown.stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
@@ -292,14 +308,15 @@ def test_a_terminal_without_arrows_gets_other_signs(jsonl, chat, record):
     assert "2 > 2" in done.stdout
 
 
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="the device is Linux's")
 @pytest.mark.parametrize("command", [("count", "--json"), ("compact", "--window", "8k"), ("count",)], ids=" ".join)
 def test_a_full_disk_is_one_line(jsonl, chat, record, command):
     """When stdout cannot be written, the command says so in one line."""
-    full = Path("/dev/full")
-    if not full.exists():  # the device is Linux's
-        return
     path = jsonl(record(chat(1), "one"))
-    with full.open("wb") as stdout:
+    with FULL.open("wb") as stdout:
         command = [sys.executable, "-m", "agentctx", command[0], str(path), *command[1:]]
         done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 2

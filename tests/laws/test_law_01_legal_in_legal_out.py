@@ -237,10 +237,12 @@ async def test_code_that_calls_tools_over_several_rounds_stays_whole(format_name
     messages = programmed(
         format_name, 4, *([Turn("user", (Say("hurry"),))] if format_name == "openai-responses" else [])
     )
+    legal = 0
     async for passed, view in walk(Pipeline(FitContextWindow(), budget=90_000), messages, mode, format=format_name):
-        if errors({"messages": passed}, format_name):
-            continue  # a step between a call and its result
-        assert all(one is other for one, other in zip(passed, view.messages, strict=True))
+        if not errors({"messages": passed}, format_name):  # and no step between a call and its result
+            legal += 1
+            assert all(one is other for one, other in zip(passed, view.messages, strict=True))
+    assert legal > 2
 
 
 @pytest.mark.anyio

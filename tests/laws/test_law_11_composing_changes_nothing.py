@@ -233,13 +233,15 @@ async def test_work_that_a_condition_does_not_approve_leaves_nothing_behind():
     session = Pipeline(when(pays_back(1), TrimRounds(2)), budget=Budget(100_000, target=200), store=store).session(
         model="gpt-5.4", format="openai-chat"
     )
-    history = transcript("openai-chat", user("task"))
+    history, refused = transcript("openai-chat", user("task")), 0
     for step in range(8):
         history += rounds("openai-chat", step, step + 1)
         view = await session.prepare(history)
         if not view.report.acted:
+            refused += 1
             assert view.messages == history
             assert not len(store)
+    assert refused
 
 
 async def test_an_error_names_the_stage_within():

@@ -99,12 +99,10 @@ def test_a_fault_is_mended(native, expected):
     assert [expected] == mended(native)
 
 
-@pytest.mark.parametrize("native", [native for native, _ in FAULTY])
+@pytest.mark.parametrize("native", [native for native, expected in FAULTY if expected is not None])
 def test_what_was_mended_is_taken(native):
     """A mended message breaks no rule that one message can break, and needs no mending again."""
     (written,) = mended(native)
-    if written is None:
-        return
     paired = {"chat.call_unanswered", "chat.tool_orphan"}
     broken = [one for one in CHAT.validate({"messages": [written]}, None, None) if one.rule not in paired]
     assert [one for one in broken if one.severity == "error"] == []

@@ -44,7 +44,7 @@ def messages_of(recording):
 def test_shared_vectors_have_their_verdicts(shared):
     """Every shared vector comes out as labelled, and an illegal one breaks the labelled rule alone."""
     if shared is None:
-        return
+        pytest.skip("the shared vectors are not beside the repository")
     lines = (shared / "vectors/wire_vectors.jsonl").read_text(encoding="utf-8").splitlines()
     vectors = [vector for vector in map(json.loads, lines) if vector["id"].startswith("R-")]
     for vector in vectors:
