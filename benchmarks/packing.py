@@ -20,7 +20,7 @@ from transcript import transcript
 from agentctx import Call, Context, Pack, Pipeline
 from agentctx.engine.drop import lay_out
 from agentctx.strategies.pack import STRATEGIES, Strategy
-from agentctx.strategies.packing.choose import Load, load
+from agentctx.strategies.packing.choose import Candidates, candidates_of
 from agentctx.strategies.packing.scores import ranked
 from agentctx.tokens import TiktokenCounter
 from agentctx.tokens.meter import MessageMeter
@@ -61,7 +61,7 @@ class Packing:
 class Case:
     """Units with what their tokens are worth, and the room that there is."""
 
-    load: Load
+    load: Candidates
     scores: Sequence[int]
 
     @property
@@ -123,7 +123,7 @@ def turns(count: int) -> int:
 async def case(count: int, seed: int) -> Case:
     """The units of a transcript with their worths, and half of the room that they take."""
     context, told = await read(count, seed)
-    laid_out = load(context, lay_out(context, told), told, told.size(context) // 2, 0)
+    laid_out = candidates_of(context, lay_out(context, told), told, told.size(context) // 2, 0)
     return Case(laid_out, await ranked(context, laid_out, STRATEGIES["hybrid"], TASK, None))
 
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
-import anyio.to_thread
 from attrs import field, frozen
 
 from agentctx.core.budget import Budget
-from agentctx.core.message import Context, Message
+from agentctx.core.message import Context, Message, Text
+from agentctx.core.protection import first_task, is_user_turn, last_words
+from agentctx.core.units import units
 from agentctx.engine.drop import shrink_open_round
 from agentctx.engine.options import check_tokens, limits
 from agentctx.engine.relevance import Relevance
 from agentctx.errors import ConfigError
+from agentctx.offload import offload
 from agentctx.protocols import Call, Scope
-from agentctx.strategies.packing.choose import Load, Packed, left_out, load, note_of, task_of, told, unit_tokens, unload
-from agentctx.strategies.packing.scores import MANY, Weights, ranked, shortened, still_short
+from agentctx.strategies.packing.choose import Candidates, candidates_of
+from agentctx.strategies.packing.scores import Weights, ranked, shortened, still_short
+from agentctx.tokens.graphemes import floor
 
 Strategy = Literal["recent", "relevance", "hybrid", "compression"]
 
@@ -120,22 +124,23 @@ class Pack:
         if call.size(context) <= aim:
             return context
         context, room = shrink_open_round(context, limit, call)
-        full = load(context, room, call, aim, self.keep_last)
+        full = candidates_of(context, room, call, aim, self.keep_last)
         task = task_of(context.messages) if self.task is None else self.task
         scores = await ranked(context, full, self.weights, task, self.relevance)
-        packed = await _aside(full, lambda: self._packed(context, full, scores, call))
+        decide = partial(self._packed, context, full, scores, call)
+        packed = await offload(decide, len(context.messages))
         if packed.is_whole:
             return context
         name = self.strategy if isinstance(self.strategy, str) else "own weights"
-        after = unload(context, packed, call, f"worth less than what stays in {aim:,} tokens ({name})")
-        for line in told(context, packed, name, call.size(after)):
+        after = packed_context(context, packed, call, f"worth less than what stays in {aim:,} tokens ({name})")
+        for line in in_words(context, packed, name, call.size(after)):
             call.remark(line)
         return after
 
-    def _packed(self, context: Context, full: Load, scores: Sequence[int], call: Call) -> Packed:
+    def _packed(self, context: Context, full: Candidates, scores: Sequence[int], call: Call) -> Packed:
         """Decide."""
         short = shortened(context, full, call) if self.strategy == "compression" else {}
-        small = full.resized({index: unit_tokens(messages, call) for index, messages in short.items()})
+        small = full.resized({index: sum(map(call.count, messages)) for index, messages in short.items()})
         chosen, note = self._chosen(context, small, scores, call)
         spare = small.room - small.tokens(chosen) - (0 if note is None else call.count(note))
         growths = {index: full.sizes[index] - small.sizes[index] for index in short}
@@ -143,7 +148,7 @@ class Pack:
         return Packed(full, chosen, {index: short[index] for index in cut}, note)
 
     def _chosen(
-        self, context: Context, small: Load, scores: Sequence[int], call: Call
+        self, context: Context, small: Candidates, scores: Sequence[int], call: Call
     ) -> tuple[tuple[int, ...], Message | None]:
         """The units to keep, and the note if it is wanted, has room, and is worth what goes for it."""
         chosen = best = small.pick(scores, small.room)
@@ -160,6 +165,144 @@ class Pack:
         return best, None
 
 
-async def _aside(full: Load, work: Callable[[], Packed]) -> Packed:
-    """Do the work here when it is little, else in a worker thread."""
-    return work() if len(full.units) <= MANY else await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+@frozen
+class Packed:
+    """What was decided.
+
+    Args:
+        candidates: What there was to choose from.
+        chosen: The units to keep, as rising indexes into the candidates'.
+        short: New messages of chosen units that are cut short, by the same index.
+        note: A message that says what was left out, if there shall be one.
+    """
+
+    candidates: Candidates
+    chosen: tuple[int, ...]
+    short: Mapping[int, tuple[Message, ...]]
+    note: Message | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing changes."""
+        return len(self.chosen) == len(self.candidates.units) and not self.short
+
+
+def left_out(context: Context, candidates: Candidates, chosen: Sequence[int]) -> list[Message]:
+    """The messages of the units that were not chosen, but for notes of what was left out before."""
+    kept = frozenset(chosen)
+    gone = (unit for index, unit in enumerate(candidates.units) if index not in kept)
+    return [message for unit in gone for message in unit.of(context.messages) if not is_note(message)]
+
+
+def packed_context(context: Context, packed: Packed, call: Call, why: str) -> Context:
+    """The context with the chosen units, and reasons in the report for all that changed."""
+    messages: list[Message | None] = list(context.messages)
+    chosen = frozenset(packed.chosen)
+    for index, unit in enumerate(packed.candidates.units):
+        if index not in chosen:
+            for place in range(unit.start, unit.stop):
+                call.note(context.messages[place], why)
+                messages[place] = None
+    for index, made in packed.short.items():
+        for place, message in enumerate(made, packed.candidates.units[index].start):
+            if message is not messages[place]:
+                call.note(context.messages[place], "old tool result cut short, so that more units fit")
+                messages[place] = message
+    return context.with_messages(_with_note(context, messages, packed.note, call))
+
+
+def _with_note(
+    context: Context, messages: Sequence[Message | None], note: Message | None, call: Call
+) -> tuple[Message, ...]:
+    if note is None:
+        return tuple(message for message in messages if message is not None)
+    place = _place(context, messages)
+    call.note(note, "says what was left out")
+    before, after = messages[:place], messages[place:]
+    return tuple(message for message in (*before, note, *after) if message is not None)
+
+
+def _place(context: Context, messages: Sequence[Message | None]) -> int:
+    """Where the note goes: after the first task, where the user speaks anyway; else where the first unit is missing."""
+    task = first_task(context.messages)
+    if not task:
+        return messages.index(None)
+    return next(unit.stop for unit in units(context.messages) if unit.stop > task[0])
+
+
+def in_words(context: Context, packed: Packed, strategy: str, tokens: int) -> list[str]:
+    """What is said of it in the report: how much stays, and what was left out."""
+    candidates = packed.candidates
+    kept, free = len(packed.chosen), len(candidates.units)
+    stayed = candidates.total - free
+    stay = f"({stayed:,} had to stay, {len(candidates.recent):,} recent)"
+    filled = f"{tokens:,} of {candidates.aim:,} tokens, {100 * tokens / candidates.aim:.1f}%"
+    lines = [f"kept {stayed + kept:,} of {candidates.total:,} units {stay}; {filled}; {strategy}"]
+    line = dropped_line(left_out(context, candidates, packed.chosen))
+    return [*lines, line] if line else lines
+
+
+TOPICS = 5
+"""How many topics are named."""
+
+TOPIC_CHARACTERS = 50
+"""The longest topic, in characters."""
+
+SHORTEST_TOPIC = 5
+"""Lines shorter than this name no topic, in characters."""
+
+
+OPENING = "Earlier: "
+"""How the line begins."""
+
+
+def note_of(messages: Sequence[Message]) -> Message:
+    """A user message that says what was left out."""
+    return Message("user", (Text(f"[{dropped_line(messages)}]"),))
+
+
+def is_note(message: Message) -> bool:
+    """Whether this is such a message."""
+    return message.role == "user" and message.text.startswith(f"[{OPENING}")
+
+
+def task_of(messages: Sequence[Message]) -> str:
+    """What the user said first and last, notes of what was left out aside."""
+    latest = (index for index in last_words(messages, len(messages)) if not is_note(messages[index]))
+    places = dict.fromkeys((*first_task(messages), *(index for index in [next(latest, None)] if index is not None)))
+    return "\n".join(messages[place].text for place in places)
+
+
+def dropped_line(messages: Sequence[Message]) -> str:
+    """How many messages and calls were left out, and the first lines of what was said; empty when there are none."""
+    if not messages:
+        return ""
+    calls = sum(len(message.calls) for message in messages)
+    users = sum(is_user_turn(message) for message in messages)
+    models = sum(message.role == "assistant" for message in messages)
+    counted = ((calls, "tool call"), (users, "user message"), (models, "assistant message"))
+    told = [f"{_many(len(messages), 'message')} dropped", *(_many(*each) for each in counted if each[0])]
+    topics = _topics(messages)
+    return OPENING + "; ".join([*told, f"topics: {', '.join(topics)}"] if topics else told)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
+
+
+def _topics(messages: Sequence[Message]) -> list[str]:
+    topics: dict[str, None] = {}
+    for topic in _first_lines(messages):
+        topics.setdefault(topic)
+        if len(topics) == TOPICS:
+            break
+    return list(topics)
+
+
+def _first_lines(messages: Sequence[Message]) -> Iterator[str]:
+    """The first line of each message that says something, at most ``TOPIC_CHARACTERS`` long, in whole clusters."""
+    for message in messages:
+        start = message.text[: 40 * TOPIC_CHARACTERS].lstrip()
+        line = start.split("\n", 1)[0].strip()
+        if len(line) >= SHORTEST_TOPIC:
+            yield line if len(line) <= TOPIC_CHARACTERS else line[: floor(line, TOPIC_CHARACTERS - 1)].rstrip() + "…"

@@ -1,21 +1,19 @@
-"""What to take into a limited room so that it is worth as much as possible: one pure function."""
+"""What to take into a limited room so that it is worth as much as possible; and which units there are to take."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 
 from attrs import evolve, frozen
 
-from agentctx.core.message import Context, Message, Text
-from agentctx.core.protection import first_task, is_user_turn, last_words
-from agentctx.core.units import Unit, units
+from agentctx.core.message import Context
+from agentctx.core.units import Unit
 from agentctx.engine.drop import Room
 from agentctx.engine.select import each_that_fits
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call
-from agentctx.tokens.graphemes import floor
 
 CORE = 36
 """How many items around the first that greed has no room for are decided exactly."""
@@ -49,15 +47,15 @@ def choose(worths: Sequence[int], sizes: Sequence[int], limit: int) -> tuple[int
         ConfigError: If a worth or a size is negative, or there are not as many of one as of the other.
     """
     _check(worths, sizes)
-    shop = _Shop(worths, sizes)
+    items = _Items(worths, sizes)
     room = max(0, limit)
-    order = sorted((item for item, size in enumerate(sizes) if size <= room), key=shop.rank)
+    order = sorted((item for item, size in enumerate(sizes) if size <= room), key=items.rank)
     if sum(sizes[item] for item in order) <= room:
         return tuple(sorted(order))
     dearest = max(order, key=lambda item: (worths[item], item))
-    single = shop.filled([dearest, *(item for item in order if item != dearest)], room)
-    best = max(*(shop.filled(each, room) for each in _greedy_orders(shop, order)), single, key=shop.value)
-    best = max(best, _around_the_edge(shop, order, room, best), key=shop.value)
+    single = items.filled([dearest, *(item for item in order if item != dearest)], room)
+    best = max(*(items.filled(each, room) for each in _greedy_orders(items, order)), single, key=items.value)
+    best = max(best, _around_the_edge(items, order, room, best), key=items.value)
     return tuple(sorted(best))
 
 
@@ -71,7 +69,7 @@ def _check(worths: Sequence[int], sizes: Sequence[int]) -> None:
 
 
 @frozen
-class _Shop:
+class _Items:
     """Items with their worths and sizes."""
 
     worths: Sequence[int]
@@ -95,33 +93,33 @@ class _Shop:
         return each_that_fits(order, self.sizes.__getitem__, room)
 
 
-def _greedy_orders(shop: _Shop, order: Sequence[int]) -> Iterable[Sequence[int]]:
+def _greedy_orders(items: _Items, order: Sequence[int]) -> Iterable[Sequence[int]]:
     """The items by worth for size; among equals the later, the earlier, the smaller, the larger first."""
     yield order
-    if all(shop.rate(one) != shop.rate(other) for one, other in pairwise(order)):
+    if all(items.rate(one) != items.rate(other) for one, other in pairwise(order)):
         return
-    yield sorted(sorted(order), key=shop.rate)
-    yield sorted(order, key=lambda item: (shop.rate(item), shop.sizes[item]))
-    yield sorted(order, key=lambda item: (shop.rate(item), -shop.sizes[item]))
+    yield sorted(sorted(order), key=items.rate)
+    yield sorted(order, key=lambda item: (items.rate(item), items.sizes[item]))
+    yield sorted(order, key=lambda item: (items.rate(item), -items.sizes[item]))
 
 
-def _around_the_edge(shop: _Shop, order: Sequence[int], room: int, known: Sequence[int]) -> list[int]:
+def _around_the_edge(items: _Items, order: Sequence[int], room: int, known: Sequence[int]) -> list[int]:
     """Everything of much worth for its size, the best of what lies around the edge, and then what still fits."""
-    start = max(0, min(_edge(shop, order, room) - CORE // 2, len(order) - CORE))
+    start = max(0, min(_edge(items, order, room) - CORE // 2, len(order) - CORE))
     sure, core, rest = order[:start], order[start : start + CORE], order[start + CORE :]
-    left = room - sum(shop.sizes[item] for item in sure)
-    bar = shop.value(known)[0] - sum(shop.worths[item] for item in sure)
-    best = _best(shop, core, rest[:1], left, bar)
+    left = room - sum(items.sizes[item] for item in sure)
+    bar = items.value(known)[0] - sum(items.worths[item] for item in sure)
+    best = _best(items, core, rest[:1], left, bar)
     picked = [item for place, item in enumerate(core) if best >> place & 1]
     passed = [item for place, item in enumerate(core) if not best >> place & 1]
-    left -= sum(shop.sizes[item] for item in picked)
-    return [*sure, *picked, *shop.filled([*passed, *rest], left)]
+    left -= sum(items.sizes[item] for item in picked)
+    return [*sure, *picked, *items.filled([*passed, *rest], left)]
 
 
-def _edge(shop: _Shop, order: Sequence[int], room: int) -> int:
+def _edge(items: _Items, order: Sequence[int], room: int) -> int:
     """The place of the first item that has no room after all before it."""
     for place, item in enumerate(order):
-        room -= shop.sizes[item]
+        room -= items.sizes[item]
         if room < 0:
             return place
     return len(order)
@@ -131,14 +129,14 @@ _State = tuple[int, int, int]
 """Room taken, worth, and which items of the core are in, as bits."""
 
 
-def _best(shop: _Shop, core: Sequence[int], beyond: Sequence[int], room: int, bar: int) -> int:
+def _best(items: _Items, core: Sequence[int], beyond: Sequence[int], room: int, bar: int) -> int:
     """The most valuable choice among the core, as bits; 0 when none can reach ``bar``."""
     states: list[_State] = [(0, 0, 0)]
     for place, item in enumerate(core):
-        size, worth = shop.sizes[item], shop.worths[item]
+        size, worth = items.sizes[item], items.worths[item]
         taken = [(used + size, value + worth, bits | 1 << place) for used, value, bits in states if used + size <= room]
         following = core[place + 1 : place + 2] or beyond
-        states = _hopeful(_undominated(states, taken), shop, following, room, bar)
+        states = _hopeful(_undominated(states, taken), items, following, room, bar)
     return states[-1][2] if states else 0  # the most room, and so the most worth
 
 
@@ -151,12 +149,12 @@ def _undominated(states: Sequence[_State], more: Sequence[_State]) -> list[_Stat
     return kept
 
 
-def _hopeful(states: list[_State], shop: _Shop, following: Sequence[int], room: int, bar: int) -> list[_State]:
+def _hopeful(states: list[_State], items: _Items, following: Sequence[int], room: int, bar: int) -> list[_State]:
     """The states that may still be worth ``bar`` if what is left of the room is filled at the next item's rate."""
-    if not following or not shop.sizes[following[0]]:
+    if not following or not items.sizes[following[0]]:
         hopeful = [(state[1], state) for state in states]
     else:
-        worth, size = shop.worths[following[0]], shop.sizes[following[0]]
+        worth, size = items.worths[following[0]], items.sizes[following[0]]
         bounds = ((state[1] + -(-(room - state[0]) * worth // size), state) for state in states)
         hopeful = [(bound, state) for bound, state in bounds if bound >= bar]
     if len(hopeful) <= STATES:
@@ -165,74 +163,8 @@ def _hopeful(states: list[_State], shop: _Shop, following: Sequence[int], room: 
     return sorted(state for _, state in best)
 
 
-TOPICS = 5
-"""How many topics are named."""
-
-TOPIC_CHARACTERS = 50
-"""The longest topic, in characters."""
-
-SHORTEST_TOPIC = 5
-"""Lines shorter than this name no topic, in characters."""
-
-
-OPENING = "Earlier: "
-"""How the line begins."""
-
-
-def note_of(messages: Sequence[Message]) -> Message:
-    """A user message that says what was left out."""
-    return Message("user", (Text(f"[{dropped_line(messages)}]"),))
-
-
-def is_note(message: Message) -> bool:
-    """Whether this is such a message."""
-    return message.role == "user" and message.text.startswith(f"[{OPENING}")
-
-
-def task_of(messages: Sequence[Message]) -> str:
-    """What the user said first and last, notes of what was left out aside."""
-    latest = (index for index in last_words(messages, len(messages)) if not is_note(messages[index]))
-    places = dict.fromkeys((*first_task(messages), *(index for index in [next(latest, None)] if index is not None)))
-    return "\n".join(messages[place].text for place in places)
-
-
-def dropped_line(messages: Sequence[Message]) -> str:
-    """How many messages and calls were left out, and the first lines of what was said; empty when there are none."""
-    if not messages:
-        return ""
-    calls = sum(len(message.calls) for message in messages)
-    users = sum(is_user_turn(message) for message in messages)
-    models = sum(message.role == "assistant" for message in messages)
-    counted = ((calls, "tool call"), (users, "user message"), (models, "assistant message"))
-    told = [f"{_many(len(messages), 'message')} dropped", *(_many(*each) for each in counted if each[0])]
-    topics = _topics(messages)
-    return OPENING + "; ".join([*told, f"topics: {', '.join(topics)}"] if topics else told)
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}" + ("" if count == 1 else "s")
-
-
-def _topics(messages: Sequence[Message]) -> list[str]:
-    topics: dict[str, None] = {}
-    for topic in _first_lines(messages):
-        topics.setdefault(topic)
-        if len(topics) == TOPICS:
-            break
-    return list(topics)
-
-
-def _first_lines(messages: Sequence[Message]) -> Iterator[str]:
-    """The first line of each message that says something, at most ``TOPIC_CHARACTERS`` long, in whole clusters."""
-    for message in messages:
-        start = message.text[: 40 * TOPIC_CHARACTERS].lstrip()
-        line = start.split("\n", 1)[0].strip()
-        if len(line) >= SHORTEST_TOPIC:
-            yield line if len(line) <= TOPIC_CHARACTERS else line[: floor(line, TOPIC_CHARACTERS - 1)].rstrip() + "…"
-
-
 @frozen
-class Load:
+class Candidates:
     """The units that may be chosen, in order.
 
     Args:
@@ -265,7 +197,7 @@ class Load:
             and not self.units[one].is_round
         )
 
-    def resized(self, sizes: Mapping[int, int]) -> Load:
+    def resized(self, sizes: Mapping[int, int]) -> Candidates:
         """The same with other sizes of some units, by their index."""
         return evolve(self, sizes=tuple(sizes.get(index, size) for index, size in enumerate(self.sizes)))
 
@@ -293,7 +225,7 @@ class Load:
         return tuple(sorted((*first, *(others[place] for place in choose(worths, sizes, room)))))
 
 
-def load(context: Context, room: Room, call: Call, aim: int, keep_last: int) -> Load:
+def candidates_of(context: Context, room: Room, call: Call, aim: int, keep_last: int) -> Candidates:
     """Lay out a request.
 
     Args:
@@ -306,94 +238,12 @@ def load(context: Context, room: Room, call: Call, aim: int, keep_last: int) -> 
     loose = tuple(unit for bundle in room.bundles for unit in bundle)
     place_of = {unit.start: place for place, unit in enumerate(room.units)}
     last = len(context.messages) - keep_last
-    return Load(
+    return Candidates(
         units=loose,
         places=tuple(place_of[unit.start] for unit in loose),
-        sizes=tuple(unit_tokens(unit.of(context.messages), call) for unit in loose),
+        sizes=tuple(sum(map(call.count, unit.of(context.messages))) for unit in loose),
         recent=tuple(index for index in range(len(loose) - 1, -1, -1) if loose[index].stop > last),
         total=len(room.units),
         room=aim - room.floor,
         aim=aim,
     )
-
-
-def unit_tokens(messages: Sequence[Message], call: Call) -> int:
-    """Tokens of the messages of a unit."""
-    return sum(call.count(message) for message in messages)
-
-
-@frozen
-class Packed:
-    """What was decided.
-
-    Args:
-        load: What there was to choose from.
-        chosen: The units to keep, as rising indexes into the load's.
-        short: New messages of chosen units that are cut short, by the same index.
-        note: A message that says what was left out, if there shall be one.
-    """
-
-    load: Load
-    chosen: tuple[int, ...]
-    short: Mapping[int, tuple[Message, ...]]
-    note: Message | None = None
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing changes."""
-        return len(self.chosen) == len(self.load.units) and not self.short
-
-
-def left_out(context: Context, load: Load, chosen: Sequence[int]) -> list[Message]:
-    """The messages of the units that were not chosen, but for notes of what was left out before."""
-    kept = frozenset(chosen)
-    gone = (unit for index, unit in enumerate(load.units) if index not in kept)
-    return [message for unit in gone for message in unit.of(context.messages) if not is_note(message)]
-
-
-def unload(context: Context, packed: Packed, call: Call, why: str) -> Context:
-    """The context with the chosen units, and reasons in the report for all that changed."""
-    messages: list[Message | None] = list(context.messages)
-    chosen = frozenset(packed.chosen)
-    for index, unit in enumerate(packed.load.units):
-        if index not in chosen:
-            for place in range(unit.start, unit.stop):
-                call.note(context.messages[place], why)
-                messages[place] = None
-    for index, made in packed.short.items():
-        for place, message in enumerate(made, packed.load.units[index].start):
-            if message is not messages[place]:
-                call.note(context.messages[place], "old tool result cut short, so that more units fit")
-                messages[place] = message
-    return context.with_messages(_with_note(context, messages, packed.note, call))
-
-
-def _with_note(
-    context: Context, messages: Sequence[Message | None], note: Message | None, call: Call
-) -> tuple[Message, ...]:
-    if note is None:
-        return tuple(message for message in messages if message is not None)
-    place = _place(context, messages)
-    call.note(note, "says what was left out")
-    before, after = messages[:place], messages[place:]
-    return tuple(message for message in (*before, note, *after) if message is not None)
-
-
-def _place(context: Context, messages: Sequence[Message | None]) -> int:
-    """Where the note goes: after the first task, where the user speaks anyway; else where the first unit is missing."""
-    task = first_task(context.messages)
-    if not task:
-        return messages.index(None)
-    return next(unit.stop for unit in units(context.messages) if unit.stop > task[0])
-
-
-def told(context: Context, packed: Packed, strategy: str, tokens: int) -> list[str]:
-    """What is said of it in the report: how much stays, and what was left out."""
-    load = packed.load
-    kept, free = len(packed.chosen), len(load.units)
-    stayed = load.total - free
-    stay = f"({stayed:,} had to stay, {len(load.recent):,} recent)"
-    filled = f"{tokens:,} of {load.aim:,} tokens, {100 * tokens / load.aim:.1f}%"
-    lines = [f"kept {stayed + kept:,} of {load.total:,} units {stay}; {filled}; {strategy}"]
-    line = dropped_line(left_out(context, load, packed.chosen))
-    return [*lines, line] if line else lines

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from math import exp
 
-import anyio.to_thread
 from attrs import frozen
 
 from agentctx.core.message import Context, Message, Text, ToolCall, ToolResult
@@ -14,8 +14,9 @@ from agentctx.engine.relevance import Bm25, Relevance, shares
 from agentctx.engine.select import each_that_fits
 from agentctx.engine.shrink import Cut, cut_to_tokens, edit_results, with_text
 from agentctx.errors import ConfigError
+from agentctx.offload import offload
 from agentctx.protocols import Call
-from agentctx.strategies.packing.choose import Load
+from agentctx.strategies.packing.choose import Candidates
 
 FADING = 3.0
 """How fast recency falls: the oldest unit has exp(-3), a twentieth of the newest."""
@@ -64,19 +65,19 @@ class Weights:
             msg = f"Weights: expected numbers of at least 0, and not only zeros, got {weights}"
             raise ConfigError(msg)
 
-    def score(self, said: Said, recency: float, relevance: float) -> float:
+    def score(self, unit: Traits, recency: float, relevance: float) -> float:
         """What a unit is worth for each of its tokens."""
         return (
             self.recency * recency
             + self.relevance * relevance
-            + self.role * said.role
-            + self.tool * said.tool
-            + self.length * length_score(len(said.text))
+            + self.role * unit.role
+            + self.tool * unit.tool
+            + self.length * length_score(len(unit.text))
         )
 
 
 @frozen
-class Said:
+class Traits:
     """What is known of a unit from its own words.
 
     Args:
@@ -90,9 +91,9 @@ class Said:
     tool: float
 
 
-def said(messages: Sequence[Message]) -> Said:
+def traits_of(messages: Sequence[Message]) -> Traits:
     """What the messages of a unit say. Reasoning is left out: it says nothing that is not done or said again."""
-    return Said("\n".join(_texts(messages)), role_score(messages), tool_score(messages))
+    return Traits("\n".join(_texts(messages)), role_score(messages), tool_score(messages))
 
 
 def recency_score(place: int, count: int) -> float:
@@ -117,7 +118,7 @@ def tool_score(messages: Sequence[Message]) -> float:
 
 
 def _is_trouble(text: str) -> bool:
-    """Whether a text speaks of errors; most can be told by a search for letters, which is much faster."""
+    """Whether a text speaks of errors; most can be traits by a search for letters, which is much faster."""
     small = text.lower()
     return any(stem in small for stem in _STEMS) and _TROUBLE.search(small) is not None
 
@@ -141,55 +142,52 @@ def _texts(messages: Sequence[Message]) -> list[str]:
 STEPS = 1_000_000
 """Scores are taken to this many parts of one."""
 
-MANY = 200
-"""Units from which on they are looked at in a worker thread."""
-
 
 async def ranked(
-    context: Context, load: Load, weights: Weights, task: str, relevance: Relevance | None
+    context: Context, candidates: Candidates, weights: Weights, task: str, relevance: Relevance | None
 ) -> Sequence[int]:
     """What a token of each unit is worth: see ``scores``.
 
     Args:
         context: The request.
-        load: Its units.
+        candidates: Its units.
         weights: What counts.
         task: What the model is at, in words.
         relevance: How much texts have to do with the task; None means BM25.
     """
-    if not load.units:
+    if not candidates.units:
         return []
-    told = (
-        await anyio.to_thread.run_sync(_sayings, context, load) if len(load.units) > MANY else _sayings(context, load)
-    )
+    traits = await offload(partial(_all_traits, context, candidates), len(context.messages))
     if not weights.relevance or not task.strip():
-        return scores(load, weights, told, [0.0] * len(told))
-    texts = [one.text for one in told]
+        return scores(candidates, weights, traits, [0.0] * len(traits))
+    texts = [one.text for one in traits]
     found = await (Bm25() if relevance is None else relevance)(task, texts)
-    return scores(load, weights, told, shares(found, len(texts)))
+    return scores(candidates, weights, traits, shares(found, len(texts)))
 
 
-def _sayings(context: Context, load: Load) -> list[Said]:
-    return [said(unit.of(context.messages)) for unit in load.units]
+def _all_traits(context: Context, candidates: Candidates) -> list[Traits]:
+    return [traits_of(unit.of(context.messages)) for unit in candidates.units]
 
 
-def scores(load: Load, weights: Weights, told: Sequence[Said], relevances: Sequence[float]) -> list[int]:
+def scores(
+    candidates: Candidates, weights: Weights, traits: Sequence[Traits], relevances: Sequence[float]
+) -> list[int]:
     """What a token of each unit is worth; above 0, and of equal units the later is worth more.
 
     A question is worth as much as the answer that follows it, and a trifle more.
 
     Args:
-        load: The units.
+        candidates: The units.
         weights: What counts.
-        told: What each unit says.
+        traits: What each unit says.
         relevances: How much each has to do with the task, 0 to 1.
     """
-    parts = 2 * (load.total + 1)
+    parts = 2 * (candidates.total + 1)
     found = [
-        round(STEPS * weights.score(one, recency_score(place, load.total), relevance)) * parts + 2 * place + 1
-        for place, one, relevance in zip(load.places, told, relevances, strict=True)
+        round(STEPS * weights.score(one, recency_score(place, candidates.total), relevance)) * parts + 2 * place + 1
+        for place, one, relevance in zip(candidates.places, traits, relevances, strict=True)
     ]
-    for question, answer in load.questions:
+    for question, answer in candidates.questions:
         found[question] = max(found[question], found[answer] + 1)
     return found
 
@@ -201,11 +199,11 @@ OLD = 0.7
 """Units of this recency or less are old: all but about the last eighth."""
 
 
-def shortened(context: Context, load: Load, call: Call) -> dict[int, tuple[Message, ...]]:
-    """The messages of old units whose results were too long, with these cut; by the unit's index in the load."""
+def shortened(context: Context, candidates: Candidates, call: Call) -> dict[int, tuple[Message, ...]]:
+    """The messages of old units whose results were too long, with these cut; by the unit's index in the candidates."""
     found: dict[int, tuple[Message, ...]] = {}
-    for index, (unit, place) in enumerate(zip(load.units, load.places, strict=True)):
-        if index in load.recent or recency_score(place, load.total) > OLD:
+    for index, (unit, place) in enumerate(zip(candidates.units, candidates.places, strict=True)):
+        if index in candidates.recent or recency_score(place, candidates.total) > OLD:
             continue
         before = unit.of(context.messages)
         after = tuple(_short(message, call) for message in before)
