@@ -11,6 +11,7 @@ from attrs import define, field, frozen
 from agentctx.core.change_log import ChangesInForce
 from agentctx.core.compare import Change, Outcome, match
 from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Part, Text, Tool
+from agentctx.core.protection import FOREIGN_REASONING
 from agentctx.core.report import Report, StageReport
 from agentctx.engine.reading import Reader, as_list, naming_what_is_too_deep, reader
 from agentctx.engine.repair import repair
@@ -18,7 +19,7 @@ from agentctx.errors import InvalidInput
 from agentctx.models.table import shares_reasoning
 from agentctx.protocols import Call, TokenCounter
 from agentctx.providers.spelling import Respelling
-from agentctx.providers.translate.parts import FOREIGN_REASONING, Translator, Turn, beside_tool, grouped
+from agentctx.providers.translate.parts import Translator, Turn, beside_tool, grouped
 from agentctx.providers.translate.tools import placeholder, translated
 from agentctx.tokens.counting import as_counter
 from agentctx.wire_format import Capabilities

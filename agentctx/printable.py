@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from reprlib import Repr
 
+from agentctx.patterns import lazy_pattern
+
 # What a terminal obeys, what turns the order of the characters around it, what ends a line unseen, what hides text,
 # and what no encoder takes.
 _UNSAFE = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f"
 _PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: 0x2421}
-_UNPRINTABLE = re.compile(f"[{_UNSAFE}]")
-_BLANKS = re.compile(r"\s+")
+_UNPRINTABLE = lazy_pattern(f"[{_UNSAFE}]")
+_BLANKS = lazy_pattern(r"\s+")
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 

@@ -19,6 +19,9 @@ ProtectRule = Callable[[Sequence[Message]], Iterable[int]]
 NOT_SHOWN = "[earlier messages are not shown]"
 """What the user says where the model, or a call, would come first or behind the model's own words."""
 
+FOREIGN_REASONING = "reasoning stays with the model that made it"
+"""What is said of reasoning that another model may not be shown."""
+
 GO_ON = "[go on]"
 """What the user says where the model would speak twice in a row, would begin, or would have the last word."""
 

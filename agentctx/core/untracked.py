@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from gc import is_tracked
 from typing import Any
 
@@ -29,19 +30,17 @@ _HELD: dict[type, Callable[[Any], Iterable[object]]] = {
 """What a value of a type holds beside text, numbers and the like."""
 
 
-def _of_the_interpreter() -> Callable[[object], None] | None:
+@cache
+def _untrack() -> Callable[[object], None] | None:
     """CPython's own function; None of an interpreter that has none, or that was built without ``ctypes``."""
     try:
-        from ctypes import py_object, pythonapi  # noqa: PLC0415 - it is not everywhere
+        from ctypes import py_object, pythonapi  # noqa: PLC0415 - it is not everywhere, nor needed at once
     except ImportError:
         return None
     function = getattr(pythonapi, "PyObject_GC_UnTrack", None)
     if function is not None:
         function.argtypes, function.restype = (py_object,), None
     return function
-
-
-_untrack = _of_the_interpreter()
 
 
 def untrack(value: object) -> bool:
@@ -56,7 +55,8 @@ def untrack(value: object) -> bool:
     if not is_tracked(value):
         return True
     held = _HELD.get(type(value))
-    if _untrack is None or held is None or not all(map(untrack, held(value))):
+    function = _untrack()
+    if function is None or held is None or not all(map(untrack, held(value))):
         return False
-    _untrack(value)
+    function(value)
     return True

@@ -13,6 +13,7 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ContextOverflow
+from agentctx.patterns import lazy_pattern
 
 _STATUS = frozenset({"status", "status_code", "statuscode", "http_status", "httpstatuscode", "code", "error_code"})
 _CODES = frozenset(
@@ -31,13 +32,13 @@ _INSIDE = (
 _NOT_IN_PAYLOADS = frozenset({"text", "content", "args"})
 _NUMBERS = frozenset({"n_prompt_tokens", "n_ctx"})
 _ATTRIBUTES = (*_STATUS, *_CODES, *_TEXTS, *_INSIDE, *_NUMBERS)
-_QUOTED_CODE = re.compile(
+_QUOTED_CODE = lazy_pattern(
     r"""\\?['"](?:code|type|error_type|status)\\?['"]\s*:\s*\\?['"]?([A-Za-z_][\w.\-]+|\d{4,5}\b)"""
 )
-_LEADING_STATUS = re.compile(
+_LEADING_STATUS = lazy_pattern(
     r"^\W*(?:http(?: error)?:?\s+|error code:\s*|status(?: code)?:?\s*)?([45]\d\d)\b", re.IGNORECASE
 )
-_ECHO = re.compile(r"input_value=|\[type=\w+, |['\"]input['\"]:\s*[\[{'\"]|['\"]failed_generation\\?['\"]:")
+_ECHO = lazy_pattern(r"input_value=|\[type=\w+, |['\"]input['\"]:\s*[\[{'\"]|['\"]failed_generation\\?['\"]:")
 _DEEPEST = 8
 _LOOKED_AT = 8_000
 
@@ -207,7 +208,7 @@ _SIZE = r"(?:window|length|lenght|size|limit|space)"
 
 
 def _any_of(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
+    return lazy_pattern("|".join(f"(?:{pattern})" for pattern in patterns))
 
 
 _WINDOW = (
@@ -291,7 +292,7 @@ BYTES = _any_of(
 )
 """The request's body is larger than the endpoint takes."""
 
-NO_BODY = re.compile(r"\b4(?:00|13)\s{0,8}(?:status code)?\s{0,8}\(no body\)|^error code: 400$")
+NO_BODY = lazy_pattern(r"\b4(?:00|13)\s{0,8}(?:status code)?\s{0,8}\(no body\)|^error code: 400$")
 """Cerebras and some gateways refuse an overlong request with no word of why."""
 
 PERHAPS = _any_of(
@@ -329,19 +330,19 @@ RATE = _any_of(
 )  # fmt: skip
 """Busy, or out of money: waiting or paying helps, a smaller request does not."""
 
-ANSWER = re.compile(
+ANSWER = lazy_pattern(
     r"max(?:imum)?[ _]?(?:output[ _]?|completion[ _]?|new[ _]?)?tokens?\b"
     r"|requested for (?:the )?(?:output|completion)|\b(?:output|completion) (?:tokens?|length|limit)"
 )
 """The length of the answer is spoken of."""
 
-REQUEST = re.compile(
+REQUEST = lazy_pattern(
     r"\b(?:input|inputs|prompt|messages|context)\b|\btokens in request\b|\b(?:prompt|input)_tokens?\b"
     r"|at least 1, got -\d|max tokens of \d+ exceeded"
 )
 """The request is spoken of, openly or not: a sentence about the answer alone is no overflow."""
 
-TOO_LONG_TEXT = re.compile(
+TOO_LONG_TEXT = lazy_pattern(
     r"string too long\. expected a string with maximum length (?P<limit>\d(?:[\d,]*\d)?)"
     r"(?:, but got a string with length (?P<size>\d(?:[\d,]*\d)?))?"
     r"|expected maxlength: (?P<limit2>\d(?:[\d,]*\d)?), actual: (?P<size2>\d(?:[\d,]*\d)?)"
@@ -355,7 +356,7 @@ HOPELESS = frozenset({401, 402, 403, 404})
 """Statuses of errors that no smaller request mends."""
 
 
-_UNICODE = re.compile(r"(?<!\\)\\+u([0-9a-fA-F]{4})")
+_UNICODE = lazy_pattern(r"(?<!\\)\\+u([0-9a-fA-F]{4})")
 
 
 def plain(text: str) -> str:
@@ -387,17 +388,17 @@ class Amounts:
 
 
 _SUMS = (
-    re.compile(rf"exceed context limit:? (?:\(i\.?e\.?,? )?(?P<prompt>{_N}) \+ (?P<answer>{_N}) > (?P<limit>{_N})"),
-    re.compile(rf"must be <= (?P<limit>{_N})\. given: (?P<prompt>{_N}) `?inputs`? tokens and (?P<answer>{_N})"),
-    re.compile(
+    lazy_pattern(rf"exceed context limit:? (?:\(i\.?e\.?,? )?(?P<prompt>{_N}) \+ (?P<answer>{_N}) > (?P<limit>{_N})"),
+    lazy_pattern(rf"must be <= (?P<limit>{_N})\. given: (?P<prompt>{_N}) `?inputs`? tokens and (?P<answer>{_N})"),
+    lazy_pattern(
         rf"is too large: (?P<answer>{_N})\..{{0,200}}?length is (?P<limit>{_N}) "
         rf".{{0,200}}?request has (?P<prompt>{_N}) input"
     ),
-    re.compile(
+    lazy_pattern(
         rf"passed (?P<prompt>{_N}) input tokens and requested (?P<answer>{_N}) output tokens"
         rf".{{0,200}}?is only (?P<limit>{_N})"
     ),
-    re.compile(
+    lazy_pattern(
         rf"(?:prompt|input)[ _]?(?:tokens?)? \((?P<prompt>{_N})(?: tokens)?\) (?:\+|and|plus) `?max_(?:new_)?tokens`? "
         rf"\((?P<answer>{_N})\){_GAP}{{0,60}}?(?:exceed|>){_GAP}{{0,60}}?(?P<limit>{_N})"
     ),
@@ -405,7 +406,7 @@ _SUMS = (
 """Sums that the provider does not add up itself."""
 
 _LIMITS = tuple(
-    re.compile(pattern)
+    lazy_pattern(pattern)
     for pattern in (
         rf"(?:maximum|max) (?:context|prompt|model|input) {_AMOUNT}(?: of [\w./-]+ is| is| of|:|=)?(?: only)?[ (]+{_N}",
         rf"{_N} (?:tokens )?(?:maximum|max)\b",
@@ -435,7 +436,7 @@ _LIMITS = tuple(
 )
 
 _PROMPTS = tuple(
-    re.compile(pattern)
+    lazy_pattern(pattern)
     for pattern in (
         rf"prompt is too long:? \(?{_N}",
         rf"prompt contains (?:at least )?{_N}",
@@ -455,7 +456,7 @@ _PROMPTS = tuple(
 )
 
 _REQUESTS = tuple(
-    re.compile(pattern)
+    lazy_pattern(pattern)
     for pattern in (
         rf"for a total of (?:at least )?{_N}",
         rf"requested:? (?:a total of |tokens |token count |about )?\(?{_N}(?! output)",
@@ -472,11 +473,13 @@ _REQUESTS = tuple(
 )
 
 _ANSWERS = (
-    re.compile(rf"{_N}(?: tokens)? (?:in|for|of) the (?:completion|output)"),
-    re.compile(rf"requested {_N} output tokens"),
+    lazy_pattern(rf"{_N}(?: tokens)? (?:in|for|of) the (?:completion|output)"),
+    lazy_pattern(rf"requested {_N} output tokens"),
 )
-_BROKEN_DOWN = re.compile(r"\d\)?(?: tokens)? (?:in the messages|in your prompt|from the input messages|of text input)")
-_EXCESS = (re.compile(rf"exceeded (?:max context length )?by {_N}"), re.compile(r"at least 1, got -(\d+)"))
+_BROKEN_DOWN = lazy_pattern(
+    r"\d\)?(?: tokens)? (?:in the messages|in your prompt|from the input messages|of text input)"
+)
+_EXCESS = (lazy_pattern(rf"exceeded (?:max context length )?by {_N}"), lazy_pattern(r"at least 1, got -(\d+)"))
 
 _MORE = (
     r"(?:>=?|exceed\w{0,3}|(?:longer|larger|greater|bigger|more) than|too (?:long|large)|\bover\b|beyond|not fit"
@@ -487,8 +490,8 @@ _LESS = (
     rf"|context {_AMOUNT}|context|batch size)"
 )
 _COMPARED = (
-    re.compile(rf"(?=(?P<size>{_N}){_GAP}{{0,60}}?{_MORE}{_GAP}{{0,70}}?(?P<limit>{_N}))"),
-    re.compile(
+    lazy_pattern(rf"(?=(?P<size>{_N}){_GAP}{{0,60}}?{_MORE}{_GAP}{{0,70}}?(?P<limit>{_N}))"),
+    lazy_pattern(
         rf"(?={_LESS}{_GAP}{{0,60}}?(?P<limit>{_N}){_GAP}{{0,60}}?"
         rf"(?:but|got|get|received|given|requested|has|have|contains|take|while|exceeded){_GAP}{{0,40}}?(?P<size>{_N}))"
     ),
@@ -499,7 +502,7 @@ place on, since a status in front may look like a size."""
 _LEAST = 64
 """A smaller number is not the limit of a model: it counts or orders something else."""
 
-_OF_THE_PROMPT = re.compile(r"(?:prompt|input)s?\b(?=[^.,;]{0,40}$)(?![^.,;]{0,40}(?:output|completion))")
+_OF_THE_PROMPT = lazy_pattern(r"(?:prompt|input)s?\b(?=[^.,;]{0,40}$)(?![^.,;]{0,40}(?:output|completion))")
 """What stands before a size that is the prompt's alone."""
 
 
@@ -591,25 +594,25 @@ class Overflow:
     message: str = ""
 
 
-_ALLOWANCE = re.compile(r"\blimit:? (\d[\d,]{0,24})\b.{0,200}?\brequested:? (\d[\d,]{0,24})")
+_ALLOWANCE = lazy_pattern(r"\blimit:? (\d[\d,]{0,24})\b.{0,200}?\brequested:? (\d[\d,]{0,24})")
 _PROVIDERS = (
-    ("bedrock", re.compile(r"the model returned the following errors|for requested model")),
-    ("anthropic", re.compile(r"exceed context limit:|prompt is too long: \d+ tokens >|request_too_large")),
-    ("gemini", re.compile(r"input token count")),
-    ("openrouter", re.compile(r"this endpoint's maximum context length")),
-    ("mistral", re.compile(r"draft tokens")),
-    ("xai", re.compile(r"maximum prompt length is \d+ but")),
-    ("cohere", re.compile(r"size limit exceeded by|prompt and prediction|minimal context could not")),
-    ("tgi", re.compile(r"max_new_tokens")),
-    ("vllm", re.compile(r"max_model_len|output tokens and your prompt contains|decoder prompt")),
-    ("llama.cpp", re.compile(r"available context size|exceed_context_size")),
-    ("lmstudio", re.compile(r"tokens to keep from the initial prompt|keep the first \d+ tokens")),
-    ("ollama", re.compile(r"exceeded max context length by")),
-    ("qwen", re.compile(r"range of input length")),
-    ("moonshot", re.compile(r"exceeded model token limit")),
-    ("minimax", re.compile(r"context window exceeds limit")),
-    ("cerebras", re.compile(r"current length is \d+ while")),
-    ("watsonx", re.compile(r"total tokens limit|token sequence length")),
+    ("bedrock", lazy_pattern(r"the model returned the following errors|for requested model")),
+    ("anthropic", lazy_pattern(r"exceed context limit:|prompt is too long: \d+ tokens >|request_too_large")),
+    ("gemini", lazy_pattern(r"input token count")),
+    ("openrouter", lazy_pattern(r"this endpoint's maximum context length")),
+    ("mistral", lazy_pattern(r"draft tokens")),
+    ("xai", lazy_pattern(r"maximum prompt length is \d+ but")),
+    ("cohere", lazy_pattern(r"size limit exceeded by|prompt and prediction|minimal context could not")),
+    ("tgi", lazy_pattern(r"max_new_tokens")),
+    ("vllm", lazy_pattern(r"max_model_len|output tokens and your prompt contains|decoder prompt")),
+    ("llama.cpp", lazy_pattern(r"available context size|exceed_context_size")),
+    ("lmstudio", lazy_pattern(r"tokens to keep from the initial prompt|keep the first \d+ tokens")),
+    ("ollama", lazy_pattern(r"exceeded max context length by")),
+    ("qwen", lazy_pattern(r"range of input length")),
+    ("moonshot", lazy_pattern(r"exceeded model token limit")),
+    ("minimax", lazy_pattern(r"context window exceeds limit")),
+    ("cerebras", lazy_pattern(r"current length is \d+ while")),
+    ("watsonx", lazy_pattern(r"total tokens limit|token sequence length")),
 )
 
 

@@ -9,12 +9,11 @@ from attrs import frozen
 
 from agentctx.core.compare import match
 from agentctx.core.message import Context, Message, Part, Thinking
-from agentctx.core.protection import open_round, signed
+from agentctx.core.protection import FOREIGN_REASONING, open_round, signed
 from agentctx.engine.run_stages import Trail, run_stage
 from agentctx.models.table import shares_reasoning
 from agentctx.protocols import Call
 from agentctx.providers.native import mapping_or_none
-from agentctx.providers.translate.parts import FOREIGN_REASONING
 
 WHY = "the reasoning was bound to a prefix that changed"
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 from attrs import frozen
 
 from agentctx.models.profile import ImageRule
+from agentctx.patterns import lazy_pattern
 
 T = TypeVar("T")
 Rules = Sequence[tuple[str, T]]
@@ -64,28 +65,28 @@ TOOL_OVERHEAD: Rules[int] = (
 The numbers of the 5.5 generation, Fable and Mythos are not published: those of the nearest relative stand in.
 """
 
-SHORT_TOOLS = re.compile(r"gpt|chatgpt|o\d|codex|computer-use|chat-latest|daybreak|davinci|babbage")
+SHORT_TOOLS = lazy_pattern(r"gpt|chatgpt|o\d|codex|computer-use|chat-latest|daybreak|davinci|babbage")
 """Models that read their tools in OpenAI's short form."""
 
-JSON_TOOLS = re.compile(
+JSON_TOOLS = lazy_pattern(
     r"claude|gemini|gemma|nova|amazon|deepseek|grok|[a-z]*[sx]tral|kimi|moonshot|glm"
     r"|qw|llama|mimo|minimax|command|phi|jamba|granite|hermes|nemotron"
 )
 """Models that are shown the JSON schemas of their tools: Anthropic's and Google's pages, the others' chat templates."""
 
-BOUND_THINKING = re.compile(r"claude-(?:(?:fable|mythos)-5-[12]|(?:opus|sonnet|haiku)-5-5)(?!\d)")
+BOUND_THINKING = lazy_pattern(r"claude-(?:(?:fable|mythos)-5-[12]|(?:opus|sonnet|haiku)-5-5)(?!\d)")
 """Models that bind each thinking block to the prefix before it."""
 
-ADAPTIVE_THINKING = re.compile(r"claude-(?:(?:opus|sonnet)-4-[6-9]|(?:opus|sonnet|haiku)-[5-9]|fable|mythos)")
+ADAPTIVE_THINKING = lazy_pattern(r"claude-(?:(?:opus|sonnet)-4-[6-9]|(?:opus|sonnet|haiku)-[5-9]|fable|mythos)")
 """Models that decide themselves whether to think: an open tool round may be without thinking."""
 
-SYSTEM_IN_MESSAGES = re.compile(r"claude-(?:opus-4-[89]|opus-[5-9]|(?:fable|mythos)-[5-9])")
+SYSTEM_IN_MESSAGES = lazy_pattern(r"claude-(?:opus-4-[89]|opus-[5-9]|(?:fable|mythos)-[5-9])")
 """Claude models that take system messages within the messages."""
 
-NO_PREFILL = re.compile(r"claude-(?:(?:opus|sonnet|haiku)-(?:4-[6-9]|[5-9])|fable|mythos)")
+NO_PREFILL = lazy_pattern(r"claude-(?:(?:opus|sonnet|haiku)-(?:4-[6-9]|[5-9])|fable|mythos)")
 """Claude models that refuse a request that ends on words of the assistant."""
 
-CL100K = re.compile(r"gpt-4(?![o.\d])|gpt-3\.?5|gpt-35|text-embedding-(?:3|ada)|ada-002|davinci-002|babbage-002")
+CL100K = lazy_pattern(r"gpt-4(?![o.\d])|gpt-3\.?5|gpt-35|text-embedding-(?:3|ada)|ada-002|davinci-002|babbage-002")
 """Models that read cl100k_base; all later ones of OpenAI read o200k_base (whose harmony form splits text alike)."""
 
 # What an o200k_base token is worth in tokens of models whose tokenizer is not public, in hundredths. For Claude
@@ -109,12 +110,12 @@ OWN_WINDOWS = frozenset(
 """Hosts that serve models with windows of their own, often smaller ones: of what they are not known to serve nothing
 is known. What GitHub Models takes in one request depends on the account, from 8,000 tokens on."""
 
-CLOSED = re.compile(
+CLOSED = lazy_pattern(
     r"(?:openai-|anthropic-)?(?:gpt(?!-oss)|chatgpt|o\d|codex|claude|gemini|grok|amazon|nova|titan|sonar|pplx|chat-latest|palmyra)"
 )
 """Models whose weights are not open: only their makers say what their windows are."""
 
-INPUT_APART = re.compile(r"(?:gpt-?(?:[5-9]|\d\d|chat)|chat-latest)")
+INPUT_APART = lazy_pattern(r"(?:gpt-?(?:[5-9]|\d\d|chat)|chat-latest)")
 INPUT_OF = {128_000: 111_616, 400_000: 272_000, 1_050_000: 922_000}
 """OpenAI's models since gpt-5 by their whole windows: the most input, whatever the answer takes. The table has the one
 number of some and the other of others. Source: OpenAI's model pages."""
@@ -127,7 +128,7 @@ def most_input(plain: str, window: int) -> int | None:
     return INPUT_OF.get(window, window if window in INPUT_OF.values() else None)
 
 
-LONGER = ((re.compile(r"claude-sonnet-4(?:-5)?(?:-2|@|$)"), 1_000_000),)
+LONGER = ((lazy_pattern(r"claude-sonnet-4(?:-5)?(?:-2|@|$)"), 1_000_000),)
 """Windows that a model has when it is asked for (``claude-sonnet-4-5[1m]``). Source: Anthropic, context windows."""
 
 OPEN_WEIGHTS: dict[str, int] = {
@@ -286,40 +287,40 @@ _MADE_BY: dict[str, tuple[str, ...]] = {
 _NOBODY = frozenset({"models", "publishers"})
 """What stands before names and says nothing of who serves them."""
 
-_ARN = re.compile(r"arn:aws[\w-]*:(?:bedrock|sagemaker):[^/]*[:/](?P<kind>[a-z-]+)/(?P<rest>.+)")
+_ARN = lazy_pattern(r"arn:aws[\w-]*:(?:bedrock|sagemaker):[^/]*[:/](?P<kind>[a-z-]+)/(?P<rest>.+)")
 _ARN_OF_A_MODEL = frozenset({"foundation-model", "inference-profile"})
-_WINDOW = re.compile(r"(?:\[(\d+)([km])\]|:(\d+)(k)|:(\d)(m))$")  # but "gemma3:270m" has so many weights
-_REGION = re.compile(r"^(?:us|eu|apac|global|jp|au|ca|sa|us-gov)\.(?=[a-z0-9]+\.)")
-_VENDOR = re.compile(
+_WINDOW = lazy_pattern(r"(?:\[(\d+)([km])\]|:(\d+)(k)|:(\d)(m))$")  # but "gemma3:270m" has so many weights
+_REGION = lazy_pattern(r"^(?:us|eu|apac|global|jp|au|ca|sa|us-gov)\.(?=[a-z0-9]+\.)")
+_VENDOR = lazy_pattern(
     r"^(anthropic|amazon|meta|mistral|cohere|openai|qwen|deepseek|moonshotai|minimax|xai|google|zai|ai21|nvidia|writer)\."
 )
-_BEDROCK_VERSION = re.compile(r"-(?:v\d+(?::\d+)?|\d+:\d+)$")
-_GPT_35 = re.compile(r"^gpt-?35(?=-|$)")  # Azure's spelling
-_FILE = re.compile(r"(?:-\d{5}-of-\d{5})?\.(?:gguf|safetensors|bin)$")
-_ALIAS = re.compile(r"^(claude-(?:opus|sonnet)-4)-0$")  # Anthropic's own second name of them
+_BEDROCK_VERSION = lazy_pattern(r"-(?:v\d+(?::\d+)?|\d+:\d+)$")
+_GPT_35 = lazy_pattern(r"^gpt-?35(?=-|$)")  # Azure's spelling
+_FILE = lazy_pattern(r"(?:-\d{5}-of-\d{5})?\.(?:gguf|safetensors|bin)$")
+_ALIAS = lazy_pattern(r"^(claude-(?:opus|sonnet)-4)-0$")  # Anthropic's own second name of them
 
-_DECIMAL = re.compile(r"(?<=\d)p(?=\d)")  # Fireworks: v3p1
-_BREAKS = re.compile(r"[\s._:@+#-]+")
-_BEFORE_DIGIT = re.compile(r"(?<=[a-z])-(?=\d)")
+_DECIMAL = lazy_pattern(r"(?<=\d)p(?=\d)")  # Fireworks: v3p1
+_BREAKS = lazy_pattern(r"[\s._:@+#-]+")
+_BEFORE_DIGIT = lazy_pattern(r"(?<=[a-z])-(?=\d)")
 
 # What may follow a name without making it another model: a full date, a variant of a gateway, how hard it thinks, how
 # it is packed. "mini", "pro" and their like are models of their own, and so are numbers and years with a month.
-_SUFFIX = re.compile(
+_SUFFIX = lazy_pattern(
     r"-(?:20\d\d-?(?:0\d|1[0-2])-?[0-3]\d|latest|default|free|nitro|floor|online|extended|exacto|beta|maas)$"
 )
-_GEMINI = re.compile(r"^(?:gemini.*(?P<end>-preview(?:-\d\d-\d\d(?:\d\d)?)?))$")
-_PACKED = re.compile(
+_GEMINI = lazy_pattern(r"^(?:gemini.*(?P<end>-preview(?:-\d\d-\d\d(?:\d\d)?)?))$")
+_PACKED = lazy_pattern(
     r"-(?:cloud|tput|instruct|chat|it|hf|v0-\d|versatile|instant|turbo|qat|tee|original"
     r"|gguf|ggml|awq|gptq|mlx|exl2|bnb|unsloth|imatrix|dwq|marlin|ud|f16|bf16|fp16|fp8|fp4|nvfp4|mxfp4|mxfp8"
     r"|int[48]|w\da\d+|quantized|dynamic|[2-8]-?bit|i?q[2-8](?:_?[a-z\d])*(?:-[0k1](?:-[sml])?)?(?:-xl|-xs|-xxs|-nl)?)$"
 )  # of open weights only: "chat" and "instruct" are models of their own elsewhere
-_EFFORT = re.compile(r"^(?:gpt-[5-9]|o\d).*(?P<end>-(?:none|minimal|low|medium|high|xhigh))$")
-_THINKING = re.compile(r"^(?:claude|deepseek).*(?P<end>-(?:thinking|thought|reasoning))$")
+_EFFORT = lazy_pattern(r"^(?:gpt-[5-9]|o\d).*(?P<end>-(?:none|minimal|low|medium|high|xhigh))$")
+_THINKING = lazy_pattern(r"^(?:claude|deepseek).*(?P<end>-(?:thinking|thought|reasoning))$")
 _ACTIVE = r"(?:x\d+(?:-\d+)?)?[bm](?:-a\d+(?:-\d+)?b)?(?:-\d+e)?$"
-_SIZES = (re.compile(r"-e?\d+" + _ACTIVE), re.compile(r"-[0-3]-\d+" + _ACTIVE))  # 8b, 30b-a3b, 8x22b; 1.5b
-_PREFIX = re.compile(r"^(?:meta-(?=llama)|qwen-(?=qwen))")
-_LLAMA = re.compile(r"^llama-?v(?=\d)")
-_FINE_TUNED = re.compile(r"^(?:ft:)(?P<base>[^:]+)")
+_SIZES = (lazy_pattern(r"-e?\d+" + _ACTIVE), lazy_pattern(r"-[0-3]-\d+" + _ACTIVE))  # 8b, 30b-a3b, 8x22b; 1.5b
+_PREFIX = lazy_pattern(r"^(?:meta-(?=llama)|qwen-(?=qwen))")
+_LLAMA = lazy_pattern(r"^llama-?v(?=\d)")
+_FINE_TUNED = lazy_pattern(r"^(?:ft:)(?P<base>[^:]+)")
 
 
 @frozen

@@ -7,10 +7,8 @@ the providers' pages say of whole families.
 from __future__ import annotations
 
 import json
-import pkgutil
 import re
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from functools import cache, lru_cache
 from typing import Any, TypeVar
 
@@ -67,6 +65,8 @@ def profile(name: str) -> ModelProfile:
     """
     if (found := find(name)) is not None:
         return found
+    from difflib import get_close_matches  # noqa: PLC0415 - for the error alone
+
     near = " or ".join(map(repr, get_close_matches(_plain(name), _table()["models"], 2, 0.8)))
     msg = (
         f"no context window known for model {name!r}{f' (did you mean {near}?)' if near else ''}: "
@@ -399,6 +399,8 @@ def _index() -> Mapping[str, str]:
 
 @cache
 def _table() -> Mapping[str, Any]:
+    import pkgutil  # noqa: PLC0415 - not before the table is read
+
     table: Mapping[str, Any] = json.loads(pkgutil.get_data("agentctx.models", "models.json") or b"{}")
     return table
 

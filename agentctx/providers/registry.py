@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
@@ -119,6 +118,8 @@ def format_named(name: str, model: str | None = None) -> WireFormat:
 
 def _meant(name: object, names: Sequence[str]) -> str:
     """What a wrong name may have been meant for, as a half sentence; empty where nothing is near."""
+    from difflib import get_close_matches  # noqa: PLC0415 - for the error alone
+
     given = name.lower() if isinstance(name, str) else ""
     near = [wire.name for wire in FORMATS.values() if given in wire.other_names] or get_close_matches(given, names, 2)
     return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR, currentframe
-from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
@@ -91,7 +90,7 @@ _ENTERED: ContextVar[_Entered] = ContextVar("agentctx_entered", default=())
 """The blocks, steps and works around the running code, innermost last."""
 
 
-_ENTERS = frozenset({__file__, str(Path(__file__).with_name("session.py"))})
+_ENTERS = frozenset({__file__, __file__.removesuffix("current.py") + "session.py"})
 """The files of what enters a block for whoever wrote ``with session:``."""
 
 _MANAGERS = contextmanager.__code__.co_filename

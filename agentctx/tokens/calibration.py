@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from statistics import median
 
 from attrs import define, field, frozen, validators
 
@@ -74,8 +73,8 @@ class Calibration:
         """The provider's tokens for one of ours, for what is appended."""
         known = self.samples
         if len(known) >= ENOUGH or (known and _agree([*known, self._guess()][:2])):
-            return median(known)
-        return median([*known, self._guess()])
+            return _median(known)
+        return _median([*known, self._guess()])
 
     def _guess(self) -> float:
         """What the last prompt as a whole says of the ratio; the smaller it was, the less."""
@@ -108,7 +107,7 @@ class Calibration:
 
     def expected(self, local: int) -> int:
         """What a provider that reads all of the prompt counts at least, whatever was billed since the sound report."""
-        ratio = median(self.samples) if self.samples else 1.0
+        ratio = _median(self.samples) if self.samples else 1.0
         alone = max(1, round(ratio * local))
         return alone if self.sound is None else min(alone, self._from(self.sound, local))
 
@@ -168,6 +167,12 @@ def _follows(sound: tuple[int, int], local: int, billed: int) -> bool:
     low, high = BELIEVABLE
     grown = local - sound[0]
     return billed >= sound[1] + (low if grown >= 0 else high) * grown - LEAST_DIFFERENCE
+
+
+def _median(values: Sequence[float]) -> float:
+    """As that of ``statistics``, which takes longer to import than all of this package's counting."""
+    ordered, half = sorted(values), len(values) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 @frozen

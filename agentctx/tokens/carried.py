@@ -5,17 +5,16 @@ A block that nobody understands is counted as text, but what it carries is no te
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from io import IOBase
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import Media, Native
+from agentctx.patterns import lazy_pattern
 
 _MAGIC: tuple[tuple[str, str], ...] = (
     ("iVBORw0KGgo", "image/png"),
@@ -54,9 +53,9 @@ _READ = frozenset(
 _MADE = frozenset({"input", "arguments", "args"})
 """Keys of what a model wrote itself: no media."""
 
-_BASE64 = re.compile(r"[A-Za-z0-9+/_\r\n-]++={0,2}\s*")
-_MIXED = (re.compile("[A-Z]"), re.compile("[a-z]"), re.compile("[0-9]"))
-_DATA_URL = re.compile(r"data:([^;,]*)(?:;[^;,]*)*;base64,")
+_BASE64 = lazy_pattern(r"[A-Za-z0-9+/_\r\n-]++={0,2}\s*")
+_MIXED = (lazy_pattern("[A-Z]"), lazy_pattern("[a-z]"), lazy_pattern("[0-9]"))
+_DATA_URL = lazy_pattern(r"data:([^;,]*)(?:;[^;,]*)*;base64,")
 _RECOGNISABLE = 32
 """From so many characters on, base64 that begins as the usual files do is taken for a file."""
 
@@ -85,7 +84,8 @@ def base64_of(value: object) -> str | None:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return b64encode(value).decode("ascii")
     if isinstance(value, PathLike):
-        return b64encode(Path(value).read_bytes()).decode("ascii")
+        with open(value, "rb") as file:  # noqa: PTH123 - pathlib takes long to import
+            return b64encode(file.read()).decode("ascii")
     return b64encode(_read_whole(value)).decode("ascii") if isinstance(value, IOBase) else None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import cache
 from threading import Lock
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
+from agentctx.patterns import lazy_pattern
 from agentctx.tokens.graphemes import ceiling, floor
 from agentctx.tokens.vocabulary import LONGEST_TOKEN, VOCABULARIES, vocabulary
 
@@ -88,12 +88,12 @@ SPACES = 500_000
 tiktoken panics on a run of 1,000,000 (openai/tiktoken#15, #245), with an error that ``except Exception`` misses.
 """
 
-EXACT_CUT = re.compile(
+EXACT_CUT = lazy_pattern(
     r"[A-Za-z0-9\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fef]"
     r"(?=[\x00-&(-/:-@\[-`{-\x7f\u3001\u3002\uff0c\uff1a\uff1b])"
 )
 
-_BLANKS = re.compile(r"[^\S\r\n]+")
+_BLANKS = lazy_pattern(r"[^\S\r\n]+")
 
 
 def chunks(text: str, size: int = CHUNK) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Callable
 from math import ceil
@@ -11,6 +10,7 @@ from attrs import field, frozen
 
 from agentctx.core.message import Media, Part, ToolCall
 from agentctx.errors import ConfigError
+from agentctx.patterns import lazy_pattern
 from agentctx.tokens.graphemes import ceiling, floor
 
 SCRIPTS: tuple[tuple[str, str, int], ...] = (
@@ -43,7 +43,7 @@ Measured with o200k_base and cl100k_base on prose, code, JSON, logs, tables and 
 character of more than one byte, so that they can be counted in UTF-8.
 """
 
-_RUN = re.compile("|".join(f"([{characters}]+)" for _, characters, _ in SCRIPTS))
+_RUN = lazy_pattern("|".join(f"([{characters}]+)" for _, characters, _ in SCRIPTS))
 _PER_HUNDRED = (0, *(tokens for _, _, tokens in SCRIPTS))
 _CHEAPEST = min(_PER_HUNDRED[1:])
 _CHEAPEST_PLAIN = min(worth for _, _, worth in PLAIN)

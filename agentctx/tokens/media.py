@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 import zlib
 from base64 import b64decode
 from binascii import Error
@@ -17,13 +16,16 @@ from collections.abc import Callable, Iterator
 from html import unescape
 from io import BytesIO
 from math import ceil, floor, sqrt
-from urllib.parse import unquote_to_bytes
-from zipfile import BadZipFile, ZipFile
+from typing import TYPE_CHECKING
 
 from attrs import define
 
 from agentctx.core.message import Media
 from agentctx.models.profile import ImageRule
+from agentctx.patterns import lazy_pattern
+
+if TYPE_CHECKING:
+    from zipfile import ZipFile
 
 Size = tuple[int, int]
 """Width and height in pixels."""
@@ -126,12 +128,12 @@ DIGITS = 10
 """No number of a shared text has so many."""
 
 _ARCHIVE = "UEsDB"  # how the base64 of a zip archive begins
-_TEXTS = re.compile(r"word/(?:document|footnotes|endnotes|comments)\.xml|ppt/slides/slide\d+\.xml")
-_SHEETS = re.compile(r"xl/worksheets/[\w.-]+\.xml")
+_TEXTS = lazy_pattern(r"word/(?:document|footnotes|endnotes|comments)\.xml|ppt/slides/slide\d+\.xml")
+_SHEETS = lazy_pattern(r"xl/worksheets/[\w.-]+\.xml")
 _SHARED = "xl/sharedStrings.xml"
-_BREAK = re.compile(r"</w:p>|</a:p>|</si>|<w:br/>")
-_TAG = re.compile(r"<[^<>]*>")
-_CELL = re.compile(r"<(row|c|v|t)\b([^<>]*)>([^<]*)")
+_BREAK = lazy_pattern(r"</w:p>|</a:p>|</si>|<w:br/>")
+_TAG = lazy_pattern(r"<[^<>]*>")
+_CELL = lazy_pattern(r"<(row|c|v|t)\b([^<>]*)>([^<]*)")
 
 
 def may_be_office(part: Media) -> bool:
@@ -141,6 +143,8 @@ def may_be_office(part: Media) -> bool:
 
 def office_text(content: bytes) -> str | None:
     """What a document says, its first megabytes; None for what is none, or is damaged."""
+    from zipfile import BadZipFile, ZipFile  # noqa: PLC0415 - few programs have such documents
+
     try:
         with ZipFile(BytesIO(content)) as archive:
             names = archive.namelist()
@@ -222,11 +226,11 @@ PAGE_TEXT = 500
 """Tokens of text on a page, for providers that read a document's text beside its picture; estimate."""
 
 
-_TEXT_TYPES = re.compile(
+_TEXT_TYPES = lazy_pattern(
     r"text/|application/(?:[\w.-]+\+)?(?:x-)?(?:json|xml|yaml|toml|sql|sh|javascript|typescript)\b"
 )
-_PAGE_TYPES = re.compile(r"application/(?:pdf|msword|zip|vnd\.)")
-_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_PAGE_TYPES = lazy_pattern(r"application/(?:pdf|msword|zip|vnd\.)")
+_CONTROL = lazy_pattern(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _NOT_TEXT = ("%PDF-", "{\\rtf", "PK\x03")
 
 
@@ -271,6 +275,8 @@ def may_be_text(part: Media) -> bool:
 
 def _bytes_of(part: Media) -> bytes | None:
     if part.data is None:
+        from urllib.parse import unquote_to_bytes  # noqa: PLC0415 - as above
+
         return unquote_to_bytes((part.url or "").partition(",")[2])
     plain = part.data.encode("ascii", "ignore").rstrip(b"=\r\n ")
     try:

@@ -7,8 +7,6 @@ A file holds one length byte for each token and then the tokens themselves, in t
 
 from __future__ import annotations
 
-import hashlib
-import pkgutil
 import zlib
 from collections.abc import Mapping
 from itertools import accumulate, pairwise
@@ -50,6 +48,9 @@ class Vocabulary:
         return {content[start:stop]: rank for rank, (start, stop) in enumerate(offsets)}
 
     def _content(self) -> bytes:
+        import hashlib  # noqa: PLC0415 - not before text is counted
+        import pkgutil  # noqa: PLC0415
+
         file = f"vocabularies/{self.name}.bin"
         try:
             content = zlib.decompress(pkgutil.get_data("agentctx.tokens", file) or b"")

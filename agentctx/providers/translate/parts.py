@@ -26,7 +26,7 @@ from agentctx.core.message import (
     ToolCall,
     ToolResult,
 )
-from agentctx.core.protection import NOT_SHOWN
+from agentctx.core.protection import FOREIGN_REASONING, NOT_SHOWN
 from agentctx.providers.native import fields_or_none, json_object, mapping_or_none
 from agentctx.providers.spelling import Respelling
 from agentctx.tokens.carried import carried
@@ -301,7 +301,6 @@ def _camel(key: str) -> str:
 _CAMELS = _HOLDERS | {"parametersJsonSchema", "functionDeclarations"}
 
 
-FOREIGN_REASONING = "reasoning stays with the model that made it"
 FAILED = "that the tool failed is not said here"
 NEW_ID = "ids and names of calls are spelled as the provider takes them"
 _FREE_TEXT = frozenset({"custom", "custom_tool_call"})
