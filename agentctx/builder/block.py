@@ -16,7 +16,7 @@ from agentctx.protocols import ContextStrategy
 from agentctx.strategies.drop_units import Strict
 
 
-def own_copy(value: Native) -> Native:
+def own_copy(value: object) -> Native:
     """A copy that shares nothing that can be changed; a value of this library is itself."""
     if value is None or isinstance(value, (str, int, float, bytes, Message)):
         return value

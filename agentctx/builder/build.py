@@ -17,7 +17,7 @@ from agentctx.builder.rendering import Formatter, Section
 from agentctx.builder.report import BuildReport
 from agentctx.builder.slot import Slot, check_whole, slots_of
 from agentctx.core.budget import Budget
-from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Text, Tool
+from agentctx.core.message import SYSTEM_ROLES, Context, Message, Text, Tool
 from agentctx.core.protection import NOT_SHOWN
 from agentctx.core.tier import Tier, TierRule, allocate
 from agentctx.core.validity import flaw
@@ -62,7 +62,7 @@ class Options:
         allocate([0] * len(tiers), tiers, 0)
 
     @formatter.validator
-    def _check_formatter(self, _attribute: object, formatter: Native) -> None:
+    def _check_formatter(self, _attribute: object, formatter: object) -> None:
         if not callable(formatter) or isinstance(formatter, type):
             msg = f"ContextBuilder: formatter: expected an async function of sections, got {formatter!r}"
             raise ConfigError(msg)

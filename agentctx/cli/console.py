@@ -16,7 +16,6 @@ from attrs import define, field
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, AmbiguousFormat, ConfigError, ContextOverflow, InvalidInput
 from agentctx.models.table import encoding_for, find, percent_for
 from agentctx.printable import escaped, on_one_line, printable
@@ -53,12 +52,12 @@ def err() -> Console:
     return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
-def to_json(value: Native, *, indent: int | None = None) -> bytes:
+def to_json(value: object, *, indent: int | None = None) -> bytes:
     """A JSON value as UTF-8; what a terminal would obey and UTF-8 cannot hold is written as a JSON escape."""
     return escaped(json.dumps(value, ensure_ascii=False, indent=indent)).encode()
 
 
-def print_json(value: Native) -> None:
+def print_json(value: object) -> None:
     """Write one JSON document on one line of stdout."""
     sys.stdout.flush()
     sys.stdout.buffer.write(to_json(value) + b"\n")

@@ -121,7 +121,7 @@ def _document(entry: Entry, done: Converted, to: str, model: str | None) -> Nati
     return format_named(to).request(done.messages, done.system, done.tools, model)
 
 
-def _plain(value: Native) -> Native:
+def _plain(value: object) -> Native:
     """The value as JSON has it: bytes, which AWS's own client encodes itself, as base64."""
     if isinstance(value, Mapping):
         return {key: _plain(each) for key, each in value.items()}

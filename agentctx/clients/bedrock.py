@@ -127,7 +127,7 @@ async def _open(value: Native, turn: Turn, /) -> Answer:
     return _behind(value, stream, answer, "__iter__")
 
 
-def _behind(value: Native, stream: Native, answer: Answer, iterate: str) -> Answer:
+def _behind(value: object, stream: Native, answer: Answer, iterate: str) -> Answer:
     """Let the response's stream, which belongs to this call alone, hand out what the answer reads."""
     stream._agentctx_rest = answer.value  # noqa: SLF001 - our own attribute
     kind: type = type(stream)

@@ -23,7 +23,7 @@ from agentctx.core.message import Native
 _END_OF_EVENT = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
-def watch_async(value: Native, http: Native, turn: Turn) -> Answer:
+def watch_async(value: object, http: Native, turn: Turn) -> Answer:
     """Look at an async response's body from now on.
 
     Args:
@@ -34,13 +34,13 @@ def watch_async(value: Native, http: Native, turn: Turn) -> Answer:
     return _watched(value, http, turn, http.aiter_bytes().__anext__, _ASYNC)
 
 
-def watch(value: Native, http: Native, turn: Turn) -> Answer:
+def watch(value: object, http: Native, turn: Turn) -> Answer:
     """Look at a sync response's body from now on; as ``watch_async``."""
     return _watched(value, http, turn, pulling(http.iter_bytes().__next__), _SYNC)
 
 
 def _watched(
-    value: Native, http: Native, turn: Turn, pull: Pull, reading: Mapping[str, Callable[..., Native]]
+    value: object, http: Native, turn: Turn, pull: Pull, reading: Mapping[str, Callable[..., Native]]
 ) -> Answer:
     pull = _reading(http, pull)
     events = "text/event-stream" in http.headers.get("content-type", "")

@@ -99,7 +99,7 @@ class Answer:
 class Open(Protocol):
     """Looks into what an SDK returned: usage is recorded, of a stream when it ends."""
 
-    def __call__(self, value: Native, turn: Turn, /) -> Awaitable[Answer]:
+    def __call__(self, value: object, turn: Turn, /) -> Awaitable[Answer]:
         """The answer."""
         ...
 

@@ -147,7 +147,7 @@ async def _later(answer: Awaitable[Native]) -> Native:
     return await answer
 
 
-async def _open(value: Native, turn: Turn, /) -> Answer:
+async def _open(value: object, turn: Turn, /) -> Answer:
     turn.learn(turn.shape.usage(value))
     return Answer(value)
 

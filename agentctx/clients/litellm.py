@@ -220,7 +220,7 @@ class _Module(ModuleType):
     def __getattr__(self, name: str) -> Native:
         return self._agentctx_stand_ins.of(getattr(self._agentctx_of, name))
 
-    def __setattr__(self, name: str, value: Native) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         setattr(self._agentctx_of, name, value)
 
 
@@ -255,7 +255,7 @@ class _Call:
             return _refused(self.name, self.how)
         return _prepared(getattr(self.router, self.name), self.how, self.conversations)
 
-    def set(self, _twin: object, value: Native) -> None:
+    def set(self, _twin: object, value: object) -> None:
         """Let the router have another."""
         setattr(self.router, self.name, value)
 
@@ -293,11 +293,11 @@ async def _open_async(value: Native, turn: Turn, /) -> Answer:
     return hold_async(value, turn, _ERRORS)
 
 
-async def _open(value: Native, turn: Turn, /) -> Answer:
+async def _open(value: object, turn: Turn, /) -> Answer:
     return hold(value, turn, _ERRORS) if hasattr(value, "__next__") else _opened(value, turn)
 
 
-def _opened(value: Native, turn: Turn) -> Answer:
+def _opened(value: object, turn: Turn) -> Answer:
     refused = turn.shape.failure(value)
     if refused is None:
         turn.learn(turn.shape.usage(value))

@@ -142,7 +142,7 @@ async def _open(value: Native, turn: Turn, /) -> Answer:
     return answer
 
 
-def _is_the_callers(value: Native) -> bool:
+def _is_the_callers(value: object) -> bool:
     """Whether only the caller may read the body: it asked for it with ``with_streaming_response``."""
     return isinstance(value, openai.AsyncAPIResponse | openai.APIResponse) and not value.http_response.is_closed
 
@@ -159,7 +159,7 @@ def _inner(value: Native) -> Native:
     return http.json() if http.is_closed and "json" in http.headers.get("content-type", "") else None
 
 
-def _opened(value: Native, inner: Native, turn: Turn) -> Answer:
+def _opened(value: object, inner: Native, turn: Turn) -> Answer:
     refused = None if inner is None else turn.shape.failure(inner)
     usage = None if inner is None else turn.shape.usage(inner)
     _follow_background(inner, usage, turn)

@@ -299,7 +299,7 @@ def hold(stream: Native, turn: Turn, errors: tuple[type[Exception], ...]) -> Ans
     return _answer(stream, _started(stream))
 
 
-def _answer(value: Native, started: Started) -> Answer:
+def _answer(value: object, started: Started) -> Answer:
     return Answer(value, close=started.drop, stream=started)
 
 

@@ -95,7 +95,7 @@ def _words(error: BaseException) -> str:
         return ""
 
 
-def of_payload(payload: Native) -> Evidence:
+def of_payload(payload: object) -> Evidence:
     """What an error body, a stream event or a response says."""
     found = Evidence()
     _any(payload, found, 0)
@@ -129,7 +129,7 @@ def _arguments(error: BaseException) -> Sequence[Any]:
     return (*error.args, named)
 
 
-def _any(thing: Native, found: Evidence, depth: int) -> None:
+def _any(thing: object, found: Evidence, depth: int) -> None:
     if depth > _DEEPEST or thing is None or isinstance(thing, BaseException):
         return
     if isinstance(thing, (bytes, bytearray, memoryview)):
@@ -183,7 +183,7 @@ def _object(thing: object, found: Evidence, depth: int) -> None:
             _any(value, found, depth + 1)
 
 
-def _named_in(name: str, value: Native, found: Evidence) -> None:
+def _named_in(name: str, value: object, found: Evidence) -> None:
     """Take note of a code, a status or a number."""
     if isinstance(value, bool):
         return

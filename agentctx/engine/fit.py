@@ -143,7 +143,7 @@ def body_bytes(context: Context, call: Call) -> int:
     return len(json.dumps(natives, default=_plain).encode("utf-8", "surrogatepass"))
 
 
-def _plain(value: Native) -> Native:
+def _plain(value: object) -> Native:
     """What a client sends: an SDK's object as its fields; bytes, and what a file or a stream holds, as base64."""
     if (dump := getattr(value, "model_dump", None)) is not None:
         return dump(mode="json", exclude_unset=True)

@@ -286,7 +286,7 @@ def _is_free_text(part: ToolCall) -> bool:
     return isinstance(kind, str) and kind in _CUSTOM
 
 
-def _is_deep(value: Native) -> bool:
+def _is_deep(value: object) -> bool:
     level = [value]
     for _ in range(DEEPEST):
         level = [item for each in level for item in _inner(each)]
@@ -295,17 +295,17 @@ def _is_deep(value: Native) -> bool:
     return True
 
 
-def _inner(value: Native) -> Iterable[Native]:
+def _inner(value: object) -> Iterable[Native]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-def _strings(value: Native) -> list[str]:
+def _strings(value: object) -> list[str]:
     if isinstance(value, str):
         return [value]
     return [text for item in _inner(value) for text in _strings(item)]
 
 
-def _mapped(value: Native, cut: Callable[[str], str]) -> Native:
+def _mapped(value: object, cut: Callable[[str], str]) -> Native:
     if isinstance(value, str):
         return cut(value)
     if isinstance(value, dict):

@@ -64,7 +64,7 @@ class Shape(Protocol):
         ...
 
 
-def get(thing: Native, *path: str) -> Native:
+def get(thing: object, *path: str) -> Native:
     """The value at a path of keys or attributes; None when something on the way is missing."""
     for name in path:
         if thing is None:
@@ -91,7 +91,7 @@ def with_view(body: Body, request: Request, view: View, key: str, system: str | 
     return merged(written, view.options)
 
 
-def put(body: dict[str, Native], key: str, value: Native) -> None:
+def put(body: dict[str, Native], key: str, value: object) -> None:
     """Write a part of a request, or take it out when nothing is left of it."""
     if value:
         body[key] = value

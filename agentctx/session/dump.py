@@ -52,7 +52,7 @@ class Fields:
     where: str
 
     @classmethod
-    def of(cls, value: Native, where: str, names: Sequence[str]) -> Fields:
+    def of(cls, value: object, where: str, names: Sequence[str]) -> Fields:
         """A JSON object that has exactly these fields.
 
         Raises:
@@ -146,13 +146,13 @@ class Fields:
         return value
 
 
-def _whole(value: Native, where: str, least: int, most: int) -> int:
+def _whole(value: object, where: str, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InvalidInput(where, f"expected a whole number from {least:,} to {most:,}, got {shown(value)}")
     return value
 
 
-def _real(value: Native, where: str) -> float:
+def _real(value: object, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= LARGEST:
         raise InvalidInput(where, f"expected a finite number, got {shown(value)}")
     return float(value)
@@ -178,7 +178,7 @@ _BUDGET = tuple(attribute.name for attribute in fields(Budget))
 _MEDIA = tuple(attribute.name for attribute in fields(MediaLimits))
 
 
-def opened(state: Native) -> Fields:
+def opened(state: object) -> Fields:
     """The state, when it is one that can be read.
 
     Args:
@@ -226,7 +226,7 @@ def _pair(sizes: tuple[int, int] | None) -> list[int] | None:
     return None if sizes is None else list(sizes)
 
 
-def load_learned(state: Native, where: str) -> LearnedLimits:
+def load_learned(state: object, where: str) -> LearnedLimits:
     """What was learned about one model; the budget is to be set.
 
     Raises:
@@ -282,7 +282,7 @@ def dump_budget(budget: Budget | None) -> dict[str, Any] | None:
     return None if budget is None else asdict(budget)
 
 
-def load_budget(state: Native, where: str) -> Budget | None:
+def load_budget(state: object, where: str) -> Budget | None:
     """The budget that was dumped.
 
     Raises:
@@ -402,7 +402,7 @@ def _natives(messages: Sequence[Any]) -> list[Any]:
     return made
 
 
-def load_record(state: Native, wire: WireFormat) -> Record:
+def load_record(state: object, wire: WireFormat) -> Record:
     """The record that was dumped. Its messages are recognised by digest until the caller passes its history.
 
     Args:

@@ -244,7 +244,7 @@ REPAIR = "RepairHistory"
 """The stage that makes a history legal: what it does to a message follows from the history alone."""
 
 
-def alike(old: Native, new: Native) -> bool:
+def alike(old: object, new: object) -> bool:
     """Whether two native messages are the same but for cache markers."""
     return bool(old == new) or bool(unmarked(old) == unmarked(new))
 

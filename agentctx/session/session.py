@@ -499,7 +499,7 @@ class Session:
         }
 
     @classmethod
-    def load(cls, plan: Plan, state: Native, on_compact: Listeners | None = None) -> Session:
+    def load(cls, plan: Plan, state: object, on_compact: Listeners | None = None) -> Session:
         """The session that was dumped, to go on with the same history.
 
         Args:

@@ -566,7 +566,7 @@ def commit(step: Step) -> None:
     record.instructions |= frozenset(instruction_digests(messages, written))
 
 
-def _look(record: Record, made: Native, origin: int | None, place: int | None) -> Native:
+def _look(record: Record, made: object, origin: int | None, place: int | None) -> Native:
     """What a message of the view looks like: as it was ``made`` now, as it stood in the view, or as it came."""
     if made is not None:
         return made

@@ -90,7 +90,7 @@ def _linear_pattern() -> Native:
 
     class LinearPattern(GitIgnoreSpecPattern):
         @classmethod
-        def pattern_to_regex(cls, pattern: Native) -> Native:
+        def pattern_to_regex(cls, pattern: object) -> Native:
             regex, include = super().pattern_to_regex(pattern)
             return (None if regex is None else linear(regex)), include
 

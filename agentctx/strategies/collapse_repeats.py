@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from attrs import field, frozen
 
-from agentctx.core.message import Context, Message, Native, Part, Text, ToolCall, ToolResult
+from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.engine.shrink import edit_results, with_content
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope
@@ -43,7 +43,7 @@ class CollapseRepeats:
     scope: ClassVar[Scope] = Scope.PRESSURE
 
     @marker.validator
-    def _check(self, _attribute: object, marker: Native) -> None:
+    def _check(self, _attribute: object, marker: object) -> None:
         if not isinstance(marker, str) or not marker.strip():
             msg = (
                 f"CollapseRepeats: marker must be text that is not blank (providers refuse blank text), got {marker!r}"

@@ -164,7 +164,7 @@ class _Place:
         return evolve(self, depth=self.depth + 1, around=self.around | {id(container)})
 
 
-def _walk(value: Native, place: _Place, found: Carried) -> Native:
+def _walk(value: object, place: _Place, found: Carried) -> Native:
     if isinstance(value, str):
         return _text(value, place, found)
     if value is None or isinstance(value, (int, float)):
@@ -180,7 +180,7 @@ def _walk(value: Native, place: _Place, found: Carried) -> Native:
     return value if fields is None else dict(_entries(fields, inner, found))
 
 
-def _dumped(value: Native) -> Mapping[Native, Native] | None:
+def _dumped(value: object) -> Mapping[Native, Native] | None:
     dump = None if isinstance(value, type) else getattr(value, "model_dump", None)
     dumped = dump(exclude_unset=True) if callable(dump) else None
     return dumped if isinstance(dumped, Mapping) else None

@@ -297,7 +297,7 @@ def _name_of(message: Message) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _copied(value: Native) -> Native:
+def _copied(value: object) -> Native:
     """Containers copied, all else shared, so that what a caller changes in place is noticed."""
     if isinstance(value, dict):
         return {key: _copied(each) for key, each in value.items()}

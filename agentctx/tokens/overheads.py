@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import frozen
 
-from agentctx.core.message import Media, Message, Native, Part, Tool, ToolCall, ToolResult, without_marker
+from agentctx.core.message import Media, Message, Part, Tool, ToolCall, ToolResult, without_marker
 from agentctx.errors import ConfigError
 from agentctx.models.names import JSON_TOOLS, SHORT_TOOLS
 from agentctx.models.profile import ModelProfile
@@ -47,7 +47,7 @@ def _leaves(value: object) -> Iterator[str]:
             yield "0"
 
 
-def _plain(value: Native) -> object:
+def _plain(value: object) -> object:
     """Mappings and SDK objects (pydantic models) as dicts, bytes as base64, the rest as text."""
     if isinstance(value, Mapping):
         return dict(value)

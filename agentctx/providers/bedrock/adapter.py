@@ -46,6 +46,6 @@ class Converse:
         """Whether an event carries something that the model said."""
         return not _BEFORE_CONTENT.issuperset(event)
 
-    def failure(self, _said: Native, /) -> Native:
+    def failure(self, _said: object, /) -> Native:
         """None: botocore raises every error, also those within a stream."""
         return None

@@ -54,7 +54,7 @@ class GenerateContent:
         candidates = get(_payload(event), "candidates") or ()
         return any(get(each, "content", "parts") or get(each, "finishReason") for each in candidates)
 
-    def failure(self, _said: Native, /) -> Native:
+    def failure(self, _said: object, /) -> Native:
         """None: the SDK raises every error."""
         return None
 

@@ -45,7 +45,7 @@ class ChatCompletions:
         return get(said, "error") if not get(said, "choices") else None
 
 
-def _says(choice: Native) -> bool:
+def _says(choice: object) -> bool:
     if get(choice, "finish_reason"):
         return True
     delta = get(choice, "delta")

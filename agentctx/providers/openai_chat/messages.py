@@ -143,7 +143,7 @@ def read_function_call(call: Native, index: int) -> ToolCall:
     return ToolCall(LEGACY + name, name, arguments, source=call)
 
 
-def read_audio(audio: Native) -> Media | Opaque:
+def read_audio(audio: object) -> Media | Opaque:
     """The ``audio`` of an assistant message, an earlier answer referred to by its id, as a part."""
     data = mapping_or_none(audio)
     if data is None or not isinstance(identity := data.get("id"), str):

@@ -17,7 +17,6 @@ from agentctx.core.message import (
     SYSTEM_ROLES,
     Media,
     Message,
-    Native,
     Opaque,
     Part,
     Text,
@@ -60,7 +59,7 @@ def is_marker(block: Opaque) -> bool:
     return block.kind in _MARKERS
 
 
-def _words(data: Native, depth: int) -> Iterator[str]:
+def _words(data: object, depth: int) -> Iterator[str]:
     """Strings under the keys that are meant to be read, in the order in which they stand."""
     if depth > _DEEPEST:
         return
@@ -76,7 +75,7 @@ def _words(data: Native, depth: int) -> Iterator[str]:
                 yield value
 
 
-def _strings_of(key: str, value: Native, depth: int) -> Iterator[str]:
+def _strings_of(key: str, value: object, depth: int) -> Iterator[str]:
     if key in _WORDS and isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value):
         yield from (each for each in value if each.strip())
     else:

@@ -79,7 +79,7 @@ def _lower(schema: Schema) -> Schema:
     return _object(_lowered(schema))
 
 
-def _lowered(schema: Native) -> Native:
+def _lowered(schema: object) -> Native:
     if isinstance(schema, (list, tuple)):
         return [_lowered(each) for each in schema]
     if (fields := fields_or_none(schema)) is None:
@@ -90,7 +90,7 @@ def _lowered(schema: Native) -> Native:
     return found
 
 
-def _property(key: str, value: Native) -> Native:
+def _property(key: str, value: object) -> Native:
     if key == "type" and isinstance(name := getattr(value, "value", value), str):
         return name.lower()
     if key in {"properties", "defs", "$defs"} and (named := fields_or_none(value)) is not None:

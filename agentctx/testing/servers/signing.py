@@ -106,7 +106,7 @@ def _thought(path: str, block: Mapping[str, Any]) -> Thought | None:
     return None
 
 
-def _plain(value: Native) -> Native:
+def _plain(value: object) -> Native:
     """A value without cache markers and unset keys."""
     if isinstance(value, Mapping):
         return {key: _plain(each) for key, each in value.items() if key not in _MARKERS and each is not None}
@@ -115,5 +115,5 @@ def _plain(value: Native) -> Native:
     return value
 
 
-def _digest(value: Native) -> str:
+def _digest(value: object) -> str:
     return sha256(json.dumps(_plain(value), sort_keys=True).encode()).hexdigest()[:16]
