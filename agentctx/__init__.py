@@ -57,7 +57,12 @@ if TYPE_CHECKING:
         VocabularyError as VocabularyError,
     )
     from agentctx.pipeline import Pipeline as Pipeline
-    from agentctx.protocols import Call as Call, ContextStrategy as ContextStrategy, Scope as Scope
+    from agentctx.protocols import (
+        Call as Call,
+        ContextStrategy as ContextStrategy,
+        Scope as Scope,
+        Stage as Stage,
+    )
     from agentctx.session.session import Session as Session
     from agentctx.session.sessions import Sessions as Sessions
     from agentctx.strategies.clear_tool_results import ClearToolResults as ClearToolResults
@@ -90,7 +95,7 @@ else:
                 "SourceError StageError StoreError UnknownModel VocabularyError"
             ),
             "agentctx.pipeline": "Pipeline",
-            "agentctx.protocols": "Call ContextStrategy Scope",
+            "agentctx.protocols": "Call ContextStrategy Scope Stage",
             "agentctx.session.session": "Session",
             "agentctx.session.sessions": "Sessions",
             "agentctx.strategies.clear_tool_results": "ClearToolResults",

@@ -30,7 +30,7 @@ from agentctx.engine.protect import bind
 from agentctx.engine.reading import as_list, naming_what_is_too_deep, reader
 from agentctx.engine.reasoning import options_of
 from agentctx.engine.repair import RepairHistory
-from agentctx.engine.run_stages import Trail, keep_originals, run_alone, run_stage
+from agentctx.engine.run_stages import Trail, keep_originals, run_stage
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, Listeners, Meter, Phase, RunInner, Store, Summarizer, TokenCounter
@@ -97,10 +97,6 @@ class Pipeline(Plan):
         check_listeners("Pipeline", on_compact)
         check_summarizer(summarizer, stages)
         super().__init__(stages, as_budget(budget), counted, store, rules, on_compact, summarizer, thinking)
-
-    async def __call__(self, context: Context, call: Call, /) -> Context:
-        """Run the stages on a context, as a stage of another pipeline; its own budget holds when it has one."""
-        return await self.run_inner(run_alone, context, call)
 
     async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
         """Run the stages by ``run``; its own rules, budget, store and summarizer hold where it has them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import Enum
 from functools import cache
-from typing import Protocol, cast, runtime_checkable
+from typing import Protocol, TypeVar, cast, runtime_checkable
 
 from attrs import define, evolve, field, frozen
 
@@ -22,9 +22,11 @@ from agentctx.core.report import Compaction
 from agentctx.models.profile import ModelProfile
 from agentctx.wire_format import WireFormat
 
+T = TypeVar("T")
+
 
 class Scope(Enum):
-    """When a session runs a stage. A stage says it in a class attribute ``scope``; one that says nothing: ``ALWAYS``.
+    """When a session runs a stage; see ``Stage.scope``.
 
     A stateless ``prepare`` runs every stage.
 
@@ -39,7 +41,7 @@ class Scope(Enum):
     PRESSURE = "pressure"
     """On the whole context, when it has passed the budget's trigger; at every step when there is no budget."""
     ALWAYS = "always"
-    """On the whole context, at every step; where the stage has a method ``concerns(call)``, only when that says so."""
+    """On the whole context, at every step."""
 
 
 class Phase(Enum):
@@ -61,67 +63,213 @@ class Phase(Enum):
 
 
 class ContextStrategy(Protocol):
-    """A stage. A plain async function qualifies; the same object out means "nothing changed".
+    """A stage. A function qualifies, plain or async; the same object out means "nothing changed".
+
+    A plain one is a function of values: for a large context it is called in a worker thread, where it holds up nobody.
+    An async one is for what waits, such as a call of a model. A stage with options, or one that need not run at every
+    step, is a class derived from ``Stage``.
 
     Example:
         >>> from agentctx import Call, Context, Pipeline
-        >>> async def without_first(context: Context, call: Call) -> Context:
+        >>> def without_first(context: Context, call: Call) -> Context:
         ...     return context.with_messages(context.messages[1:])
         >>> messages = [{"role": "assistant", "content": "Hello, I am a bot."}, {"role": "user", "content": "Hi"}]
         >>> (await Pipeline(without_first).prepare(messages)).messages
         [{'role': 'user', 'content': 'Hi'}]
     """
 
-    async def __call__(self, context: Context, call: Call, /) -> Context:
+    def __call__(self, context: Context, call: Call, /) -> Context | Awaitable[Context]:
         """Return the context that the model shall see instead of this one."""
         ...
 
 
 class RunInner(Protocol):
-    """How a stage runs one that it holds."""
+    """How a stage runs one that it is made of."""
 
     async def __call__(self, stage: ContextStrategy, context: Context, call: Call, /) -> Context:
         """What ``stage`` makes of ``context``."""
         ...
 
 
-class PointsElsewhere(Protocol):
-    """A stage that writes into one message what is true only as long as another one is there.
+class Stage:
+    """All that a stage may say of itself, with what holds where it does not. Derive from it and say what is different.
 
-    When the caller goes back in its history, a session asks where it still is, and takes back what is not.
+    A plain function says nothing of this. An object that is called as a stage and does not derive from it may have some
+    of this all the same, but for ``stages`` and how they are run.
+
+    Example:
+        >>> from attrs import frozen
+        >>> from agentctx import Call, Context, Pipeline, Scope, Stage
+        >>> @frozen
+        ... class WithoutWords(Stage):
+        ...     word: str
+        ...     scope = Scope.PRESSURE  # in a session only when the context has grown too large
+        ...
+        ...     def __call__(self, context: Context, call: Call, /) -> Context:
+        ...         stays, places = call.protected(context), enumerate(context.messages)
+        ...         kept = [each for place, each in places if place in stays or self.word not in each.text]
+        ...         return context.with_messages(tuple(kept))
+        >>> messages = [{"role": "assistant", "content": "Hello, I am a bot."}, {"role": "user", "content": "Hi"}]
+        >>> (await Pipeline(WithoutWords("bot")).prepare(messages)).messages
+        [{'role': 'user', 'content': 'Hi'}]
     """
 
-    def true_at(self, messages: Sequence[Message], /) -> Collection[int]:
-        """The indexes of the messages, as they were passed in, of which it may say what it says."""
-        ...
+    __slots__ = ()
 
-
-class HoldsStages(Protocol):
-    """A stage that is made of others. What runs it runs those, each in its own phase and under its own name."""
+    def __call__(self, context: Context, call: Call, /) -> Context | Awaitable[Context]:
+        """Return the context that the model shall see instead of this one; see ``ContextStrategy``."""
+        raise NotImplementedError
 
     @property
-    def stages(self) -> tuple[ContextStrategy, ...]:
-        """The stages that it holds."""
-        ...
+    def name(self) -> str:
+        """What it is called in reports and errors."""
+        return type(self).__name__
 
-    def in_phase(self, phase: Phase, governing: Budget | None, /) -> ContextStrategy | None:
+    @property
+    def scope(self) -> Scope:
+        """When a session runs it."""
+        return Scope.ALWAYS
+
+    @property
+    def own_budget(self) -> Budget | None:
+        """The budget that it carries itself."""
+        return None
+
+    @property
+    def needs_budget(self) -> bool:
+        """Whether it comes down to a budget: where neither it nor a pipeline has one, the model's holds."""
+        return False
+
+    @property
+    def summarizes(self) -> bool:
+        """Whether it asks the pipeline's summarizer. Only such a stage may put a summary in the place of another."""
+        return any(declared(stage).summarizes for stage in self.stages or ())
+
+    @property
+    def stages(self) -> tuple[ContextStrategy, ...] | None:
+        """The stages that it is made of, which are run in its place, each under its own name; None when it is one."""
+        return None
+
+    @property
+    def label(self) -> str:
+        """What the report on a build says of a block that it has reduced."""
+        return "evicted"
+
+    @property
+    def gradual(self) -> bool:
+        """Whether it keeps more of a block in more room: then it is asked again when room is left over."""
+        return False
+
+    @property
+    def whole(self) -> bool:
+        """Whether it keeps all of a block, or nothing beside what must stay."""
+        return False
+
+    def least(self, _block: Context, _call: Call, /) -> int | None:
+        """The fewest tokens that it can bring a block down to; None: what must stay of it."""
+        return None
+
+    def concerns(self, call: Call, /) -> bool:
+        """Whether it has anything to do with this model and format; else a session does not run it."""
+        return self.stages is None or any(declared(stage).concerns(call) for stage in self.stages)
+
+    def effort(self, context: Context, call: Call, /) -> tuple[int, int]:
+        """How much a plain stage works on, which decides where it is run: messages, and characters to count or cut."""
+        return len(context.messages), call.meter.bytes(context)
+
+    def true_at(self, _messages: Sequence[Message], /) -> Collection[int] | None:
+        """Of which messages, by index, what it writes into them still holds when the caller has gone back to these.
+
+        None: it writes nothing that depends on other messages.
+        """
+        return None
+
+    def in_phase(self, phase: Phase, _governing: Budget | None, /) -> ContextStrategy | None:
         """It, with those of its stages only that run in ``phase``; None when there is none.
 
-        ``governing`` is the budget, as it was configured, that holds around it.
+        The second argument is the budget, as it was configured, that holds around it.
         """
-        ...
+        return self if self.scope in phase.scopes else None
 
     async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
         """Run its stages by ``run``, each on what the one before returned.
 
         Return what the last one returned, or ``context`` itself: then it is as if none had run.
         """
-        ...
+        for stage in self.stages or ():
+            context = await run(stage, context, call)
+        return context
 
 
-def holds_stages(stage: ContextStrategy) -> HoldsStages | None:
-    """The stage as one that holds stages, or None when it is not."""
-    return cast("HoldsStages", stage) if callable(getattr(type(stage), "run_inner", None)) else None
+def declared(stage: ContextStrategy) -> Stage:
+    """What a stage says of itself."""
+    return stage if isinstance(stage, Stage) else _Underived(stage)
+
+
+class _Underived(Stage):
+    """What a stage says of itself that does not derive from ``Stage``: whatever it has of these counts."""
+
+    __slots__ = ("stage",)
+
+    def __init__(self, stage: ContextStrategy) -> None:
+        self.stage = stage
+
+    def _said(self, attribute: str, otherwise: T) -> T:
+        found: T = getattr(self.stage, attribute, otherwise)
+        return found
+
+    @property
+    def name(self) -> str:
+        return name_of(self.stage)
+
+    @property
+    def scope(self) -> Scope:
+        return self._said("scope", Scope.ALWAYS)
+
+    @property
+    def own_budget(self) -> Budget | None:
+        return self._said("own_budget", None)
+
+    @property
+    def needs_budget(self) -> bool:
+        return self._said("needs_budget", otherwise=False)
+
+    @property
+    def summarizes(self) -> bool:
+        return self._said("summarizes", otherwise=False)
+
+    @property
+    def label(self) -> str:
+        return self._said("label", super().label)
+
+    @property
+    def gradual(self) -> bool:
+        return self._said("gradual", otherwise=False)
+
+    @property
+    def whole(self) -> bool:
+        return self._said("whole", otherwise=False)
+
+    def least(self, block: Context, call: Call, /) -> int | None:
+        return self._said("least", super().least)(block, call)
+
+    def concerns(self, call: Call, /) -> bool:
+        return self._said("concerns", super().concerns)(call)
+
+    def effort(self, context: Context, call: Call, /) -> tuple[int, int]:
+        return self._said("effort", super().effort)(context, call)
+
+    def true_at(self, messages: Sequence[Message], /) -> Collection[int] | None:
+        return self._said("true_at", super().true_at)(messages)
+
+    def in_phase(self, phase: Phase, _governing: Budget | None, /) -> ContextStrategy | None:
+        return self.stage if self.scope in phase.scopes else None
+
+
+def name_of(function: object) -> str:
+    """What a function or an object of the user's is called in reports and errors."""
+    name = getattr(function, "name", None) or getattr(function, "__name__", None)
+    return name if isinstance(name, str) else type(function).__name__
 
 
 class TokenCounter(Protocol):

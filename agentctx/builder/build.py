@@ -23,9 +23,9 @@ from agentctx.core.tier import Tier, TierRule, allocate
 from agentctx.core.validity import flaw
 from agentctx.engine.reading import Reader, known_profile
 from agentctx.engine.repair import repair
-from agentctx.engine.run_stages import Noting, answered, name_of
+from agentctx.engine.run_stages import Noting, answered
 from agentctx.errors import ConfigError, ContextOverflow, InvalidInput, StageError
-from agentctx.protocols import Call, Meter, TokenCounter
+from agentctx.protocols import Call, Meter, TokenCounter, name_of
 from agentctx.providers.registry import FORMATS, detect, format_named
 from agentctx.tokens.counting import default_counter
 from agentctx.tokens.meter import MessageMeter

@@ -14,12 +14,9 @@ from agentctx.core.message import Context, Message
 from agentctx.core.protection import last_words, signed_thinking
 from agentctx.core.tier import Tier
 from agentctx.core.units import broken_pair
-from agentctx.engine.run_stages import Noting, answered, name_of, run_alone
+from agentctx.engine.run_stages import Noting, run_alone
 from agentctx.errors import BigItem, ContextOverflow, StageError
-from agentctx.protocols import Call, ContextStrategy, Notes
-
-CUSTOM = "evicted"
-"""What a report says of a block that a stage without a ``label`` has cut."""
+from agentctx.protocols import Call, Notes, declared
 
 
 @frozen
@@ -83,12 +80,12 @@ class Slot:
     @property
     def goes_whole(self) -> bool:
         """Whether its stage can only keep everything or nothing beside what must stay."""
-        return bool(getattr(self.block.evict, "whole", False))
+        return declared(self.block.evict).whole
 
     @property
     def is_gradual(self) -> bool:
         """Whether more tokens give more messages, so that its stage is asked again when room was left over."""
-        return bool(getattr(self.block.evict, "gradual", False))
+        return declared(self.block.evict).gradual
 
     def keep_all(self) -> None:
         """Let all of it go out."""
@@ -112,18 +109,18 @@ class Slot:
 
     async def _reduced(self, tokens: int) -> Reduced:
         """What its stage makes of it; an error says which block it was, and how much room there was."""
-        stage, call = _Named(self.block.evict, f"{name_of(self.block.evict)} of {self.name}"), self.call_for(tokens)
+        name, call = f"{declared(self.block.evict).name} of {self.name}", self.call_for(tokens)
         with Noting(f"while {self.name} was made to fit {tokens:,} tokens"):
             try:
-                after = await run_alone(stage, Context(self.given), call)
+                after = await run_alone(self.block.evict, Context(self.given), call, name)
             except ContextOverflow as error:
                 if error.biggest:
                     raise
                 item = BigItem((self.name, str(self.block.tier), error.tokens))
                 raise ContextOverflow(error.tokens, error.limit, [item]) from error
-            self._check(stage.name, after, tokens)
+            self._check(name, after, tokens)
         outcomes = {reason.outcome for reason in call.notes.reasons.values()}
-        label = "summarized" if Outcome.SUMMARISED in outcomes else str(getattr(self.block.evict, "label", CUSTOM))
+        label = "summarized" if Outcome.SUMMARISED in outcomes else declared(self.block.evict).label
         return Reduced(after.messages, sum(map(call.count, after.messages)), label, call.notes)
 
     def call_for(self, tokens: int) -> Call:
@@ -188,20 +185,9 @@ class Slot:
         return self.out.notes.why(self.given[index]).outcome or Outcome.DROPPED
 
     def _change(self, place: int, one: Message, new: Message | None, outcome: Outcome) -> Change:
-        stage, why = name_of(self.block.evict), f"{self.name} over {self.granted:,} tokens"
+        stage, why = declared(self.block.evict).name, f"{self.name} over {self.granted:,} tokens"
         before = 0 if outcome is Outcome.ADDED else self.call.count(one)
         return Change(place, one.role, outcome, stage, why, before, 0 if new is None else self.call.count(new))
-
-
-@frozen
-class _Named:
-    """A stage under another name."""
-
-    stage: ContextStrategy
-    name: str
-
-    async def __call__(self, context: Context, call: Call, /) -> Context:
-        return await answered(self.name, self.stage(context, call))
 
 
 def check_whole(name: str, before: Sequence[Message], after: Sequence[Message]) -> None:
@@ -236,12 +222,11 @@ def slots_of(blocks: Sequence[Block], call: Call) -> list[Slot]:
 
 def least_of(slot: Slot) -> int:
     """The fewest tokens that a block can come down to: what its stage says, else what must stay; at most all of it."""
-    least = getattr(slot.block.evict, "least", None)
-    if not callable(least):
+    tokens: object = declared(slot.block.evict).least(Context(slot.given), slot.call_for(slot.size))
+    if tokens is None:
         return 0 if slot.keep is None else slot.call.count(slot.given[slot.keep])
-    tokens = least(Context(slot.given), slot.call_for(slot.size))
     if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
-        raise StageError(name_of(slot.block.evict), f"least: expected a number of tokens, got {tokens!r}")
+        raise StageError(declared(slot.block.evict).name, f"least: expected a number of tokens, got {tokens!r}")
     return min(tokens, slot.size)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from agentctx.core.budget import Budget
 from agentctx.core.protection import ProtectRule
 from agentctx.errors import ConfigError
-from agentctx.protocols import Call, ContextStrategy, holds_stages
+from agentctx.protocols import Call, ContextStrategy, declared
 
 
 def limits(stage: str, max_tokens: int | None, call: Call) -> tuple[int, int]:
@@ -104,10 +104,10 @@ def check_summarizer(summarizer: object, stages: Sequence[ContextStrategy]) -> N
 
 
 def _may_summarize(stage: ContextStrategy) -> bool:
-    holding = holds_stages(stage)
-    if holding is not None:
-        return any(map(_may_summarize, holding.stages))
-    return getattr(stage, "summarizes", False) or not type(stage).__module__.startswith("agentctx.strategies.")
+    said = declared(stage)
+    if said.stages is not None:
+        return any(map(_may_summarize, said.stages))
+    return said.summarizes or not type(stage).__module__.startswith("agentctx.strategies.")
 
 
 def as_budget(value: Budget | int | None) -> Budget | None:

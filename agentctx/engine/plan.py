@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise, takewhile
 from time import perf_counter
-from typing import Any, cast
+from typing import Any
 
 from attrs import evolve, field, frozen
 
@@ -22,7 +22,7 @@ from agentctx.engine.protect import bind
 from agentctx.engine.reading import Reader
 from agentctx.engine.reasoning import settle_reasoning
 from agentctx.engine.repair import arranged_by
-from agentctx.engine.run_stages import Trail, head_changes, in_phase, name_of, run_alone, run_stage
+from agentctx.engine.run_stages import Holder, Trail, head_changes, in_phase, run_stage
 from agentctx.errors import ContextOverflow, InvalidInput, UnknownModel
 from agentctx.protocols import (
     Call,
@@ -30,17 +30,18 @@ from agentctx.protocols import (
     Listener,
     Listeners,
     Phase,
-    PointsElsewhere,
     RunInner,
+    Stage,
     Store,
     Summarizer,
     TokenCounter,
+    declared,
 )
 from agentctx.tokens.remembering import remembering
 
 
 @frozen(eq=False)
-class Plan:
+class Plan(Holder):
     """Stages in order, and the options they share.
 
     Args:
@@ -62,6 +63,11 @@ class Plan:
     on_compact: Listeners | None = field(default=None, repr=False)
     summarizer: Summarizer | None = None
     thinking: ThinkingPolicy = "postpone"
+
+    @property
+    def own_budget(self) -> Budget | None:
+        """Its budget, where it is a stage of another."""
+        return self.budget
 
     def budget_for(self, model: str | None) -> Budget | None:
         """The budget in force: the plan's, else one that a stage carries, else the model's when a stage needs one.
@@ -122,10 +128,10 @@ class Plan:
         return tuple(stage for stage in _all_stages(self.stages) if isinstance(stage, Plan))
 
     @cached_property
-    def pointing(self) -> dict[str, PointsElsewhere]:
+    def pointing(self) -> dict[str, Stage]:
         """The stages whose edits are true only as long as other messages are there, by name."""
-        found = (stage for stage in _all_stages(self.stages) if callable(getattr(stage, "true_at", None)))
-        return {name_of(stage): cast("PointsElsewhere", stage) for stage in found}
+        found = map(declared, _all_stages(self.stages))
+        return {stage.name: stage for stage in found if stage.true_at(()) is not None}
 
     @cached_property
     def on_arrival(self) -> tuple[ContextStrategy, ...]:
@@ -135,7 +141,7 @@ class Plan:
     @cached_property
     def named_on_arrival(self) -> frozenset[str]:
         """The names of the stages that a session runs on new messages, with those in them."""
-        return frozenset(map(name_of, _all_stages(self.on_arrival)))
+        return frozenset(declared(stage).name for stage in _all_stages(self.on_arrival))
 
     @cached_property
     def at_every_step(self) -> tuple[ContextStrategy, ...]:
@@ -222,7 +228,7 @@ class Plan:
 
 
 @frozen(eq=False)
-class Nested:
+class Nested(Holder):
     """A plan as a stage of another, as far as it runs in one phase of a step.
 
     Its store, its summarizer and its budget, when it has them, hold for the stages in it. What it protects, the whole
@@ -231,14 +237,14 @@ class Nested:
     Args:
         plan: The plan.
         phase: The part of the step.
-        least: The stages that run in it.
+        usual: The stages that run in it.
         pressed: Those that run when the request has passed the trigger of the plan's own budget.
         own: The plan's own budget; None when the one around holds.
     """
 
     plan: Plan
     phase: Phase
-    least: tuple[ContextStrategy, ...]
+    usual: tuple[ContextStrategy, ...]
     pressed: tuple[ContextStrategy, ...] = ()
     own: Budget | None = None
 
@@ -250,23 +256,19 @@ class Nested:
     @property
     def stages(self) -> tuple[ContextStrategy, ...]:
         """The stages that it may run."""
-        return self.pressed or self.least
+        return self.pressed or self.usual
 
     def in_phase(self, phase: Phase, governing: Budget | None, /) -> Nested | None:
         """The same plan in another phase."""
         return self.plan.in_phase(phase, governing)
 
-    async def __call__(self, context: Context, call: Call, /) -> Context:
-        """Run the stages."""
-        return await self.run_inner(run_alone, context, call)
-
     async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
         """Run the stages that it is time for."""
         call = evolve(call, store=self.plan.store or call.store, summarizer=self.plan.summarizer or call.summarizer)
-        stages = self.least
+        stages = self.usual
         if self.own is not None:
             over = bool(self.pressed) and call.size(context) > self.own.trigger_tokens
-            stages = self.pressed if over else self.least
+            stages = self.pressed if over else self.usual
             aim = self.own.target_tokens if over else self.own.limit
             call = call.aiming_at(self.own, None if self.phase is Phase.ARRIVALS else aim)
         for stage in stages:
@@ -278,16 +280,14 @@ def _all_stages(stages: Iterable[ContextStrategy]) -> Iterator[ContextStrategy]:
     """Stages, and the stages within them."""
     for stage in stages:
         yield stage
-        yield from _all_stages(getattr(stage, "stages", ()))
+        yield from _all_stages(declared(stage).stages or ())
 
 
 def _carried(stages: Iterable[ContextStrategy]) -> Iterator[Budget | None]:
     """The budgets that stages carry; None for a stage that waits for one."""
-    for stage in _all_stages(stages):
-        if hasattr(stage, "own_budget"):
-            yield getattr(stage, "own_budget", None)
-        elif isinstance(stage, Plan) and stage.budget is not None:
-            yield stage.budget
+    for stage in map(declared, _all_stages(stages)):
+        if stage.needs_budget or stage.own_budget is not None:
+            yield stage.own_budget
 
 
 def relief(given: Context, sent: Context, call: Call, size: int) -> tuple[StageReport, ...]:

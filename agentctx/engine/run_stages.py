@@ -20,26 +20,14 @@ from agentctx.core.protection import always, signed_thinking, summaries, words
 from agentctx.core.report import StageReport
 from agentctx.core.units import broken_pair
 from agentctx.core.validity import flaw
+from agentctx.engine.listeners import is_async
 from agentctx.engine.originals import Originals, kept
 from agentctx.errors import StageError
 from agentctx.offload import offload
-from agentctx.protocols import (
-    Call,
-    ContextStrategy,
-    HoldsStages,
-    Phase,
-    Scope,
-    holds_stages,
-)
+from agentctx.protocols import Call, ContextStrategy, Phase, Stage, declared
 from agentctx.wire_format import CacheMarkers, head_markers
 
 T = TypeVar("T")
-
-
-def name_of(stage: object) -> str:
-    """What a stage, or another function of the user's, is called in reports and errors."""
-    name = getattr(stage, "name", None) or getattr(stage, "__name__", None)
-    return name if isinstance(name, str) else type(stage).__name__
 
 
 class Noting:
@@ -106,28 +94,49 @@ class Made(NamedTuple):
     shared: int
 
 
-async def run(stage: ContextStrategy, context: Context, call: Call) -> Made:
+async def run(stage: ContextStrategy, context: Context, call: Call, name: str | None = None) -> Made:
     """What a stage makes of a context.
 
     Args:
         stage: The stage.
         context: What it is given.
         call: What it is told.
+        name: What it is called in errors, if not by its name.
 
     Raises:
-        StageError: If it is not async, or gave something else than a context of messages.
+        StageError: If it gave something else than a context of messages.
     """
-    name = name_of(stage)
+    name = declared(stage).name if name is None else name
     with Naming(name):
-        after = await answered(name, stage(context, call))
+        after = await _answer(stage, context, call)
     return Made(context, len(context.messages)) if after is context else await _checked(name, context, after)
 
 
-async def run_alone(stage: ContextStrategy, context: Context, call: Call) -> Context:
-    """What a stage makes of a context, all messages counted; for a stage that holds it and is called itself."""
-    after = (await run(stage, context, call)).context
+async def _answer(stage: ContextStrategy, context: Context, call: Call) -> object:
+    """What a stage returns: an async one where it is awaited, a plain one off the event loop when it has much to do."""
+    if is_async(stage):
+        answer: object = stage(context, call)
+    else:
+        messages, characters = declared(stage).effort(context, call)
+        answer = await offload(lambda: stage(context, call), messages, characters)
+    return await answer if isawaitable(answer) else answer
+
+
+async def run_alone(stage: ContextStrategy, context: Context, call: Call, name: str | None = None) -> Context:
+    """What a stage makes of a context, all messages counted; for what runs a stage beside those of a pipeline."""
+    after = (await run(stage, context, call, name)).context
     await call.meter.settle(after.messages)
     return after
+
+
+class Holder(Stage):
+    """A stage that is made of others, as it is called by itself: then they are no stages of the pipeline."""
+
+    __slots__ = ()
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Run the stages that it is time for."""
+        return await self.run_inner(run_alone, context, call)
 
 
 def in_phase(stages: Iterable[ContextStrategy], phase: Phase, governing: Budget | None) -> tuple[ContextStrategy, ...]:
@@ -138,24 +147,8 @@ def in_phase(stages: Iterable[ContextStrategy], phase: Phase, governing: Budget 
         phase: The part of the step.
         governing: The budget, as it was configured, that holds around them.
     """
-    narrowed = (_narrowed(stage, phase, governing) for stage in stages)
+    narrowed = (declared(stage).in_phase(phase, governing) for stage in stages)
     return tuple(stage for stage in narrowed if stage is not None)
-
-
-def _narrowed(stage: ContextStrategy, phase: Phase, governing: Budget | None) -> ContextStrategy | None:
-    holding = holds_stages(stage)
-    if holding is not None:
-        return holding.in_phase(phase, governing)
-    return stage if getattr(stage, "scope", Scope.ALWAYS) in phase.scopes else None
-
-
-def concerns(stage: ContextStrategy, call: Call) -> bool:
-    """Whether a stage, or one that it holds, has anything to do with this model; one that does not say so has."""
-    holding = holds_stages(stage)
-    if holding is not None:
-        return any(concerns(inner, call) for inner in holding.stages)
-    asked = getattr(stage, "concerns", None)
-    return asked is None or bool(asked(call))
 
 
 async def _checked(name: str, before: Context, after: object) -> Made:
@@ -269,11 +262,10 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
     Raises:
         StageError: If it broke a pair or lost something protected.
     """
-    holding = holds_stages(stage)
-    if holding is not None:
-        await _run_inner(holding, name_of(stage), trail, call)
+    if declared(stage).stages is not None:
+        await _run_inner(declared(stage), trail, call)
         return None
-    name, before, started = name_of(stage), trail.context, perf_counter()
+    name, before, started = declared(stage).name, trail.context, perf_counter()
     try:
         after, shared = await run(stage, before, call)
         if after is before and not call.notes.remarks:
@@ -309,9 +301,9 @@ async def keep_originals(trail: Trail) -> None:
     trail.originals.clear()
 
 
-async def _run_inner(holding: HoldsStages, name: str, trail: Trail, call: Call) -> None:
+async def _run_inner(holding: Stage, trail: Trail, call: Call) -> None:
     """Run the stages that a stage holds, each as a stage of its own; take it all back when that says so."""
-    before, known = trail.context, trail.copy()
+    name, before, known = holding.name, trail.context, trail.copy()
     if not trail.start:  # then what the whole weighs need not be summed up again to be told by a condition
         call = evolve(call, known=(before, trail.tokens))
 
@@ -352,7 +344,7 @@ def _compared(
         StageError: If it changed the system prompt, broke a pair, or lost what is protected; names the caller's index.
             ``testing.laws`` tells by its words ("pair", "signed") which law was broken.
     """
-    found, name = match(before.messages, after.messages, shared), name_of(stage)
+    found, name = match(before.messages, after.messages, shared), declared(stage).name
     if after is not before and origins is not None:
         if after.system is not before.system and after.system != before.system:
             raise StageError(name, "changed the system prompt, which survives byte for byte")
@@ -378,8 +370,9 @@ def _check_protected(
         origin = origins[index]
         return "the summary" if origin is None else f"messages[{origin}]"
 
-    name, replaces = name_of(stage), getattr(stage, "summarizes", False)
-    survivors = always(before.messages, found.start).union(() if replaces else summaries(before.messages, found.start))
+    name, replaceable = declared(stage).name, declared(stage).summarizes
+    standing = () if replaceable else summaries(before.messages, found.start)
+    survivors = always(before.messages, found.start).union(standing)
     pinned = call.frozen(before)
     for index in found.dropped:
         if index in survivors or index in pinned:

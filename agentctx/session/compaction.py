@@ -14,9 +14,9 @@ from agentctx.core.report import StageReport
 from agentctx.engine.cache_markers import LiftCacheMarkers, allowed, carries_refused, find_marked
 from agentctx.engine.drop import lay_out
 from agentctx.engine.plan import guarantee, lacks_end
-from agentctx.engine.run_stages import concerns, run_stage
+from agentctx.engine.run_stages import run_stage
 from agentctx.offload import offload
-from agentctx.protocols import ContextStrategy
+from agentctx.protocols import ContextStrategy, declared
 from agentctx.session.step_context import Step
 from agentctx.wire_format import head_markers
 
@@ -100,7 +100,7 @@ async def _run(step: Step, stages: Sequence[ContextStrategy], aim: int | None) -
 async def _run_now(step: Step, stages: Sequence[ContextStrategy], aim: int | None) -> None:
     budget, record = step.ctx.budget, step.record
     call = evolve(step.call(aim), late=step.late, given=lambda: step.trail.after(-1))
-    stages = [stage for stage in stages if concerns(stage, call)]
+    stages = [stage for stage in stages if declared(stage).concerns(call)]
     foreign = await _carries_foreign_markers(step)
     if await _needs_whole_view(step, stages, foreign=foreign):
         step.widen()

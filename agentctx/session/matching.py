@@ -304,7 +304,7 @@ def _untrue(record: Record, messages: Sequence[Message], late: set[int], ctx: St
         index
         for name, stage in ctx.plan.pointing.items()
         for index in late.intersection(change.index for change in record.book.changes if change.stage == name)
-        - set(stage.true_at(messages))
+        - set(stage.true_at(messages) or ())
     }
 
 

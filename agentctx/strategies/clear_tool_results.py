@@ -14,7 +14,7 @@ from agentctx.core.pace import paced
 from agentctx.engine.shrink import edit_results, with_content
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
-from agentctx.protocols import Call, Scope
+from agentctx.protocols import Call, Scope, Stage
 
 
 def _names(exclude: Iterable[str]) -> frozenset[str]:
@@ -26,7 +26,7 @@ def _names(exclude: Iterable[str]) -> frozenset[str]:
 
 
 @frozen
-class ClearToolResults:
+class ClearToolResults(Stage):
     """Replace all tool results but the last ``keep_last`` by a placeholder.
 
     The calls stay, so the model still sees what it did ("observation masking", Lindenbauer et al. 2025,

@@ -10,14 +10,14 @@ from attrs import field, frozen
 from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.engine.shrink import edit_results, with_content
 from agentctx.errors import ConfigError
-from agentctx.protocols import Call, Scope
+from agentctx.protocols import Call, Scope, Stage
 
 Said = tuple[str, bool, tuple[Part, ...]]
 """The tool, whether it failed, and what it said."""
 
 
 @frozen
-class CollapseRepeats:
+class CollapseRepeats(Stage):
     """Of results of one tool that say exactly the same, keep the last and put a line in place of the others.
 
     Every call keeps its result, so that all pairs stay whole; only what is longer than the line goes. Results that

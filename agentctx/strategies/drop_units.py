@@ -20,11 +20,11 @@ from agentctx.engine.options import limits
 from agentctx.engine.select import until_full
 from agentctx.errors import ConfigError, ContextOverflow
 from agentctx.offload import offload
-from agentctx.protocols import Call, Scope
+from agentctx.protocols import Call, Scope, Stage
 
 
 @frozen
-class Strict:
+class Strict(Stage):
     """Keep everything: what does not fit is refused instead of cut.
 
     The room of such a block is reserved before any other block gets more than its least.
@@ -56,7 +56,7 @@ class Strict:
 
 
 @frozen
-class Drop:
+class Drop(Stage):
     """Drop all that may go when it does not fit: half of it would be of no use.
 
     Example:
@@ -89,7 +89,7 @@ def _without_all(context: Context, limit: int, aim: int, call: Call) -> Context:
 
 
 @frozen
-class DropTail:
+class DropTail(Stage):
     """Drop whole units from the end until the rest fits: for what is ranked, best first.
 
     The first unit stays as well.
@@ -140,7 +140,7 @@ def _roles(roles: Iterable[str]) -> frozenset[str]:
 
 
 @frozen
-class TruncateOldest:
+class TruncateOldest(Stage):
     """Drop whole units from the beginning until the rest fits.
 
     Args:

@@ -17,7 +17,7 @@ from agentctx.engine.options import as_budget
 from agentctx.engine.run_stages import answered
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
-from agentctx.protocols import Call, Scope, Summarizer
+from agentctx.protocols import Call, Scope, Stage, Summarizer
 from agentctx.strategies.summarize import count_of, fitted as fitted_summary, with_summary, without_summaries
 
 SHARE = 0.1
@@ -65,7 +65,7 @@ async def _asked(gone: Sequence[Message], tokens: int, summarizer: Summarizer) -
 
 
 @frozen
-class FitContextWindow:
+class FitContextWindow(Stage):
     """Drop the oldest rounds, with the questions that began them, until the request fits.
 
     Protected messages and the round that the model is in stay. When these alone are too large, the results of
@@ -98,6 +98,7 @@ class FitContextWindow:
     max_tokens: int | None = field(default=None, kw_only=True)
     reserve_tokens: int = field(default=0, kw_only=True)
     scope: ClassVar[Scope] = Scope.PRESSURE
+    needs_budget: ClassVar[bool] = True
     summarizes: ClassVar[bool] = True
 
     def __attrs_post_init__(self) -> None:

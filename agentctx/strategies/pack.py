@@ -18,7 +18,7 @@ from agentctx.engine.options import check_tokens, limits
 from agentctx.engine.relevance import Relevance
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
-from agentctx.protocols import Call, Scope
+from agentctx.protocols import Call, Scope, Stage
 from agentctx.strategies.packing.choose import Candidates, candidates_of
 from agentctx.strategies.packing.scores import Weights, ranked, shortened, still_short
 from agentctx.tokens.graphemes import floor
@@ -40,7 +40,7 @@ TRIES = 3
 
 
 @frozen
-class Pack:
+class Pack(Stage):
     """Keep the units that are worth most, wherever they stand, in exactly the room there is.
 
     A unit is a model's turn with all its tool results, or one other message; it is kept or dropped as a whole.
@@ -87,6 +87,7 @@ class Pack:
     note: bool = field(default=False, kw_only=True)
     max_tokens: int | None = field(default=None, kw_only=True)
     scope: ClassVar[Scope] = Scope.PRESSURE
+    needs_budget: ClassVar[bool] = True
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""

@@ -17,7 +17,7 @@ from agentctx.core.message import SYSTEM_ROLES, CacheMarker, Context, Message, T
 from agentctx.core.protection import first_task
 from agentctx.engine.cache_markers import Marked, as_read, find_marked, in_order
 from agentctx.errors import ConfigError
-from agentctx.protocols import Call, Scope
+from agentctx.protocols import Call, Scope, Stage
 from agentctx.wire_format import CacheMarkers, head_markers
 
 _SMALLEST = 1_024
@@ -33,7 +33,7 @@ def _lifetime(_instance: object, _attribute: object, value: object) -> None:
 
 
 @frozen
-class PlaceCacheMarkers:
+class PlaceCacheMarkers(Stage):
     """Put cache markers where they pay: behind tools and system prompt, and where this and the last request end.
 
     The places follow from the transcript alone, so that a marker stays where it is until its place among the provider's

@@ -13,10 +13,10 @@ from agentctx.core.message import Context, Message, Native, Text
 from agentctx.core.protection import first_task, last_words, summaries, summary, summary_count
 from agentctx.engine.drop import without
 from agentctx.engine.options import limits
-from agentctx.engine.run_stages import answered, name_of
+from agentctx.engine.run_stages import answered, run_alone
 from agentctx.errors import ConfigError, StageError
 from agentctx.offload import offload
-from agentctx.protocols import Call, ContextStrategy, Scope, Summarizer
+from agentctx.protocols import Call, ContextStrategy, Scope, Stage, Summarizer, declared, name_of
 from agentctx.providers.native import clean_text
 from agentctx.strategies.drop_units import TruncateOldest, pieces, staying, staying_places, tokens_of, units_of
 from agentctx.tokens.graphemes import floor
@@ -35,7 +35,7 @@ def _callable(_instance: object, _attribute: object, value: Native) -> None:
 
 
 @frozen
-class Summarize:
+class Summarize(Stage):
     """Put a message that says the same in fewer words in the place of earlier messages.
 
     The turn that begins with the user's newest words stays as it is; of a turn that is too large these words alone.
@@ -72,7 +72,7 @@ class Summarize:
     @property
     def label(self) -> str:
         """What a report says of a block of which no summary was written."""
-        return "dropped" if self.fallback is None else getattr(self.fallback, "label", "evicted")
+        return "dropped" if self.fallback is None else declared(self.fallback).label
 
     def least(self, context: Context, call: Call, /) -> int:
         """What must stay, in tokens."""
@@ -100,7 +100,7 @@ class Summarize:
         if self.fallback is not None:
             call.notes.restore(known)
         call.remark(problem)
-        return after if self.fallback is None else await self.fallback(context, call)
+        return after if self.fallback is None else await run_alone(self.fallback, context, call)
 
     async def _asked(
         self, gone: Sequence[Message], room: int, write: Callable[[str], Message], call: Call

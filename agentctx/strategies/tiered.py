@@ -17,7 +17,7 @@ from agentctx.engine.options import check_tokens, limits
 from agentctx.engine.select import until_full
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
-from agentctx.protocols import Call, Scope
+from agentctx.protocols import Call, Scope, Stage
 
 TierOf = Callable[[Sequence[Message]], int]
 """Given the messages of a round, or a single message beside the rounds, the tier that it belongs to."""
@@ -56,7 +56,7 @@ class ByTools:
 
 
 @frozen
-class Tiered:
+class Tiered(Stage):
     """Allocate the window to tiers, and drop whole rounds of those that have more than their grant, oldest first.
 
     Protected messages and the round that the model is in stay; the tiers share what these leave. So do results that
@@ -87,6 +87,7 @@ class Tiered:
     tier_of: TierOf = field(default=in_history, kw_only=True)
     max_tokens: int | None = field(default=None, kw_only=True)
     scope: ClassVar[Scope] = Scope.PRESSURE
+    needs_budget: ClassVar[bool] = True
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""

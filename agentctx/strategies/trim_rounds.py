@@ -11,11 +11,11 @@ from agentctx.core.units import segments, units
 from agentctx.engine.drop import droppable, without
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
-from agentctx.protocols import Call, Scope
+from agentctx.protocols import Call, Scope, Stage
 
 
 @frozen
-class TrimRounds:
+class TrimRounds(Stage):
     """Keep the last ``max_rounds`` rounds, with the questions that began them, and everything protected.
 
     A round is an assistant turn with all its tool results.

@@ -11,11 +11,11 @@ from agentctx.core.pace import paced
 from agentctx.engine.shrink import Cut, Keep, cut_to_chars, cut_to_tokens, edit_results, with_text
 from agentctx.errors import ConfigError
 from agentctx.offload import MUCH, offload
-from agentctx.protocols import Call, Scope
+from agentctx.protocols import Call, Scope, Stage
 
 
 @frozen
-class TruncateToolOutputs:
+class TruncateToolOutputs(Stage):
     """Cut the text of each tool result to at most ``max_tokens`` tokens or ``max_chars`` characters.
 
     Exact, in whole grapheme clusters, and idempotent: what was cut once is not cut again. Images and blocks that

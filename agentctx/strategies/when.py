@@ -10,9 +10,9 @@ from agentctx.core.budget import Amount, Budget
 from agentctx.core.message import Context
 from agentctx.economics.conditions import Condition, Test
 from agentctx.engine.options import check_stages
-from agentctx.engine.run_stages import in_phase, name_of, run_alone
+from agentctx.engine.run_stages import Holder, in_phase
 from agentctx.errors import ConfigError
-from agentctx.protocols import Call, ContextStrategy, Phase, RunInner
+from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, declared
 
 
 def over(amount: Amount) -> Condition:
@@ -43,7 +43,7 @@ def over(amount: Amount) -> Condition:
 
 
 @frozen
-class When:
+class When(Holder):
     """Stages that run only when a condition holds, and whose work stands only when the condition approves of it.
 
     The condition is asked when the stages would run alone, about the whole request; one that has to be asked at every
@@ -62,7 +62,7 @@ class When:
     @property
     def name(self) -> str:
         """What it is called in errors."""
-        inner = ", ".join(name_of(stage) for stage in self.stages)
+        inner = ", ".join(declared(stage).name for stage in self.stages)
         return f"when({getattr(self.condition, 'name', 'condition')}, {inner})"
 
     def in_phase(self, phase: Phase, governing: Budget | None, /) -> When | None:
@@ -74,10 +74,6 @@ class When:
     def _holding(self, phase: Phase, governing: Budget | None, *, lowers: bool) -> When | None:
         inner = in_phase(self.stages, phase, governing)
         return When(self.condition, inner, lowers) if inner else None
-
-    async def __call__(self, context: Context, call: Call, /) -> Context:
-        """Run the stages in order when the condition holds, else return the context."""
-        return await self.run_inner(run_alone, context, call)
 
     async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
         """Run the stages when the condition holds; return ``context`` itself when it does not, or does not approve."""
@@ -96,7 +92,7 @@ class When:
 
 
 @frozen
-class FirstOf:
+class FirstOf(Holder):
     """Runs its stages in order and stops at the first that changes something; each phase by itself."""
 
     stages: tuple[ContextStrategy, ...] = field()
@@ -104,16 +100,12 @@ class FirstOf:
     @property
     def name(self) -> str:
         """What it is called in errors."""
-        return f"first_of({', '.join(name_of(stage) for stage in self.stages)})"
+        return f"first_of({', '.join(declared(stage).name for stage in self.stages)})"
 
     def in_phase(self, phase: Phase, governing: Budget | None, /) -> FirstOf | None:
         """It, with the stages that run in ``phase``."""
         inner = in_phase(self.stages, phase, governing)
         return FirstOf(inner) if inner else None
-
-    async def __call__(self, context: Context, call: Call, /) -> Context:
-        """Try the stages in order until one changes something."""
-        return await self.run_inner(run_alone, context, call)
 
     async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
         """Run the stages in order until one changes something."""

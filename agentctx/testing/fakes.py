@@ -5,26 +5,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import cast
 
 from attrs import define, field
 
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Message
 from agentctx.core.report import Compaction
+from agentctx.engine.run_stages import run_alone
 from agentctx.errors import StoreError
 from agentctx.protocols import (
     Call,
     ContextStrategy,
-    HoldsStages,
     Listener,
     Phase,
     RunInner,
     Scope,
+    Stage,
     Store,
     Summarizer,
     TokenCounter,
-    holds_stages,
+    declared,
 )
 from agentctx.tokens.heuristic import HeuristicCounter
 
@@ -59,11 +59,11 @@ class FlakyError(Exception):
 
 
 @define
-class FlakyStage:
+class FlakyStage(Stage):
     """A stage that does its work and then raises, every first time that it meets a context of some length.
 
     Args:
-        stage: The stage that does the work.
+        stage: The stage that does the work; one that holds stages has them run in their own phases.
         failures: How often it raised.
     """
 
@@ -73,9 +73,22 @@ class FlakyStage:
 
     @property
     def scope(self) -> Scope:
-        """The scope of the stage inside."""
-        found = getattr(self.stage, "scope", Scope.ALWAYS)
-        return found if isinstance(found, Scope) else Scope.ALWAYS
+        """When the stage inside runs."""
+        return declared(self.stage).scope
+
+    @property
+    def stages(self) -> tuple[ContextStrategy, ...] | None:
+        """The stages that the one inside is made of."""
+        return declared(self.stage).stages
+
+    def in_phase(self, phase: Phase, governing: Budget | None, /) -> ContextStrategy | None:
+        """It, as far as the stage inside runs in ``phase``."""
+        inner = declared(self.stage).in_phase(phase, governing)
+        if inner is None or inner is self.stage:
+            return None if inner is None else self
+        made = FlakyStage(inner)
+        made._met = self._met  # one stage, in several phases
+        return made
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return what the stage inside returns, at the second try.
@@ -83,60 +96,24 @@ class FlakyStage:
         Raises:
             FlakyError: At the first try.
         """
-        made = await self.stage(context, call)
-        self.fail_once(context)
-        return made
+        return self._fail_once(context, await run_alone(self.stage, context, call))
 
-    def fail_once(self, context: Context) -> None:
-        """Raise for the first context of each length.
+    async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
+        """Run the stages inside, at the second try.
 
         Raises:
             FlakyError: At the first try.
         """
+        return self._fail_once(context, await declared(self.stage).run_inner(run, context, call))
+
+    def _fail_once(self, context: Context, made: Context) -> Context:
+        """What was made, but for the first context of each length."""
         if len(context.messages) not in self._met:
             self._met.add(len(context.messages))
             self.failures += 1
             msg = "the stage failed after its work was done"
             raise FlakyError(msg)
-
-
-@define
-class FlakyHolder(FlakyStage):
-    """The same for a stage that holds stages, which run in their own phases."""
-
-    @property
-    def holding(self) -> HoldsStages:
-        """The stage inside."""
-        return cast("HoldsStages", self.stage)
-
-    @property
-    def stages(self) -> tuple[ContextStrategy, ...]:
-        """The stages that it holds."""
-        return self.holding.stages
-
-    def in_phase(self, phase: Phase, governing: Budget | None, /) -> ContextStrategy | None:
-        """It, with those of its stages only that run in ``phase``."""
-        inner = self.holding.in_phase(phase, governing)
-        if inner is None:
-            return None
-        made = flaky(inner)
-        made._met = self._met  # noqa: SLF001 - one stage, in several phases
         return made
-
-    async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
-        """Run its stages, at the second try.
-
-        Raises:
-            FlakyError: At the first try.
-        """
-        made = await self.holding.run_inner(run, context, call)
-        self.fail_once(context)
-        return made
-
-
-def flaky(stage: ContextStrategy) -> FlakyStage:
-    """The stage as one that fails at its first try, and runs when it would run."""
-    return FlakyStage(stage) if holds_stages(stage) is None else FlakyHolder(stage)
 
 
 @define

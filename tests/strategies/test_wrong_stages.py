@@ -15,10 +15,6 @@ async def nothing(context, call):
     return None
 
 
-def plain(context, call):
-    return context
-
-
 async def natives(context, call):
     return context.with_messages(tuple(MESSAGES))
 
@@ -43,7 +39,6 @@ PLACES = {
 }
 SAID = {
     nothing: "returned NoneType instead of a Context",
-    plain: "is not async",
     natives: "messages[0] of what it returned is no Message, but dict",
     no_role: "messages[4].role of what it returned is 'wizard'",
     no_parts: "messages[4].parts[0] of what it returned is no part, but str",

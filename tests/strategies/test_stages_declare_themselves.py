@@ -1,0 +1,121 @@
+"""A stage says of itself when it runs, for whom, and with which budget; a plain function need not."""
+
+from threading import get_ident
+from typing import ClassVar
+
+import pytest
+from attrs import frozen
+
+from agentctx import Budget, Call, FitContextWindow, Pipeline, Scope, Stage, Text, UnknownModel, first_of, over, when
+from agentctx.protocols import Phase, declared
+from agentctx.testing import assistant, transcript, user
+from agentctx.tokens.heuristic import HeuristicCounter
+from agentctx.tokens.meter import MessageMeter
+
+pytestmark = pytest.mark.anyio
+
+MESSAGES = transcript("openai-chat", user("task"), assistant("one"), user("two"), assistant("three"), user("four"))
+PLACES = {"alone": lambda stage: stage, "when": lambda stage: when(over(1), stage), "first_of": first_of}
+PLACES["nested"] = Pipeline
+
+
+def without_answers(context, call):
+    """A plain function."""
+    for message in context.messages:
+        if message.role == "assistant":
+            call.note(message, "an answer")
+    return context.with_messages(tuple(message for message in context.messages if message.role != "assistant"))
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_plain_function_is_a_stage(preparing, place):
+    """Wherever it stands; its name and its reasons are in the report."""
+    view = await preparing(Pipeline(PLACES[place](without_answers)), "openai-chat")(MESSAGES)
+    assert [message["content"] for message in view.messages] == ["task", "two", "four"]
+    assert {(change.stage, change.reason) for change in view.report.in_force} == {("without_answers", "an answer")}
+
+
+@pytest.mark.parametrize(("rounds", "apart"), [(3, False), (2_000, True)])
+async def test_a_plain_stage_works_off_the_loop_when_it_has_much_to_do(rounds, apart):
+    """For a short history the hop to another thread is not worth it."""
+    seen = []
+
+    def noting(context, call):
+        seen.append(get_ident())
+        return context
+
+    messages = transcript("openai-chat", *[turn for _ in range(rounds) for turn in (user("go"), assistant("gone"))])
+    await Pipeline(noting).prepare([*messages, MESSAGES[0]], format="openai-chat")
+    assert [ident != get_ident() for ident in seen] == [apart]
+
+
+async def test_a_plain_function_may_give_back_what_has_to_be_awaited():
+    """It is awaited then."""
+
+    async def without_answer(place, context, _call):
+        return context.with_messages((*context.messages[:place], *context.messages[place + 1 :]))
+
+    view = await Pipeline(lambda context, call: without_answer(3, context, call)).prepare(MESSAGES)
+    assert [message["content"] for message in view.messages] == ["task", "one", "two", "four"]
+
+
+@frozen
+class Louder(Stage):
+    """A stage that declares all that it needs."""
+
+    scope: ClassVar[Scope] = Scope.ARRIVALS
+    needs_budget: ClassVar[bool] = True
+    formats: tuple[str, ...] = ("openai-chat",)
+
+    def concerns(self, call):
+        """Only some formats."""
+        return call.format in self.formats
+
+    def __call__(self, context, _call):
+        """The last message but one in capitals."""
+        *earlier, answer, last = context.messages
+        return context.with_messages((*earlier, answer.with_parts((Text(answer.text.upper()),)), last))
+
+
+class Duck:
+    """It derives from nothing."""
+
+    scope = Scope.PRESSURE
+    name = "duck"
+
+    async def __call__(self, context, _call):
+        return context
+
+
+def test_what_is_not_said_has_a_default():
+    """In one class; what derives from nothing may say some of it."""
+    assert (declared(Louder()).name, declared(Louder()).scope) == ("Louder", Scope.ARRIVALS)
+    assert (declared(Duck()).name, declared(Duck()).scope) == ("duck", Scope.PRESSURE)
+    said = declared(without_answers)
+    assert (said.name, said.scope, said.own_budget, said.needs_budget, said.summarizes, said.stages) == (
+        "without_answers",
+        Scope.ALWAYS,
+        None,
+        False,
+        False,
+        None,
+    )
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_stage_that_holds_stages_answers_from_those(place):
+    """When they run, whom they concern, whether they ask for a summary."""
+    found, meter = declared(PLACES[place](Louder())), MessageMeter(HeuristicCounter())
+    assert [found.in_phase(phase, None) is not None for phase in Phase] == [True, True, False, False]
+    assert [found.concerns(Call(meter, format=name)) for name in ("openai-chat", "gemini")] == [True, False]
+    assert [declared(PLACES[place](stage)).summarizes for stage in (Louder(), FitContextWindow())] == [False, True]
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_whoever_needs_a_budget_gets_the_model_s(place):
+    """Where neither the stage nor a pipeline has one; a model that is not known is an error then."""
+    pipeline = Pipeline(PLACES[place](Louder()))
+    view = await pipeline.prepare(MESSAGES, model="gpt-5.4")
+    assert view.report.limit == Budget.for_model("gpt-5.4").limit
+    with pytest.raises(UnknownModel):
+        await pipeline.prepare(MESSAGES, model="nobody-1")
