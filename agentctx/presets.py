@@ -5,9 +5,9 @@ from __future__ import annotations
 from attrs import evolve
 
 from agentctx.core.budget import Budget
-from agentctx.economics.cache import cache_rules
 from agentctx.economics.conditions import pays_back
-from agentctx.models.profile import profile_of
+from agentctx.models.cache_rules import cache_rules
+from agentctx.models.table import profile
 from agentctx.pipeline import Pipeline
 from agentctx.strategies.clear_tool_results import ClearToolResults
 from agentctx.strategies.fit_context_window import FitContextWindow
@@ -117,6 +117,6 @@ def _deep(budget: Budget, model: str | None) -> Budget:
     if budget.target is not None:
         return budget
     trigger = budget.trigger_tokens
-    smallest = 0 if model is None else cache_rules(profile_of(model)).smallest
+    smallest = 0 if model is None else cache_rules(profile(model)).smallest
     kept = min(int(KEPT * smallest), trigger * 3 // 4)
     return evolve(budget, target=max(1, int(DOWN_TO * trigger), kept))

@@ -7,7 +7,7 @@ from functools import cached_property
 from attrs import field, frozen
 
 from agentctx.errors import ConfigError, UnknownModel
-from agentctx.models.profile import profile_of
+from agentctx.models.table import profile
 from agentctx.printable import shown
 
 Amount = int | float
@@ -116,12 +116,12 @@ class Budget:
         Raises:
             UnknownModel: If the table has no window for this name; the message says what to pass instead.
         """
-        window, longest = (profile := profile_of(model)).window, profile.max_output
+        window, longest = (known := profile(model)).window, known.max_output
         if window is None:
             msg = f"no context window known for model {model!r}: pass Budget(window=..., output_reserve=...)"
             raise UnknownModel(msg)
         reserve = min(longest or window, window // 4) if output_reserve is None else output_reserve
-        if (most := profile.max_input) is not None:
+        if (most := known.max_input) is not None:
             beside = (longest or 0) if window <= most else 0
             reserve = max(cls(window).tokens(reserve, "output_reserve") - beside, window - most, 0)
         return cls(window, reserve, trigger=trigger, target=target)

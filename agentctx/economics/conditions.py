@@ -11,9 +11,9 @@ from attrs import frozen
 from agentctx.core.message import Context, Message
 from agentctx.core.protection import has_user_words, system_messages
 from agentctx.core.report import Forecast
-from agentctx.economics.cache import CacheRules, cache_rules, warmth
 from agentctx.economics.prices import Rates, Usage, cost, rates
 from agentctx.errors import ConfigError
+from agentctx.models.cache_rules import CacheRules, cache_rules, warmth
 from agentctx.models.profile import ModelProfile
 from agentctx.protocols import Call
 

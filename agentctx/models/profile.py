@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
 from math import isfinite
 from typing import Any, TypeAlias
 
@@ -149,27 +147,3 @@ class ModelProfile:
     @family.default
     def _own_name(self) -> str:
         return self.name.lower()
-
-
-Lookup = Callable[[str], ModelProfile]
-
-TABLE = "agentctx.models.table"
-"""Registers itself; imported when it is first asked, if nothing has imported it before."""
-
-_lookups: list[Lookup] = []
-
-
-def register_lookup(lookup: Lookup) -> None:
-    """Make ``lookup`` the one that ``profile_of`` asks."""
-    _lookups[:] = [lookup]
-
-
-def profile_of(model: str) -> ModelProfile:
-    """The profile of a model.
-
-    Raises:
-        UnknownModel: If the table has no such model.
-    """
-    if not _lookups:
-        import_module(TABLE)
-    return _lookups[0](model)

@@ -17,7 +17,7 @@ from attrs import frozen
 
 from agentctx.errors import ConfigError, UnknownModel
 from agentctx.models import names
-from agentctx.models.profile import ImageRule, ModelProfile, Prices, Setting, register_lookup
+from agentctx.models.profile import ImageRule, ModelProfile, Prices, Setting
 
 T = TypeVar("T")
 
@@ -403,6 +403,3 @@ def _table() -> Mapping[str, Any]:
 
     table: Mapping[str, Any] = json.loads(pkgutil.get_data("agentctx.models", "models.json") or b"{}")
     return table
-
-
-register_lookup(profile)

@@ -5,7 +5,10 @@ from attrs import evolve
 from hypothesis import given, strategies as st
 
 from agentctx.economics import CacheSimulator
-from agentctx.economics.cache import (
+from agentctx.economics.cache import CachedBlock, Prompt
+from agentctx.economics.prices import Usage
+from agentctx.models import ModelProfile, Prices
+from agentctx.models.cache_rules import (
     ANTHROPIC,
     DEEPSEEK,
     GEMINI,
@@ -13,13 +16,9 @@ from agentctx.economics.cache import (
     NOVA,
     OPENAI,
     OPENAI_TURNS,
-    CachedBlock,
-    Prompt,
     cache_rules,
     warmth,
 )
-from agentctx.economics.prices import Usage
-from agentctx.models import ModelProfile, Prices
 from agentctx.models.table import profile
 
 

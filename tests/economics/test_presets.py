@@ -19,9 +19,10 @@ from agentctx import (
     when,
 )
 from agentctx.economics import CacheSimulator, cache_cold, pays_back
-from agentctx.economics.cache import PromptReader, cache_rules
+from agentctx.economics.cache import PromptReader
 from agentctx.economics.prices import Usage, cost
 from agentctx.engine.reading import reader
+from agentctx.models.cache_rules import cache_rules
 from agentctx.models.table import profile
 from agentctx.presets import RECENT_RESULTS, coding_agent, late_and_large, thrifty
 from agentctx.providers.cache_markers import CONTROL_MARKERS, unmarked

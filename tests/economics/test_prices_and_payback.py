@@ -8,10 +8,10 @@ from hypothesis import given, strategies as st
 
 from agentctx import Budget, Call, ConfigError, Context, Message, Text, over
 from agentctx.economics import cache_cold, pays_back, suspect_truncation
-from agentctx.economics.cache import NONE
 from agentctx.economics.conditions import Cut, Request, call_cost, compared, expected_forecast, forecast, made_forecast
 from agentctx.economics.prices import Usage, cost, storage_cost
 from agentctx.models import ModelProfile, Prices
+from agentctx.models.cache_rules import NONE
 from agentctx.models.table import profile
 from agentctx.tokens import FixedCounter
 from agentctx.tokens.meter import MessageMeter

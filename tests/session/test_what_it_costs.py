@@ -19,10 +19,11 @@ from agentctx import (
     when,
 )
 from agentctx.economics import CacheSimulator, cache_cold, pays_back
-from agentctx.economics.cache import CachedBlock, Prompt, PromptReader, cache_rules
+from agentctx.economics.cache import CachedBlock, Prompt, PromptReader
 from agentctx.economics.prices import cost
 from agentctx.engine.reading import reader
 from agentctx.models import ModelProfile, Prices, register_model
+from agentctx.models.cache_rules import cache_rules
 from agentctx.models.table import profile
 from agentctx.testing.builders import assistant, call, result, transcript, user
 
