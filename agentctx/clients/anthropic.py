@@ -23,9 +23,9 @@ from agentctx.clients.bodies import watch, watch_async
 from agentctx.clients.bridge import drive
 from agentctx.clients.conversations import Conversations
 from agentctx.clients.exchange import Answer, Send, Ways, answer, begun, blocked, waiting
+from agentctx.clients.model_call import ModelCall
 from agentctx.clients.proxy import NotSent, derived
 from agentctx.clients.streams import hold, hold_async
-from agentctx.clients.turn import Turn
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.providers.adapter import api_path
@@ -33,12 +33,12 @@ from agentctx.providers.anthropic.adapter import Messages
 
 T = TypeVar("T")
 
-_SHAPE = Messages()
+_ADAPTER = Messages()
 _PATH = "/v1/messages"
 _ERRORS = (anthropic.APIError,)
 _BETAS = "anthropic-beta"
 
-_UNANSWERED: ContextVar[Turn | None] = ContextVar("agentctx_unanswered", default=None)
+_UNANSWERED: ContextVar[ModelCall | None] = ContextVar("agentctx_unanswered", default=None)
 """The call that failed last in this task: the SDK may try it again, which makes no second call of it."""
 
 
@@ -95,8 +95,8 @@ class Preparing(Middleware):
             return call_next(_with_body(request, prepared, self.betas))
 
         async def attempt() -> Native:
-            turn = _again(request) or await begun(self.conversations, _SHAPE, body, _SYNC)
-            return call_next(request) if turn is None else await _answered(turn, send, _SYNC)
+            call = _again(request) or await begun(self.conversations, _ADAPTER, body, _SYNC)
+            return call_next(request) if call is None else await _answered(call, send, _SYNC)
 
         return drive(attempt())
 
@@ -109,8 +109,8 @@ class Preparing(Middleware):
         async def send(prepared: dict[str, Native]) -> Native:
             return await call_next(_with_body(request, prepared, self.betas))
 
-        turn = _again(request) or await begun(self.conversations, _SHAPE, body, _ASYNC)
-        return await call_next(request) if turn is None else await _answered(turn, send, _ASYNC)
+        call = _again(request) or await begun(self.conversations, _ADAPTER, body, _ASYNC)
+        return await call_next(request) if call is None else await _answered(call, send, _ASYNC)
 
 
 def _body_of(request: APIRequest) -> Mapping[str, Any] | None:
@@ -120,15 +120,15 @@ def _body_of(request: APIRequest) -> Mapping[str, Any] | None:
     return request.json if isinstance(request.json, Mapping) else None
 
 
-def _again(request: APIRequest) -> Turn | None:
+def _again(request: APIRequest) -> ModelCall | None:
     """The call that the SDK tries again, as it was prepared for its first attempt."""
-    turn = _UNANSWERED.get()
-    return turn if turn is not None and request.retries_taken > 0 and turn.body is request.json else None
+    call = _UNANSWERED.get()
+    return call if call is not None and request.retries_taken > 0 and call.body is request.json else None
 
 
-async def _answered(turn: Turn, send: Send, ways: Ways) -> Native:
-    _UNANSWERED.set(turn)
-    value = await answer(turn, send, ways)
+async def _answered(call: ModelCall, send: Send, ways: Ways) -> Native:
+    _UNANSWERED.set(call)
+    value = await answer(call, send, ways)
     http = getattr(value, "http_response", None)
     if http is None or http.is_success:
         _UNANSWERED.set(None)
@@ -155,38 +155,38 @@ def _asked(headers: Mapping[str, Any]) -> str | None:
     return next(found, None)
 
 
-async def _open_async(value: Native, turn: Turn, /) -> Answer:
+async def _open_async(value: Native, call: ModelCall, /) -> Answer:
     http = getattr(value, "http_response", None)
     if http is None:
         return Answer(value)
     if _is_the_callers(http):
-        return watch_async(value, http, turn)
+        return watch_async(value, http, call)
     if not http.is_success:
         await http.aread()
         return Answer(value, refusal=RequestRefused(http.status_code, http.text))
     inner = await value.parse()
     if not isinstance(inner, AsyncStream):
-        turn.learn(turn.shape.usage(inner))
+        call.learn(call.adapter.usage(inner))
         return Answer(value)
-    answer = hold_async(inner, turn, _ERRORS)
+    answer = hold_async(inner, call, _ERRORS)
     answer.value = value
     return answer
 
 
-async def _open(value: Native, turn: Turn, /) -> Answer:
+async def _open(value: Native, call: ModelCall, /) -> Answer:
     http = getattr(value, "http_response", None)
     if http is None:
         return Answer(value)
     if _is_the_callers(http):
-        return watch(value, http, turn)
+        return watch(value, http, call)
     if not http.is_success:
         http.read()
         return Answer(value, refusal=RequestRefused(http.status_code, http.text))
     inner = value.parse()
     if not isinstance(inner, Stream):
-        turn.learn(turn.shape.usage(inner))
+        call.learn(call.adapter.usage(inner))
         return Answer(value)
-    answer = hold(inner, turn, _ERRORS)
+    answer = hold(inner, call, _ERRORS)
     answer.value = value
     return answer
 

@@ -18,16 +18,16 @@ from botocore.exceptions import ClientError  # type: ignore[import-untyped]  # a
 from agentctx.clients.bridge import drive
 from agentctx.clients.conversations import Conversations
 from agentctx.clients.exchange import Answer, Ways, blocked, exchange, waiting
-from agentctx.clients.proxy import NotSent, derived, twin
+from agentctx.clients.model_call import ModelCall
+from agentctx.clients.proxy import NotSent, derived, proxy
 from agentctx.clients.streams import follow, follow_async
-from agentctx.clients.turn import Turn
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.providers.bedrock.adapter import Converse
 
 T = TypeVar("T")
 
-_SHAPE = Converse()
+_ADAPTER = Converse()
 _OPERATIONS = frozenset({"Converse", "ConverseStream"})
 _REFUSED = frozenset(
     {"InvokeModel", "InvokeModelWithResponseStream", "InvokeModelWithBidirectionalStream", "StartAsyncInvoke"}
@@ -36,7 +36,7 @@ _ERRORS = (ClientError,)
 
 
 def wrap(client: T, conversations: Conversations) -> T:
-    """The client's twin whose model calls are prepared.
+    """The client's proxy whose model calls are prepared.
 
     Raises:
         ConfigError: If it is no client of ``bedrock-runtime``.
@@ -47,7 +47,7 @@ def wrap(client: T, conversations: Conversations) -> T:
         raise ConfigError(msg)
     kind: Any = type(client)
     make = _async_call if iscoroutinefunction(kind._make_api_call) else _call  # noqa: SLF001 - botocore has no other seam
-    return twin(client, {"_make_api_call": make(kind, conversations)})
+    return proxy(client, {"_make_api_call": make(kind, conversations)})
 
 
 def _async_call(kind: Native, conversations: Conversations) -> Callable[..., Native]:
@@ -58,7 +58,7 @@ def _async_call(kind: Native, conversations: Conversations) -> Callable[..., Nat
         if operation not in _OPERATIONS:
             _refuse(operation, params)
             return await send(params)
-        return await exchange(conversations, _SHAPE, params, send, _told_as(_ASYNC, client, operation))
+        return await exchange(conversations, _ADAPTER, params, send, _told_as(_ASYNC, client, operation))
 
     return call
 
@@ -71,7 +71,7 @@ def _call(kind: Native, conversations: Conversations) -> Callable[..., Native]:
         if operation not in _OPERATIONS:
             _refuse(operation, params)
             return drive(send(params))
-        return drive(exchange(conversations, _SHAPE, params, send, _told_as(_SYNC, client, operation)))
+        return drive(exchange(conversations, _ADAPTER, params, send, _told_as(_SYNC, client, operation)))
 
     return call
 
@@ -109,21 +109,21 @@ _MAKES_NO_TEXT = ("stability.", "luma.", "image", "canvas", "reel", "embed", "re
 """What is in the names of models that take a ``prompt`` and make no text, or take text and make none."""
 
 
-async def _open_async(value: Native, turn: Turn, /) -> Answer:
+async def _open_async(value: Native, call: ModelCall, /) -> Answer:
     stream = value.get("stream")
     if stream is None:
-        turn.learn(turn.shape.usage(value))
+        call.learn(call.adapter.usage(value))
         return Answer(value)
-    answer = follow_async(aiter(stream), turn, _ERRORS, stream.close)
+    answer = follow_async(aiter(stream), call, _ERRORS, stream.close)
     return _behind(value, stream, answer, "__aiter__")
 
 
-async def _open(value: Native, turn: Turn, /) -> Answer:
+async def _open(value: Native, call: ModelCall, /) -> Answer:
     stream = value.get("stream")
     if stream is None:
-        turn.learn(turn.shape.usage(value))
+        call.learn(call.adapter.usage(value))
         return Answer(value)
-    answer = follow(iter(stream), turn, _ERRORS, stream.close)
+    answer = follow(iter(stream), call, _ERRORS, stream.close)
     return _behind(value, stream, answer, "__iter__")
 
 

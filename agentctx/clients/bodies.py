@@ -15,39 +15,39 @@ from typing import Any
 
 from agentctx.clients.bridge import drive
 from agentctx.clients.exchange import Answer
+from agentctx.clients.model_call import ModelCall
 from agentctx.clients.proxy import derived
 from agentctx.clients.streams import Held, Pull, Started, pulling
-from agentctx.clients.turn import Turn
 from agentctx.core.message import Native
 
 _END_OF_EVENT = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
-def watch_async(value: object, http: Native, turn: Turn) -> Answer:
+def watch_async(value: object, http: Native, call: ModelCall) -> Answer:
     """Look at an async response's body from now on.
 
     Args:
         value: What the SDK returned.
         http: The HTTP response in it, whose body nobody has read.
-        turn: The call that it answers.
+        call: The call that it answers.
     """
-    return _watched(value, http, turn, http.aiter_bytes().__anext__, _ASYNC)
+    return _watched(value, http, call, http.aiter_bytes().__anext__, _ASYNC)
 
 
-def watch(value: object, http: Native, turn: Turn) -> Answer:
+def watch(value: object, http: Native, call: ModelCall) -> Answer:
     """Look at a sync response's body from now on; as ``watch_async``."""
-    return _watched(value, http, turn, pulling(http.iter_bytes().__next__), _SYNC)
+    return _watched(value, http, call, pulling(http.iter_bytes().__next__), _SYNC)
 
 
 def _watched(
-    value: object, http: Native, turn: Turn, pull: Pull, reading: Mapping[str, Callable[..., Native]]
+    value: object, http: Native, call: ModelCall, pull: Pull, reading: Mapping[str, Callable[..., Native]]
 ) -> Answer:
     pull = _reading(http, pull)
     events = "text/event-stream" in http.headers.get("content-type", "")
-    given = _events(pull) if events else _whole(pull, turn)
+    given = _events(pull) if events else _whole(pull, call)
     kind: Any = type(http)
     close = partial(kind.aclose if reading is _ASYNC else kind.close, http)
-    started = Started(Held(turn, (), said_in if events else _nothing_said), given, close)
+    started = Started(Held(call, (), said_in if events else _nothing_said), given, close)
     http._agentctx_body = started  # noqa: SLF001 - our own attribute
     http.__class__ = _watching(kind, frozenset(reading.items()))
     return Answer(value, close=started.drop, stream=started if events else None)
@@ -89,7 +89,7 @@ def _events(pull: Callable[[], Awaitable[bytes]]) -> Callable[[], Awaitable[byte
     return next_event
 
 
-def _whole(pull: Pull, turn: Turn) -> Pull:
+def _whole(pull: Pull, call: ModelCall) -> Pull:
     """The pieces as they come; when all have come, the usage in them is recorded."""
     seen: list[bytes] = []
 
@@ -98,7 +98,7 @@ def _whole(pull: Pull, turn: Turn) -> Pull:
             piece: bytes = await pull()
         except StopAsyncIteration:
             body, seen[:] = _read(b"".join(seen)), []
-            turn.learn(None if body is None else turn.shape.usage(body))
+            call.learn(None if body is None else call.adapter.usage(body))
             raise
         seen.append(piece)
         return piece

@@ -58,16 +58,16 @@ def blocking(function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwa
             return partial(_raise, error)
         return lambda: result
 
-    portal = _idle_one() or _started()
+    bridge = _idle_one() or _started()
     with speaking(), blocking_the_loop():
-        future = portal.start_task_soon(run)
+        future = bridge.start_task_soon(run)
         try:
             outcome = future.result()
         finally:
             if _lives_on(future) and len(_idle) < KEPT:
-                _idle.append(portal)
+                _idle.append(bridge)
             else:
-                _apart(partial(_end, portal, future))
+                _apart(partial(_end, bridge, future))
     return outcome()
 
 
@@ -104,19 +104,19 @@ def _started() -> BlockingPortal:
     ready: Future[BlockingPortal] = Future()
 
     async def serve() -> None:
-        async with BlockingPortal() as portal:
-            ready.set_result(portal)
-            await portal.sleep_until_stopped()
+        async with BlockingPortal() as bridge:
+            ready.set_result(bridge)
+            await bridge.sleep_until_stopped()
 
     _apart(partial(anyio.run, serve))
     return ready.result()
 
 
-def _end(portal: BlockingPortal, future: Future[Any]) -> None:
+def _end(bridge: BlockingPortal, future: Future[Any]) -> None:
     """End an event loop, and what was given up on it; this waits for whatever blocks that loop."""
     future.cancel()
     with suppress(RuntimeError):  # it has ended by itself
-        portal.start_task_soon(portal.stop)
+        bridge.start_task_soon(bridge.stop)
 
 
 def _apart(work: Callable[[], object]) -> None:

@@ -19,7 +19,7 @@ from agentctx.economics.overflow import Overflow
 from agentctx.engine.listeners import logger
 from agentctx.errors import AgentctxError, ConfigError
 from agentctx.pipeline import Pipeline
-from agentctx.providers.adapter import Body, Request
+from agentctx.providers.adapter import Body, RequestParts
 from agentctx.session.current import steps_around
 from agentctx.session.fingerprint import digest
 from agentctx.session.learned_limits import LearnedLimits, OverflowLimit
@@ -28,7 +28,7 @@ from agentctx.session.sessions import Sessions
 from agentctx.session.usage import is_one_prompt, prompt_tokens
 
 if TYPE_CHECKING:
-    from agentctx.clients.turn import Turn
+    from agentctx.clients.model_call import ModelCall
 
 
 MOST = 64
@@ -141,7 +141,7 @@ class Conversations:
         init=False, factory=lambda: deque(maxlen=RECENT), repr=False
     )
 
-    _unfinished: OrderedDict[str, Turn] = field(init=False, factory=OrderedDict, repr=False)
+    _unfinished: OrderedDict[str, ModelCall] = field(init=False, factory=OrderedDict, repr=False)
     _said: set[str] = field(init=False, factory=set, repr=False)
 
     def __repr__(self) -> str:
@@ -165,7 +165,7 @@ class Conversations:
             self.session.forget_limit()
 
     @asynccontextmanager
-    async def of(self, body: Body, request: Request, format_name: str) -> AsyncIterator[Session | None]:
+    async def of(self, body: Body, request: RequestParts, format_name: str) -> AsyncIterator[Session | None]:
         """The session of a request, held while it is prepared; None when it belongs to no conversation.
 
         A model call that is made for a step of a session (by its stage, summarizer, store or listener) is no part of
@@ -190,19 +190,19 @@ class Conversations:
             async with self.sessions.using(name, request.model, format_name) as named:
                 yield _of_request(named, request, format_name)
 
-    def unfinished(self, name: str, turn: Turn) -> None:
+    def unfinished(self, name: str, call: ModelCall) -> None:
         """Remember the call that a response in the background answers: a later answer brings its usage.
 
         Args:
             name: The response's id.
-            turn: The call.
+            call: The call.
         """
-        self._unfinished[name] = turn
+        self._unfinished[name] = call
         if len(self._unfinished) > MOST_UNFINISHED:
             self._unfinished.popitem(last=False)
             self.say_once(_NEVER_RETRIEVED)
 
-    def waiting_for(self, name: str) -> Turn | None:
+    def waiting_for(self, name: str) -> ModelCall | None:
         """The call that this response answers, while its usage is not known."""
         return self._unfinished.get(name)
 
@@ -270,7 +270,7 @@ def _is_a_name(name: object) -> bool:
         return False
 
 
-def _of_request(session: Session | None, request: Request, format_name: str) -> Session | None:
+def _of_request(session: Session | None, request: RequestParts, format_name: str) -> Session | None:
     if session is None:
         return None
     if any(step.session is not None and session.is_beside(step.session) for step in steps_around()):

@@ -13,12 +13,12 @@ from attrs import define, frozen
 
 from agentctx.clients.bridge import blocking
 from agentctx.clients.conversations import Conversations
+from agentctx.clients.model_call import ModelCall, begin
 from agentctx.clients.proxy import NotSent
-from agentctx.clients.turn import Turn, begin
 from agentctx.core.message import Native
 from agentctx.economics.overflow import classify_error
 from agentctx.errors import AgentctxError, ContextOverflow
-from agentctx.providers.adapter import Body, Shape
+from agentctx.providers.adapter import Adapter, Body
 
 if TYPE_CHECKING:
     from agentctx.clients.streams import Started
@@ -99,7 +99,7 @@ class Answer:
 class Open(Protocol):
     """Looks into what an SDK returned: usage is recorded, of a stream when it ends."""
 
-    def __call__(self, value: object, turn: Turn, /) -> Awaitable[Answer]:
+    def __call__(self, value: object, call: ModelCall, /) -> Awaitable[Answer]:
         """The answer."""
         ...
 
@@ -121,12 +121,12 @@ class Ways:
     not_sent: type[NotSent]
 
 
-async def exchange(conversations: Conversations, shape: Shape, body: Body, send: Send, ways: Ways) -> Native:
+async def exchange(conversations: Conversations, adapter: Adapter, body: Body, send: Send, ways: Ways) -> Native:
     """The answer to a request: prepared, sent, and sent once more when it was too large and can be made smaller.
 
     Args:
         conversations: Finds the conversation that it belongs to.
-        shape: How the API lays out what is sent.
+        adapter: How the API lays out what is sent.
         body: The request as the client was about to send it.
         send: Sends a request.
         ways: How the client answers.
@@ -134,11 +134,11 @@ async def exchange(conversations: Conversations, shape: Shape, body: Body, send:
     Raises:
         AgentctxError: As ``prepare`` does; nothing was sent then.
     """
-    turn = await begun(conversations, shape, body, ways)
-    return await send(dict(body)) if turn is None else await answer(turn, send, ways)
+    call = await begun(conversations, adapter, body, ways)
+    return await send(dict(body)) if call is None else await answer(call, send, ways)
 
 
-async def begun(conversations: Conversations, shape: Shape, body: Body, ways: Ways) -> Turn | None:
+async def begun(conversations: Conversations, adapter: Adapter, body: Body, ways: Ways) -> ModelCall | None:
     """The prepared request; None when there is nothing in it to prepare.
 
     Raises:
@@ -146,41 +146,41 @@ async def begun(conversations: Conversations, shape: Shape, body: Body, ways: Wa
         AgentctxError: As ``prepare`` does.
     """
     try:
-        return await ways.wait(begin, conversations, shape, body)
+        return await ways.wait(begin, conversations, adapter, body)
     except ContextOverflow as error:
         raise ways.not_sent.of(error) from error
 
 
-async def answer(turn: Turn, send: Send, ways: Ways) -> Native:
+async def answer(call: ModelCall, send: Send, ways: Ways) -> Native:
     """The answer to a prepared request; it is sent once more when it was too large and can be made smaller.
 
     A second overflow in a row gives what the first gave. No request is sent again after its answer's first content; up
     to there, a stream is restarted by itself while it is read.
 
     Args:
-        turn: The request.
+        call: The request.
         send: Sends it.
         ways: How the client answers.
 
     Raises:
         AgentctxError: If something broke while the smaller request was prepared; caused by the client's error.
     """
-    first = await _attempt(turn, send, ways)
+    first = await _attempt(call, send, ways)
     if first.stream is not None:
-        first.stream.held.again = partial(_again, turn, send, ways)
-    if first.too_large is None or not await _shrunk(turn, first, first.too_large, ways):
+        first.stream.held.again = partial(_again, call, send, ways)
+    if first.too_large is None or not await _shrunk(call, first, first.too_large, ways):
         return first.given()
-    second = await _attempt(turn, send, ways)
+    second = await _attempt(call, send, ways)
     kept, lost = (first, second) if second.too_large is not None else (second, first)
     await lost.drop()
     return kept.given()
 
 
-async def _again(turn: Turn, send: Send, ways: Ways, error: Exception) -> Answer | None:
+async def _again(call: ModelCall, send: Send, ways: Ways, error: Exception) -> Answer | None:
     """The stream that answers a smaller request, after an overflow in one that had not said anything yet."""
-    if classify_error(error) is None or not await ways.wait(turn.shrink, error):
+    if classify_error(error) is None or not await ways.wait(call.shrink, error):
         return None
-    second = await _attempt(turn, send, ways)
+    second = await _attempt(call, send, ways)
     if second.stream is not None:
         second.refusal = await second.stream.refusal()
     if second.too_large is not None:
@@ -190,17 +190,17 @@ async def _again(turn: Turn, send: Send, ways: Ways, error: Exception) -> Answer
     return second
 
 
-async def _shrunk(turn: Turn, first: Answer, error: Exception, ways: Ways) -> bool:
+async def _shrunk(call: ModelCall, first: Answer, error: Exception, ways: Ways) -> bool:
     try:
-        return await ways.wait(turn.shrink, error)
+        return await ways.wait(call.shrink, error)
     except AgentctxError as failed:
         await first.drop()
         raise failed from error
 
 
-async def _attempt(turn: Turn, send: Send, ways: Ways) -> Answer:
+async def _attempt(call: ModelCall, send: Send, ways: Ways) -> Answer:
     try:
-        value = await send(turn.written())
+        value = await send(call.written())
     except ways.errors as error:
         return Answer(error=error)
-    return await ways.open(value, turn)
+    return await ways.open(value, call)

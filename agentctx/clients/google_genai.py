@@ -17,9 +17,9 @@ from google.genai.client import AsyncClient
 from agentctx.clients.bridge import drive
 from agentctx.clients.conversations import Conversations
 from agentctx.clients.exchange import Answer, Ways, blocked, exchange, waiting
+from agentctx.clients.model_call import ModelCall
 from agentctx.clients.proxy import NotSent, derived
 from agentctx.clients.streams import follow, follow_async
-from agentctx.clients.turn import Turn
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.providers.adapter import get
@@ -32,7 +32,7 @@ _ERRORS = (errors.APIError,)
 
 
 def wrap(client: T, conversations: Conversations) -> T:
-    """The client's twin whose model calls are prepared.
+    """The client's proxy whose model calls are prepared.
 
     Raises:
         ConfigError: If it is something else of this SDK.
@@ -58,7 +58,7 @@ def _over(client: Native, api: Native) -> Native:
 
 
 def _api(api: Native, conversations: Conversations) -> Native:
-    """A twin of the SDK's API client with the same state: both share connections and credentials."""
+    """A copy of the SDK's API client with the same state: both share connections and credentials."""
 
     def request(_twin: object, *args: Native, **more: Native) -> Native:
         call = _Call(api.request, args, more)
@@ -78,9 +78,9 @@ def _api(api: Native, conversations: Conversations) -> Native:
 
     methods = (request, request_streamed, async_request, async_request_streamed)
     named: dict[str, Callable[..., Any]] = {method.__name__: method for method in methods}
-    twin: Any = object.__new__(derived(type(api), {**named, "__del__": _nothing}))
-    twin.__dict__ = vars(api)
-    return twin
+    proxy: Any = object.__new__(derived(type(api), {**named, "__del__": _nothing}))
+    proxy.__dict__ = vars(api)
+    return proxy
 
 
 @frozen
@@ -147,17 +147,17 @@ async def _later(answer: Awaitable[Native]) -> Native:
     return await answer
 
 
-async def _open(value: object, turn: Turn, /) -> Answer:
-    turn.learn(turn.shape.usage(value))
+async def _open(value: object, call: ModelCall, /) -> Answer:
+    call.learn(call.adapter.usage(value))
     return Answer(value)
 
 
-async def _open_async_stream(value: Native, turn: Turn, /) -> Answer:
-    return follow_async(value, turn, _ERRORS)
+async def _open_async_stream(value: Native, call: ModelCall, /) -> Answer:
+    return follow_async(value, call, _ERRORS)
 
 
-async def _open_stream(value: Native, turn: Turn, /) -> Answer:
-    return follow(value, turn, _ERRORS)
+async def _open_stream(value: Native, call: ModelCall, /) -> Answer:
+    return follow(value, call, _ERRORS)
 
 
 def _nothing(_object: object) -> None:

@@ -22,12 +22,12 @@ from agentctx.clients.bodies import events_of, said_in
 from agentctx.clients.bridge import drive
 from agentctx.clients.conversations import Conversations
 from agentctx.clients.exchange import Answer, Refused, Ways, blocked, exchange, waiting
+from agentctx.clients.model_call import ModelCall
 from agentctx.clients.proxy import NotSent, derived
 from agentctx.clients.streams import follow_async, hold, hold_async
-from agentctx.clients.turn import Turn
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
-from agentctx.providers.adapter import Shape
+from agentctx.providers.adapter import Adapter
 from agentctx.providers.anthropic.adapter import Messages
 from agentctx.providers.openai_chat.adapter import ChatCompletions
 from agentctx.providers.openai_responses.adapter import Responses
@@ -35,7 +35,7 @@ from agentctx.providers.openai_responses.adapter import Responses
 T = TypeVar("T")
 
 _CHAT, _RESPONSES, _MESSAGES = ChatCompletions(), Responses(), Messages()
-PREPARED: Mapping[str, Shape] = {
+PREPARED: Mapping[str, Adapter] = {
     "completion": _CHAT,
     "acompletion": _CHAT,
     "responses": _RESPONSES,
@@ -149,8 +149,8 @@ def wrap(client: T, conversations: Conversations) -> T:
 
 def _module(real: ModuleType, conversations: Conversations) -> ModuleType:
     """The module with its model calls prepared or refused, also where a module within it, or one in that, has them."""
-    own = {name: shape for name, shape in PREPARED.items() if hasattr(real, name)}
-    calls = {name: _prepared(getattr(real, name), shape, conversations) for name, shape in own.items()}
+    own = {name: adapter for name, adapter in PREPARED.items() if hasattr(real, name)}
+    calls = {name: _prepared(getattr(real, name), adapter, conversations) for name, adapter in own.items()}
     refused = {name: _refused(name, instead) for name, instead in REFUSED.items()}
     stand_ins = _StandIns()
     for name, call in {**refused, **calls}.items():
@@ -225,19 +225,19 @@ class _Module(ModuleType):
 
 
 def _router(router: Native, conversations: Conversations) -> Native:
-    """A twin of a router on the same state: cooldowns and counters are shared.
+    """A copy of a router on the same state: cooldowns and counters are shared.
 
     Many of a router's calls are attributes of it, made when it is: properties go before those.
     """
-    own = {name: _Call(router, name, shape, conversations) for name, shape in PREPARED.items()}
+    own = {name: _Call(router, name, adapter, conversations) for name, adapter in PREPARED.items()}
     refused = {name: _Call(router, name, instead, conversations) for name, instead in REFUSED.items()}
     calls: Mapping[str, property] = {
         name: property(call.get, call.set) for name, call in {**refused, **own}.items() if hasattr(router, name)
     }
-    chat = property(lambda twin: litellm.Chat(params=router.chat.params, router_obj=twin))
-    twin: Any = object.__new__(derived(type(router), {**calls, "chat": chat}))
-    twin.__dict__ = vars(router)
-    return twin
+    chat = property(lambda proxy: litellm.Chat(params=router.chat.params, router_obj=proxy))
+    proxy: Any = object.__new__(derived(type(router), {**calls, "chat": chat}))
+    proxy.__dict__ = vars(router)
+    return proxy
 
 
 @frozen
@@ -246,7 +246,7 @@ class _Call:
 
     router: Any
     name: str
-    how: Shape | str
+    how: Adapter | str
     conversations: Conversations
 
     def get(self, _twin: object) -> Callable[..., Any]:
@@ -260,7 +260,7 @@ class _Call:
         setattr(self.router, self.name, value)
 
 
-def _prepared(function: Callable[..., Any], shape: Shape, conversations: Conversations) -> Callable[..., Any]:
+def _prepared(function: Callable[..., Any], adapter: Adapter, conversations: Conversations) -> Callable[..., Any]:
     """The function in front of which requests are prepared."""
     names = tuple(signature(function).parameters)
 
@@ -269,14 +269,14 @@ def _prepared(function: Callable[..., Any], shape: Shape, conversations: Convers
         async def send(body: dict[str, Native]) -> Native:
             return await function(**body)
 
-        return await exchange(conversations, shape, _body(names, args, more), send, _ASYNC)
+        return await exchange(conversations, adapter, _body(names, args, more), send, _ASYNC)
 
     @wraps(function)
     def blocks(*args: Native, **more: Native) -> Native:
         async def send(body: dict[str, Native]) -> Native:
             return function(**body)
 
-        return drive(exchange(conversations, shape, _body(names, args, more), send, _SYNC))
+        return drive(exchange(conversations, adapter, _body(names, args, more), send, _SYNC))
 
     return waits if iscoroutinefunction(function) else blocks
 
@@ -285,22 +285,22 @@ def _body(names: tuple[str, ...], args: tuple[Any, ...], more: Mapping[str, Any]
     return {**dict(zip(names, args, strict=False)), **more}
 
 
-async def _open_async(value: Native, turn: Turn, /) -> Answer:
+async def _open_async(value: Native, call: ModelCall, /) -> Answer:
     if not hasattr(value, "__anext__"):
-        return _opened(value, turn)
-    if turn.shape is _MESSAGES:  # bytes, as the HTTP response has them
-        return follow_async(events_of(value), turn, _ERRORS, getattr(value, "aclose", None), said_in)
-    return hold_async(value, turn, _ERRORS)
+        return _opened(value, call)
+    if call.adapter is _MESSAGES:  # bytes, as the HTTP response has them
+        return follow_async(events_of(value), call, _ERRORS, getattr(value, "aclose", None), said_in)
+    return hold_async(value, call, _ERRORS)
 
 
-async def _open(value: object, turn: Turn, /) -> Answer:
-    return hold(value, turn, _ERRORS) if hasattr(value, "__next__") else _opened(value, turn)
+async def _open(value: object, call: ModelCall, /) -> Answer:
+    return hold(value, call, _ERRORS) if hasattr(value, "__next__") else _opened(value, call)
 
 
-def _opened(value: object, turn: Turn) -> Answer:
-    refused = turn.shape.failure(value)
+def _opened(value: object, call: ModelCall) -> Answer:
+    refused = call.adapter.failure(value)
     if refused is None:
-        turn.learn(turn.shape.usage(value))
+        call.learn(call.adapter.usage(value))
         return Answer(value)
     return Answer(value, refusal=Refused(refused))
 

@@ -17,18 +17,18 @@ from agentctx.clients.bodies import watch, watch_async
 from agentctx.clients.bridge import drive
 from agentctx.clients.conversations import Conversations
 from agentctx.clients.exchange import Answer, Refused, Ways, blocked, exchange, waiting
-from agentctx.clients.proxy import NotSent, body_of, twin
+from agentctx.clients.model_call import ModelCall
+from agentctx.clients.proxy import NotSent, body_of, proxy
 from agentctx.clients.streams import hold, hold_async
-from agentctx.clients.turn import Turn
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
-from agentctx.providers.adapter import Shape, api_path, get
+from agentctx.providers.adapter import Adapter, api_path, get
 from agentctx.providers.openai_chat.adapter import ChatCompletions
 from agentctx.providers.openai_responses.adapter import Responses
 
 T = TypeVar("T")
 
-_SHAPES: Mapping[str, Shape] = {"/chat/completions": ChatCompletions(), "/responses": Responses()}
+_ADAPTERS: Mapping[str, Adapter] = {"/chat/completions": ChatCompletions(), "/responses": Responses()}
 _REFUSED = {
     "/completions": "call chat.completions.create or responses.create",
     "/responses/compact": "the pipeline makes room itself; call responses.create",
@@ -37,15 +37,15 @@ _ERRORS = (openai.APIError,)
 
 
 def wrap(client: T, conversations: Conversations) -> T:
-    """The client's twin whose model calls are prepared.
+    """The client's proxy whose model calls are prepared.
 
     Raises:
         ConfigError: If it is something else of this SDK.
     """
     if isinstance(client, AsyncOpenAI):
-        return twin(client, {"request": _async_request(type(client), conversations)})
+        return proxy(client, {"request": _async_request(type(client), conversations)})
     if isinstance(client, OpenAI):
-        return twin(client, {"request": _request(type(client), conversations)})
+        return proxy(client, {"request": _request(type(client), conversations)})
     msg = f"wrap: {type(client).__qualname__} of openai is no client; pass an OpenAI or AsyncOpenAI"
     raise ConfigError(msg)
 
@@ -54,16 +54,16 @@ def _async_request(kind: Native, conversations: Conversations) -> Callable[..., 
     """The ``request`` that prepares, in front of an async client's own."""
 
     async def request(client: Native, cast_to: Native, options: Native, **more: Native) -> Native:
-        shape = _shape_of(options)
-        if shape is None:
+        adapter = _adapter_of(options)
+        if adapter is None:
             value = await kind.request(client, cast_to, options, **more)
-            turn = _earlier(options, conversations)
-            return value if turn is None else (await _open_async(value, turn)).value
+            call = _earlier(options, conversations)
+            return value if call is None else (await _open_async(value, call)).value
 
         async def send(body: dict[str, Native]) -> Native:
             return await kind.request(client, cast_to, _with_body(options, body), **more)
 
-        return await exchange(conversations, shape, _body_of(options), send, _ASYNC)
+        return await exchange(conversations, adapter, _body_of(options), send, _ASYNC)
 
     return request
 
@@ -72,21 +72,21 @@ def _request(kind: Native, conversations: Conversations) -> Callable[..., Native
     """The ``request`` that prepares, in front of a sync client's own."""
 
     def request(client: Native, cast_to: Native, options: Native, **more: Native) -> Native:
-        shape = _shape_of(options)
-        if shape is None:
+        adapter = _adapter_of(options)
+        if adapter is None:
             value = kind.request(client, cast_to, options, **more)
-            turn = _earlier(options, conversations)
-            return value if turn is None else drive(_open(value, turn)).value
+            call = _earlier(options, conversations)
+            return value if call is None else drive(_open(value, call)).value
 
         async def send(body: dict[str, Native]) -> Native:
             return kind.request(client, cast_to, _with_body(options, body), **more)
 
-        return drive(exchange(conversations, shape, _body_of(options), send, _SYNC))
+        return drive(exchange(conversations, adapter, _body_of(options), send, _SYNC))
 
     return request
 
 
-def _shape_of(options: Native) -> Shape | None:
+def _adapter_of(options: Native) -> Adapter | None:
     """The API that a request is for; None when it is no model call.
 
     Raises:
@@ -94,14 +94,14 @@ def _shape_of(options: Native) -> Shape | None:
     """
     if options.method.lower() != "post" or not isinstance(options.json_data, Mapping):
         return None
-    path = api_path(options.url, (*_SHAPES, *_REFUSED))
+    path = api_path(options.url, (*_ADAPTERS, *_REFUSED))
     if path in _REFUSED:
         msg = f"POST {path} of a wrapped client is a model call that cannot be prepared: {_REFUSED[path]}"
         raise ConfigError(msg)
-    return _SHAPES.get(path)
+    return _ADAPTERS.get(path)
 
 
-def _earlier(options: Native, conversations: Conversations) -> Turn | None:
+def _earlier(options: Native, conversations: Conversations) -> ModelCall | None:
     """The call whose response in the background is retrieved; None for every other request."""
     before, _, name = options.url.partition("?")[0].rpartition("/")
     return conversations.waiting_for(name) if options.method.lower() == "get" and before == "/responses" else None
@@ -120,24 +120,24 @@ def _with_body(options: Native, body: dict[str, Native]) -> Native:
     return options.model_copy(update={"json_data": body, "extra_json": None})
 
 
-async def _open_async(value: Native, turn: Turn, /) -> Answer:
+async def _open_async(value: Native, call: ModelCall, /) -> Answer:
     if _is_the_callers(value):
-        return watch_async(value, value.http_response, turn)
+        return watch_async(value, value.http_response, call)
     inner = _inner(value)
     if not isinstance(inner, AsyncStream):
-        return _opened(value, inner, turn)
-    answer = hold_async(inner, turn, _ERRORS)
+        return _opened(value, inner, call)
+    answer = hold_async(inner, call, _ERRORS)
     answer.value = value
     return answer
 
 
-async def _open(value: Native, turn: Turn, /) -> Answer:
+async def _open(value: Native, call: ModelCall, /) -> Answer:
     if _is_the_callers(value):
-        return watch(value, value.http_response, turn)
+        return watch(value, value.http_response, call)
     inner = _inner(value)
     if not isinstance(inner, Stream):
-        return _opened(value, inner, turn)
-    answer = hold(inner, turn, _ERRORS)
+        return _opened(value, inner, call)
+    answer = hold(inner, call, _ERRORS)
     answer.value = value
     return answer
 
@@ -159,25 +159,25 @@ def _inner(value: Native) -> Native:
     return http.json() if http.is_closed and "json" in http.headers.get("content-type", "") else None
 
 
-def _opened(value: object, inner: Native, turn: Turn) -> Answer:
-    refused = None if inner is None else turn.shape.failure(inner)
-    usage = None if inner is None else turn.shape.usage(inner)
-    _follow_background(inner, usage, turn)
+def _opened(value: object, inner: Native, call: ModelCall) -> Answer:
+    refused = None if inner is None else call.adapter.failure(inner)
+    usage = None if inner is None else call.adapter.usage(inner)
+    _follow_background(inner, usage, call)
     if refused is None:
-        turn.learn(usage)
+        call.learn(usage)
         return Answer(value)
     return Answer(value, refusal=Refused(refused))
 
 
-def _follow_background(inner: Native, usage: Native, turn: Turn) -> None:
+def _follow_background(inner: Native, usage: Native, call: ModelCall) -> None:
     """Of a response in the background the usage comes when it is retrieved at its end."""
     name = get(inner, "id")
-    if not turn.body.get("background") or not isinstance(name, str):
+    if not call.body.get("background") or not isinstance(name, str):
         return
     if usage is None and get(inner, "status") in {"queued", "in_progress"}:
-        turn.client.unfinished(name, turn)
+        call.client.unfinished(name, call)
     else:
-        turn.client.finished(name)
+        call.client.finished(name)
 
 
 class OverflowBeforeSending(NotSent, openai.BadRequestError):

@@ -12,15 +12,15 @@ from agentctx.errors import BigItem, ContextOverflow
 T = TypeVar("T")
 
 
-def twin(client: T, methods: Mapping[str, Callable[..., Any]]) -> T:
+def proxy(client: T, methods: Mapping[str, Callable[..., Any]]) -> T:
     """An object of a class derived from the client's, in which some methods are replaced.
 
     What the client opened (connections, credentials) is used by both, and closing one closes the other. Clients
-    derived from the twin (``with_options``) have the methods too.
+    derived from the proxy (``with_options``) have the methods too.
 
     Args:
         client: The client; it is not changed.
-        methods: The methods, by name; each is called with the twin first.
+        methods: The methods, by name; each is called with the proxy first.
     """
     other: Any = object.__new__(derived(type(client), methods))
     for name, value in vars(client).items():

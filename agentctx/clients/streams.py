@@ -20,8 +20,8 @@ from attrs import define, field, frozen
 
 from agentctx.clients.bridge import drive
 from agentctx.clients.exchange import Again, Answer, Refused
+from agentctx.clients.model_call import ModelCall
 from agentctx.clients.proxy import derived
-from agentctx.clients.turn import Turn
 from agentctx.core.message import Native
 from agentctx.providers.adapter import get
 
@@ -41,9 +41,9 @@ class Held:
     """A stream on its way to the caller.
 
     Args:
-        turn: The call that it answers.
+        call: The call that it answers.
         errors: What the SDK raises when a provider refuses.
-        read: What an event says, as the API's shape takes it; None when it says nothing.
+        read: What an event says, as the API's adapter takes it; None when it says nothing.
         waiting: The events that were read and not handed out yet.
         failure: What the stream raised while it was read ahead; raised after the events.
         usage: The latest usage seen.
@@ -55,7 +55,7 @@ class Held:
         under: The same stream as a client sees it that was wrapped twice.
     """
 
-    turn: Turn
+    call: ModelCall
     errors: tuple[type[Exception], ...]
     read: Callable[[Any], Any] = _as_it_is
     waiting: deque[Any] = field(factory=deque)
@@ -111,7 +111,7 @@ class Held:
             event = await self._pulled(pull)
         except StopAsyncIteration:
             if self.usage is None and not self.over:
-                self.turn.untold()
+                self.call.untold()
             self.finish()
             raise
         except self.errors as error:
@@ -125,8 +125,8 @@ class Held:
         said = self.read(event)
         if said is None:
             return None
-        refused = self.turn.shape.failure(said)
-        self.begun = refused is not None or self.turn.shape.begins(said)
+        refused = self.call.adapter.failure(said)
+        self.begun = refused is not None or self.call.adapter.begins(said)
         return None if refused is None else Refused(refused)
 
     def _handed(self, event: Native, error: Exception | None) -> Native:
@@ -140,7 +140,7 @@ class Held:
         return event
 
     def _bill(self, said: Native) -> None:
-        self.usage = (None if said is None else self.turn.shape.usage(said)) or self.usage
+        self.usage = (None if said is None else self.call.adapter.usage(said)) or self.usage
 
     async def _replaced(self, error: Exception, close: Close) -> bool:
         """Whether the answer to a smaller request is read from now on."""
@@ -172,7 +172,7 @@ class Held:
     def finish(self) -> None:
         """Record the usage, once."""
         usage, self.usage, self.over = self.usage, None, True
-        self.turn.learn(usage)
+        self.call.learn(usage)
 
     async def let_go(self) -> None:
         """The reader closes the stream."""
@@ -281,21 +281,21 @@ def pulling(step: Callable[[], Any]) -> Pull:
     return pull
 
 
-def hold_async(stream: Native, turn: Turn, errors: tuple[type[Exception], ...]) -> Answer:
+def hold_async(stream: Native, call: ModelCall, errors: tuple[type[Exception], ...]) -> Answer:
     """Look at what an SDK's async stream object hands out, from now on.
 
     Args:
         stream: The stream, as the SDK made it for this call; it belongs to this call alone.
-        turn: The call that it answers.
+        call: The call that it answers.
         errors: What the SDK raises when a provider refuses.
     """
-    _put_in_front(stream, Held(turn, errors), _ASYNC)
+    _put_in_front(stream, Held(call, errors), _ASYNC)
     return _answer(stream, _started_async(stream))
 
 
-def hold(stream: Native, turn: Turn, errors: tuple[type[Exception], ...]) -> Answer:
+def hold(stream: Native, call: ModelCall, errors: tuple[type[Exception], ...]) -> Answer:
     """Look at what an SDK's stream object hands out, from now on; as ``hold_async``."""
-    _put_in_front(stream, Held(turn, errors), _SYNC)
+    _put_in_front(stream, Held(call, errors), _SYNC)
     return _answer(stream, _started(stream))
 
 
@@ -305,7 +305,7 @@ def _answer(value: object, started: Started) -> Answer:
 
 def follow_async(
     stream: AsyncGenerator[Any],
-    turn: Turn,
+    call: ModelCall,
     errors: tuple[type[Exception], ...],
     close: Close | None = None,
     read: Callable[[Any], Any] = _as_it_is,
@@ -314,12 +314,12 @@ def follow_async(
 
     Args:
         stream: The generator.
-        turn: The call that it answers.
+        call: The call that it answers.
         errors: What the SDK raises when a provider refuses.
         close: Lets go of what it reads; without it, closing the generator does.
-        read: What an event says, as the API's shape takes it.
+        read: What an event says, as the API's adapter takes it.
     """
-    started = Started(Held(turn, errors, read), stream.__anext__, close or stream.aclose)
+    started = Started(Held(call, errors, read), stream.__anext__, close or stream.aclose)
 
     async def rest() -> AsyncGenerator[Any]:
         async with aclosing(stream):
@@ -337,10 +337,10 @@ def follow_async(
 
 
 def follow(
-    stream: Generator[Any], turn: Turn, errors: tuple[type[Exception], ...], close: Close | None = None
+    stream: Generator[Any], call: ModelCall, errors: tuple[type[Exception], ...], close: Close | None = None
 ) -> Answer:
     """Look at what a generator yields; as ``follow_async``."""
-    started = Started(Held(turn, errors), pulling(stream.__next__), close or stream.close)
+    started = Started(Held(call, errors), pulling(stream.__next__), close or stream.close)
 
     def rest() -> Generator[Any]:
         with closing(stream):

@@ -15,7 +15,7 @@ Body = Mapping[str, Any]
 
 
 @frozen
-class Request:
+class RequestParts:
     """What a pipeline prepares of a request.
 
     Args:
@@ -31,15 +31,15 @@ class Request:
     model: str | None = None
 
 
-class Shape(Protocol):
-    """One API of one provider."""
+class Adapter(Protocol):
+    """One API of one provider. Inherit it: what an API does not say otherwise holds as it stands here."""
 
     @property
     def format(self) -> str:
         """The wire format of its messages."""
         ...
 
-    def read(self, body: Body, /) -> Request | None:
+    def read(self, body: Body, /) -> RequestParts | None:
         """What there is to prepare in a request; None when it has no messages: then it is sent as it is.
 
         Raises:
@@ -47,21 +47,25 @@ class Shape(Protocol):
         """
         ...
 
-    def write(self, body: Body, request: Request, view: View, /) -> dict[str, Any]:
+    def write(self, body: Body, request: RequestParts, view: View, /) -> dict[str, Any]:
         """The same request with what the pipeline made of it; ``request`` is what was read. ``body`` stays as it is."""
         ...
 
     def usage(self, said: Native, /) -> Native:
         """The usage in an answer, or in one event of a stream; None when it says nothing of the prompt."""
-        ...
+        return get(said, "usage")
 
     def begins(self, event: Native, /) -> bool:
         """Whether an event of a stream carries something that the model said: from then on nothing is sent again."""
         ...
 
-    def failure(self, said: Native, /) -> Native:
+    def failure(self, _said: Native, /) -> Native:
         """The error that an answer or an event tells of and the SDK does not raise; None when there is none."""
-        ...
+        return None
+
+    def tells_usage(self, _body: Body, /) -> bool:
+        """Whether the answer to this request tells what was billed, also when it is a stream."""
+        return True
 
 
 def get(thing: object, *path: str) -> Native:
@@ -73,7 +77,7 @@ def get(thing: object, *path: str) -> Native:
     return thing
 
 
-def with_view(body: Body, request: Request, view: View, key: str, system: str | None = None) -> dict[str, Any]:
+def with_view(body: Body, request: RequestParts, view: View, key: str, system: str | None = None) -> dict[str, Any]:
     """The request with the view's messages and options, and its system prompt and tools where a stage changed them.
 
     Args:

@@ -9,23 +9,19 @@ from attrs import frozen
 from agentctx.core.message import Native
 from agentctx.core.report import View
 from agentctx.errors import InvalidInput
-from agentctx.providers.adapter import Body, Request, get, name_of_model, with_view
+from agentctx.providers.adapter import Adapter, Body, RequestParts, get, name_of_model, with_view
 
 _BEFORE_CONTENT = frozenset({"message_start", "ping"})
 _EMPTY_AT_FIRST = frozenset({"text", "thinking", "tool_use", "server_tool_use", "mcp_tool_use"})
 
 
 @frozen
-class Messages:
-    """``POST /v1/messages`` (``shape.Shape``).
+class Messages(Adapter):
+    """``POST /v1/messages``."""
 
-    Args:
-        format: The wire format.
-    """
+    format = "anthropic"
 
-    format: str = "anthropic"
-
-    def read(self, body: Body, /) -> Request | None:
+    def read(self, body: Body, /) -> RequestParts | None:
         """Messages, system prompt, tools and model.
 
         Raises:
@@ -37,9 +33,9 @@ class Messages:
             raise InvalidInput("thread", what)
         if body.get("messages") is None:
             return None
-        return Request(body["messages"], body.get("system"), body.get("tools"), name_of_model(body))
+        return RequestParts(body["messages"], body.get("system"), body.get("tools"), name_of_model(body))
 
-    def write(self, body: Body, request: Request, view: View, /) -> dict[str, Any]:
+    def write(self, body: Body, request: RequestParts, view: View, /) -> dict[str, Any]:
         """The request with the view's messages, system prompt, tools and options; ``betas`` belong into a header."""
         return with_view(body, request, view, "messages", "system")
 

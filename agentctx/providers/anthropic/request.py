@@ -139,7 +139,7 @@ class Turn:
 
 
 @frozen
-class Request:
+class MessagesRequest:
     """A request, laid out.
 
     Args:
@@ -168,12 +168,12 @@ class Request:
         return mapping_or_none(self.data.get(key)) or NOTHING
 
 
-def lay_out(data: Mapping[str, Any], profile: ModelProfile | None) -> Request:
+def lay_out(data: Mapping[str, Any], profile: ModelProfile | None) -> MessagesRequest:
     """Lay a request out; without a profile its model is known by its name."""
     messages, tools = data.get("messages"), data.get("tools")
     native = messages if isinstance(messages, (list, tuple)) else ()
     entries = tuple(_entry(message, index) for index, message in enumerate(native))
-    return Request(
+    return MessagesRequest(
         data,
         entries,
         tuple(_turns(entries)),

@@ -20,7 +20,7 @@ from agentctx.providers.anthropic.request import (
     THINKING,
     Block,
     Entry,
-    Request,
+    MessagesRequest,
     Turn,
     lay_out,
     refused,
@@ -32,7 +32,7 @@ from agentctx.tokens.media import image_size
 _UNSEEN = frozenset({"compaction", "fallback"})
 
 
-def leads_round(request: Request) -> Iterator[Violation]:
+def leads_round(request: MessagesRequest) -> Iterator[Violation]:
     """With manual thinking the open tool round starts with its reasoning."""
     if request.option("thinking").get("type") != "enabled":
         return
@@ -52,7 +52,7 @@ def leads_round(request: Request) -> Iterator[Violation]:
         return
 
 
-def signatures(request: Request) -> Iterator[Violation]:
+def signatures(request: MessagesRequest) -> Iterator[Violation]:
     """Reasoning is signed. A block of a stream that broke off is not; some endpoints let it pass."""
     for block in request.blocks:
         if block.kind == "thinking" and not block.string("signature"):
@@ -60,7 +60,7 @@ def signatures(request: Request) -> Iterator[Violation]:
             yield refused("signature_missing", block, text, severity="warn")
 
 
-def compaction_text(request: Request) -> Iterator[Violation]:
+def compaction_text(request: MessagesRequest) -> Iterator[Violation]:
     """A compaction block has text, or null when the compaction failed; never the empty string."""
     for block in request.blocks:
         if block.kind == "compaction" and block.data.get("content") == "":
@@ -68,7 +68,7 @@ def compaction_text(request: Request) -> Iterator[Violation]:
             yield refused("compaction_empty", block, f"{path}: compaction content must be non-empty", path)
 
 
-def compaction_place(request: Request) -> Iterator[Violation]:
+def compaction_place(request: MessagesRequest) -> Iterator[Violation]:
     """A signed compaction block is the very first block of the messages, and the only one."""
     signed = [block for block in request.blocks if block.kind == "compaction" and block.string("signature")]
     first = next(request.blocks, None)
@@ -81,7 +81,7 @@ def compaction_place(request: Request) -> Iterator[Violation]:
             yield refused("compaction_misplaced", block, text)
 
 
-def compaction_alone(request: Request) -> Iterator[Violation]:
+def compaction_alone(request: MessagesRequest) -> Iterator[Violation]:
     """Compaction on demand and context editing are not asked for together."""
     if request.option("compaction") and request.option("context_management"):
         text = "compaction: cannot be combined with `context_management`"
@@ -91,7 +91,7 @@ def compaction_alone(request: Request) -> Iterator[Violation]:
 THINKING_RULES = (leads_round, signatures, compaction_text, compaction_place, compaction_alone)
 
 
-def open_round(request: Request) -> tuple[Turn, ...]:
+def open_round(request: MessagesRequest) -> tuple[Turn, ...]:
     """The turns after the last user turn that is not only tool results."""
     turns = request.turns
     start = next((n for n in range(len(turns), 0, -1) if _speaks(turns[n - 1])), 0)
@@ -102,7 +102,7 @@ def _speaks(turn: Turn) -> bool:
     return turn.role == "user" and not turn.only_results
 
 
-def thoughts(request: Request) -> list[Block]:
+def thoughts(request: MessagesRequest) -> list[Block]:
     """The reasoning blocks that the provider can recognise again, in order."""
     return [block for block in request.blocks if block.kind in THINKING and seal(block)]
 
@@ -115,7 +115,7 @@ def seal(block: Block) -> str | None:
 _SIGNED_KEYS = frozenset({"encrypted_content", "encrypted_index", "encrypted_stdout"})
 
 
-def sealed(request: Request, before: Request) -> Iterator[Violation]:
+def sealed(request: MessagesRequest, before: MessagesRequest) -> Iterator[Violation]:
     """Reasoning says what it said when it was signed, and bears a signature that the provider gave."""
     known = {seal(block): block for block in thoughts(before)}
     latest = _latest_message(request)
@@ -130,7 +130,7 @@ def sealed(request: Request, before: Request) -> Iterator[Violation]:
             yield refused("signature_invalid", block, text)
 
 
-def latest_whole(request: Request, before: Request) -> Iterator[Violation]:
+def latest_whole(request: MessagesRequest, before: MessagesRequest) -> Iterator[Violation]:
     """The reasoning of the latest assistant message is sent back all or not at all, in its order."""
     latest = _latest_message(request)
     kept = [block for block in thoughts(request) if block.message == latest]
@@ -143,7 +143,7 @@ def latest_whole(request: Request, before: Request) -> Iterator[Violation]:
         yield _modified(kept[0])
 
 
-def manual_whole(request: Request, before: Request) -> Iterator[Violation]:
+def manual_whole(request: MessagesRequest, before: MessagesRequest) -> Iterator[Violation]:
     """With manual thinking, the steps of the open tool round keep the reasoning that the model took them with."""
     if request.option("thinking").get("type") != "enabled":
         return
@@ -154,7 +154,7 @@ def manual_whole(request: Request, before: Request) -> Iterator[Violation]:
             yield _modified(entry.blocks[0])
 
 
-def bound(request: Request, before: Request) -> Iterator[Violation]:
+def bound(request: MessagesRequest, before: MessagesRequest) -> Iterator[Violation]:
     """On models that bind reasoning, all that the model had read before each kept block is still there, unchanged."""
     if not request.model.bound_thinking or _server_drops(request):
         return
@@ -173,7 +173,7 @@ def bound(request: Request, before: Request) -> Iterator[Violation]:
         previous = number
 
 
-def encrypted(request: Request, before: Request) -> Iterator[Violation]:
+def encrypted(request: MessagesRequest, before: MessagesRequest) -> Iterator[Violation]:
     """Encrypted bytes of server results, citations and compaction blocks go back as they came."""
     known = {value for block in before.blocks for value in _encrypted(block)}
     for block in request.blocks:
@@ -202,7 +202,7 @@ class _Strand:
     thoughts: Sequence[tuple[Block, int]]
 
 
-def _strand(request: Request) -> _Strand:
+def _strand(request: MessagesRequest) -> _Strand:
     start: Mapping[str, Any] | None = None
     blocks: list[Block] = []
     found: list[tuple[Block, int]] = []
@@ -229,7 +229,7 @@ def _shift(now: _Strand, then: _Strand, matched: Sequence[tuple[Block, int, int]
     return max(0, then.thoughts[number][1] - place)
 
 
-def _fixed(request: Request) -> tuple[object, object]:
+def _fixed(request: MessagesRequest) -> tuple[object, object]:
     """The system prompt and the tools that are in the prompt from the start."""
     tools = [_plain(tool) for tool in request.tools if tool.get("defer_loading") is not True]
     return [_plain(block.data) for block in request.system], tools
@@ -266,11 +266,11 @@ def _thinks(entry: Entry) -> bool:
     return any(block.kind in THINKING for block in entry.blocks)
 
 
-def _latest_message(request: Request) -> int | None:
+def _latest_message(request: MessagesRequest) -> int | None:
     return next((entry.index for entry in reversed(request.entries) if entry.role == "assistant"), None)
 
 
-def _server_drops(request: Request) -> bool:
+def _server_drops(request: MessagesRequest) -> bool:
     binding = mapping_or_none(request.option("thinking").get("block_binding")) or {}
     return binding.get("prefix_mismatch_behavior") == "drop_block"
 
@@ -335,14 +335,14 @@ class Marker:
     ttl: str
 
 
-def count(request: Request) -> Iterator[Violation]:
+def count(request: MessagesRequest) -> Iterator[Violation]:
     """At most four markers; the automatic one of the request takes a place."""
     if (found := len(list(_markers(request)))) > _MOST:
         text = f"A maximum of {_MOST} blocks with cache_control may be provided. Found {found}."
         yield refused("cache_max4", None, text)
 
 
-def order(request: Request) -> Iterator[Violation]:
+def order(request: MessagesRequest) -> Iterator[Violation]:
     """Markers of an hour stand before markers of five minutes; tools come first, then system, then messages."""
     short = False
     for marker in _markers(request):
@@ -358,7 +358,7 @@ def order(request: Request) -> Iterator[Violation]:
         short = short or marker.ttl != "1h"
 
 
-def places(request: Request) -> Iterator[Violation]:
+def places(request: MessagesRequest) -> Iterator[Violation]:
     """Thinking, empty text and messages that will be cleared carry no marker."""
     for marker in _markers(request):
         block = marker.block
@@ -375,7 +375,7 @@ def places(request: Request) -> Iterator[Violation]:
             yield refused("cache_on_clear_at", block, text, marker.path)
 
 
-def deferred(request: Request) -> Iterator[Violation]:
+def deferred(request: MessagesRequest) -> Iterator[Violation]:
     """Deferred tools carry no marker."""
     for index, tool in enumerate(request.tools):
         if tool.get("defer_loading") is True and marker_of(tool) is not None:
@@ -392,7 +392,7 @@ def marker_of(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return mapping_or_none(data.get("cache_control"))
 
 
-def _markers(request: Request) -> Iterator[Marker]:
+def _markers(request: MessagesRequest) -> Iterator[Marker]:
     """All markers in the order in which the provider reads them."""
     for index, tool in enumerate(request.tools):
         yield from _marker(tool, None, f"tools.{index}")
@@ -418,7 +418,7 @@ _FEW = 20
 _LONGEST_SIDE = 2_000
 
 
-def image_count(request: Request) -> Iterator[Violation]:
+def image_count(request: MessagesRequest) -> Iterator[Violation]:
     """At most 600 images, on models with a window of 200,000 tokens 100."""
     window = request.model.window
     most = 100 if window is not None and window <= _SMALL_WINDOW else 600
@@ -426,7 +426,7 @@ def image_count(request: Request) -> Iterator[Violation]:
         yield refused("images_max", None, f"messages: at most {most} images are allowed, found {found}")
 
 
-def image_sides(request: Request) -> Iterator[Violation]:
+def image_sides(request: MessagesRequest) -> Iterator[Violation]:
     """In a request of more than 20 images, none is longer than 2000 pixels on either side."""
     images = list(_images(request))
     if len(images) <= _FEW:
@@ -446,7 +446,7 @@ def image_sides(request: Request) -> Iterator[Violation]:
 MEDIA_RULES = (image_count, image_sides)
 
 
-def _images(request: Request) -> Iterator[Block]:
+def _images(request: MessagesRequest) -> Iterator[Block]:
     """All images, also those in tool results."""
     return (each for block in request.blocks for each in (block, *block.inner) if each.kind == "image")
 
@@ -456,7 +456,7 @@ _SERVER_ID = r"^srvtoolu_[a-zA-Z0-9_]+$"
 _INPUT_KINDS = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 
 
-def unanswered(request: Request) -> Iterator[Violation]:
+def unanswered(request: MessagesRequest) -> Iterator[Violation]:
     """Each ``tool_use`` is answered at the head of the next user turn."""
     for turn, answer in _rounds(request):
         given = {block.string("tool_use_id") for block in _leading_results(answer)}
@@ -472,7 +472,7 @@ def unanswered(request: Request) -> Iterator[Violation]:
                 )
 
 
-def orphans(request: Request) -> Iterator[Violation]:
+def orphans(request: MessagesRequest) -> Iterator[Violation]:
     """Each ``tool_result`` answers a ``tool_use`` of the assistant turn directly before it."""
     calls: set[str | None] = set()
     for turn in request.turns:
@@ -490,7 +490,7 @@ def orphans(request: Request) -> Iterator[Violation]:
                 )
 
 
-def results_first(request: Request) -> Iterator[Violation]:
+def results_first(request: MessagesRequest) -> Iterator[Violation]:
     """In a user turn all tool results stand before everything else. The provider says this in other words."""
     for turn in request.turns:
         if turn.role == "user":
@@ -500,7 +500,7 @@ def results_first(request: Request) -> Iterator[Violation]:
                 )
 
 
-def single_result(request: Request) -> Iterator[Violation]:
+def single_result(request: MessagesRequest) -> Iterator[Violation]:
     """Each ``tool_use`` has one result."""
     for turn in request.turns:
         if turn.role == "user":
@@ -513,13 +513,13 @@ def single_result(request: Request) -> Iterator[Violation]:
                 )
 
 
-def unique_calls(request: Request) -> Iterator[Violation]:
+def unique_calls(request: MessagesRequest) -> Iterator[Violation]:
     """The ids of all ``tool_use`` blocks of the request differ."""
     for block, _ in _repeated((block for block in request.blocks if block.kind == "tool_use"), "id"):
         yield refused("tool_use_dup", block, f"{block.path}: `tool_use` ids must be unique")
 
 
-def roles(request: Request) -> Iterator[Violation]:
+def roles(request: MessagesRequest) -> Iterator[Violation]:
     """Results stand in user messages, calls in assistant messages."""
     for block in request.blocks:
         if block.kind == "tool_result" and block.role != "user":
@@ -530,7 +530,7 @@ def roles(request: Request) -> Iterator[Violation]:
             yield refused("tool_use_role", block, text)
 
 
-def ids(request: Request) -> Iterator[Violation]:
+def ids(request: MessagesRequest) -> Iterator[Violation]:
     """Ids are there, and consist of the characters that they may have."""
     for block in request.blocks:
         key = "id" if block.kind in _INPUT_KINDS else "tool_use_id" if block.kind.endswith("tool_result") else ""
@@ -546,7 +546,7 @@ def ids(request: Request) -> Iterator[Violation]:
             yield refused("id_pattern", block, f"{path}: String should match pattern '{pattern}'", path)
 
 
-def inputs(request: Request) -> Iterator[Violation]:
+def inputs(request: MessagesRequest) -> Iterator[Violation]:
     """The input of a call is an object, and the call has a name."""
     for block in request.blocks:
         if block.kind not in _INPUT_KINDS:
@@ -561,7 +561,7 @@ def inputs(request: Request) -> Iterator[Violation]:
             yield refused("tool_name_missing", block, f"{path}: {wrong}", path)
 
 
-def programmatic(request: Request) -> Iterator[Violation]:
+def programmatic(request: MessagesRequest) -> Iterator[Violation]:
     """While calls made by code execution wait, the answering user turn holds tool results only."""
     for turn, answer in _rounds(request):
         if answer is None or answer.only_results or not any(_from_code(block) for block in turn.blocks):
@@ -571,7 +571,7 @@ def programmatic(request: Request) -> Iterator[Violation]:
         yield refused("programmatic_mixed", block, text)
 
 
-def server_pairs(request: Request) -> Iterator[Violation]:
+def server_pairs(request: MessagesRequest) -> Iterator[Violation]:
     """A server tool's call and its result stand in one assistant turn, which only tool results may interrupt."""
     opened: set[str] = set()
     waiting: dict[str, Block] = {}
@@ -593,7 +593,7 @@ def server_pairs(request: Request) -> Iterator[Violation]:
         yield from _without_tool(request, waiting.values())
 
 
-def choice(request: Request) -> Iterator[Violation]:
+def choice(request: MessagesRequest) -> Iterator[Violation]:
     """``tool_choice`` may force a tool where the model takes that, and names one that there is."""
     wanted = request.option("tool_choice")
     kind, name = string(wanted, "type"), string(wanted, "name")
@@ -625,7 +625,7 @@ TOOL_RULES = (
 )
 
 
-def _rounds(request: Request) -> Iterator[tuple[Turn, Turn | None]]:
+def _rounds(request: MessagesRequest) -> Iterator[tuple[Turn, Turn | None]]:
     """Each assistant turn with the user turn after it."""
     return ((turn, after) for turn, after in pairwise((*request.turns, None)) if turn and turn.role == "assistant")
 
@@ -685,7 +685,7 @@ def _unexpected(block: Block, call: str) -> Violation:
     )
 
 
-def _may_wait(request: Request, waiting: dict[str, Block]) -> bool:
+def _may_wait(request: MessagesRequest, waiting: dict[str, Block]) -> bool:
     """Whether server calls may be open at the end: the turn paused, or it waits for the caller's own tools."""
     last = next((turn for turn in reversed(request.turns) if turn.role == "assistant"), None)
     if last is None or any(block.kind == "tool_use" for block in last.blocks):
@@ -694,7 +694,7 @@ def _may_wait(request: Request, waiting: dict[str, Block]) -> bool:
     return all(block.message in indexes for block in waiting.values())
 
 
-def _without_tool(request: Request, waiting: Iterable[Block]) -> Iterator[Violation]:
+def _without_tool(request: MessagesRequest, waiting: Iterable[Block]) -> Iterator[Violation]:
     """An open call needs its tool; what does not say which tools there are is taken for a part of a request."""
     if not isinstance(request.data.get("tools"), (list, tuple)):
         return
@@ -710,8 +710,8 @@ def _without_tool(request: Request, waiting: Iterable[Block]) -> Iterator[Violat
             yield refused("server_tool_missing", block, text)
 
 
-Rule = Callable[[Request], Iterable[Violation]]
-Comparison = Callable[[Request, Request], Iterable[Violation]]
+Rule = Callable[[MessagesRequest], Iterable[Violation]]
+Comparison = Callable[[MessagesRequest, MessagesRequest], Iterable[Violation]]
 
 _MOST_MESSAGES = 100_000
 _MOST_BYTES = 32 * 1024 * 1024
@@ -735,7 +735,7 @@ def violations(
     return tuple(sorted(found, key=lambda violation: -1 if violation.index is None else violation.index))
 
 
-def message_count(request: Request) -> Iterator[Violation]:
+def message_count(request: MessagesRequest) -> Iterator[Violation]:
     """There is a message, and there are not too many."""
     messages = request.data.get("messages")
     if not isinstance(messages, (list, tuple)):
@@ -748,13 +748,13 @@ def message_count(request: Request) -> Iterator[Violation]:
         yield refused("messages_max", None, text)
 
 
-def request_size(request: Request) -> Iterator[Violation]:
+def request_size(request: MessagesRequest) -> Iterator[Violation]:
     """The request body has at most 32 MB."""
     if _string_bytes(request.data, _MOST_BYTES) > _MOST_BYTES:
         yield refused("request_size", None, "Request exceeds the maximum size")
 
 
-def role(request: Request) -> Iterator[Violation]:
+def role(request: MessagesRequest) -> Iterator[Violation]:
     """Messages have a role that the model knows."""
     for entry in request.entries:
         if entry.role not in {"user", "assistant", "system"}:
@@ -762,7 +762,7 @@ def role(request: Request) -> Iterator[Violation]:
             yield refused("role", entry, f"{path}: Input should be 'user' or 'assistant'", path)
 
 
-def first_role(request: Request) -> Iterator[Violation]:
+def first_role(request: MessagesRequest) -> Iterator[Violation]:
     """The first message is the user's; the API takes others since 2024-10, partner endpoints do not."""
     first = request.entries[0] if request.entries else None
     if first is None or first.role != "assistant":
@@ -772,7 +772,7 @@ def first_role(request: Request) -> Iterator[Violation]:
         yield refused("first_user", first, text, severity="warn")
 
 
-def content(request: Request) -> Iterator[Violation]:
+def content(request: MessagesRequest) -> Iterator[Violation]:
     """Content is a string or a list of typed blocks, and only the final assistant message may have none."""
     last = request.entries[-1] if request.entries else None
     for entry in request.entries:
@@ -787,7 +787,7 @@ def content(request: Request) -> Iterator[Violation]:
             yield refused("content_empty", entry, f"{entry.path}: {text}")
 
 
-def block_type(request: Request) -> Iterator[Violation]:
+def block_type(request: MessagesRequest) -> Iterator[Violation]:
     """Each block is an object with a type."""
     for block in request.blocks:
         for each in (block, *block.inner):
@@ -796,7 +796,7 @@ def block_type(request: Request) -> Iterator[Violation]:
                 yield refused("block_type", each, f"{each.path}.type: {wrong}", f"{each.path}.type")
 
 
-def text(request: Request) -> Iterator[Violation]:
+def text(request: MessagesRequest) -> Iterator[Violation]:
     """Text blocks hold text, and some of it is no white space."""
     for block in (*request.system, *request.blocks):
         # The empty string as content is judged as empty content; as system prompt it is none.
@@ -806,7 +806,7 @@ def text(request: Request) -> Iterator[Violation]:
                 yield found
 
 
-def prefill(request: Request) -> Iterator[Violation]:
+def prefill(request: MessagesRequest) -> Iterator[Violation]:
     """Whether the request may end on words of the assistant, and on which."""
     last = request.entries[-1] if request.entries else None
     end = last.blocks[-1] if last is not None and last.blocks else None
@@ -820,7 +820,7 @@ def prefill(request: Request) -> Iterator[Violation]:
         yield refused("prefill_whitespace", last, text)
 
 
-def system_model(request: Request) -> Iterator[Violation]:
+def system_model(request: MessagesRequest) -> Iterator[Violation]:
     """System messages among the messages need a model that takes them."""
     if request.model.system_in_messages:
         return
@@ -830,7 +830,7 @@ def system_model(request: Request) -> Iterator[Violation]:
             yield refused("system_unsupported", entry, text, f"{entry.path}.role")
 
 
-def system_place(request: Request) -> Iterator[Violation]:
+def system_place(request: MessagesRequest) -> Iterator[Violation]:
     """A system message stands behind a user turn, before an assistant turn or last, and never in a tool round."""
     if not request.model.system_in_messages:
         return

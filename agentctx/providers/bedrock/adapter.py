@@ -8,29 +8,25 @@ from attrs import frozen
 
 from agentctx.core.message import Native
 from agentctx.core.report import View
-from agentctx.providers.adapter import Body, Request, get, name_of_model, put, with_view
+from agentctx.providers.adapter import Adapter, Body, RequestParts, get, name_of_model, put, with_view
 
 _BEFORE_CONTENT = frozenset({"messageStart", "contentBlockStart"})
 
 
 @frozen
-class Converse:
-    """``Converse`` and ``ConverseStream`` (``shape.Shape``).
+class Converse(Adapter):
+    """``Converse`` and ``ConverseStream``."""
 
-    Args:
-        format: The wire format.
-    """
+    format = "bedrock"
 
-    format: str = "bedrock"
-
-    def read(self, body: Body, /) -> Request | None:
+    def read(self, body: Body, /) -> RequestParts | None:
         """Messages, system prompt, tools and model; None for a prompt that the provider keeps."""
         if body.get("messages") is None:
             return None
         tools = get(body.get("toolConfig"), "tools")
-        return Request(body["messages"], body.get("system"), tools, name_of_model(body, "modelId"))
+        return RequestParts(body["messages"], body.get("system"), tools, name_of_model(body, "modelId"))
 
-    def write(self, body: Body, request: Request, view: View, /) -> dict[str, Any]:
+    def write(self, body: Body, request: RequestParts, view: View, /) -> dict[str, Any]:
         """The request with the view's messages, system prompt, tools and options."""
         written = with_view(body, request, view, "messages", "system")
         if view.tools is not request.tools:
@@ -45,7 +41,3 @@ class Converse:
     def begins(self, event: Native, /) -> bool:
         """Whether an event carries something that the model said."""
         return not _BEFORE_CONTENT.issuperset(event)
-
-    def failure(self, _said: object, /) -> Native:
-        """None: botocore raises every error, also those within a stream."""
-        return None

@@ -116,7 +116,7 @@ class Turn:
 
 
 @frozen
-class Request:
+class ConverseRequest:
     """A request, laid out.
 
     Args:
@@ -156,7 +156,7 @@ class Request:
         return tuple(fields_or_none(tool) or NOTHING for tool in given)
 
 
-def lay_out(data: Mapping[str, Any], profile: ModelProfile | None) -> Request:
+def lay_out(data: Mapping[str, Any], profile: ModelProfile | None) -> ConverseRequest:
     """Lay a request out; its model is known by the profile, else by its id."""
     native = data.get("messages")
     given = native if isinstance(native, (list, tuple)) else ()
@@ -165,7 +165,9 @@ def lay_out(data: Mapping[str, Any], profile: ModelProfile | None) -> Request:
     model = profile.family if profile is not None else named if isinstance(named, str) else ""
     system = data.get("system")
     said = ({"text": system},) if isinstance(system, str) else system
-    return Request(data, entries, tuple(_turns(entries)), blocks_of(said, None, "system", "system"), model, profile)
+    return ConverseRequest(
+        data, entries, tuple(_turns(entries)), blocks_of(said, None, "system", "system"), model, profile
+    )
 
 
 def blocks_of(content: object, message: int | None, path: str, role: str) -> tuple[BlockAt, ...]:
@@ -216,7 +218,7 @@ _LONGEST_SIDE = 8000
 _MEGABYTE = 1024 * 1024
 
 
-def media_role(request: Request) -> Iterator[Violation]:
+def media_role(request: ConverseRequest) -> Iterator[Violation]:
     """Media stand in user messages only."""
     for block in request.blocks:
         if block.kind in _MEDIA and block.role != "user":
@@ -224,7 +226,7 @@ def media_role(request: Request) -> Iterator[Violation]:
             yield refused("media_role", block, text)
 
 
-def document_text(request: Request) -> Iterator[Violation]:
+def document_text(request: ConverseRequest) -> Iterator[Violation]:
     """A document has a text beside it."""
     for entry in request.entries:
         kinds = {block.kind for block in entry.blocks}
@@ -233,7 +235,7 @@ def document_text(request: Request) -> Iterator[Violation]:
             yield refused("document_needs_text", entry, text)
 
 
-def numbers(request: Request) -> Iterator[Violation]:
+def numbers(request: ConverseRequest) -> Iterator[Violation]:
     """A message holds at most 20 images and 5 documents."""
     for entry in request.entries:
         every = [each for block in entry.blocks for each in (block, *block.inner)]
@@ -244,7 +246,7 @@ def numbers(request: Request) -> Iterator[Violation]:
                 yield refused(f"{kind}s_max", found[most], text)
 
 
-def sizes(request: Request) -> Iterator[Violation]:
+def sizes(request: ConverseRequest) -> Iterator[Violation]:
     """Images and documents that are carried inline are not too large."""
     for block in request.blocks:
         for each in (block, *block.inner):
@@ -282,7 +284,7 @@ _RULES = {
 _PLACE = re.compile(r"messages\.(\d+)\.content\.(\d+)")
 
 
-def reasoning(request: Request, before: Request | None) -> Iterator[Violation]:
+def reasoning(request: ConverseRequest, before: ConverseRequest | None) -> Iterator[Violation]:
     """Reasoning leads an open tool round, is signed, and says what it said when it was signed."""
     laid = _as_anthropic(request)
     found: list[Violation] = []
@@ -296,7 +298,7 @@ def reasoning(request: Request, before: Request | None) -> Iterator[Violation]:
     yield from (_renamed(violation, request) for violation in found)
 
 
-def _renamed(violation: Violation, request: Request) -> Violation:
+def _renamed(violation: Violation, request: ConverseRequest) -> Violation:
     """The violation under our name for the rule, at the place in this request."""
 
     def place(found: re.Match[str]) -> str:
@@ -309,7 +311,7 @@ def _renamed(violation: Violation, request: Request) -> Violation:
     )
 
 
-def _as_anthropic(request: Request) -> anthropic_request.Request:
+def _as_anthropic(request: ConverseRequest) -> anthropic_request.MessagesRequest:
     messages = [
         {"role": entry.role, "content": [_as_block(block) for block in _kept(entry)]} for entry in request.entries
     ]
@@ -354,7 +356,7 @@ def _as_block(block: BlockAt) -> dict[str, Any]:
 _CHOICES = ("auto", "any", "tool")
 
 
-def unanswered(request: Request) -> Iterator[Violation]:
+def unanswered(request: ConverseRequest) -> Iterator[Violation]:
     """Each ``toolUse`` is answered in the next user turn."""
     for turn, after in pairwise((*request.turns, None)):
         if turn is None or turn.role != "assistant":
@@ -369,7 +371,7 @@ def unanswered(request: Request) -> Iterator[Violation]:
             yield refused("tool_use_unanswered", last, text)
 
 
-def excess(request: Request) -> Iterator[Violation]:
+def excess(request: ConverseRequest) -> Iterator[Violation]:
     """A user turn has no more results than the turn before it has calls."""
     for before, turn in pairwise((None, *request.turns)):
         if turn is None or turn.role != "user":
@@ -385,7 +387,7 @@ def excess(request: Request) -> Iterator[Violation]:
             yield refused("tool_result_excess", at, text, f"messages.{at.message}.content")
 
 
-def unique_calls(request: Request) -> Iterator[Violation]:
+def unique_calls(request: ConverseRequest) -> Iterator[Violation]:
     """The ids of all calls differ; only Claude is known to insist on it."""
     seen: set[str] = set()
     for block in request.blocks:
@@ -397,7 +399,7 @@ def unique_calls(request: Request) -> Iterator[Violation]:
         seen.add(block.call)
 
 
-def results_first(request: Request) -> Iterator[Violation]:
+def results_first(request: ConverseRequest) -> Iterator[Violation]:
     """In a user message results stand before everything else; Claude may miss them otherwise."""
     for entry in request.entries:
         others = False
@@ -409,7 +411,7 @@ def results_first(request: Request) -> Iterator[Violation]:
             others = others or block.kind not in {"toolResult", "cachePoint"}
 
 
-def mixed(request: Request) -> Iterator[Violation]:
+def mixed(request: ConverseRequest) -> Iterator[Violation]:
     """Some models refuse results and anything else in one turn; Claude and Nova take them."""
     if request.family in {"claude", "nova"}:
         return
@@ -423,7 +425,7 @@ def mixed(request: Request) -> Iterator[Violation]:
             yield refused("mixed_result_turn", entry, text, f"{entry.path}.content", "error" if sure else "warn")
 
 
-def sides(request: Request) -> Iterator[Violation]:
+def sides(request: ConverseRequest) -> Iterator[Violation]:
     """Calls are the assistant's, results the user's."""
     for block in request.blocks:
         owner = {"toolUse": "assistant", "toolResult": "user"}.get(block.kind)
@@ -432,7 +434,7 @@ def sides(request: Request) -> Iterator[Violation]:
             yield refused("tool_role", block, text)
 
 
-def ids(request: Request) -> Iterator[Violation]:
+def ids(request: ConverseRequest) -> Iterator[Violation]:
     """Ids and names are there, and consist of the characters that they may have. An id is named where it is first."""
     seen: set[str] = set()
     for block in request.blocks:
@@ -445,7 +447,7 @@ def ids(request: Request) -> Iterator[Violation]:
             yield from _spelled(block, "name", "name_pattern", NAME)
 
 
-def inputs(request: Request) -> Iterator[Violation]:
+def inputs(request: ConverseRequest) -> Iterator[Violation]:
     """The input of a call is an object, the content of a result a list, which some models want to hold something."""
     for block in request.blocks:
         if block.kind == "toolUse" and fields_or_none(block.held.get("input")) is None:
@@ -462,7 +464,7 @@ def inputs(request: Request) -> Iterator[Violation]:
                 yield refused("result_empty", block, text, path, "warn")
 
 
-def config_there(request: Request) -> Iterator[Violation]:
+def config_there(request: ConverseRequest) -> Iterator[Violation]:
     """While a tool block remains there is a ``toolConfig``. A request that names no model is a part of one."""
     used = next((block for block in request.blocks if block.kind in {"toolUse", "toolResult"}), None)
     if used is not None and request.tools is None and ("modelId" in request.data or "model" in request.data):
@@ -470,7 +472,7 @@ def config_there(request: Request) -> Iterator[Violation]:
         yield refused("toolconfig_missing", used, text, "toolConfig")
 
 
-def config(request: Request) -> Iterator[Violation]:
+def config(request: ConverseRequest) -> Iterator[Violation]:
     """``toolConfig`` lists a tool, and its choice is one of them."""
     given = fields_or_none(request.data.get("toolConfig"))
     if given is None:
@@ -522,7 +524,7 @@ def _spelled(block: BlockAt, key: str, rule: str, pattern: re.Pattern[str]) -> I
         yield refused(rule, block, text, path)
 
 
-Rule = Callable[[Request], Iterable[Violation]]
+Rule = Callable[[ConverseRequest], Iterable[Violation]]
 
 _START = "A conversation must start with a user message. Try again with a conversation that starts with a user message."
 _ALTERNATE = (
@@ -551,13 +553,13 @@ def violations(
     return tuple(sorted(found, key=lambda violation: -1 if violation.index is None else violation.index))
 
 
-def messages_given(request: Request) -> Iterator[Violation]:
+def messages_given(request: ConverseRequest) -> Iterator[Violation]:
     """There is a message."""
     if not request.entries:
         yield refused("messages_empty", None, _START)
 
 
-def role(request: Request) -> Iterator[Violation]:
+def role(request: ConverseRequest) -> Iterator[Violation]:
     """The user and the assistant speak; a system message only adds or removes tools."""
     for entry in request.entries:
         path = f"{entry.path}.role"
@@ -572,21 +574,21 @@ def role(request: Request) -> Iterator[Violation]:
             yield refused("system_content", entry, text, path)
 
 
-def first_user(request: Request) -> Iterator[Violation]:
+def first_user(request: ConverseRequest) -> Iterator[Violation]:
     """The user begins; Claude and Qwen also take an assistant that does."""
     first = request.entries[0] if request.entries else None
     if first is not None and first.role == "assistant" and request.family not in {"claude", "qwen"}:
         yield refused("first_user", first, _START, severity="error" if request.model else "warn")
 
 
-def alternation(request: Request) -> Iterator[Violation]:
+def alternation(request: ConverseRequest) -> Iterator[Violation]:
     """User and assistant speak by turns; newer models merge neighbours of one role, older ones refuse them."""
     for before, entry in pairwise(request.entries):
         if entry.role in {"user", "assistant"} and before.role == entry.role:
             yield refused("alternate", entry, _ALTERNATE, severity="warn")
 
 
-def content(request: Request) -> Iterator[Violation]:
+def content(request: ConverseRequest) -> Iterator[Violation]:
     """Content is a list of blocks with one member each, and not empty."""
     for entry in request.entries:
         native, path = entry.data.get("content"), f"{entry.path}.content"
@@ -610,7 +612,7 @@ def content(request: Request) -> Iterator[Violation]:
                 yield refused("block_member", block, text)
 
 
-def text(request: Request) -> Iterator[Violation]:
+def text(request: ConverseRequest) -> Iterator[Violation]:
     """Text is a string in which there is something to see; within tool results only some models insist on it."""
     for block in (*request.system, *request.blocks):
         yield from _text(block)
@@ -618,7 +620,7 @@ def text(request: Request) -> Iterator[Violation]:
             yield from _text(inner, within_result=True)
 
 
-def cache_points(request: Request) -> Iterator[Violation]:
+def cache_points(request: ConverseRequest) -> Iterator[Violation]:
     """At most four cache points, each for 5 minutes or an hour; none for models that cache nothing on demand."""
     given = [
         each
@@ -669,6 +671,6 @@ def _text(block: BlockAt, *, within_result: bool = False) -> Iterator[Violation]
         yield refused("text_blank", block, wrong, severity="warn" if within_result else "error")
 
 
-def _tool_blocks(request: Request) -> tuple[BlockAt, ...]:
+def _tool_blocks(request: ConverseRequest) -> tuple[BlockAt, ...]:
     config = fields_or_none(request.data.get("toolConfig")) or NOTHING
     return blocks_of(config.get("tools", request.data.get("tools")), None, "toolConfig.tools", "")

@@ -11,22 +11,21 @@ from attrs import frozen
 from agentctx.core.message import Native
 from agentctx.core.report import View
 from agentctx.errors import InvalidInput
-from agentctx.providers.adapter import Body, Request, get, with_view
+from agentctx.providers.adapter import Adapter, Body, RequestParts, get, with_view
 
 
 @frozen
-class GenerateContent:
-    """``POST /models/…:generateContent`` and ``:streamGenerateContent`` (``shape.Shape``).
+class GenerateContent(Adapter):
+    """``POST /models/…:generateContent`` and ``:streamGenerateContent``.
 
     Args:
         model: The model's name, which stands in the path.
-        format: The wire format.
     """
 
     model: str
-    format: str = "gemini"
+    format = "gemini"
 
-    def read(self, body: Body, /) -> Request | None:
+    def read(self, body: Body, /) -> RequestParts | None:
         """Contents, system instruction and tools.
 
         Raises:
@@ -39,9 +38,9 @@ class GenerateContent:
             )
         if body.get("contents") is None:
             return None
-        return Request(body["contents"], body.get("systemInstruction"), body.get("tools"), self.model)
+        return RequestParts(body["contents"], body.get("systemInstruction"), body.get("tools"), self.model)
 
-    def write(self, body: Body, request: Request, view: View, /) -> dict[str, Any]:
+    def write(self, body: Body, request: RequestParts, view: View, /) -> dict[str, Any]:
         """The request with the view's contents, system instruction and tools."""
         return with_view(body, request, view, "contents", "systemInstruction")
 
@@ -53,10 +52,6 @@ class GenerateContent:
         """Whether a chunk has parts, or ends."""
         candidates = get(_payload(event), "candidates") or ()
         return any(get(each, "content", "parts") or get(each, "finishReason") for each in candidates)
-
-    def failure(self, _said: object, /) -> Native:
-        """None: the SDK raises every error."""
-        return None
 
 
 def _payload(said: Native) -> Mapping[str, Native]:

@@ -111,7 +111,7 @@ class ContentAt:
 
 
 @frozen
-class Request:
+class GenerateRequest:
     """A request, laid out.
 
     Args:
@@ -135,14 +135,14 @@ def contents_of(data: Mapping[str, Any]) -> object:
     return data.get("contents", data.get("messages"))
 
 
-def lay_out(data: Mapping[str, Any], profile: ModelProfile | None) -> Request:
+def lay_out(data: Mapping[str, Any], profile: ModelProfile | None) -> GenerateRequest:
     """Lay a request out; without a profile its model is known by its name."""
     native = contents_of(data)
     given = native if isinstance(native, (list, tuple)) else () if native is None else (native,)
     contents = tuple(_content(each, index) for index, each in as_contents(given))
     named = data.get("model")
     name = profile.family if profile is not None else named if isinstance(named, str) else ""
-    return Request(data, contents, generation_of(name.lower()))
+    return GenerateRequest(data, contents, generation_of(name.lower()))
 
 
 def refused(
@@ -192,7 +192,7 @@ DUMMIES = frozenset({"skip_thought_signature_validator", "context_engineering_is
 _DUMMY_BYTES = frozenset(b64encode(dummy.encode()).decode() for dummy in DUMMIES)
 
 
-def first_signed(request: Request) -> Iterator[Violation]:
+def first_signed(request: GenerateRequest) -> Iterator[Violation]:
     """From Gemini 3 on, the first call of each step of the current turn bears its thought signature."""
     if request.generation is None or request.generation < 3:
         return
@@ -209,7 +209,7 @@ def first_signed(request: Request) -> Iterator[Violation]:
             )
 
 
-def signatures_kept(request: Request, before: Request) -> Iterator[Violation]:
+def signatures_kept(request: GenerateRequest, before: GenerateRequest) -> Iterator[Violation]:
     """A thought signature stands on the part that it was made for, and that part says what it said."""
     known: dict[str, list[object]] = {}
     for part in _signed(before):
@@ -228,7 +228,7 @@ SIGNATURE_RULES = (first_signed,)
 SIGNATURE_COMPARISONS = (signatures_kept,)
 
 
-def _current_turn(request: Request) -> tuple[ContentAt, ...]:
+def _current_turn(request: GenerateRequest) -> tuple[ContentAt, ...]:
     """Everything after the latest content in which the user says something, and not only functions answer."""
     contents = request.contents
     start = next((index for index in range(len(contents) - 1, -1, -1) if _speaks(contents[index])), -1)
@@ -239,7 +239,7 @@ def _speaks(content: ContentAt) -> bool:
     return not content.by_model and (not content.responses or any(part.kind == "text" for part in content.parts))
 
 
-def _signed(request: Request) -> Iterator[PartAt]:
+def _signed(request: GenerateRequest) -> Iterator[PartAt]:
     return (part for content in request.contents for part in content.parts if part.signature)
 
 
@@ -257,8 +257,8 @@ def _among(said: object, candidates: list[object]) -> bool:
         return False
 
 
-Rule = Callable[[Request], Iterable[Violation]]
-Comparison = Callable[[Request, Request], Iterable[Violation]]
+Rule = Callable[[GenerateRequest], Iterable[Violation]]
+Comparison = Callable[[GenerateRequest, GenerateRequest], Iterable[Violation]]
 
 _ALTERNATING = re.compile(r"gemini-1\.0|gemini-pro(?:-vision)?\Z")
 _CALL_TURN = (
@@ -288,7 +288,7 @@ def violations(
     return tuple(sorted(found, key=lambda violation: -1 if violation.index is None else violation.index))
 
 
-def contents_given(request: Request) -> Iterator[Violation]:
+def contents_given(request: GenerateRequest) -> Iterator[Violation]:
     """There is a content."""
     native = contents_of(request.data)
     if native and (isinstance(native, (str, list, tuple)) or fields_or_none(native) is not None):
@@ -296,7 +296,7 @@ def contents_given(request: Request) -> Iterator[Violation]:
     yield refused("contents_empty", None, "* GenerateContentRequest.contents: contents is not specified")
 
 
-def role(request: Request) -> Iterator[Violation]:
+def role(request: GenerateRequest) -> Iterator[Violation]:
     """The user and the model speak, and nobody else; ``function`` and ``tool`` are taken for responses."""
     for content in request.contents:
         known = isinstance(content.role, str) and content.role in {"user", "model", "function", "tool"}
@@ -305,7 +305,7 @@ def role(request: Request) -> Iterator[Violation]:
             yield refused("role", content, text)
 
 
-def parts_given(request: Request) -> Iterator[Violation]:
+def parts_given(request: GenerateRequest) -> Iterator[Violation]:
     """Each content has parts, and each part holds something."""
     for content in request.contents:
         if content.data and not content.parts:
@@ -320,7 +320,7 @@ def parts_given(request: Request) -> Iterator[Violation]:
                 yield refused("part_empty", part, text)
 
 
-def text(request: Request) -> Iterator[Violation]:
+def text(request: GenerateRequest) -> Iterator[Violation]:
     """A text is a string; one that is empty and unsigned is refused by some endpoints."""
     for content in request.contents:
         for part in content.parts:
@@ -331,7 +331,7 @@ def text(request: Request) -> Iterator[Violation]:
                 yield refused("text_empty", part, wrong, severity="warn")
 
 
-def functions(request: Request) -> Iterator[Violation]:
+def functions(request: GenerateRequest) -> Iterator[Violation]:
     """Calls and responses have a name, and arguments and response are objects."""
     for part in _functions(request):
         key = "args" if part.kind == "functionCall" else "response"
@@ -344,7 +344,7 @@ def functions(request: Request) -> Iterator[Violation]:
             yield refused(f"{key}_object", part, text)
 
 
-def sides(request: Request) -> Iterator[Violation]:
+def sides(request: GenerateRequest) -> Iterator[Violation]:
     """Calls are the model's, responses are not."""
     for content in request.contents:
         for part in content.responses if content.by_model else content.calls:
@@ -352,14 +352,14 @@ def sides(request: Request) -> Iterator[Violation]:
             yield refused("side", part, f"a {part.kind} part belongs to the role '{other}'", severity="warn")
 
 
-def call_position(request: Request) -> Iterator[Violation]:
+def call_position(request: GenerateRequest) -> Iterator[Violation]:
     """A content with calls stands directly behind the user's words or behind responses."""
     for before, content in pairwise((None, *request.contents)):
         if content is not None and content.by_model and content.calls and (before is None or before.by_model):
             yield refused("call_position", content, _CALL_TURN)
 
 
-def count(request: Request) -> Iterator[Violation]:
+def count(request: GenerateRequest) -> Iterator[Violation]:
     """The content after one with calls has as many responses as that has calls; no other content has any."""
     due = named = False
     for content, after in _with_next(request):
@@ -375,7 +375,7 @@ def count(request: Request) -> Iterator[Violation]:
         due = False
 
 
-def ids(request: Request) -> Iterator[Violation]:
+def ids(request: GenerateRequest) -> Iterator[Violation]:
     """Where calls and responses have ids, these agree."""
     for content, after in _with_next(request):
         asked = content.calls if content.by_model else ()
@@ -389,7 +389,7 @@ def ids(request: Request) -> Iterator[Violation]:
                 yield refused("id_mismatch", after, text)
 
 
-def names(request: Request) -> Iterator[Violation]:
+def names(request: GenerateRequest) -> Iterator[Violation]:
     """Responses without ids are named like the calls that they answer."""
     for content, after in _with_next(request):
         calls = sorted(part.name for part in content.calls) if content.by_model else []
@@ -399,7 +399,7 @@ def names(request: Request) -> Iterator[Violation]:
             yield refused("name_mismatch", after, text, severity="warn")
 
 
-def text_beside(request: Request) -> Iterator[Violation]:
+def text_beside(request: GenerateRequest) -> Iterator[Violation]:
     """Text beside a response is taken, but may be read as the model's own."""
     for content in request.contents:
         if content.responses and not content.by_model and any(part.kind == "text" for part in content.parts):
@@ -407,7 +407,7 @@ def text_beside(request: Request) -> Iterator[Violation]:
             yield refused("text_beside_response", content, text, severity="warn")
 
 
-def alternation(request: Request) -> Iterator[Violation]:
+def alternation(request: GenerateRequest) -> Iterator[Violation]:
     """The first models take user and model by turns only."""
     model = request.data.get("model")
     if not isinstance(model, str) or not _ALTERNATING.search(model):
@@ -418,7 +418,7 @@ def alternation(request: Request) -> Iterator[Violation]:
             yield refused("alternate", content, text)
 
 
-def cached_end(request: Request) -> Iterator[Violation]:
+def cached_end(request: GenerateRequest) -> Iterator[Violation]:
     """With an explicit cache the request does not end on the model."""
     last = request.contents[-1] if request.contents else None
     if last is not None and last.by_model and request.option("cachedContent"):
@@ -445,13 +445,13 @@ RULES: tuple[Rule, ...] = (
 COMPARISONS: tuple[Comparison, ...] = SIGNATURE_COMPARISONS
 
 
-def _functions(request: Request) -> Iterator[PartAt]:
+def _functions(request: GenerateRequest) -> Iterator[PartAt]:
     """All calls and responses."""
     for content in request.contents:
         yield from (part for part in content.parts if part.kind in {"functionCall", "functionResponse"})
 
 
-def _with_next(request: Request) -> Iterator[tuple[ContentAt, ContentAt | None]]:
+def _with_next(request: GenerateRequest) -> Iterator[tuple[ContentAt, ContentAt | None]]:
     """Each content with the one after it."""
     return ((content, after) for content, after in pairwise((*request.contents, None)) if content is not None)
 

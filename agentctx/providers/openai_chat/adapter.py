@@ -9,32 +9,24 @@ from attrs import frozen
 
 from agentctx.core.message import Native
 from agentctx.core.report import View
-from agentctx.providers.adapter import Body, Request, get, name_of_model, with_view
+from agentctx.providers.adapter import Adapter, Body, RequestParts, get, name_of_model, with_view
 
 
 @frozen
-class ChatCompletions:
-    """``POST /chat/completions`` (``shape.Shape``).
+class ChatCompletions(Adapter):
+    """``POST /chat/completions``."""
 
-    Args:
-        format: The wire format.
-    """
+    format = "openai-chat"
 
-    format: str = "openai-chat"
-
-    def read(self, body: Body, /) -> Request | None:
+    def read(self, body: Body, /) -> RequestParts | None:
         """Messages, tools and model."""
         if body.get("messages") is None:
             return None
-        return Request(body["messages"], None, body.get("tools"), name_of_model(body))
+        return RequestParts(body["messages"], None, body.get("tools"), name_of_model(body))
 
-    def write(self, body: Body, request: Request, view: View, /) -> dict[str, Any]:
+    def write(self, body: Body, request: RequestParts, view: View, /) -> dict[str, Any]:
         """The request with the view's messages and tools."""
         return with_view(body, request, view, "messages")
-
-    def usage(self, said: Native, /) -> Native:
-        """The ``usage`` of an answer or of a stream's last chunk."""
-        return get(said, "usage")
 
     def begins(self, event: Native, /) -> bool:
         """Whether a chunk says more than the role of the speaker."""
@@ -43,6 +35,10 @@ class ChatCompletions:
     def failure(self, said: Native, /) -> Native:
         """The ``error`` that some gateways answer with status 200."""
         return get(said, "error") if not get(said, "choices") else None
+
+    def tells_usage(self, body: Body, /) -> bool:
+        """A stream tells it only where that is asked for."""
+        return not get(body, "stream") or bool(get(body, "stream_options", "include_usage"))
 
 
 def _says(choice: object) -> bool:

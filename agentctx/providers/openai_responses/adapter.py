@@ -8,7 +8,7 @@ from attrs import frozen
 
 from agentctx.core.message import Native
 from agentctx.core.report import View
-from agentctx.providers.adapter import Body, Request, get, name_of_model, with_view
+from agentctx.providers.adapter import Adapter, Body, RequestParts, get, name_of_model, with_view
 from agentctx.providers.openai_responses import OpenAIResponses
 
 _BEFORE_CONTENT = frozenset(
@@ -17,16 +17,12 @@ _BEFORE_CONTENT = frozenset(
 
 
 @frozen
-class Responses:
-    """``POST /responses`` (``shape.Shape``).
+class Responses(Adapter):
+    """``POST /responses``."""
 
-    Args:
-        format: The wire format.
-    """
+    format = "openai-responses"
 
-    format: str = "openai-responses"
-
-    def read(self, body: Body, /) -> Request | None:
+    def read(self, body: Body, /) -> RequestParts | None:
         """Items, instructions, tools and model; None for a prompt that the provider keeps, without any input.
 
         Raises:
@@ -36,9 +32,9 @@ class Responses:
         items = OpenAIResponses().read_request(asked)
         if asked is not body:
             return None
-        return Request(items, body.get("instructions"), body.get("tools"), name_of_model(body))
+        return RequestParts(items, body.get("instructions"), body.get("tools"), name_of_model(body))
 
-    def write(self, body: Body, request: Request, view: View, /) -> dict[str, Any]:
+    def write(self, body: Body, request: RequestParts, view: View, /) -> dict[str, Any]:
         """The request with the view's items, instructions and tools; an input that was a string stays one."""
         written = with_view(body, request, view, "input", "instructions")
         if isinstance(body.get("input"), str) and view.messages == list(request.messages):

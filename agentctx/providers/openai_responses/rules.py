@@ -84,7 +84,7 @@ class Item:
 
 
 @frozen
-class Request:
+class ResponsesRequest:
     """A request, whatever it is, opened as far as it can be.
 
     Args:
@@ -99,7 +99,7 @@ class Request:
     items: tuple[Item, ...]
     total: int
     model: str | None = None
-    before: Request | None = None
+    before: ResponsesRequest | None = None
 
     @property
     def chained(self) -> bool:
@@ -117,7 +117,7 @@ class Request:
         return self.model is not None and self.family is None
 
 
-Rule = Callable[[Request], Iterator[Violation]]
+Rule = Callable[[ResponsesRequest], Iterator[Violation]]
 
 
 def input_of(body: Mapping[str, Native]) -> Native:
@@ -125,7 +125,7 @@ def input_of(body: Mapping[str, Native]) -> Native:
     return body.get("input", body.get("messages"))
 
 
-def opened(body: Mapping[str, Any], model: str | None, before: Request | None = None) -> Request:
+def opened(body: Mapping[str, Any], model: str | None, before: ResponsesRequest | None = None) -> ResponsesRequest:
     """Open a request. Never raises."""
     native = input_of(body)
     natives = list(native) if isinstance(native, (list, tuple)) else []
@@ -133,7 +133,7 @@ def opened(body: Mapping[str, Any], model: str | None, before: Request | None = 
     items = tuple([Item(index, kind_of(data), data) for index, data in found if data is not None])
     named = model if isinstance(model, str) else body.get("model")
     name = named.rpartition("/")[2] if isinstance(named, str) else None
-    return Request(body, items, len(natives), name, before)
+    return ResponsesRequest(body, items, len(natives), name, before)
 
 
 def blocks(item: Item) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -190,7 +190,7 @@ def too_many(rule: str, at: Item | None, path: str, limit: int, length: int) -> 
     return broken(rule, at, path, f"Invalid '{path}': array too long. {text}")
 
 
-def item_ids(request: Request) -> Iterator[Violation]:
+def item_ids(request: ResponsesRequest) -> Iterator[Violation]:
     """R4: no two items have one id."""
     seen: set[str] = set()
     for item in request.items:
@@ -202,7 +202,7 @@ def item_ids(request: Request) -> Iterator[Violation]:
         seen.add(item.id)
 
 
-def missing_reasoning(request: Request) -> Iterator[Violation]:
+def missing_reasoning(request: ResponsesRequest) -> Iterator[Violation]:
     """R5: an item that the provider made after reasoning needs that reasoning before it, as long as it has its id."""
     if request.before is None or request.chained:
         return
@@ -220,7 +220,7 @@ def missing_reasoning(request: Request) -> Iterator[Violation]:
             yield broken("missing_reasoning", item, "input", text)
 
 
-def _led(request: Request) -> Iterator[tuple[str, Item]]:
+def _led(request: ResponsesRequest) -> Iterator[tuple[str, Item]]:
     """Each item with an id that belongs to reasoning, by its id: as ``core.units`` groups them."""
     thought: Item | None = None
     answered = False
@@ -244,7 +244,7 @@ def _name(item: Item) -> str:
     return item.id or str(item.data.get("encrypted_content"))
 
 
-def unfollowed(request: Request) -> Iterator[Violation]:
+def unfollowed(request: ResponsesRequest) -> Iterator[Violation]:
     """R6: reasoning needs the item that it led to."""
     followers = {} if request.before is None else {_name(one): then for one, then in _followers(request.before)}
     for thought, then in _followers(request):
@@ -254,7 +254,7 @@ def unfollowed(request: Request) -> Iterator[Violation]:
             yield broken("reasoning_unfollowed", thought, "input", text)
 
 
-def _followers(request: Request) -> Iterator[tuple[Item, Item | None]]:
+def _followers(request: ResponsesRequest) -> Iterator[tuple[Item, Item | None]]:
     """Each piece of signed reasoning with the item of the model that follows it, if there is one."""
     then: Item | None = None
     found: list[tuple[Item, Item | None]] = []
@@ -273,7 +273,7 @@ def _may_be(item: Item, was: Item) -> bool:
     return item.call_id == was.call_id if was.is_call else item.id is None or item.id == was.id
 
 
-def not_stored(request: Request) -> Iterator[Violation]:
+def not_stored(request: ResponsesRequest) -> Iterator[Violation]:
     """R7: nothing that is not stored can be referred to; reasoning without encrypted content is but a reference."""
     if request.body.get("store") is not False:
         return
@@ -287,7 +287,7 @@ def not_stored(request: Request) -> Iterator[Violation]:
             yield broken("item_not_found", item, "input", text)
 
 
-def sealed(request: Request) -> Iterator[Violation]:
+def sealed(request: ResponsesRequest) -> Iterator[Violation]:
     """R9: encrypted content and fingerprints go back as they came, with the id that they came with."""
     if request.before is None:
         return
@@ -312,7 +312,7 @@ def _seal(item: Item) -> str | None:
     return json.dumps([item.kind, item.id, value, code], default=repr)
 
 
-def same_family(request: Request) -> Iterator[Violation]:
+def same_family(request: ResponsesRequest) -> Iterator[Violation]:
     """R9: encrypted reasoning is read by the family of models that wrote it."""
     before = request.before
     if before is None or before.family is None or request.family in (None, before.family):
@@ -324,7 +324,7 @@ def same_family(request: Request) -> Iterator[Violation]:
             yield broken("reasoning_family", item, f"{item.path}.encrypted_content", text)
 
 
-def reasoning_content(request: Request) -> Iterator[Violation]:
+def reasoning_content(request: ResponsesRequest) -> Iterator[Violation]:
     """R10: OpenAI takes no readable reasoning back; other providers of the format do."""
     if request.foreign:
         return
@@ -334,7 +334,7 @@ def reasoning_content(request: Request) -> Iterator[Violation]:
             yield too_many("reasoning_content", item, f"{item.path}.content", 0, len(content))
 
 
-def trigger_last(request: Request) -> Iterator[Violation]:
+def trigger_last(request: ResponsesRequest) -> Iterator[Violation]:
     """A wish for compaction is the last item."""
     for item in request.items:
         if item.kind == "compaction_trigger" and item.index != request.total - 1:
@@ -347,7 +347,7 @@ STRING_MAX = 10_485_760
 _SPOKEN = frozenset({"output_text", "refusal"})
 
 
-def input_present(request: Request) -> Iterator[Violation]:
+def input_present(request: ResponsesRequest) -> Iterator[Violation]:
     """R12: there are items, at most 131,072, and they are objects."""
     native = input_of(request.body)
     if native is None and (request.chained or request.body.get("prompt") is not None):
@@ -369,14 +369,14 @@ def input_present(request: Request) -> Iterator[Violation]:
             yield wrong_type("item_type", at, at.path, "an object", native[index])
 
 
-def item_type(request: Request) -> Iterator[Violation]:
+def item_type(request: ResponsesRequest) -> Iterator[Violation]:
     """Each item has a type; messages may leave it out."""
     for item in request.items:
         if not item.kind:
             yield wrong_type("item_type", item, f"{item.path}.type", "a string", item.data.get("type"))
 
 
-def role(request: Request) -> Iterator[Violation]:
+def role(request: ResponsesRequest) -> Iterator[Violation]:
     """The role of a message is one of four."""
     for item in request.items:
         named, path = item.data.get("role"), f"{item.path}.role"
@@ -389,7 +389,7 @@ def role(request: Request) -> Iterator[Violation]:
             yield broken("role", item, path, f"Invalid value: '{named}'. Supported values are: {listed}.")
 
 
-def content_type(request: Request) -> Iterator[Violation]:
+def content_type(request: ResponsesRequest) -> Iterator[Violation]:
     """Content and output are a string or an array of blocks, each with a type; a text block has text."""
     for item in request.items:
         key = "content" if item.kind == "message" else "output"
@@ -423,7 +423,7 @@ def _block(block: object, item: Item, path: str) -> Iterator[Violation]:
         yield broken("block_role", item, f"{path}.type", text)
 
 
-def call_bodies(request: Request) -> Iterator[Violation]:
+def call_bodies(request: ResponsesRequest) -> Iterator[Violation]:
     """A call of a function says what is called, by a legal name, with what arguments, as text."""
     for item in request.items:
         if item.kind not in {"function_call", "custom_tool_call"}:
@@ -445,7 +445,7 @@ def function_name(name: object, item: Item | None, path: str) -> Iterator[Violat
         yield broken("function_name", item, path, f"Invalid '{path}': {text}")
 
 
-def cache_marker(request: Request) -> Iterator[Violation]:
+def cache_marker(request: ResponsesRequest) -> Iterator[Violation]:
     """R16: a cache marker stands on a block of input only; models before GPT-5.6 know none."""
     older = request.family is not None and not _takes_markers(request.family)
     for item in request.items:
@@ -461,7 +461,7 @@ def _takes_markers(family: str) -> bool:
     return found is not None and (int(found[1]), int(found[2] or 0)) >= (5, 6)
 
 
-def strings(request: Request) -> Iterator[Violation]:
+def strings(request: ResponsesRequest) -> Iterator[Violation]:
     """No string is too long for the endpoint, and each can be sent as UTF-8."""
     for item in request.items:
         for path, text in _strings(item):
@@ -480,7 +480,7 @@ def _strings(item: Item) -> Iterator[tuple[str, str]]:
             yield f"{path}.text", text
 
 
-def words(request: Request) -> Iterator[str]:
+def words(request: ResponsesRequest) -> Iterator[str]:
     """Every text that stands in a message of the input."""
     if isinstance(whole := input_of(request.body), str):
         yield whole
@@ -492,7 +492,7 @@ def words(request: Request) -> Iterator[str]:
 _WORDED = frozenset({"function_call_output", "custom_tool_call_output"})
 
 
-def pairs(request: Request) -> Iterator[Violation]:
+def pairs(request: ResponsesRequest) -> Iterator[Violation]:
     """R1 to R3: each call has one answer of its kind, and each answer its call before it, in the order of items."""
     waiting: dict[str, deque[Item]] = {}
     answered: set[str] = set()
@@ -544,7 +544,7 @@ def _unanswered(call: Item) -> Violation:
     return broken("call_unanswered", call, "input", text)
 
 
-def call_ids(request: Request) -> Iterator[Violation]:
+def call_ids(request: ResponsesRequest) -> Iterator[Violation]:
     """R11: calls and answers have an id of at most 64 characters; the id of an approval is an item's."""
     for item in request.items:
         if not item.is_call and not item.is_output:
@@ -560,7 +560,7 @@ def call_ids(request: Request) -> Iterator[Violation]:
 CACHE_KEY_MAX = 64
 
 
-def chain(request: Request) -> Iterator[Violation]:
+def chain(request: ResponsesRequest) -> Iterator[Violation]:
     """R8: a request goes on from a response or from a conversation, not from both."""
     body = request.body
     if body.get("previous_response_id") is not None and body.get("conversation") is not None:
@@ -568,7 +568,7 @@ def chain(request: Request) -> Iterator[Violation]:
         yield broken("chain_conflict", None, "previous_response_id", text)
 
 
-def json_word(request: Request) -> Iterator[Violation]:
+def json_word(request: ResponsesRequest) -> Iterator[Violation]:
     """R13: who asks for a JSON object says so in the input."""
     text = mapping_or_none(request.body.get("text")) or {}
     wanted = mapping_or_none(text.get("format")) or {}
@@ -580,7 +580,7 @@ def json_word(request: Request) -> Iterator[Violation]:
     yield broken("json_word", None, "input", told)
 
 
-def tools(request: Request) -> Iterator[Violation]:
+def tools(request: ResponsesRequest) -> Iterator[Violation]:
     """Tools are objects with a type; functions have legal names."""
     native = request.body.get("tools")
     if native is None:
@@ -600,7 +600,7 @@ def tools(request: Request) -> Iterator[Violation]:
             yield from function_name(data.get("name"), None, f"tools[{place}].name")
 
 
-def tool_choice(request: Request) -> Iterator[Violation]:
+def tool_choice(request: ResponsesRequest) -> Iterator[Violation]:
     """What ``tool_choice`` names is among the tools."""
     choice = mapping_or_none(request.body.get("tool_choice")) or {}
     listed = choice.get("tools") if choice.get("type") == "allowed_tools" else [choice]
@@ -621,7 +621,7 @@ def _names(native: object) -> Iterator[str]:
             yield from _names(data.get("tools"))
 
 
-def cache_key(request: Request) -> Iterator[Violation]:
+def cache_key(request: ResponsesRequest) -> Iterator[Violation]:
     """A cache key has at most 64 characters."""
     key = request.body.get("prompt_cache_key")
     if isinstance(key, str) and len(key) > CACHE_KEY_MAX:

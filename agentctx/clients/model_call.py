@@ -14,7 +14,7 @@ from agentctx.engine.listeners import logger
 from agentctx.engine.reading import known_profile
 from agentctx.errors import AgentctxError, ContextOverflow
 from agentctx.pipeline import Pipeline
-from agentctx.providers.adapter import Body, Request, Shape, get
+from agentctx.providers.adapter import Adapter, Body, RequestParts
 from agentctx.session.current import preparing, steps_around
 from agentctx.session.lock import Deadlock
 from agentctx.session.session import Session
@@ -22,13 +22,13 @@ from agentctx.session.step import Given
 
 
 @define
-class Turn:
+class ModelCall:
     """One model call of a wrapped client.
 
     Args:
         client: The conversations of the client, which is told of the view.
         pipeline: Prepares the requests that belong to no conversation.
-        shape: How the API lays out what is sent.
+        adapter: How the API lays out what is sent.
         body: The request as the client was about to send it; it stays as it is.
         request: What was read of it.
         session: The conversation that it belongs to, if any.
@@ -39,9 +39,9 @@ class Turn:
 
     client: Conversations
     pipeline: Pipeline
-    shape: Shape
+    adapter: Adapter
     body: Body
-    request: Request
+    request: RequestParts
     session: Session | None
     view: View
     recovered: bool = False
@@ -49,7 +49,7 @@ class Turn:
 
     def written(self) -> dict[str, Any]:
         """The request to send."""
-        return self.shape.write(self.body, self.request, self.view)
+        return self.adapter.write(self.body, self.request, self.view)
 
     async def shrink(self, error: BaseException) -> bool:
         """After an overflow: prepare a strictly smaller request, once; False when there is none.
@@ -69,12 +69,12 @@ class Turn:
         if self.limits is not None:
             return await self._cut(self.limits, error, sent)
         if self.session is None:
-            session = self.pipeline.session(given.model, self.shape.format)
+            session = self.pipeline.session(given.model, self.adapter.format)
         else:  # the one that holds this conversation now
-            session = self.session.holding(given.messages, given.system, self.shape.format, given.model)
+            session = self.session.holding(given.messages, given.system, self.adapter.format, given.model)
         self.session = self.session and session
         passed, model = Given(given.messages, given.system, given.tools), _model_to_pass(session, given.model)
-        smaller = await session.recover_call(error, passed, sent, model, self.shape.format)
+        smaller = await session.recover_call(error, passed, sent, model, self.adapter.format)
         if smaller is not None:
             self.view = self.client.view = smaller
         return smaller is not None
@@ -86,7 +86,7 @@ class Turn:
         before = limits.refused(model, overflow, sent)
         try:
             guessed = overflow.limit is None and overflow.excess is None
-            view = await _alone(limits, self.shape, self.request, down_to_target=guessed)
+            view = await _alone(limits, self.adapter, self.request, down_to_target=guessed)
         except ContextOverflow:
             limits.restore(model, before)
             return False
@@ -114,9 +114,7 @@ class Turn:
 
     def untold(self) -> None:
         """A stream has ended without any usage: say once for this client what brings it."""
-        if self.shape.format != "openai-chat" or not get(self.body, "stream"):
-            return
-        if not get(self.body, "stream_options", "include_usage"):
+        if not self.adapter.tells_usage(self.body):
             self.client.say_once(_UNTOLD)
 
 
@@ -126,12 +124,12 @@ _UNTOLD = (
 )
 
 
-async def begin(conversations: Conversations, shape: Shape, body: Body) -> Turn | None:
+async def begin(conversations: Conversations, adapter: Adapter, body: Body) -> ModelCall | None:
     """Prepare a request; None when there is nothing in it to prepare.
 
     Args:
         conversations: Finds the conversation that it belongs to.
-        shape: How the API lays out what is sent.
+        adapter: How the API lays out what is sent.
         body: The request as the client was about to send it.
 
     Raises:
@@ -139,17 +137,17 @@ async def begin(conversations: Conversations, shape: Shape, body: Body) -> Turn 
         ContextOverflow: If what must stay is larger than the budget.
         StageError: If a stage broke a promise.
     """
-    request = shape.read(body)
+    request = adapter.read(body)
     if request is None:
         return None
     try:
-        turn = await _begun(conversations, shape, body, request)
+        call = await _begun(conversations, adapter, body, request)
     except Deadlock:
         conversations.say_once(_WAITED_FOR)
-        turn = await _stateless(conversations, shape, body, request)
-    if turn is not None:
-        conversations.view = turn.view
-    return turn
+        call = await _stateless(conversations, adapter, body, request)
+    if call is not None:
+        conversations.view = call.view
+    return call
 
 
 _WAITED_FOR = (
@@ -158,21 +156,21 @@ _WAITED_FOR = (
 )
 
 
-async def _begun(client: Conversations, shape: Shape, body: Body, request: Request) -> Turn | None:
+async def _begun(client: Conversations, adapter: Adapter, body: Body, request: RequestParts) -> ModelCall | None:
     """A request in its conversation, if it belongs to one.
 
     Raises:
         Deadlock: If a step of that conversation waits for the one that this call is made for.
     """
-    async with client.of(body, request, shape.format) as session:
+    async with client.of(body, request, adapter.format) as session:
         if session is None:
-            return await _stateless(client, shape, body, request)
+            return await _stateless(client, adapter, body, request)
         given, model = (request.messages, request.system, request.tools), _model_to_pass(session, request.model)
-        view = await session.prepare(*given, model=model, format=shape.format)
-        return Turn(client, client.pipeline, shape, body, request, session, view)
+        view = await session.prepare(*given, model=model, format=adapter.format)
+        return ModelCall(client, client.pipeline, adapter, body, request, session, view)
 
 
-async def _stateless(client: Conversations, shape: Shape, body: Body, request: Request) -> Turn | None:
+async def _stateless(client: Conversations, adapter: Adapter, body: Body, request: RequestParts) -> ModelCall | None:
     """A request that belongs to no conversation.
 
     One that is made for a step of the same pipeline, by a stage or a summarizer of it, is made legal and made to fit,
@@ -184,24 +182,24 @@ async def _stateless(client: Conversations, shape: Shape, body: Body, request: R
         return None
     if depth == 0:
         client.note_stateless(request.messages)
-        view = await _alone(client.limits, shape, request)
-        return Turn(client, pipeline, shape, body, request, None, view, limits=client.limits)
+        view = await _alone(client.limits, adapter, request)
+        return ModelCall(client, pipeline, adapter, body, request, None, view, limits=client.limits)
     budget = pipeline.budget_for(request.model)
     bare = Pipeline(budget=budget, counter=pipeline.counter, protect=pipeline.protect, thinking=pipeline.thinking)
     given = (request.messages, request.system, request.tools)
     with preparing(pipeline):
-        view = await bare.prepare(*given, format=shape.format, model=request.model)
-    return Turn(client, bare, shape, body, request, None, view)
+        view = await bare.prepare(*given, format=adapter.format, model=request.model)
+    return ModelCall(client, bare, adapter, body, request, None, view)
 
 
-async def _alone(limits: Limits, shape: Shape, request: Request, *, down_to_target: bool = False) -> View:
+async def _alone(limits: Limits, adapter: Adapter, request: RequestParts, *, down_to_target: bool = False) -> View:
     """A request by itself, within the room that its model is known to have."""
     given = (request.messages, request.system, request.tools)
     narrowed = limits.pipeline_for(request.model, down_to_target=down_to_target)
     if narrowed is limits.pipeline:
-        return await narrowed.prepare(*given, format=shape.format, model=request.model)
+        return await narrowed.prepare(*given, format=adapter.format, model=request.model)
     with preparing(limits.pipeline):
-        return await narrowed.prepare(*given, format=shape.format, model=request.model)
+        return await narrowed.prepare(*given, format=adapter.format, model=request.model)
 
 
 def _model_to_pass(session: Session, model: str | None) -> str | None:
