@@ -200,7 +200,6 @@ STAGES = {
 @pytest.mark.anyio
 @pytest.mark.parametrize(("stage", "budget"), STAGES.values(), ids=STAGES)
 @pytest.mark.parametrize("format_name", sorted(WRITERS))
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # what is asked here has nothing to do with the loop
 async def test_a_session_in_every_format(stage, budget, format_name):
     """In a session of every format each view is legal and fits, and between cuts the bytes before stay as they were."""
     session = Pipeline(stage, budget=budget, counter=FixedCounter(10)).session(format=format_name)

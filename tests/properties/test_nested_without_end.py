@@ -165,7 +165,6 @@ def test_anything_anywhere_may_be_nested_too_deep(both_loops, place, levels, kin
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("form", FORMATS)
 async def test_a_hundred_thousand_levels(form):
     """The same with 100,000 levels, in a block, and as the text of a call's arguments."""

@@ -264,7 +264,6 @@ async def test_what_json_cannot_hold_is_named():
 
 @pytest.mark.no_cover  # the same lines over and over
 @pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # what is asked here has nothing to do with the loop
 async def test_a_state_stays_small():
     """Of 4,000 messages a state holds the view, and about 30 characters for each message."""
     messages = rounds("openai-chat", 2_000, size=40)
@@ -278,7 +277,6 @@ async def test_a_state_stays_small():
 
 @pytest.mark.no_cover  # the same lines over and over
 @pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # what is asked here has nothing to do with the loop
 @pytest.mark.parametrize("window", [30_000, 400_000])
 @pytest.mark.parametrize(
     "plan",
@@ -315,7 +313,6 @@ async def test_a_dump_costs_what_is_new(work):
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # what is asked here has nothing to do with the loop
 async def test_a_loaded_session_works_out_no_digest_twice():
     """Once it has recognised its history, a loaded session compares messages, as one does that was not loaded."""
     messages, plan = rounds("openai-chat", 1_000), pipeline()

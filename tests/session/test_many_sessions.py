@@ -70,7 +70,6 @@ async def test_tasks_that_share_a_session_take_turns():
 
 
 @pytest.mark.no_cover  # the same lines over and over
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # what is asked here has nothing to do with the loop
 async def test_memory_grows_with_the_transcript_only():
     """Over 3,000 steps a session takes less than 50 bytes a step beyond the transcript itself."""
     messages = conversation("long", 3_000)

@@ -34,7 +34,6 @@ def pipeline():
 
 @pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("cut", [6, 13, 21, 40])
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # what is asked here has nothing to do with the loop
 async def test_a_loaded_session_goes_on_with_the_same_bytes(format_name, cut):
     """Dumped to JSON text at any step and loaded, a session sends what the first one would have sent."""
     messages = transcript(format_name, *rounds(40))

@@ -180,7 +180,6 @@ def grown():
 
 
 @pytest.mark.no_cover  # the same lines over and over
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # what is kept has nothing to do with the loop
 async def test_a_loop_that_writes_the_view_back_does_not_grow():
     """Over 900 steps with many compactions a session that goes on from its views takes no more memory."""
     plan = Pipeline(ClearToolResults(3), FitContextWindow(), budget=900, counter=FixedCounter(10))
@@ -199,7 +198,6 @@ async def test_a_loop_that_writes_the_view_back_does_not_grow():
 
 
 @pytest.mark.no_cover  # the same lines over and over
-@pytest.mark.parametrize("anyio_backend", ["trio"])
 async def test_sessions_that_ended_leave_nothing_behind():
     """After hundreds of short sessions, children and restarts, the pipeline takes no more memory than before."""
     plan = Pipeline(TruncateToolOutputs(50), FitContextWindow(), budget=400, counter=FixedCounter(10))

@@ -241,7 +241,6 @@ NESTED = {
 }
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("taken_by", NESTED)
 @pytest.mark.parametrize("mode", ["at once", "full", "rolling", "load"])
 @pytest.mark.parametrize("format_name", FORMATS)
@@ -272,7 +271,6 @@ async def test_a_stage_that_drops_a_summary_is_refused():
         await pipeline.prepare(transcript("openai-chat", *chat()), format="openai-chat")
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("mode", ["at once", "full", "rolling", "load"])
 @pytest.mark.parametrize("format_name", FORMATS)
 async def test_a_summary_of_half_a_character_can_be_sent(format_name, mode):
@@ -289,7 +287,6 @@ async def test_a_summary_of_half_a_character_can_be_sent(format_name, mode):
         assert all(text.endswith("they read a\ufffd") for _, text in said(view))
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("mode", ["at once", "full", "rolling", "load"])
 @pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("summarizer", [wordless, failing, wrong])
@@ -302,7 +299,6 @@ async def test_without_its_words_what_is_sent_is_what_would_be_without_a_summari
     assert [view.report.in_force for view in with_one] == [view.report.in_force for view in without]
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("mode", ["at once", "full", "rolling", "load"])
 async def test_a_later_failure_leaves_what_would_be_there_without_a_summarizer_then(mode):
     """The summary that stands there is kept as the task is, and the cut is made around it."""
@@ -320,7 +316,6 @@ async def test_a_later_failure_leaves_what_would_be_there_without_a_summarizer_t
     assert all(view.report.tokens_after <= BUDGET.limit for view in views)
 
 
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("mode", ["at once", "full", "load"])
 @pytest.mark.parametrize("format_name", FORMATS)
 async def test_a_summary_counts_what_the_caller_passed(format_name, mode):

@@ -40,12 +40,6 @@ from agentctx.testing.trial import Step, Trial
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 
 
-@pytest.fixture
-def anyio_backend():
-    """What a law sees has nothing to do with the event loop."""
-    return "asyncio"
-
-
 def busy(format_name):
     """A history with everything in it that the laws speak of."""
     turns = [system("rules"), user("task")]
