@@ -107,19 +107,6 @@ def test_nothing_to_pack():
     assert dropped_line([]) == ""
 
 
-@pytest.mark.parametrize(
-    ("text", "least", "most"),
-    [
-        ("", 0, 0),
-        ("The quick brown fox jumps over the lazy dog and runs away.", 10, 20),
-        ("func main() { var x := map[string]int{}; import fmt; return x -> y => z; def f(): class A: pass }", 20, 40),
-    ],
-)
-def test_estimates_are_near(text, least, most):
-    """Estimates are near: the heuristic counter's, where no vocabulary is wanted. Stages count exactly."""
-    assert least <= HeuristicCounter().count(text) <= most
-
-
 def test_recency_rises_to_one():
     """Recency rises, to 1 for the last from at most a tenth for the first."""
     scores = [recency_score(place, 20) for place in range(20)]

@@ -12,22 +12,16 @@ from agentctx import (
     ConfigError,
     ContextOverflow,
     FitContextWindow,
-    InvalidInput,
-    Message,
     Pack,
     Pipeline,
     Protect,
-    Text,
-    ToolCall,
     TrimRounds,
     TruncateToolOutputs,
-    count,
     units,
 )
 from agentctx.stores import MemoryStore
-from agentctx.testing import CountingCounter, Recorder, assistant, call, result, system, tool, transcript, user
-from agentctx.testing.builders import history
-from agentctx.tokens import FixedCounter, HeuristicCounter, TiktokenCounter
+from agentctx.testing import CountingCounter, Recorder, assistant, call, result, system, transcript, user
+from agentctx.tokens import FixedCounter, HeuristicCounter
 from agentctx.tokens.meter import MessageMeter
 
 pytestmark = pytest.mark.anyio
@@ -171,51 +165,12 @@ async def test_a_stage_that_returns_what_it_got():
     assert list(map(id, view.messages)) == list(map(id, messages))
 
 
-@pytest.mark.parametrize(("ratio", "text", "tokens"), [(4, "x" * 16, 4), (2, "abcd", 2), (4, "", 0), (4, "x" * 17, 5)])
-def test_so_many_characters_a_token(ratio, text, tokens):
-    """So many characters a token, rounded up; nothing is nothing."""
-    assert HeuristicCounter(ratio).count(text) == tokens
-
-
 class Len:
     """Counts characters."""
 
     def count(self, text):
         """The length."""
         return len(text)
-
-
-def test_a_message_costs_its_text_and_its_frame():
-    """A message costs its text and what its format puts around it; a call its name and its arguments.
-
-    Both are what the provider was measured to take.
-    """
-    meter = MessageMeter(Len())
-    hello = meter.message(Message("user", (Text("hello"),)))
-    empty = meter.message(Message("user", ()))
-    assert hello - empty == 5
-    assert empty > len("user")
-    arguments = json.dumps({"n": 1})
-    asked = meter.message(Message("user", (ToolCall("c1", "look", arguments),)))
-    framed = meter.message(Message("user", (ToolCall("c1", "", ""),)))
-    assert asked - framed == len("look") + len(arguments)
-
-
-def test_an_image_costs_what_its_provider_says():
-    """An image costs what its provider says for its size and detail."""
-    image = {"type": "image_url", "image_url": {"url": "https://example.com/cat.png", "detail": "low"}}
-    text = {"type": "text", "text": "see"}
-    with_image = count([{"role": "user", "content": [text, image]}], format="openai-chat")
-    assert with_image - count([{"role": "user", "content": [text]}], format="openai-chat") == 85
-
-
-def test_a_request_costs_what_its_messages_cost():
-    """A request costs what its messages cost, and the provider's few tokens for the reply."""
-    messages = rounds(2)
-    meter = MessageMeter(TiktokenCounter())
-    one = count(messages[:1], format="openai-chat")
-    two = count(messages[:2], format="openai-chat")
-    assert two - one == meter.message(Message("user", (Text("the task"),)))
 
 
 class Sized:
@@ -332,21 +287,6 @@ async def test_nothing_can_be_cut_in_place():
     assert messages == rounds(2)
 
 
-def test_arguments_that_are_no_json():
-    """Arguments that cannot be written as JSON are an error that names their place."""
-    asked = {"type": "tool_use", "id": "c1", "name": "look", "input": {"when": {1, 2}}}
-    with pytest.raises(InvalidInput, match=r"messages\[1\]\.content\[0\]\.input: cannot be written as JSON"):
-        count([{"role": "user", "content": "x"}, {"role": "assistant", "content": [asked]}], format="anthropic")
-
-
-def test_arguments_in_other_scripts():
-    """Arguments are counted as they are sent: ten Cyrillic letters are not sixty characters of escapes."""
-    spelled = call("c1", "look", json.dumps({"город": "Москва-Юг"}, ensure_ascii=False))
-    escaped = call("c1", "look", json.dumps({"город": "Москва-Юг"}))
-    plain, longer = (count(transcript("openai-chat", user("x"), assistant(each))) for each in (spelled, escaped))
-    assert plain + 20 < longer
-
-
 async def test_calls_that_are_none():
     """``tool_calls: None`` is no error."""
     messages = [*rounds(0), {"role": "assistant", "content": "hi", "tool_calls": None}]
@@ -460,12 +400,6 @@ async def test_a_result_without_a_call_is_not_sent():
     messages = [*rounds(1), *transcript("openai-chat", result("c9", "whose?")), *rounds(0)[1:]]
     view = await Pipeline(TrimRounds(1)).prepare(messages)
     assert "whose?" not in said(view)
-
-
-def test_tool_schemas_are_counted():
-    """Tool schemas are counted."""
-    made = history("openai-chat", user("x"), tools=[tool("look", "Looks at a thing.", n={"type": "integer"})])
-    assert count(made.messages, tools=made.tools) > count(made.messages, format="openai-chat") + 10
 
 
 async def test_each_text_is_counted_once_in_400_steps():
