@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Annotated
 
@@ -32,12 +33,7 @@ def parse_tokens(option: str, text: str) -> int:
     Raises:
         ConfigError: If it is no positive whole number of tokens.
     """
-    expected = "a positive whole number of tokens such as 8000, 32k or 1.5m"
-    number, unit = _split(option, text, expected)
-    tokens = number * _SCALE.get(unit, 0)
-    if tokens != int(tokens) or not 1 <= tokens <= _LARGEST:
-        raise _bad(option, text, expected)
-    return int(tokens)
+    return _whole(option, text, "a positive whole number of tokens such as 8000, 32k or 1.5m")
 
 
 def parse_amount(option: str, text: str) -> Amount:
@@ -64,11 +60,7 @@ def parse_limit(option: str, text: str) -> int | None:
     """
     if text.strip().lower() == "off":
         return None
-    number, unit = _split(option, text, "a whole number such as 8 or 2k, or off")
-    value = number * _SCALE.get(unit, 0)
-    if unit == "%" or value != int(value) or value > _LARGEST:
-        raise _bad(option, text, "a whole number such as 8 or 2k, or off")
-    return int(value)
+    return _whole(option, text, "a whole number such as 8 or 2k, or off", least=0)
 
 
 def parse_bytes(option: str, text: str) -> int:
@@ -78,11 +70,27 @@ def parse_bytes(option: str, text: str) -> int:
         ConfigError: If it is no positive whole number of bytes.
     """
     expected = "a positive whole number of bytes such as 500k, 64m or 2g"
-    number, unit = _split(option, re.sub(r"(?<=[kmg])b$", "", text.strip(), flags=re.IGNORECASE), expected)
-    size = number * _BYTES.get(unit, 0)
-    if size != int(size) or size < 1:
+    number = re.sub(r"(?<=[kmg])b$", "", text.strip(), flags=re.IGNORECASE)
+    try:
+        return _whole(option, number, expected, _BYTES, most=None)
+    except ConfigError:
+        raise _bad(option, text, expected) from None
+
+
+def _whole(
+    option: str,
+    text: str,
+    expected: str,
+    units: Mapping[str, int] = _SCALE,
+    *,
+    least: int = 1,
+    most: int | None = _LARGEST,
+) -> int:
+    number, unit = _split(option, text, expected)
+    value = number * units.get(unit, 0)
+    if unit not in units or value != int(value) or value < least or (most is not None and value > most):
         raise _bad(option, text, expected)
-    return int(size)
+    return int(value)
 
 
 def _split(option: str, text: str, expected: str) -> tuple[Decimal, str]:

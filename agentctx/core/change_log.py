@@ -98,30 +98,31 @@ class ChangeLog:
 
     def write(self, new: Iterable[Change]) -> None:
         """Write down what a step did to messages of the history. A message that is gone has no other line."""
-        gone = []
+        gone: list[Change] = []
         for change in paced(new):
-            if change.outcome is Outcome.ADDED:
-                continue
-            if change.outcome is Outcome.MARKED:
-                earlier_mark = self.marks.get(change.index)
-                self.marks[change.index] = (
-                    change if earlier_mark is None else evolve(change, handle=earlier_mark.handle)
-                )
-            elif change.outcome is Outcome.KEPT:
-                self.marks.pop(change.index, None)
-            elif change.tokens_after:
-                self.changes.append(change)
-            else:
-                gone.append(change)
-        if not gone:
+            if change.outcome in (Outcome.MARKED, Outcome.KEPT):
+                self._mark(change)
+            elif change.outcome is not Outcome.ADDED:
+                (self.changes if change.tokens_after else gone).append(change)
+        if gone:
+            self._leave(gone)
+
+    def _mark(self, change: Change) -> None:
+        """Write down that a message carries other markers, or its own again."""
+        if change.outcome is Outcome.KEPT:
+            self.marks.pop(change.index, None)
             return
+        earlier = self.marks.get(change.index)
+        self.marks[change.index] = change if earlier is None else evolve(change, handle=earlier.handle)
+
+    def _leave(self, gone: Sequence[Change]) -> None:
+        """Write down that messages are gone, in the place of all that was said of them but for their handles."""
         left = {change.index: change for change in gone}
         for index in self.marks.keys() & left.keys():
             self.changes.append(self.marks.pop(index))  # for its handle
         earlier = {change.index: change.handle for change in self.changes if change.index in left and change.handle}
         self.changes = [each for each in self.changes if each.index not in left]
-        handles = {index: change.handle for index, change in left.items() if change.handle}
-        self.handles |= handles | earlier
+        self.handles |= {index: change.handle for index, change in left.items() if change.handle} | earlier
         self.spans = _joined(self.spans, gone)
 
     def recount(self, before: Sequence[int], after: Mapping[int | None, int]) -> None:

@@ -179,10 +179,10 @@ def match(before: Sequence[Message], after: Sequence[Message], known: int | None
 
 def _found(before: Sequence[Message], after: Sequence[Message], start: int) -> tuple[list[int | None], tuple[int, ...]]:
     """For each message after, from ``start`` on, its position before; and the positions before that are left over."""
-    places = {_key(before[position]): position for position in paced(range(start, len(before)))}
+    places = {before[position].identity: position for position in paced(range(start, len(before)))}
     if len(places) < len(before) - start:
         return _told_apart(before, after, start)
-    found = [places.pop(_key(after[position]), None) for position in paced(range(start, len(after)))]
+    found = [places.pop(after[position].identity, None) for position in paced(range(start, len(after)))]
     return found, tuple(places.values())
 
 
@@ -225,7 +225,7 @@ def _same(one: Message, other: Message) -> bool:
     if one is other:
         return True
     said_in_one = one.source is other.source or (
-        _key(one) == _key(other) and without_marker(one.source) == without_marker(other.source)
+        one.identity == other.identity and without_marker(one.source) == without_marker(other.source)
     )
     return said_in_one and (one == other or _but_for_markers(one, other))
 
@@ -263,14 +263,10 @@ def _not_from_the_end(before: Sequence[Message], after: Sequence[Message], start
     return start - next((place for place, (one, other) in enumerate(ends) if one is not other), start - 1)
 
 
-def _key(message: Message) -> int:
-    return message.identity
-
-
 def _places(before: Sequence[Message], start: int) -> Mapping[int, deque[int]]:
     places: dict[int, deque[int]] = defaultdict(deque)
     for position in range(start, len(before)):
-        places[_key(before[position])].append(position)
+        places[before[position].identity].append(position)
     return places
 
 
@@ -278,7 +274,7 @@ def _take(
     places: Mapping[int, deque[int]], before: Sequence[Message], message: Message, gone: dict[int, None]
 ) -> int | None:
     """The position before of a message: its very object, else the last of the same payload that is left."""
-    queue = places.get(_key(message))
+    queue = places.get(message.identity)
     if not queue:
         return None
     origin = next((position for position in reversed(queue) if before[position] is message), queue[-1])
