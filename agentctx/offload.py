@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from itertools import count
 from typing import TypeVar
@@ -60,14 +60,9 @@ _ages = count()
 _age: ContextVar[int | None] = ContextVar("agentctx.offload.age", default=None)
 
 
-@contextmanager
-def one_step() -> Iterator[None]:
-    """What is offloaded inside belongs to one step, which goes before all that begin later."""
-    before = _age.set(next(_ages))
-    try:
-        yield
-    finally:
-        _age.reset(before)
+def begin_step() -> None:
+    """What this task offloads from here on belongs to one step, which goes before all that begin later."""
+    _age.set(next(_ages))
 
 
 @define(eq=False)

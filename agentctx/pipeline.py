@@ -32,7 +32,7 @@ from agentctx.engine.reasoning import options_of
 from agentctx.engine.repair import RepairHistory
 from agentctx.engine.run_stages import Trail, keep_originals, run_stage
 from agentctx.errors import ConfigError
-from agentctx.offload import offload
+from agentctx.offload import begin_step, offload
 from agentctx.protocols import Call, ContextStrategy, Listeners, Meter, Phase, RunInner, Store, Summarizer, TokenCounter
 from agentctx.session.current import preparing
 from agentctx.session.session import Session
@@ -129,6 +129,7 @@ class Pipeline(Plan):
             StageError: If a stage broke a promise.
             UnknownModel: If a budget is needed and the model table does not know the model.
         """
+        begin_step()
         with preparing(self), naming_what_is_too_deep(messages, system, tools):
             return await self._prepare(messages, system, tools, format, model)
 

@@ -10,7 +10,7 @@ import anyio.from_thread
 import pytest
 from anyio.lowlevel import checkpoint
 
-from agentctx.offload import MUCH, MUCH_TEXT, VERY_MUCH, VERY_MUCH_TEXT, offload, one_step
+from agentctx.offload import MUCH, MUCH_TEXT, VERY_MUCH, VERY_MUCH_TEXT, begin_step, offload
 
 pytestmark = pytest.mark.anyio
 
@@ -58,10 +58,10 @@ async def test_one_step_after_the_other_gets_done():
     done = []
 
     async def step(number):
-        with one_step():
-            for _ in range(3):
-                await offload(partial(done.append, number), *LONG)
-                await checkpoint()
+        begin_step()
+        for _ in range(3):
+            await offload(partial(done.append, number), *LONG)
+            await checkpoint()
 
     async with anyio.create_task_group() as group:
         for number in range(5):
@@ -74,17 +74,17 @@ async def test_an_older_step_goes_before_those_that_wait_already():
     gate, done = Gate(), []
 
     async def step(number):
-        with one_step():
-            await offload(partial(done.append, number), *LONG)
+        begin_step()
+        await offload(partial(done.append, number), *LONG)
 
     async with anyio.create_task_group() as group:
         group.start_soon(offload, gate, *LONG)
         await gate.began.wait()
-        with one_step():
-            group.start_soon(step, "younger")
-            await anyio.wait_all_tasks_blocked()
-            group.start_soon(offload, partial(done.append, "older"), *LONG)
-            await anyio.wait_all_tasks_blocked()
+        begin_step()
+        group.start_soon(step, "younger")
+        await anyio.wait_all_tasks_blocked()
+        group.start_soon(offload, partial(done.append, "older"), *LONG)
+        await anyio.wait_all_tasks_blocked()
         gate.open.set()
     assert done == ["older", "younger"]
 

@@ -54,9 +54,11 @@ def untrack(value: object) -> bool:
     """
     if not is_tracked(value):
         return True
-    held = _HELD.get(type(value))
-    function = _untrack()
-    if function is None or held is None or not all(map(untrack, held(value))):
+    held, function = _HELD.get(type(value)), _untrack()
+    if held is None or function is None:
         return False
+    for each in held(value):
+        if is_tracked(each) and not untrack(each):
+            return False
     function(value)
     return True

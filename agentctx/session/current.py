@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar, copy_context
 from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR, currentframe
 from types import FrameType
@@ -22,7 +22,6 @@ from attrs import Factory, define, frozen
 
 from agentctx.core.message import Native
 from agentctx.engine.plan import Plan
-from agentctx.offload import one_step
 
 
 class Speaker(Protocol):
@@ -189,11 +188,9 @@ def forget_left() -> None:
         )
 
 
-@contextmanager
-def preparing(plan: Plan, session: Speaker | None = None) -> Iterator[None]:
+def preparing(plan: Plan, session: Speaker | None = None) -> AbstractContextManager[None]:
     """A step of ``session``, or a stateless one, is under way inside: nobody speaks."""
-    with within(Preparing(plan, session)), one_step():
-        yield
+    return within(Preparing(plan, session))
 
 
 @contextmanager

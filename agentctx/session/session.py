@@ -23,6 +23,7 @@ from agentctx.engine.options import as_budget
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import as_list
 from agentctx.errors import ContextOverflow
+from agentctx.offload import begin_step
 from agentctx.printable import shown
 from agentctx.protocols import Listener, Listeners
 from agentctx.providers.registry import format_named
@@ -255,6 +256,7 @@ class Session:
             Deadlock: If this is asked for within such a step, or within one of a session that such a step waits for.
         """
         async with self._lock as work:
+            begin_step()
             with preparing(self.plan, self), within(work):
                 yield
 
