@@ -7,7 +7,7 @@ from itertools import chain, islice
 
 from attrs import frozen
 
-from agentctx.core.message import Context
+from agentctx.core.message import Context, Message
 from agentctx.core.pace import paced
 from agentctx.core.units import Unit, segments, units
 from agentctx.engine.select import until_full
@@ -31,6 +31,56 @@ def without(context: Context, groups: Iterable[Unit], call: Call, why: str) -> C
         call.note(context.messages[index], why)
     kept = tuple(message for index, message in enumerate(context.messages) if index not in gone)
     return context.with_messages(kept)
+
+
+@frozen
+class Piece:
+    """Units that go or stay together.
+
+    Args:
+        units: The units, in order.
+        tokens: Their size together.
+        stays: Whether one of their messages must stay, so that all do.
+    """
+
+    units: tuple[Unit, ...]
+    tokens: int
+    stays: bool = False
+
+    def __len__(self) -> int:
+        """How many messages it holds."""
+        return sum(map(len, self.units))
+
+
+def piece_of(group: Iterable[Unit], messages: Sequence[Message], call: Call, *, stays: bool = False) -> Piece:
+    """A piece made of these units."""
+    whole = tuple(group)
+    return Piece(whole, sum(tokens_of(unit.of(messages), call) for unit in whole), stays)
+
+
+def tokens_of(messages: Iterable[Message], call: Call) -> int:
+    """Tokens of messages."""
+    return sum(map(call.count, messages))
+
+
+def tokens_together(pieces: Iterable[Piece]) -> int:
+    """Tokens of pieces."""
+    return sum(piece.tokens for piece in pieces)
+
+
+def units_of(pieces: Iterable[Piece]) -> Iterator[Unit]:
+    """The units of pieces."""
+    return chain.from_iterable(piece.units for piece in pieces)
+
+
+def newest(pieces: Sequence[Piece], room: int) -> list[Piece]:
+    """The newest pieces, latest first, as many as there is room for."""
+    return until_full(reversed(pieces), lambda piece: piece.tokens, room)
+
+
+def oldest(pieces: Sequence[Piece], room: int) -> list[Piece]:
+    """The oldest pieces, as many as must go so that the others have at most ``room`` tokens."""
+    return list(pieces[: len(pieces) - len(newest(pieces, room))])
 
 
 @frozen

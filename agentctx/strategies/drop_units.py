@@ -6,16 +6,24 @@ they are in it. A unit that holds what stays, stays whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from attrs import evolve, field, frozen
 
 from agentctx.core.message import Context, Message
 from agentctx.core.units import Unit, units
-from agentctx.engine.drop import lay_out, shrink_open_round, without
+from agentctx.engine.drop import (
+    Piece,
+    Room,
+    lay_out,
+    oldest,
+    shrink_open_round,
+    tokens_of,
+    tokens_together,
+    units_of,
+    without,
+)
 from agentctx.engine.options import limits
 from agentctx.engine.select import until_full
 from agentctx.errors import ConfigError, ContextOverflow
@@ -76,16 +84,11 @@ class Drop(Stage):
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context when it fits, else what must stay of it."""
-        limit, aim = limits("Drop", None, call)
-        size = call.size(context)
-        if size <= aim:
-            return context
-        return await offload(partial(_without_all, context, limit, aim, call), len(context.messages), size)
+        return await _reduced(context, call, "Drop", "all that may go", _all_loose)
 
 
-def _without_all(context: Context, limit: int, aim: int, call: Call) -> Context:
-    context, room = shrink_open_round(context, limit, call)
-    return without(context, chain.from_iterable(room.bundles), call, f"over {aim:,} tokens: all that may go")
+def _all_loose(context: Context, room: Room, _aim: int, call: Call) -> list[Piece]:
+    return [piece for piece in pieces(context.messages, room.staying, call) if not piece.stays]
 
 
 @frozen
@@ -111,19 +114,14 @@ class DropTail(Stage):
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context without as much of its end as must go."""
-        limit, aim = limits("DropTail", None, call)
-        size = call.size(context)
-        if size <= aim:
-            return context
-        return await offload(partial(_without_end, context, limit, aim, call), len(context.messages), size)
+        return await _reduced(context, call, "DropTail", "last first", _end)
 
 
-def _without_end(context: Context, limit: int, aim: int, call: Call) -> Context:
-    context, room = shrink_open_round(context, limit, call)
+def _end(context: Context, room: Room, aim: int, call: Call) -> list[Piece]:
+    """The last pieces that may go, as many as must."""
     loose = [piece for piece in _ranked(context, room.staying, call) if not piece.stays]
-    spare = aim - room.size + sum(piece.tokens for piece in loose)
-    kept = until_full(loose, lambda piece: piece.tokens, spare)
-    return without(context, units_of(loose[len(kept) :]), call, f"over {aim:,} tokens: last first")
+    kept = until_full(loose, lambda piece: piece.tokens, aim - room.size + tokens_together(loose))
+    return loose[len(kept) :]
 
 
 def _ranked(context: Context, places: frozenset[int], call: Call) -> list[Piece]:
@@ -180,22 +178,16 @@ class TruncateOldest(Stage):
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context without as much of its beginning as must go."""
-        limit, aim = limits("TruncateOldest", None, call)
-        size = call.size(context)
-        if size <= aim:
-            return context
-        return await offload(partial(self._without_beginning, context, limit, aim, call), len(context.messages), size)
+        return await _reduced(context, call, "TruncateOldest", "oldest first", self._beginning)
 
-    def _without_beginning(self, context: Context, limit: int, aim: int, call: Call) -> Context:
-        context, room = shrink_open_round(context, limit, call)
+    def _beginning(self, context: Context, room: Room, aim: int, call: Call) -> list[Piece]:
+        """The first pieces that may go, as many as must; all of them where too few messages would be left."""
         loose = [piece for piece in self._pieces(context, room.staying, call) if not piece.stays]
-        spare = aim - room.size + sum(piece.tokens for piece in loose)
-        kept = until_full(reversed(loose), lambda piece: piece.tokens, spare)
-        gone = loose[: len(loose) - len(kept)]
-        if len(context.messages) - sum(map(len, gone)) < self.min_messages:
-            call.remark(f"fewer than {self.min_messages} messages would be left")
-            gone = loose
-        return without(context, units_of(gone), call, f"over {aim:,} tokens: oldest first")
+        gone = oldest(loose, aim - room.size + tokens_together(loose))
+        if len(context.messages) - sum(map(len, gone)) >= self.min_messages:
+            return gone
+        call.remark(f"fewer than {self.min_messages} messages would be left")
+        return loose
 
     def _pieces(self, context: Context, places: frozenset[int], call: Call) -> list[Piece]:
         messages = context.messages
@@ -203,23 +195,22 @@ class TruncateOldest(Stage):
         return pieces(messages, places.union(protected), call, pairs=self.keep_pairs)
 
 
-@frozen
-class Piece:
-    """Units that go or stay together.
+Going = Callable[[Context, Room, int, Call], Iterable[Piece]]
+"""Given a context, how it is laid out, and the tokens to come down to, what goes."""
 
-    Args:
-        units: The units, one behind the other.
-        tokens: Their size together.
-        stays: Whether one of their messages must stay, so that all do.
-    """
 
-    units: tuple[Unit, ...]
-    tokens: int
-    stays: bool
+async def _reduced(context: Context, call: Call, stage: str, order: str, going: Going) -> Context:
+    """The context without what goes, when it is too large; the same object when it is not."""
+    limit, aim = limits(stage, None, call)
+    size = call.size(context)
+    if size <= aim:
+        return context
 
-    def __len__(self) -> int:
-        """How many messages it holds."""
-        return sum(map(len, self.units))
+    def cut() -> Context:
+        shrunk, room = shrink_open_round(context, limit, call)
+        return without(shrunk, units_of(going(shrunk, room, aim, call)), call, f"over {aim:,} tokens: {order}")
+
+    return await offload(cut, len(context.messages), call.meter.bytes(context) if size > limit else 0)
 
 
 def pieces(messages: Sequence[Message], places: frozenset[int], call: Call, *, pairs: bool = False) -> list[Piece]:
@@ -258,14 +249,9 @@ def _with_questions(messages: Sequence[Message], groups: Sequence[Unit]) -> Iter
         yield waiting
 
 
-def units_of(found: Iterable[Piece]) -> Iterator[Unit]:
-    """The units of pieces."""
-    return chain.from_iterable(piece.units for piece in found)
-
-
 def least_of(found: Iterable[Piece]) -> int:
     """Tokens of the pieces that stay."""
-    return sum(piece.tokens for piece in found if piece.stays)
+    return tokens_together(piece for piece in found if piece.stays)
 
 
 def staying_places(context: Context, call: Call) -> frozenset[int]:
@@ -276,8 +262,3 @@ def staying_places(context: Context, call: Call) -> frozenset[int]:
 def staying(context: Context, call: Call) -> list[Message]:
     """The messages that no reducer drops."""
     return [context.messages[index] for index in sorted(staying_places(context, call))]
-
-
-def tokens_of(messages: Iterable[Message], call: Call) -> int:
-    """Tokens of messages."""
-    return sum(map(call.count, messages))

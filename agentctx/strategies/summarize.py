@@ -11,14 +11,14 @@ from attrs import field, frozen
 from agentctx.core.compare import Outcome, match
 from agentctx.core.message import Context, Message, Native, Text
 from agentctx.core.protection import first_task, last_words, summaries, summary, summary_count
-from agentctx.engine.drop import without
+from agentctx.engine.drop import tokens_of, tokens_together, units_of, without
 from agentctx.engine.options import limits
 from agentctx.engine.run_stages import answered, run_alone
 from agentctx.errors import ConfigError, StageError
 from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, Scope, Stage, Summarizer, declared, name_of
 from agentctx.providers.native import clean_text
-from agentctx.strategies.drop_units import TruncateOldest, pieces, staying, staying_places, tokens_of, units_of
+from agentctx.strategies.drop_units import TruncateOldest, pieces, staying, staying_places
 from agentctx.tokens.graphemes import floor
 
 HEADING = "[Summary of {count} earlier messages]\n"
@@ -136,7 +136,7 @@ def _without_earlier(context: Context, aim: int, call: Call) -> Context:
     newest = [index for index in last_words(bare.messages) if index in places]
     turn = [piece for piece in found if piece.stays or (newest and piece.units[-1].stop > newest[0])]
     room = aim - call.size(bare) + tokens_of(bare.messages, call)
-    if sum(piece.tokens for piece in turn) > (1 - LEAST_FOR_SUMMARY) * room:
+    if tokens_together(turn) > (1 - LEAST_FOR_SUMMARY) * room:
         turn = [piece for piece in found if piece.stays]
     return without(bare, units_of(piece for piece in found if piece not in turn), call, f"over {aim:,} tokens")
 

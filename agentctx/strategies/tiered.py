@@ -12,9 +12,8 @@ from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Message
 from agentctx.core.tier import Tier, TierRule, allocate, as_tier
 from agentctx.core.units import Unit
-from agentctx.engine.drop import shrink_open_round, without
+from agentctx.engine.drop import Piece, newest, oldest, piece_of, shrink_open_round, tokens_together, units_of, without
 from agentctx.engine.options import check_tokens, limits
-from agentctx.engine.select import until_full
 from agentctx.errors import ConfigError
 from agentctx.offload import offload
 from agentctx.protocols import Call, Scope, Stage
@@ -125,41 +124,41 @@ class Tiered(Stage):
         loose = [unit for bundle in room.bundles for unit in bundle]
         tiers = self._pieces(context.messages, loose, call)
         held = self._held(context.messages, room.unread, call)
-        gone = [unit for piece in self._over(tiers, held, max(0, aim - room.floor)) for unit in piece.units]
-        return without(context, gone, call, f"over the room of its tier, in {aim:,} tokens: oldest first")
+        gone = self._over(tiers, held, max(0, aim - room.floor))
+        return without(context, units_of(gone), call, f"over the room of its tier, in {aim:,} tokens: oldest first")
 
-    def _pieces(self, messages: Sequence[Message], loose: Iterable[Unit], call: Call) -> dict[Tier, list[_Piece]]:
+    def _pieces(self, messages: Sequence[Message], loose: Iterable[Unit], call: Call) -> dict[Tier, list[Piece]]:
         """What may be dropped, by tier, oldest first; questions go with the next round of their tier."""
-        tiers: dict[Tier, list[_Piece]] = defaultdict(list)
+        tiers: dict[Tier, list[Piece]] = defaultdict(list)
         waiting: dict[Tier, list[Unit]] = defaultdict(list)
         for unit in loose:
             tier = as_tier(self.tier_of(unit.of(messages)))
             waiting[tier].append(unit)
             if unit.is_round:
-                tiers[tier].append(_piece(waiting.pop(tier), messages, call))
+                tiers[tier].append(piece_of(waiting.pop(tier), messages, call))
         for tier, units in waiting.items():
-            tiers[tier].append(_piece(units, messages, call))
+            tiers[tier].append(piece_of(units, messages, call))
         return dict(sorted(tiers.items()))
 
     def _held(self, messages: Sequence[Message], unread: Iterable[Unit], call: Call) -> dict[Tier, int]:
         """Tokens of the rounds of each tier that stay because the model has not read them."""
         held: dict[Tier, int] = defaultdict(int)
         for unit in unread:
-            held[as_tier(self.tier_of(unit.of(messages)))] += _piece((unit,), messages, call).tokens
+            held[as_tier(self.tier_of(unit.of(messages)))] += piece_of((unit,), messages, call).tokens
         return held
 
-    def _over(self, tiers: Mapping[Tier, Sequence[_Piece]], held: Mapping[Tier, int], room: int) -> list[_Piece]:
+    def _over(self, tiers: Mapping[Tier, Sequence[Piece]], held: Mapping[Tier, int], room: int) -> list[Piece]:
         """The pieces that there is no room for, beside those of their tiers that are held."""
         rules = {rule.tier: rule for rule in self.rules}
         claims = [_beside(rules.get(tier) or TierRule(tier), held.get(tier, 0)) for tier in tiers]
-        sizes = [sum(piece.tokens for piece in pieces) for pieces in tiers.values()]
+        sizes = list(map(tokens_together, tiers.values()))
         granted = zip(tiers.values(), allocate(sizes, claims, room), strict=True)
-        cuts = [list(pieces[: len(pieces) - len(_newest(pieces, grant))]) for pieces, grant in granted]
-        spare = room - sum(size - _tokens(cut) for size, cut in zip(sizes, cuts, strict=True))
+        cuts = [oldest(pieces, grant) for pieces, grant in granted]
+        spare = room - sum(size - tokens_together(cut) for size, cut in zip(sizes, cuts, strict=True))
         for claim, size, cut in zip(claims, sizes, cuts, strict=True):
-            used = size - _tokens(cut)
-            back = _newest(cut, spare if claim.cap is None else min(spare, claim.cap - used))
-            spare -= _tokens(back)
+            used = size - tokens_together(cut)
+            back = newest(cut, spare if claim.cap is None else min(spare, claim.cap - used))
+            spare -= tokens_together(back)
             del cut[len(cut) - len(back) :]
         return [piece for cut in cuts for piece in cut]
 
@@ -168,25 +167,3 @@ def _beside(rule: TierRule, held: int) -> TierRule:
     """The rule for the rest of a tier of which so many tokens are held."""
     cap = None if rule.cap is None else max(0, rule.cap - held)
     return evolve(rule, floor=max(0, rule.floor - held), cap=cap)
-
-
-@frozen
-class _Piece:
-    """Units of one tier that go together, and their tokens."""
-
-    units: tuple[Unit, ...]
-    tokens: int
-
-
-def _piece(units: Iterable[Unit], messages: Sequence[Message], call: Call) -> _Piece:
-    whole = tuple(units)
-    return _Piece(whole, sum(call.count(message) for unit in whole for message in unit.of(messages)))
-
-
-def _newest(pieces: Sequence[_Piece], room: int) -> list[_Piece]:
-    """The newest pieces, latest first, as many as there is room for."""
-    return until_full(reversed(pieces), lambda piece: piece.tokens, room)
-
-
-def _tokens(pieces: Iterable[_Piece]) -> int:
-    return sum(piece.tokens for piece in pieces)
