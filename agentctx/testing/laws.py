@@ -30,11 +30,11 @@ from agentctx.providers.cache_markers import unmarked
 from agentctx.session.session import Session
 from agentctx.stores.memory import MemoryStore
 from agentctx.strategies.when import first_of, when
-from agentctx.testing.accounts import Given, outcomes, unaccounted
+from agentctx.testing.audit import PassedIn, outcomes, report_errors
+from agentctx.testing.faithfulness import ALLOWED_EDITS, AllowedEdit, misquotes, with_callers_ids
 from agentctx.testing.fakes import CountingCounter, FlakyError, FlakyStage, FlakyStore, failing_listener, unlogged
 from agentctx.testing.plan import Say, Turn
-from agentctx.testing.quoting import LIBERTIES, Liberty, misquotes, unnumbered
-from agentctx.testing.trial import Step, Trial, text_of, texts_of
+from agentctx.testing.scenario import PreparedCall, Scenario, text_of, texts_of
 from agentctx.testing.writers import WRITERS
 
 TITLES = {
@@ -56,7 +56,7 @@ The twelfth (no cut takes more than its target asks, nor the user's words while 
 what a strategy may take is its own matter, for tests of its own.
 """
 
-Law = Callable[[Trial], Awaitable[None]]
+Law = Callable[[Scenario], Awaitable[None]]
 
 
 async def check_laws(
@@ -66,7 +66,7 @@ async def check_laws(
     format: str | None = None,  # noqa: A002 - the name that the whole library gives it
     system: Native = None,
     tools: Native = None,
-    may: Collection[Liberty] = (),
+    may: Collection[AllowedEdit] = (),
 ) -> None:
     """Hold a strategy to the laws on one transcript: prepared at once, and step by step in a session.
 
@@ -89,14 +89,14 @@ async def check_laws(
         AssertionError: If a law is broken; the message names the law and the call.
         ConfigError: If ``may`` names something else.
     """
-    unknown = sorted(set(may) - set(LIBERTIES))
+    unknown = sorted(set(may) - set(ALLOWED_EDITS))
     if unknown:
-        msg = f"check_laws: may: {unknown[0]!r} is none of {', '.join(LIBERTIES)}"
+        msg = f"check_laws: may: {unknown[0]!r} is none of {', '.join(ALLOWED_EDITS)}"
         raise ConfigError(msg)
-    trial = Trial(strategy, messages, format, system, tools, budget, frozenset(may))
+    scenario = Scenario(strategy, messages, format, system, tools, budget, frozenset(may))
     for law in LAWS:
         try:
-            await law(trial)
+            await law(scenario)
         except StageError as error:
             _hold(_law_of(error), ok=False, what=str(error))
 
@@ -106,45 +106,45 @@ def _law_of(error: StageError) -> int:
     return next((law for law, word in ((1, "pair"), (8, "signed")) if word in error.what), 6)
 
 
-async def legal_in_legal_out(trial: Trial) -> None:
+async def legal_in_legal_out(scenario: Scenario) -> None:
     """Law 1: no view breaks a rule of its provider; when the input does, the report says what was done about it."""
-    for step in await trial.all_steps():
+    for step in await scenario.all_steps():
         if step.refusal is not None:
-            _hold(1, not _says_something(trial, step), f"{step}: {step.refusal}")
+            _hold(1, not _says_something(scenario, step), f"{step}: {step.refusal}")
         if step.view is None:
             continue
-        broken = trial.errors(step.view.messages)
+        broken = scenario.errors(step.view.messages)
         _hold(1, not broken, f"{step}: {'; '.join(map(str, broken))}")
-        _hold_callers(trial, step, step.view)
-        if not step.in_session and trial.errors(step.given):
+        _hold_callers(scenario, step, step.view)
+        if not step.in_session and scenario.errors(step.given):
             _hold(1, step.view.report.acted, f"{step}: an illegal history was repaired in silence")
 
 
-def _hold_callers(trial: Trial, step: Step, view: View) -> None:
+def _hold_callers(scenario: Scenario, step: PreparedCall, view: View) -> None:
     """No call says that code made it which is not in the request."""
-    said = trial.read(view.messages).messages
+    said = scenario.read(view.messages).messages
     named = {getattr(part, "caller", None) for message in said for part in message.parts} - {None}
     gone = named - server_calls(said)[0]
     _hold(1, not gone, f"{step}: calls of code that is not there: {', '.join(map(str, gone))}")
 
 
-def _says_something(trial: Trial, step: Step) -> bool:
+def _says_something(scenario: Scenario, step: PreparedCall) -> bool:
     """Whether there is a word or a call in what was passed in, so that there is something to send."""
-    messages = trial.read(step.given).messages
+    messages = scenario.read(step.given).messages
     return any(message.text.strip() or message.calls for message in messages if message.role not in SYSTEM_ROLES)
 
 
-async def input_unchanged(trial: Trial) -> None:
+async def input_unchanged(scenario: Scenario) -> None:
     """Law 2: messages, system prompt and tools are as they were, to the byte; what is kept is the caller's own."""
-    objects = list(map(id, trial.messages))
-    for step in await trial.all_steps():
-        _hold(2, trial.now() == trial.before, f"{step}: the input was changed")
-        _hold(2, list(map(id, trial.messages)) == objects, f"{step}: the input list was changed")
+    objects = list(map(id, scenario.messages))
+    for step in await scenario.all_steps():
+        _hold(2, scenario.now() == scenario.before, f"{step}: the input was changed")
+        _hold(2, list(map(id, scenario.messages)) == objects, f"{step}: the input list was changed")
         if step.view is not None:
             _hold_own_objects(step, step.view)
 
 
-def _hold_own_objects(step: Step, view: View) -> None:
+def _hold_own_objects(step: PreparedCall, view: View) -> None:
     kept = [step.given[index] for index, fate in enumerate(outcomes(view.report)) if fate is Outcome.KEPT]
     remaining = iter(view.messages)
     for native in kept:
@@ -152,12 +152,12 @@ def _hold_own_objects(step: Step, view: View) -> None:
         _hold(2, found, f"{step}: a message reported as kept is not the caller's own object, or not in its place")
 
 
-async def what_fits_stays(trial: Trial) -> None:
+async def what_fits_stays(scenario: Scenario) -> None:
     """Law 3: what no report names as changed is there as it came, and nothing else; a view that fits is not cut again.
 
     So whatever a strategy takes from what fits, it has to own up to in the report.
     """
-    for step in await trial.all_steps():
+    for step in await scenario.all_steps():
         if step.view is None:
             continue
         own = set(map(id, step.given))
@@ -167,30 +167,30 @@ async def what_fits_stays(trial: Trial) -> None:
         if not step.view.report.in_force:
             same = len(step.given) == len(step.view.messages)
             _hold(3, same and not strangers, f"{step}: no change is named, and yet the view is another")
-        again = await trial.prepare(Pipeline(budget=trial.pipeline().budget), step.view.messages)
+        again = await scenario.prepare(Pipeline(budget=scenario.pipeline().budget), step.view.messages)
         whole = again.view is not None and list(map(id, again.view.messages)) == list(map(id, step.view.messages))
         _hold(3, whole, f"{step}: the view fits, and yet it is cut when it is prepared again")
 
 
-async def fits_or_overflows(trial: Trial) -> None:
+async def fits_or_overflows(scenario: Scenario) -> None:
     """Law 4: counted anew, every view is within the limit, and the report gives its size."""
-    limit = trial.limit
-    for step in await trial.all_steps():
+    limit = scenario.limit
+    for step in await scenario.all_steps():
         if step.overflow is not None:
             honest = step.overflow.limit == limit and step.overflow.tokens > step.overflow.limit
             _hold(4, honest, f"{step}: raised for {step.overflow.tokens} tokens, the limit is {limit}")
         if step.view is not None:
-            size = trial.source.meter.size(trial.read(step.view.messages))
+            size = scenario.source.meter.size(scenario.read(step.view.messages))
             _hold(4, limit is None or size <= limit, f"{step}: {size} tokens are sent, the limit is {limit}")
             reported = step.view.report.tokens_after
             _hold(4, size == reported, f"{step}: {size} tokens are sent, {reported} are reported")
 
 
-async def same_bytes(trial: Trial) -> None:
+async def same_bytes(scenario: Scenario) -> None:
     """Law 5: rebuilt messages give the same bytes; a session keeps the bytes of its last view, or says where not."""
-    once, again = await trial.prepare(), await trial.prepare(messages=deepcopy(list(trial.messages)))
+    once, again = await scenario.prepare(), await scenario.prepare(messages=deepcopy(list(scenario.messages)))
     _hold(5, _sent(once) == _sent(again), f"{once}: prepared twice, sent differently")
-    walked, rebuilt = await trial.walk(), await trial.walk(rebuilt=True)
+    walked, rebuilt = await scenario.walk(), await scenario.walk(rebuilt=True)
     for one, other in zip(walked, rebuilt, strict=True):
         _hold(5, _sent(one) == _sent(other), f"{one}: messages that are equal but made anew are sent differently")
     views = [(step, step.view) for step in walked if step.view is not None]
@@ -199,7 +199,7 @@ async def same_bytes(trial: Trial) -> None:
         _hold_prefix(step, before, now, view.report.first_changed)
 
 
-def _hold_prefix(step: Step, last: list[str], now: list[str], said: int | None) -> None:
+def _hold_prefix(step: PreparedCall, last: list[str], now: list[str], said: int | None) -> None:
     pairs = enumerate(zip(last, now, strict=False))
     moved = next((index for index, (one, other) in pairs if one != other), None)
     if moved is None and len(now) < len(last):
@@ -207,24 +207,24 @@ def _hold_prefix(step: Step, last: list[str], now: list[str], said: int | None) 
     _hold(5, moved == said, f"{step}: the prefix moved at {moved}, the report says {said}")
 
 
-async def protected_survives(trial: Trial) -> None:
+async def protected_survives(scenario: Scenario) -> None:
     """Law 6: what is protected in the repaired history is in every view, word for word.
 
     Of a message that holds tool results beside the user's words, all that is no tool result is there, byte for byte
     and in its order; the results in it may be cut as any other, unless a rule of the caller's names the message. Cache
     markers are no part of what a message says.
     """
-    protect = trial.pipeline().pinned
-    for step in await trial.all_steps():
-        repaired = await trial.prepare(Pipeline(), step.given)
+    protect = scenario.pipeline().pinned
+    for step in await scenario.all_steps():
+        repaired = await scenario.prepare(Pipeline(), step.given)
         if step.view is None or repaired.view is None:
             continue
-        same = step.view.system is trial.system or unmarked(step.view.system) == unmarked(trial.system)
+        same = step.view.system is scenario.system or unmarked(step.view.system) == unmarked(scenario.system)
         _hold(6, same, f"{step}: the system prompt is another")
         messages = repaired.view.context.messages
         pinned = {index for rule in protect for index in rule(messages)} if not step.in_session else set()
         sent = Counter(texts_of(list(map(unmarked, step.view.messages))))
-        said = [words(message) for message in trial.read(step.view.messages).messages]
+        said = [words(message) for message in scenario.read(step.view.messages).messages]
         for index in sorted(always(messages) | pinned):
             native, message = repaired.view.messages[index], messages[index]
             kept = sent[text_of(unmarked(native))] > 0 or (index not in pinned and _still_said(message, said))
@@ -236,20 +236,20 @@ def _still_said(message: Message, said: Sequence[tuple[object, ...]]) -> bool:
     return bool(message.results) and words(message) in said
 
 
-async def reported_and_kept(trial: Trial) -> None:
+async def reported_and_kept(scenario: Scenario) -> None:
     """Law 7: a report accounts for each difference between what came and what is sent; the store has what was changed.
 
     Every message, the system prompt and every tool that is not sent as it came is named with stage and reason, and no
     other is; what was added is named at its place; the numbers of messages and tokens add up.
     """
     store = MemoryStore()
-    pipeline = trial.pipeline(store=store)
-    meter = trial.source.meter
-    for step in (await trial.prepare(pipeline), *await trial.walk(pipeline)):
+    pipeline = scenario.pipeline(store=store)
+    meter = scenario.source.meter
+    for step in (await scenario.prepare(pipeline), *await scenario.walk(pipeline)):
         if step.view is None:
             continue
-        given = Given(step.given, trial.system, trial.tools)
-        for wrong in unaccounted(given, trial.read(step.given), step.view, meter):
+        given = PassedIn(step.given, scenario.system, scenario.tools)
+        for wrong in report_errors(given, scenario.read(step.given), step.view, meter):
             _hold(7, ok=False, what=f"{step}: {wrong}")
         sent = set(map(id, step.view.messages))
         for index, native in enumerate(step.given):
@@ -257,7 +257,7 @@ async def reported_and_kept(trial: Trial) -> None:
                 await _hold_kept(step, step.view, index, store)
 
 
-async def _hold_kept(step: Step, view: View, index: int, store: MemoryStore) -> None:
+async def _hold_kept(step: PreparedCall, view: View, index: int, store: MemoryStore) -> None:
     changes = [change for change in view.report.in_force if change.index == index]
     changes = [change for change in changes if change.outcome is not Outcome.ADDED]
     kept = [await store.get(change.handle) for change in changes if change.handle is not None]
@@ -265,29 +265,29 @@ async def _hold_kept(step: Step, view: View, index: int, store: MemoryStore) -> 
     _hold(7, text_of(step.given[index]) in originals, f"{step}: the original of messages[{index}] is not in the store")
 
 
-async def signed_reasoning_whole(trial: Trial) -> None:
+async def signed_reasoning_whole(scenario: Scenario) -> None:
     """Law 8: signed reasoning in a view is that of the input, whole and in its order, where its provider allows it."""
-    for step in await trial.all_steps():
+    for step in await scenario.all_steps():
         if step.view is None:
             continue
-        given = iter(_signed(trial, step.given))
-        for block in _signed(trial, step.view.messages):
+        given = iter(_signed(scenario, step.given))
+        for block in _signed(scenario, step.view.messages):
             whole = any(block == candidate for candidate in given)
             _hold(8, whole, f"{step}: signed reasoning was edited, moved or made: {block.text[:40]!r}")
-        broken = trial.errors(step.view.messages, step.given)
+        broken = scenario.errors(step.view.messages, step.given)
         _hold(8, not broken, f"{step}: {'; '.join(map(str, broken))}")
 
 
-def _signed(trial: Trial, natives: Sequence[Any]) -> list[Thinking]:
-    parts = [part for message in trial.read(natives).messages for part in message.parts]
+def _signed(scenario: Scenario, natives: Sequence[Any]) -> list[Thinking]:
+    parts = [part for message in scenario.read(natives).messages for part in message.parts]
     return [part for part in parts if isinstance(part, Thinking) and part.signed]
 
 
-async def composing_changes_nothing(trial: Trial) -> None:
+async def composing_changes_nothing(scenario: Scenario) -> None:
     """Law 11: stages in ``first_of``, ``when`` and a pipeline send the same, and reports name them the same."""
-    own = trial.pipeline()
-    within = trial.pipeline(first_of(Pipeline(when(_always, Pipeline(*own.stages)))))
-    alone, composed = await trial.walk(own), await trial.walk(within)
+    own = scenario.pipeline()
+    within = scenario.pipeline(first_of(Pipeline(when(_always, Pipeline(*own.stages)))))
+    alone, composed = await scenario.walk(own), await scenario.walk(within)
     for one, other in zip(alone, composed, strict=True):
         _hold(11, _sent(one) == _sent(other), f"{one}: within other stages something else is sent")
         _hold(11, _named(one) == _named(other), f"{one}: within other stages the reports say {_named(other)}")
@@ -297,37 +297,37 @@ def _always(_context: Context, _call: Call) -> bool:
     return True
 
 
-def _named(step: Step) -> list[str]:
+def _named(step: PreparedCall) -> list[str]:
     """The stages that acted at a step."""
     return [] if step.view is None else [stage.stage for stage in step.view.report.stages if stage.acted]
 
 
-async def nobody_is_misquoted(trial: Trial) -> None:
+async def views_are_faithful(scenario: Scenario) -> None:
     """Beyond the laws: a view says what was said, by who said it, each result under its call, in order."""
-    for step in await trial.all_steps():
-        repaired = await trial.prepare(Pipeline(), step.given)
+    for step in await scenario.all_steps():
+        repaired = await scenario.prepare(Pipeline(), step.given)
         if step.view is None or repaired.view is None:
             continue
-        own = {call.id for message in trial.read(step.given).messages for call in message.calls}
-        said = unnumbered(repaired.view.context.messages, own)
-        view = unnumbered(trial.read(step.view.messages).messages, own)
-        for wrong in misquotes(said, view, trial.may):
+        own = {call.id for message in scenario.read(step.given).messages for call in message.calls}
+        said = with_callers_ids(repaired.view.context.messages, own)
+        view = with_callers_ids(scenario.read(step.view.messages).messages, own)
+        for wrong in misquotes(said, view, scenario.may):
             msg = f"misquoted: {step}: {wrong}"
             raise AssertionError(msg)
 
 
-async def work_grows_with_the_new(trial: Trial) -> None:
+async def work_grows_with_the_new(scenario: Scenario) -> None:
     """Law 9: a session that gets nothing new counts nothing, and with a new message counts little more than that."""
     counter = CountingCounter()
-    session = trial.pipeline(counter=counter).session(format=trial.format)
-    last = await trial.step(session, list(trial.messages))
+    session = scenario.pipeline(counter=counter).session(format=scenario.format)
+    last = await scenario.step(session, list(scenario.messages))
     counter.texts.clear()
-    again = await trial.step(session, list(trial.messages))
+    again = await scenario.step(session, list(scenario.messages))
     if last.view is None or again.view is None or _did_something(again.view):
         return
     _hold(9, not counter.texts, f"{again}: nothing is new, and {counter.characters} characters were counted")
-    (new,) = WRITERS[trial.source.wire.name].messages((Turn("user", (Say("and then?"),)),))
-    more = await trial.step(session, [*trial.messages, new])
+    (new,) = WRITERS[scenario.source.wire.name].messages((Turn("user", (Say("and then?"),)),))
+    more = await scenario.step(session, [*scenario.messages, new])
     if more.view is None or _did_something(more.view):
         return
     room = 4 * len(text_of(new))
@@ -339,43 +339,43 @@ def _did_something(view: View) -> bool:
     return any(stage.changes or stage.notes for stage in view.report.stages)
 
 
-async def failures_cost_nothing(trial: Trial) -> None:
+async def failures_cost_nothing(scenario: Scenario) -> None:
     """Law 10: a stage or a store that fails at first, and a listener that always does, leave everything as it was."""
-    expected = [_sent(step) for step in await trial.walk()]
-    parts = trial.strategy.stages if isinstance(trial.strategy, Pipeline) else (trial.strategy,)
+    expected = [_sent(step) for step in await scenario.walk()]
+    parts = scenario.strategy.stages if isinstance(scenario.strategy, Pipeline) else (scenario.strategy,)
     whole = parts[0] if len(parts) == 1 else Pipeline(*parts)
     listener = partial(failing_listener)  # another one than a strategy's own
     failing = {
-        "stage": trial.pipeline(FlakyStage(whole)) if len(parts) == 1 else None,
-        "store": trial.pipeline(store=FlakyStore(MemoryStore())),
-        "listener": trial.pipeline(on_compact=listener),
+        "stage": scenario.pipeline(FlakyStage(whole)) if len(parts) == 1 else None,
+        "store": scenario.pipeline(store=FlakyStore(MemoryStore())),
+        "listener": scenario.pipeline(on_compact=listener),
     }
     with unlogged(listener):
         for part, pipeline in failing.items():
             if pipeline is not None:
-                await _costs_nothing(trial, part, pipeline, expected)
+                await _costs_nothing(scenario, part, pipeline, expected)
 
 
-async def _costs_nothing(trial: Trial, part: str, pipeline: Pipeline, expected: list[object]) -> None:
+async def _costs_nothing(scenario: Scenario, part: str, pipeline: Pipeline, expected: list[object]) -> None:
     """Hold that a pipeline in which a part fails sends in the end what is sent without failures."""
-    session = pipeline.session(format=trial.format)
-    for given, sent in zip(trial.calls(), expected, strict=True):
+    session = pipeline.session(format=scenario.format)
+    for given, sent in zip(scenario.calls(), expected, strict=True):
         before = texts_of(given)
-        step = await _insist(trial, session, given)
+        step = await _insist(scenario, session, given)
         _hold(10, texts_of(given) == before, f"{step}: the failing {part} changed the input")
         _hold(10, _sent(step) == sent, f"{step}: after the {part} had failed, something else is sent")
 
 
-async def _insist(trial: Trial, session: Session, given: list[Any]) -> Step:
+async def _insist(scenario: Scenario, session: Session, given: list[Any]) -> PreparedCall:
     """Prepare again and again, until nothing fails any more."""
     while True:
         try:
-            return await trial.step(session, given)
+            return await scenario.step(session, given)
         except (FlakyError, StoreError):
             continue
 
 
-def _sent(step: Step) -> object:
+def _sent(step: PreparedCall) -> object:
     """What is sent, to the byte; or how large it would have to be."""
     if step.view is None:
         return type(step.overflow), type(step.refusal)
@@ -400,6 +400,6 @@ LAWS: tuple[Law, ...] = (
     work_grows_with_the_new,
     failures_cost_nothing,
     composing_changes_nothing,
-    nobody_is_misquoted,
+    views_are_faithful,
 )
 """The laws, in order, and what holds beyond them."""

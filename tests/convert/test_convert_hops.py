@@ -10,8 +10,8 @@ from hypothesis import given
 
 from agentctx import InvalidInput, convert, validate
 from agentctx.providers.registry import format_named
+from agentctx.testing.breakages import BLANK
 from agentctx.testing.histories import broken_histories, histories
-from agentctx.testing.stages import BLANK
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT / "../shared/transcripts"

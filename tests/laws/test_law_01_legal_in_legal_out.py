@@ -23,7 +23,7 @@ from agentctx.testing import assistant, call, history, result, system, thinking,
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import legal_in_legal_out
 from agentctx.testing.plan import Answer, Ask, Code, Plan, Ran, Say, Turn
-from agentctx.testing.trial import Trial
+from agentctx.testing.scenario import Scenario
 from agentctx.testing.writers import write
 
 pytestmark = pytest.mark.both_loops
@@ -91,13 +91,13 @@ def errors(request, format_name):
 @given(histories(), budgets(), stages())
 def test_legal_histories_stay_legal(both_loops, history, budget, stage):
     """Whatever a stage leaves out of a legal history, what is left is legal."""
-    both_loops(legal_in_legal_out, Trial.of(stage, history, budget))
+    both_loops(legal_in_legal_out, Scenario.of(stage, history, budget))
 
 
 @given(broken_histories(), budgets(), stages())
 def test_broken_histories_become_legal(both_loops, history, budget, stage):
     """However a history is broken, what is sent is legal, and the report says that it was repaired."""
-    both_loops(legal_in_legal_out, Trial.of(stage, history, budget))
+    both_loops(legal_in_legal_out, Scenario.of(stage, history, budget))
 
 
 @pytest.mark.anyio

@@ -11,7 +11,7 @@ from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, Trunc
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import input_unchanged
-from agentctx.testing.trial import Trial
+from agentctx.testing.scenario import Scenario
 
 pytestmark = pytest.mark.both_loops
 
@@ -61,13 +61,13 @@ def long_history(format_name, rounds=6):
 @given(histories(), budgets(), stages())
 def test_legal_input_is_unchanged(both_loops, history, budget, stage):
     """No stage, in no step, changes anything of a legal history."""
-    both_loops(input_unchanged, Trial.of(stage, history, budget))
+    both_loops(input_unchanged, Scenario.of(stage, history, budget))
 
 
 @given(broken_histories(), budgets(), stages())
 def test_broken_input_is_unchanged(both_loops, history, budget, stage):
     """Repair makes new messages and leaves the broken ones as they are."""
-    both_loops(input_unchanged, Trial.of(stage, history, budget))
+    both_loops(input_unchanged, Scenario.of(stage, history, budget))
 
 
 @pytest.mark.anyio

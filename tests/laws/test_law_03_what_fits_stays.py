@@ -18,7 +18,7 @@ from agentctx import (
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import what_fits_stays
-from agentctx.testing.trial import Trial
+from agentctx.testing.scenario import Scenario
 
 pytestmark = pytest.mark.both_loops
 
@@ -49,13 +49,13 @@ def same_objects(one, other):
 @given(histories(), budgets(), stages())
 def test_only_what_is_named_changes(both_loops, history, budget, stage):
     """A view holds the caller's own messages and what the report names, and is not cut a second time."""
-    both_loops(what_fits_stays, Trial.of(stage, history, budget))
+    both_loops(what_fits_stays, Scenario.of(stage, history, budget))
 
 
 @given(broken_histories(), budgets(), stages())
 def test_only_what_is_named_changes_in_repair(both_loops, history, budget, stage):
     """Repair changes what the report names, and nothing else."""
-    both_loops(what_fits_stays, Trial.of(stage, history, budget))
+    both_loops(what_fits_stays, Scenario.of(stage, history, budget))
 
 
 @given(histories(), st.lists(st.sampled_from(IDLE), max_size=4))

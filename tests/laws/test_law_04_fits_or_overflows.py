@@ -23,7 +23,7 @@ from agentctx.providers.cache_markers import unmarked
 from agentctx.testing import assistant, call, history, result, system, thinking, tool, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import fits_or_overflows
-from agentctx.testing.trial import Trial
+from agentctx.testing.scenario import Scenario
 from agentctx.tokens import FixedCounter
 
 pytestmark = pytest.mark.both_loops
@@ -39,27 +39,27 @@ def legal(messages, format_name):
 @given(histories(), budgets(), stages())
 def test_legal_histories_fit(both_loops, history, budget, stage):
     """Counted anew, what is sent of a legal history fits; else ContextOverflow says by how much it does not."""
-    both_loops(fits_or_overflows, Trial.of(stage, history, budget))
+    both_loops(fits_or_overflows, Scenario.of(stage, history, budget))
 
 
 @given(broken_histories(), budgets(), stages())
 def test_broken_histories_fit(both_loops, history, budget, stage):
     """What repair adds is counted too."""
-    both_loops(fits_or_overflows, Trial.of(stage, history, budget))
+    both_loops(fits_or_overflows, Scenario.of(stage, history, budget))
 
 
 @given(histories(), budgets())
 def test_no_stage_is_needed_to_fit(both_loops, history, budget):
     """The guarantee holds for a pipeline without stages."""
     pipeline = Pipeline()
-    both_loops(fits_or_overflows, Trial.of(pipeline, history, budget))
+    both_loops(fits_or_overflows, Scenario.of(pipeline, history, budget))
 
 
 @given(histories(), st.integers(1, 30), st.integers(1, 400))
 def test_any_counter_is_kept_to(both_loops, history, tokens, window):
     """The guarantee holds by the counter that the pipeline was given."""
     pipeline = Pipeline(FitContextWindow(), counter=FixedCounter(tokens))
-    both_loops(fits_or_overflows, Trial.of(pipeline, history, Budget(window)))
+    both_loops(fits_or_overflows, Scenario.of(pipeline, history, Budget(window)))
 
 
 MARKED = {

@@ -10,7 +10,7 @@ from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, Trunc
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import same_bytes
-from agentctx.testing.trial import Trial
+from agentctx.testing.scenario import Scenario
 
 pytestmark = pytest.mark.both_loops
 
@@ -49,13 +49,13 @@ def as_bytes(view):
 @given(histories(), budgets(), stages())
 def test_legal_histories_give_the_same_bytes(both_loops, history, budget, stage):
     """Prepared again, from rebuilt messages, in another session: the same bytes; and the prefix holds as reported."""
-    both_loops(same_bytes, Trial.of(stage, history, budget))
+    both_loops(same_bytes, Scenario.of(stage, history, budget))
 
 
 @given(broken_histories(), budgets(), stages())
 def test_broken_histories_give_the_same_bytes(both_loops, history, budget, stage):
     """Repair decides the same every time."""
-    both_loops(same_bytes, Trial.of(stage, history, budget))
+    both_loops(same_bytes, Scenario.of(stage, history, budget))
 
 
 @pytest.mark.anyio

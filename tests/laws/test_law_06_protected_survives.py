@@ -40,7 +40,7 @@ from agentctx.strategies import ByTools
 from agentctx.testing import assistant, call, history, result, system, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, single_stages, stages
 from agentctx.testing.laws import protected_survives
-from agentctx.testing.trial import Trial
+from agentctx.testing.scenario import Scenario
 
 pytestmark = pytest.mark.both_loops
 
@@ -93,20 +93,20 @@ async def shout(context, _call):
 @given(histories(), budgets(), stages())
 def test_the_protected_of_legal_histories_survives(both_loops, history, budget, stage):
     """No stage and no budget costs the system prompt, the first task or the latest words of the user."""
-    both_loops(protected_survives, Trial.of(stage, history, budget))
+    both_loops(protected_survives, Scenario.of(stage, history, budget))
 
 
 @given(broken_histories(), budgets(), stages())
 def test_the_protected_of_broken_histories_survives(both_loops, history, budget, stage):
     """What is protected is what is left after repair."""
-    both_loops(protected_survives, Trial.of(stage, history, budget))
+    both_loops(protected_survives, Scenario.of(stage, history, budget))
 
 
 @given(histories(), budgets(), single_stages(), st.lists(st.integers(-12, 12), max_size=3))
 def test_pins_survive(both_loops, history, budget, stage, pins):
     """Messages pinned by their index survive byte for byte, with the whole of their rounds."""
     pipeline = Pipeline(stage, protect=[Protect.pins(*pins)])
-    both_loops(protected_survives, Trial.of(pipeline, history, budget))
+    both_loops(protected_survives, Scenario.of(pipeline, history, budget))
 
 
 @pytest.mark.anyio

@@ -31,10 +31,10 @@ from agentctx.engine.reasoning import FOREIGN_ID, FOREIGN_REASONING
 from agentctx.engine.run_stages import LEGAL_FIRST, UNSAID
 from agentctx.stores import MemoryStore
 from agentctx.testing import Recorder, assistant, call, result, thinking, transcript, user
-from agentctx.testing.accounts import Given, outcomes, unaccounted
+from agentctx.testing.audit import PassedIn, outcomes, report_errors
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import reported_and_kept
-from agentctx.testing.trial import Trial
+from agentctx.testing.scenario import Scenario
 
 pytestmark = pytest.mark.both_loops
 
@@ -58,13 +58,13 @@ def rounds(format_name, number=6):
 @given(histories(), budgets(), stages())
 def test_what_is_left_out_of_legal_histories_is_named(both_loops, history, budget, stage):
     """Each message that is not sent as it came is in the report, and its original is in the store."""
-    both_loops(reported_and_kept, Trial.of(stage, history, budget))
+    both_loops(reported_and_kept, Scenario.of(stage, history, budget))
 
 
 @given(broken_histories(), budgets(), stages())
 def test_what_repair_leaves_out_is_named(both_loops, history, budget, stage):
     """What repair drops, moves or mends is in the report, and its original is in the store."""
-    both_loops(reported_and_kept, Trial.of(stage, history, budget))
+    both_loops(reported_and_kept, Scenario.of(stage, history, budget))
 
 
 MODELS = {
@@ -86,14 +86,14 @@ STAGES = st.sampled_from((*ACTING.values(), PlaceCacheMarkers("1h"), Pipeline(Tr
 )
 def test_whatever_model_is_called_the_report_adds_up(both_loops, *, history, stage, window, picks, rolling):
     """Each step calls a model of its own, with the history or with the last view; each report accounts for all."""
-    trial = Trial.of(Pipeline(stage, budget=Budget(window, target=0.5)), history)
+    scenario = Scenario.of(Pipeline(stage, budget=Budget(window, target=0.5)), history)
 
     async def walk():
-        session, known, given = trial.strategy.session(format=history.format), 0, []
-        for call_, pick in zip(trial.calls(), (*picks, *range(99)), strict=False):
+        session, known, given = scenario.strategy.session(format=history.format), 0, []
+        for call_, pick in zip(scenario.calls(), (*picks, *range(99)), strict=False):
             model = MODELS[history.format][pick % len(MODELS[history.format])]
             given, known = [*given, *call_[known:]], len(call_)
-            views = [await prepared(trial.strategy.prepare, given, format=history.format, model=model)]
+            views = [await prepared(scenario.strategy.prepare, given, format=history.format, model=model)]
             views.append(await prepared(session.prepare, given, model=model))
             for view in filter(None, views):
                 hold_to_account(given, model, view)
@@ -108,8 +108,8 @@ def test_whatever_model_is_called_the_report_adds_up(both_loops, *, history, sta
     def hold_to_account(given, model, view):
         source = reader(given, system=history.system, tools=history.tools, format=history.format, model=model)
         before = Context(tuple(source.messages(given)), *source.fixed_part(history.system, history.tools))
-        passed = Given(given, history.system, history.tools)
-        assert [] == list(unaccounted(passed, before, view, source.meter))
+        passed = PassedIn(given, history.system, history.tools)
+        assert [] == list(report_errors(passed, before, view, source.meter))
 
     both_loops(walk)
 

@@ -20,7 +20,7 @@ from agentctx import (
 from agentctx.testing import assistant, call, result, thinking, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import signed_reasoning_whole
-from agentctx.testing.trial import Trial
+from agentctx.testing.scenario import Scenario
 
 pytestmark = pytest.mark.both_loops
 
@@ -53,13 +53,13 @@ def signed(messages):
 @given(histories("anthropic"), budgets(), stages())
 def test_signed_reasoning_of_legal_histories_is_whole(both_loops, history, budget, stage):
     """Every signed block that is sent is one of the input's, in their order, where the provider takes it."""
-    both_loops(signed_reasoning_whole, Trial.of(stage, history, budget))
+    both_loops(signed_reasoning_whole, Scenario.of(stage, history, budget))
 
 
 @given(broken_histories("anthropic"), budgets(), stages())
 def test_signed_reasoning_of_broken_histories_is_whole(both_loops, history, budget, stage):
     """Repair leaves signed blocks as they are."""
-    both_loops(signed_reasoning_whole, Trial.of(stage, history, budget))
+    both_loops(signed_reasoning_whole, Scenario.of(stage, history, budget))
 
 
 @pytest.mark.anyio

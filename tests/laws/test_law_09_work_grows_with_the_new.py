@@ -26,7 +26,7 @@ from agentctx.economics import cache_cold, pays_back
 from agentctx.testing import CountingCounter, assistant, call, history, result, system, tool, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import work_grows_with_the_new
-from agentctx.testing.trial import Trial
+from agentctx.testing.scenario import Scenario
 
 pytestmark = pytest.mark.both_loops
 
@@ -113,13 +113,13 @@ async def test_a_condition_that_is_asked_at_every_step_looks_at_what_is_new(cond
 @given(histories(), budgets(), stages())
 def test_a_step_with_nothing_new_counts_nothing(both_loops, history, budget, stage):
     """A session that is given the same history again counts nothing, with one more message little."""
-    both_loops(work_grows_with_the_new, Trial.of(stage, history, budget))
+    both_loops(work_grows_with_the_new, Scenario.of(stage, history, budget))
 
 
 @given(broken_histories(), budgets(), stages())
 def test_a_broken_history_is_not_repaired_again_and_again(both_loops, history, budget, stage):
     """What was repaired once is not counted again."""
-    both_loops(work_grows_with_the_new, Trial.of(stage, history, budget))
+    both_loops(work_grows_with_the_new, Scenario.of(stage, history, budget))
 
 
 @pytest.mark.anyio

@@ -13,7 +13,7 @@ from agentctx.stores import MemoryStore
 from agentctx.testing import FlakyStore, Recorder, assistant, call, result, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.laws import failures_cost_nothing
-from agentctx.testing.trial import Trial
+from agentctx.testing.scenario import Scenario
 
 pytestmark = pytest.mark.both_loops
 
@@ -62,13 +62,13 @@ async def sent(session, messages):
 @given(histories(), budgets(), stages())
 def test_failures_cost_legal_histories_nothing(both_loops, history, budget, stage):
     """With a stage, a store or a listener that fails first, a session sends in the end what it would have sent."""
-    both_loops(failures_cost_nothing, Trial.of(stage, history, budget))
+    both_loops(failures_cost_nothing, Scenario.of(stage, history, budget))
 
 
 @given(broken_histories(), budgets(), stages())
 def test_failures_cost_broken_histories_nothing(both_loops, history, budget, stage):
     """The same holds when the history has to be repaired."""
-    both_loops(failures_cost_nothing, Trial.of(stage, history, budget))
+    both_loops(failures_cost_nothing, Scenario.of(stage, history, budget))
 
 
 @pytest.mark.anyio

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from agentctx import ContextOverflow, InvalidInput, Pipeline, validate
 from agentctx.core.protection import POLICIES
 from agentctx.testing.histories import budgets, histories, stages
-from agentctx.testing.trial import Trial
+from agentctx.testing.scenario import Scenario
 
 BOUND = {"anthropic": "claude-opus-5-5", "bedrock": "us.anthropic.claude-opus-5-5"}
 ADAPTIVE = {"anthropic": "claude-opus-4-8", "bedrock": "us.anthropic.claude-opus-4-8"}
@@ -50,7 +50,7 @@ async def try_session(pipeline, history, model):
     """Prepare every call of the history in a session; each is compared with the one before and what came since."""
     session = pipeline.session(model=model, format=history.format)
     last, known = [], 0
-    for given_now in Trial.of(pipeline, history).calls():
+    for given_now in Scenario.of(pipeline, history).calls():
         try:
             view = await session.prepare(given_now, history.system, history.tools)
         except (ContextOverflow, InvalidInput):

@@ -39,10 +39,10 @@ from agentctx.engine.repair import stands_in
 from agentctx.engine.run_stages import LEGAL_FIRST
 from agentctx.providers.cache_markers import unmarked
 from agentctx.stores import MemoryStore
-from agentctx.testing.accounts import Given, outcomes, unaccounted
+from agentctx.testing.audit import PassedIn, outcomes, report_errors
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.plan import Say, Turn
-from agentctx.testing.trial import Trial, text_of, texts_of
+from agentctx.testing.scenario import Scenario, text_of, texts_of
 from agentctx.testing.writers import WRITERS
 
 PIPELINES = (
@@ -87,7 +87,7 @@ class Walk:
     """One conversation.
 
     Args:
-        trial: The pipeline and the transcript.
+        scenario: The pipeline and the transcript.
         caller: What its loop does.
         model: The model, if named.
         session: The session.
@@ -96,7 +96,7 @@ class Walk:
         at: How many calls of the transcript that has seen.
     """
 
-    trial: Trial
+    scenario: Scenario
     caller: Caller
     model: str | None
     session: Session = field(init=False)
@@ -106,14 +106,14 @@ class Walk:
 
     def begin(self):
         """A new session."""
-        return self.trial.strategy.session(format=self.trial.format, model=self.model)
+        return self.scenario.strategy.session(format=self.scenario.format, model=self.model)
 
     async def go(self, moves):
         """Make the moves, and hold every view against what was passed."""
-        self.session, calls = self.begin(), self.trial.calls()
+        self.session, calls = self.begin(), self.scenario.calls()
         for move, pick in moves:
             if move == "reload":
-                self.session = Session.load(self.trial.strategy, json.loads(json.dumps(self.session.dump())))
+                self.session = Session.load(self.scenario.strategy, json.loads(json.dumps(self.session.dump())))
             else:
                 await self.step(self.next(calls, move, pick))
 
@@ -132,22 +132,22 @@ class Walk:
 
     def edited(self, messages, pick):
         """The last message of the user says something else, or one more is said."""
-        (said,) = WRITERS[self.trial.format].messages((Turn("user", (Say(f"no: {pick}"),)),))
-        last = self.trial.read(messages).messages[-1]
+        (said,) = WRITERS[self.scenario.format].messages((Turn("user", (Say(f"no: {pick}"),)),))
+        last = self.scenario.read(messages).messages[-1]
         return [*(messages[:-1] if last.role == "user" and not last.results else messages), said]
 
     async def step(self, messages):
         """Prepare, and check what came out."""
         messages = deepcopy(messages) if self.caller.rebuilds else list(messages)
         before = texts_of(messages)
-        step = await self.trial.step(self.session, messages)
+        step = await self.scenario.step(self.session, messages)
         assert texts_of(messages) == before
         known = self.known(before)
         self.passed.append((messages, self.at))
         self.current = messages
         if step.view is not None:
-            await check(self.trial, step, self.begin, known)
-            check_accounts(self.trial, self.model, step)
+            await check(self.scenario, step, self.begin, known)
+            check_accounts(self.scenario, self.model, step)
             self.current = step.view.messages if self.caller.rolling else messages
 
     def known(self, now):
@@ -157,16 +157,16 @@ class Walk:
         return next(differ, min(len(last), len(now)))
 
 
-async def check(trial, step, begin, known):
+async def check(scenario, step, begin, known):
     """Everything that is protected or unread now is in a view, what nobody touched is the caller's, and it is legal.
 
     Of what a rule protects, reasoning goes all the same where the provider would refuse it.
     """
-    repaired = await trial.prepare(Pipeline(), step.given)
+    repaired = await scenario.prepare(Pipeline(), step.given)
     if repaired.view is None:
         return
     messages, natives = repaired.view.context.messages, repaired.view.messages
-    rules = bind(trial.strategy.protect, len(messages), messages.__getitem__)
+    rules = bind(scenario.strategy.protect, len(messages), messages.__getitem__)
     ruled = {index for rule in rules for index in rule(messages)} if len(messages) == len(step.given) else set()
     sent, said = marked(step.view.messages), [words(message) for message in step.view.context.messages]
     relieved = {change.index for change in step.view.report.in_force if LEGAL_FIRST in change.reason} & ruled
@@ -176,8 +176,8 @@ async def check(trial, step, begin, known):
     for index in sorted(always(messages) | ruled):
         there = sent[text_of(unmarked(natives[index]))] or (index not in ruled and words(messages[index]) in said)
         assert there, f"messages[{index}] is protected, and is not there"
-    assert not await unseen(trial, step, messages, begin, known), "unread results are not there"
-    assert not trial.errors(step.view.messages) or trial.errors(natives)
+    assert not await unseen(scenario, step, messages, begin, known), "unread results are not there"
+    assert not scenario.errors(step.view.messages) or scenario.errors(natives)
     remaining = iter(step.view.messages)
     for index, fate in enumerate(outcomes(step.view.report)):
         own = fate is not Outcome.KEPT or any(step.given[index] is native for native in remaining)
@@ -189,7 +189,7 @@ def without_reasoning(message):
     return [part for part in words(message) if not isinstance(part, Thinking)]
 
 
-async def unseen(trial, step, messages, begin, known):
+async def unseen(scenario, step, messages, begin, known):
     """The unread results that are not in a view, and should be.
 
     How much of them fits is what new sessions say, which have nothing to remember: one of everything, and one of what
@@ -198,16 +198,16 @@ async def unseen(trial, step, messages, begin, known):
     for a lost result is none.
     """
     wanted, there = results([messages[index] for index in unread(messages)]), results(step.view.context.messages)
-    for natives in (step.given, left(trial, step)) if wanted - there else ():
-        fresh = await trial.step(begin(), natives)
+    for natives in (step.given, left(scenario, step)) if wanted - there else ():
+        fresh = await scenario.step(begin(), natives)
         wanted &= results(fresh.view.context.messages if fresh.view is not None else ())
     cut = {each.index for each in step.view.report.changes if each.outcome is Outcome.EDITED and each.index >= known}
-    return wanted - results(trial.read([step.given[index] for index in sorted(cut)]).messages) - there
+    return wanted - results(scenario.read([step.given[index] for index in sorted(cut)]).messages) - there
 
 
-def left(trial, step):
+def left(scenario, step):
     """What was passed in, without the units that were left out before this step, and need not be there."""
-    messages, now = trial.read(step.given).messages, {change.index for change in step.view.report.changes}
+    messages, now = scenario.read(step.given).messages, {change.index for change in step.view.report.changes}
     gone = {each.index for each in step.view.report.in_force if each.outcome is Outcome.DROPPED} - now
     needed = always(messages) | set(unread(messages))
     kept = [unit for unit in units(messages) if needed.intersection(range(unit.start, unit.stop))]
@@ -215,12 +215,12 @@ def left(trial, step):
     return [native for index, native in enumerate(step.given) if index not in gone]
 
 
-def check_accounts(trial, model, step):
+def check_accounts(scenario, model, step):
     """The report says what became of everything that was passed in at this step, whatever was decided before."""
-    source = reader(step.given, system=trial.system, tools=trial.tools, format=trial.format, model=model)
-    before = Context(tuple(source.messages(step.given)), *source.fixed_part(trial.system, trial.tools))
-    given = Given(step.given, trial.system, trial.tools)
-    assert [] == list(unaccounted(given, before, step.view, source.meter))
+    source = reader(step.given, system=scenario.system, tools=scenario.tools, format=scenario.format, model=model)
+    before = Context(tuple(source.messages(step.given)), *source.fixed_part(scenario.system, scenario.tools))
+    given = PassedIn(step.given, scenario.system, scenario.tools)
+    assert [] == list(report_errors(given, before, step.view, source.meter))
 
 
 def results(messages):
@@ -247,7 +247,7 @@ def test_what_counts_now_is_there(both_loops, *, history, chosen, window, rules,
     """After any way back, what is latest, protected or unread is in the view, whatever was left out since."""
     models = MODELS[history.format]
     pipeline = Pipeline(*chosen, budget=Budget(window, target=0.5), protect=rules, store=MemoryStore())
-    both_loops(lambda: Walk(Trial.of(pipeline, history), caller, models[pick % len(models)]).go(moves))
+    both_loops(lambda: Walk(Scenario.of(pipeline, history), caller, models[pick % len(models)]).go(moves))
 
 
 @given(
@@ -259,4 +259,4 @@ def test_what_counts_now_is_there(both_loops, *, history, chosen, window, rules,
 )
 def test_what_counts_now_is_there_of_any_history(both_loops, history, stage, budget, caller, moves):
     """The same for any stage, any budget, and histories that have to be repaired."""
-    both_loops(lambda: Walk(Trial.of(Pipeline(stage, budget=budget), history), caller, None).go(moves))
+    both_loops(lambda: Walk(Scenario.of(Pipeline(stage, budget=budget), history), caller, None).go(moves))

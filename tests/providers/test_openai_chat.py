@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, Tool, ToolCall, ToolResult, convert, count
 from agentctx.providers.openai_chat import OpenAIChat
-from agentctx.testing.stages import PIXEL
+from agentctx.testing.histories import PIXEL
 
 CHAT = OpenAIChat()
 PNG = "iVBORw0KGgo="

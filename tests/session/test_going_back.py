@@ -24,7 +24,7 @@ from agentctx import (
 )
 from agentctx.testing.builders import assistant, call, result, thinking, transcript, user
 from agentctx.testing.histories import FORMATS
-from agentctx.testing.trial import texts_of
+from agentctx.testing.scenario import texts_of
 
 pytestmark = pytest.mark.anyio
 BOUND, MANUAL = "claude-opus-5-5", "claude-sonnet-4-5"

@@ -27,7 +27,7 @@ from agentctx import (
 from agentctx.stores import MemoryStore
 from agentctx.testing.builders import assistant, call, result, transcript, user
 from agentctx.testing.histories import FORMATS
-from agentctx.testing.trial import texts_of
+from agentctx.testing.scenario import texts_of
 
 
 class BoomError(Exception):

@@ -22,7 +22,7 @@ from agentctx import (
 )
 from agentctx.engine.reading import reader
 from agentctx.providers.cache_markers import unmarked
-from agentctx.testing.accounts import Given, unaccounted
+from agentctx.testing.audit import PassedIn, report_errors
 from agentctx.testing.histories import histories
 from agentctx.tokens import FixedCounter
 
@@ -454,7 +454,7 @@ def test_what_carries_its_own_markers_again_is_the_callers_own(both_loops, forma
             except ContextOverflow:
                 continue
             before = Context(tuple(source.messages(history)))
-            assert [] == list(unaccounted(Given(history), before, view, source.meter))
+            assert [] == list(report_errors(PassedIn(history), before, view, source.meter))
 
     both_loops(check)
 

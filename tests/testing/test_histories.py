@@ -6,19 +6,18 @@ import pytest
 from hypothesis import Phase, find, given, settings, strategies as st
 
 from agentctx import Budget, Pipeline
+from agentctx.testing.breakages import BREAKAGES, speaking
 from agentctx.testing.histories import (
-    BREAKAGES,
     FORMATS,
     broken_histories,
     budgets,
     histories,
     plans,
     single_stages,
-    speaking,
     stages,
 )
 from agentctx.testing.plan import Say
-from agentctx.testing.trial import Trial
+from agentctx.testing.scenario import Scenario
 from agentctx.testing.writers import write
 
 SEARCH = settings(max_examples=5_000, derandomize=True, database=None, phases=[Phase.generate])
@@ -33,7 +32,7 @@ def test_a_history_is_plain_json(history):
 @given(broken_histories())
 def test_the_user_speaks_in_every_broken_history(history):
     """There is always something that can be sent."""
-    messages = Trial.of(Pipeline(), history).read(history.messages).messages
+    messages = Scenario.of(Pipeline(), history).read(history.messages).messages
     assert any(message.role == "user" and message.text.strip() for message in messages)
 
 

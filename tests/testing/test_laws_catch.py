@@ -35,7 +35,7 @@ from agentctx.testing import (
     thinking,
     user,
 )
-from agentctx.testing.trial import Step, Trial
+from agentctx.testing.scenario import PreparedCall, Scenario
 
 FORMATS = ["openai-chat", "anthropic", "gemini", "bedrock"]
 
@@ -51,8 +51,8 @@ def busy(format_name):
     return history(format_name, *turns, assistant(thinking("so", "c28="), "done"), user("latest"))
 
 
-class Tampering(Trial):
-    """A trial in which somebody changes the views before the laws see them."""
+class Tampering(Scenario):
+    """A scenario in which somebody changes the views before the laws see them."""
 
     def tamper(self, step):
         raise NotImplementedError
@@ -66,13 +66,13 @@ class Tampering(Trial):
 
 
 def tampering(change):
-    """A kind of trial whose views ``change`` has changed."""
+    """A kind of scenario whose views ``change`` has changed."""
 
     class Tampered(Tampering):
         def tamper(self, step):
             if step.view is None or len(step.given) < 3:
                 return step
-            return Step(step.given, change(step.view, step.given), None, step.in_session)
+            return PreparedCall(step.given, change(step.view, step.given), None, step.in_session)
 
     return Tampered
 
@@ -148,9 +148,9 @@ BREAKING = [
 @pytest.mark.parametrize(("number", "law", "change"), BREAKING, ids=lambda value: getattr(value, "__name__", value))
 async def test_a_broken_law_is_named(number, law, change):
     """A view that breaks a law is refused, and the error names the law."""
-    trial = tampering(change).of(TrimRounds(2), busy("anthropic"), Budget(4_000))
+    scenario = tampering(change).of(TrimRounds(2), busy("anthropic"), Budget(4_000))
     with pytest.raises(AssertionError, match=f"law {number} "):
-        await law(trial)
+        await law(scenario)
 
 
 @pytest.mark.anyio
@@ -158,7 +158,7 @@ async def test_a_broken_law_is_named(number, law, change):
 @pytest.mark.parametrize("law", ten.LAWS, ids=lambda law: law.__name__)
 async def test_a_lawful_strategy_passes(law, format_name):
     """A built-in stage keeps each law."""
-    await law(Trial.of(TrimRounds(2), busy(format_name), Budget(4_000)))
+    await law(Scenario.of(TrimRounds(2), busy(format_name), Budget(4_000)))
 
 
 @pytest.mark.anyio
@@ -232,7 +232,7 @@ async def test_a_stage_that_rolls_dice_breaks_law_5(format_name):
 
     held = busy(format_name)
     with pytest.raises(AssertionError, match="law "):
-        await ten.same_bytes(Trial.of(gamble, held, Budget(4_000)))
+        await ten.same_bytes(Scenario.of(gamble, held, Budget(4_000)))
 
 
 @pytest.mark.anyio
@@ -397,7 +397,7 @@ async def test_a_strategy_may_be_allowed_to_write():
     held = working("openai-chat")
     with pytest.raises(AssertionError, match="the user never said 'Earlier"):
         await check_laws(summary, held.messages, Budget(9_000), held.format)
-    await ten.nobody_is_misquoted(Trial.of(summary, held, Budget(9_000), may={"user_text"}))
+    await ten.views_are_faithful(Scenario.of(summary, held, Budget(9_000), may={"user_text"}))
     with pytest.raises(ConfigError, match="'write' is none of assistant_text, user_text"):
         await check_laws(summary, held.messages, Budget(9_000), held.format, may={"write"})
 

@@ -1,4 +1,4 @@
-"""A strategy and a transcript to try it on: what the laws look at."""
+"""A scenario of the laws: a strategy, the transcript that it runs on, and what each model call of it gives."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from agentctx.protocols import ContextStrategy, Listener, Store, TokenCounter
 from agentctx.providers.native import as_mapping
 from agentctx.session.session import Session
 from agentctx.stores.memory import MemoryStore
+from agentctx.testing.faithfulness import AllowedEdit
 from agentctx.testing.plan import History
-from agentctx.testing.quoting import Liberty
 
 
 @frozen
-class Step:
+class PreparedCall:
     """One model call that was prepared.
 
     Args:
@@ -48,8 +48,8 @@ class Step:
 
 
 @frozen
-class Trial:
-    """A strategy, and the transcript that it is tried on.
+class Scenario:
+    """A strategy, and the transcript that it runs on.
 
     Args:
         strategy: A stage or a pipeline.
@@ -58,7 +58,7 @@ class Trial:
         system: The native system prompt, if it is kept apart.
         tools: The native tool definitions.
         budget: The budget in force; without it the pipeline's own, if any.
-        may: What the strategy is allowed to do besides leaving out and cutting; see ``quoting.LIBERTIES``.
+        may: What the strategy is allowed to do besides leaving out and cutting; see ``faithfulness.ALLOWED_EDITS``.
         before: Everything that was passed in as it was before anything ran, as JSON.
     """
 
@@ -68,7 +68,7 @@ class Trial:
     system: Any = None
     tools: Any = None
     budget: Budget | None = None
-    may: frozenset[Liberty] = frozenset()
+    may: frozenset[AllowedEdit] = frozenset()
     before: list[str] = field(init=False, repr=False)
 
     @before.default
@@ -85,9 +85,9 @@ class Trial:
         strategy: ContextStrategy,
         history: History,
         budget: Budget | None = None,
-        may: Collection[Liberty] = (),
-    ) -> Trial:
-        """A strategy tried on a history that was generated or built."""
+        may: Collection[AllowedEdit] = (),
+    ) -> Scenario:
+        """A strategy with a history that was generated or built."""
         return cls(strategy, history.messages, history.format, history.system, history.tools, budget, frozenset(may))
 
     def pipeline(
@@ -156,28 +156,28 @@ class Trial:
         ]
         return [list(self.messages[:stop]) for stop in (*begins, len(roles))]
 
-    async def prepare(self, pipeline: Pipeline | None = None, messages: Sequence[Any] | None = None) -> Step:
+    async def prepare(self, pipeline: Pipeline | None = None, messages: Sequence[Any] | None = None) -> PreparedCall:
         """Prepare once, remembering nothing."""
         given = list(self.messages if messages is None else messages)
         chosen = pipeline or self.pipeline()
         try:
             view = await chosen.prepare(given, self.system, self.tools, self.format)
         except ContextOverflow as overflow:
-            return Step(given, None, overflow, in_session=False)
+            return PreparedCall(given, None, overflow, in_session=False)
         except InvalidInput as refusal:
-            return Step(given, None, in_session=False, refusal=refusal)
-        return Step(given, view, in_session=False)
+            return PreparedCall(given, None, in_session=False, refusal=refusal)
+        return PreparedCall(given, view, in_session=False)
 
-    async def step(self, session: Session, given: list[Any]) -> Step:
+    async def step(self, session: Session, given: list[Any]) -> PreparedCall:
         """One step of a session."""
         try:
-            return Step(given, await session.prepare(given, self.system, self.tools))
+            return PreparedCall(given, await session.prepare(given, self.system, self.tools))
         except ContextOverflow as overflow:
-            return Step(given, None, overflow)
+            return PreparedCall(given, None, overflow)
         except InvalidInput as refusal:
-            return Step(given, None, refusal=refusal)
+            return PreparedCall(given, None, refusal=refusal)
 
-    async def walk(self, pipeline: Pipeline | None = None, *, rebuilt: bool = False) -> list[Step]:
+    async def walk(self, pipeline: Pipeline | None = None, *, rebuilt: bool = False) -> list[PreparedCall]:
         """Prepare every model call of the transcript in one session.
 
         Args:
@@ -188,7 +188,7 @@ class Trial:
         calls = self.calls()
         return [await self.step(session, deepcopy(given) if rebuilt else given) for given in calls]
 
-    async def all_steps(self) -> list[Step]:
+    async def all_steps(self) -> list[PreparedCall]:
         """The whole transcript without a session, and every model call of it in one."""
         return [await self.prepare(), *await self.walk()]
 

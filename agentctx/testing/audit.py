@@ -1,4 +1,4 @@
-"""Whether a report accounts for every difference between what was passed in and what is sent."""
+"""An audit of reports: each accounts for every difference between what was passed in and what is sent."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SAY_WHY = _ONLY_EDIT | {
 
 
 @frozen
-class Given:
+class PassedIn:
     """What was passed in.
 
     Args:
@@ -62,7 +62,7 @@ def outcomes(report: Report) -> tuple[Outcome, ...]:
     return tuple(found)
 
 
-def unaccounted(given: Given, before: Context, view: View, meter: Meter) -> Iterator[str]:
+def report_errors(given: PassedIn, before: Context, view: View, meter: Meter) -> Iterator[str]:
     """What a report does not say, or says wrongly, of a request: nothing, when it accounts for all of it.
 
     What was passed in is told apart as the caller tells it: by identity.
@@ -96,7 +96,7 @@ def unaccounted(given: Given, before: Context, view: View, meter: Meter) -> Iter
     yield from _tokens(before, view, lines, meter)
 
 
-def _head(given: Given, view: View) -> Iterator[str]:
+def _head(given: PassedIn, view: View) -> Iterator[str]:
     """System prompt and tools are the caller's own objects, or named."""
     named = {change.place.partition("[")[0] for change in view.report.head}
     for place, one, other in (("system", given.system, view.system), ("tools", given.tools, view.tools)):

@@ -9,7 +9,7 @@ from agentctx.engine.reading import reader
 from agentctx.engine.run_stages import UNSAID
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
-from agentctx.testing.accounts import Given, unaccounted
+from agentctx.testing.audit import PassedIn, report_errors
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ async def prepared():
         if lines is not None:
             other["in_force"] = ChangesInForce(tuple(lines))
         report = evolve(view.report, **other)
-        return list(unaccounted(Given(messages), before, evolve(view, report=report), source.meter))
+        return list(report_errors(PassedIn(messages), before, evolve(view, report=report), source.meter))
 
     return view, wrong
 
@@ -106,5 +106,5 @@ async def test_a_copy_of_what_was_passed_in_is_found():
     source = reader(messages, format="openai-chat")
     before = Context(tuple(source.messages(messages)))
     copied = evolve(view, messages=[messages[0], {**messages[1]}, messages[2]])
-    wrong = list(unaccounted(Given(messages), before, copied, source.meter))
+    wrong = list(report_errors(PassedIn(messages), before, copied, source.meter))
     assert "messages[1] is sent as it came, and as a copy" in wrong

@@ -1,7 +1,7 @@
 """Whether a view quotes its history rightly: each word by who said it, each result under its call, in order.
 
 The laws compare a view with the history that the repair makes of the input, so what the repair had to do is nobody's
-fault. What a stage may do beyond leaving out and cutting is named in ``LIBERTIES``.
+fault. What a stage may do beyond leaving out and cutting is named in ``ALLOWED_EDITS``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from attrs import evolve
 from agentctx.core.message import SYSTEM_ROLES, Message, Part, Text, ToolCall, ToolResult
 from agentctx.core.protection import summary_count
 
-Liberty = Literal[
+AllowedEdit = Literal[
     "assistant_text", "user_text", "system_text", "tool_text", "tool_calls", "arguments", "is_error", "swap_results",
     "reorder",
 ]  # fmt: skip
 
-LIBERTIES: tuple[Liberty, ...] = get_args(Liberty)
+ALLOWED_EDITS: tuple[AllowedEdit, ...] = get_args(AllowedEdit)
 """What a strategy may be allowed to do: write text as the assistant, the user, the system or a tool; change names and
 ids of tool calls, or their arguments; change whether a result is an error; put one result's text under another call;
 change the order."""
@@ -32,7 +32,9 @@ NOTICE = re.compile(r"\[[^\[\]]*\]")
 """What a stage puts in the place of what it left out stands in square brackets, and is nobody's words."""
 
 
-def misquotes(history: Sequence[Message], view: Sequence[Message], allowed: Collection[Liberty] = ()) -> Iterator[str]:
+def misquotes(
+    history: Sequence[Message], view: Sequence[Message], allowed: Collection[AllowedEdit] = ()
+) -> Iterator[str]:
     """What a view gets wrong about its history, a sentence each.
 
     Args:
@@ -45,7 +47,7 @@ def misquotes(history: Sequence[Message], view: Sequence[Message], allowed: Coll
             yield from check(history, view)
 
 
-def unnumbered(messages: Iterable[Message], own: Collection[str]) -> list[Message]:
+def with_callers_ids(messages: Iterable[Message], own: Collection[str]) -> list[Message]:
     """Messages with the ids that their calls came with, where repair had given a repeated one a number.
 
     Which number it is depends on what was left out before: the caller's id says more.
@@ -222,7 +224,7 @@ def _start(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:40] + "…")
 
 
-CHECKS: Mapping[Liberty, Callable[[Sequence[Message], Sequence[Message]], Iterator[str]]] = {
+CHECKS: Mapping[AllowedEdit, Callable[[Sequence[Message], Sequence[Message]], Iterator[str]]] = {
     "assistant_text": partial(_words, "assistant"),
     "user_text": partial(_words, "user"),
     "system_text": partial(_words, "system"),
