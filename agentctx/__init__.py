@@ -41,7 +41,6 @@ if TYPE_CHECKING:
         View as View,
     )
     from agentctx.core.units import Unit as Unit, segments as segments, units as units
-    from agentctx.economics.overflow import classify_error as classify_error
     from agentctx.engine.protect import Protect as Protect
     from agentctx.engine.repair import RepairHistory as RepairHistory
     from agentctx.errors import (
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
         Scope as Scope,
         Stage as Stage,
     )
+    from agentctx.providers.overflow import classify_error as classify_error
     from agentctx.session.session import Session as Session
     from agentctx.session.sessions import Sessions as Sessions
     from agentctx.strategies.clear_tool_results import ClearToolResults as ClearToolResults
@@ -87,7 +87,7 @@ else:
             "agentctx.core.message": "Context Media Message Opaque Text Thinking Tool ToolCall ToolResult",
             "agentctx.core.report": "Compaction Report StageReport View",
             "agentctx.core.units": "Unit segments units",
-            "agentctx.economics.overflow": "classify_error",
+            "agentctx.providers.overflow": "classify_error",
             "agentctx.engine.protect": "Protect",
             "agentctx.engine.repair": "RepairHistory",
             "agentctx.errors": (

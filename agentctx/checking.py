@@ -10,7 +10,7 @@ from agentctx.core.validity import Violation
 from agentctx.engine.reading import as_list, known_profile, naming_what_is_too_deep, reader
 from agentctx.errors import InvalidInput
 from agentctx.protocols import TokenCounter
-from agentctx.providers.foreign import refuse_foreign_document
+from agentctx.providers.other_tools import refuse_file_of_a_tool
 from agentctx.providers.registry import FORMATS, detect, format_named, messages_of
 from agentctx.tokens.counting import as_counter, default_counter
 
@@ -78,7 +78,7 @@ def validate(
     name = model if model is not None else request.get("model")
     known = name if isinstance(name, str) else None
     with naming_what_is_too_deep(messages_of(request), request.get("system"), request.get("tools")):
-        refuse_foreign_document(request)
+        refuse_file_of_a_tool(request)
         wire = format_named(format, known) if format is not None else detect(request, known)
         return wire.validate(request, known_profile(known), before)
 

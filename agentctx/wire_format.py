@@ -273,6 +273,11 @@ class WireFormat(Protocol):
         """What its provider says, in small letters, when a request is larger than the model's window."""
         return None
 
+    @property
+    def error_words(self) -> re.Pattern[str] | None:
+        """What only its provider says, in small letters, in an error of a request that is too large."""
+        return self.overflow_words
+
     # Which models are called in it.
 
     @property

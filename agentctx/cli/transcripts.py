@@ -31,7 +31,7 @@ from attrs import field, frozen
 
 from agentctx.core.message import Native
 from agentctx.errors import InvalidInput
-from agentctx.providers.foreign import described, tool_of
+from agentctx.providers.other_tools import described, tool_of
 from agentctx.providers.registry import FORMATS
 from agentctx.replay import Recording
 

@@ -15,11 +15,11 @@ from attrs import Factory, define, field
 
 from agentctx.core.message import Native
 from agentctx.core.report import Report, View
-from agentctx.economics.overflow import Overflow
 from agentctx.engine.listeners import logger
 from agentctx.errors import AgentctxError, ConfigError
 from agentctx.pipeline import Pipeline
 from agentctx.providers.adapter import Body, RequestParts
+from agentctx.providers.overflow import Overflow
 from agentctx.session.current import steps_around
 from agentctx.session.fingerprint import digest
 from agentctx.session.learned_limits import LearnedLimits, OverflowLimit

@@ -16,9 +16,9 @@ from agentctx.clients.conversations import Conversations
 from agentctx.clients.model_call import ModelCall, begin
 from agentctx.clients.proxy import NotSent
 from agentctx.core.message import Native
-from agentctx.economics.overflow import classify_error
 from agentctx.errors import AgentctxError, ContextOverflow
 from agentctx.providers.adapter import Adapter, Body
+from agentctx.providers.overflow import classify_error
 
 if TYPE_CHECKING:
     from agentctx.clients.streams import Started

@@ -9,12 +9,12 @@ from attrs import define
 from agentctx.clients.conversations import Conversations, Limits
 from agentctx.core.message import Native
 from agentctx.core.report import View
-from agentctx.economics.overflow import classify_error
 from agentctx.engine.listeners import logger
 from agentctx.engine.reading import known_profile
 from agentctx.errors import AgentctxError, ContextOverflow
 from agentctx.pipeline import Pipeline
 from agentctx.providers.adapter import Adapter, Body, RequestParts
+from agentctx.providers.overflow import classify_error
 from agentctx.session.current import preparing, steps_around
 from agentctx.session.lock import Deadlock
 from agentctx.session.session import Session

@@ -387,7 +387,8 @@ class CacheMarker:
     owner: Native = field(default=None, eq=False, repr=False)
 
 
-KEYS = frozenset({"cache_control", "prompt_cache_breakpoint"})
+CONTROL, BREAKPOINT = "cache_control", "prompt_cache_breakpoint"
+KEYS = frozenset({CONTROL, BREAKPOINT})
 """The keys of a block that are markers."""
 
 

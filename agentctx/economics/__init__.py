@@ -1,4 +1,4 @@
-"""What a request costs given the provider's cache rules, when a cut pays, and how providers refuse."""
+"""What a request costs given the provider's cache rules, and when a cut pays."""
 
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from agentctx.core.report import Forecast as Forecast, SilentTruncationSuspected as SilentTruncationSuspected
     from agentctx.economics.cache import CacheSimulator as CacheSimulator
     from agentctx.economics.conditions import Condition as Condition, cache_cold as cache_cold, pays_back as pays_back
-    from agentctx.economics.overflow import Overflow as Overflow
     from agentctx.economics.truncation import suspect_truncation as suspect_truncation
 else:
     __all__, __getattr__, __dir__ = lazily(
@@ -17,7 +16,6 @@ else:
             "agentctx.core.report": "Forecast SilentTruncationSuspected",
             "agentctx.economics.cache": "CacheSimulator",
             "agentctx.economics.conditions": "Condition cache_cold pays_back",
-            "agentctx.economics.overflow": "Overflow",
             "agentctx.economics.truncation": "suspect_truncation",
         },
     )

@@ -14,8 +14,8 @@ from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
 from agentctx.models.table import find
 from agentctx.protocols import Meter, TokenCounter
-from agentctx.providers.foreign import refuse_foreign
 from agentctx.providers.native import DEEPEST, too_deep
+from agentctx.providers.other_tools import refuse_messages_of_a_tool
 from agentctx.providers.registry import Detected, detected, format_named
 from agentctx.tokens.counting import default_counter
 from agentctx.tokens.meter import MessageMeter
@@ -131,7 +131,7 @@ def found_format(
     """
     if format is None:
         return detected(_request(messages, system, tools), model)
-    refuse_foreign(messages)
+    refuse_messages_of_a_tool(messages)
     return Detected(format_named(format, model))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from agentctx.core.compare import match
-from agentctx.core.message import Context, Message, Part, Thinking
+from agentctx.core.message import KEYS, Context, Message, Part, Thinking
 from agentctx.core.protection import FOREIGN_REASONING, open_round, signed
 from agentctx.engine.run_stages import Trail, run_stage
 from agentctx.models.table import shares_reasoning
@@ -119,7 +119,7 @@ def opening(context: Context) -> tuple[object, ...]:
     """What stands before all messages: the system prompt, and the tools that are not loaded later."""
     natives = [mapping_or_none(tool.source) or {"tool": tool} for tool in context.tools]
     at_once = [native for native in natives if native.get("defer_loading") is not True]
-    return context.system, [{key: native[key] for key in native if key != "cache_control"} for native in at_once]
+    return context.system, [{key: native[key] for key in native if key not in KEYS} for native in at_once]
 
 
 FOREIGN_ID = f"its id is tied to reasoning, and {FOREIGN_REASONING}"

@@ -6,6 +6,7 @@ from agentctx.public import lazily
 
 if TYPE_CHECKING:
     from agentctx.core.validity import Violation as Violation
+    from agentctx.providers.overflow import Overflow as Overflow
     from agentctx.providers.registry import register_format as register_format
     from agentctx.wire_format import (
         CacheMarkers as CacheMarkers,
@@ -19,6 +20,7 @@ else:
         __name__,
         {
             "agentctx.core.validity": "Violation",
+            "agentctx.providers.overflow": "Overflow",
             "agentctx.providers.registry": "register_format",
             "agentctx.wire_format": "CacheMarkers Capabilities Spelling TokenOverheads WireFormat",
         },

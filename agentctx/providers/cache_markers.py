@@ -12,6 +12,9 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from agentctx.core.message import (
+    BREAKPOINT,
+    CONTROL,
+    KEYS,
     CacheMarker,
     Media,
     Message,
@@ -31,9 +34,6 @@ from agentctx.wire_format import CacheWish
 MOST = 4
 """The most markers of one request, on every provider that has them."""
 
-CONTROL, BREAKPOINT = "cache_control", "prompt_cache_breakpoint"
-
-_KEYS = frozenset({CONTROL, BREAKPOINT})
 _TEXTS = frozenset({"text", "input_text", "output_text"})
 _BREAKPOINTS = re.compile(r"gpt-(?:5\.[6-9]|[6-9]|\d\d)")
 
@@ -48,7 +48,7 @@ def unmarked(native: Native) -> Native:
         return _only_text(blocks) if len(blocks) == 1 else blocks
     if isinstance(native, str) or (fields := mapping_or_none(native)) is None:
         return native
-    return {key: unmarked(value) for key, value in fields.items() if key not in _KEYS}
+    return {key: unmarked(value) for key, value in fields.items() if key not in KEYS}
 
 
 def _is_point(native: Native) -> bool:

@@ -11,8 +11,8 @@ from attrs import frozen
 from agentctx.core.message import Native
 from agentctx.errors import AmbiguousFormat, ConfigError, InvalidInput
 from agentctx.models.table import family_of
-from agentctx.providers.foreign import refuse_foreign, refuse_foreign_document
 from agentctx.providers.native import fields_or_none
+from agentctx.providers.other_tools import refuse_file_of_a_tool, refuse_messages_of_a_tool
 from agentctx.wire_format import WireFormat
 
 _PROVIDERS: Mapping[str, tuple[str, str]] = {
@@ -158,8 +158,8 @@ def detected(request: Mapping[str, Any], model: str | None = None) -> Detected:
         AmbiguousFormat: If it fits several, no known model is named, and they would read it differently.
         InvalidInput: If it fits none, or is a transcript of another tool.
     """
-    refuse_foreign_document(request)
-    refuse_foreign(messages_of(request))
+    refuse_file_of_a_tool(request)
+    refuse_messages_of_a_tool(messages_of(request))
     scores = {name: wire.recognises(request) for name, wire in FORMATS.items()}
     best = max(scores.values())
     if best == 0:

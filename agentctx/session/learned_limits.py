@@ -13,10 +13,10 @@ from copy import deepcopy
 from attrs import define, evolve, field
 
 from agentctx.core.budget import Budget
-from agentctx.economics.overflow import Overflow
 from agentctx.economics.truncation import Suspicion
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import known_profile
+from agentctx.providers.overflow import Overflow
 from agentctx.tokens.calibration import Calibration
 
 CONTRADICTED = 10

@@ -16,7 +16,6 @@ from agentctx.core.clock import time_of
 from agentctx.core.message import Native
 from agentctx.core.report import Forecast, Report, SilentTruncationSuspected, View
 from agentctx.economics.conditions import expected_forecast, priced, warmth_after
-from agentctx.economics.overflow import Overflow, classify_error
 from agentctx.economics.truncation import Suspicion
 from agentctx.engine.listeners import as_listeners, logger, tell, tell_plain
 from agentctx.engine.options import as_budget
@@ -26,6 +25,7 @@ from agentctx.errors import ContextOverflow
 from agentctx.offload import begin_step
 from agentctx.printable import shown
 from agentctx.protocols import Listener, Listeners
+from agentctx.providers.overflow import Overflow, classify_error
 from agentctx.providers.registry import format_named
 from agentctx.session.current import SessionBlock, enter, leave, preparing, speaker, within
 from agentctx.session.dump import VERSION, dump_conversation, load_conversation, opened

@@ -1,6 +1,7 @@
 """A provider added from outside: read, prepared, counted, checked, converted and replayed like any other."""
 
 import json
+import re
 from copy import deepcopy
 
 import pytest
@@ -46,6 +47,7 @@ class Toy(WireFormat):
     system_apart = True
     unique_ids = True
     overheads = TokenOverheads(message=2, reply=5, call=3, result=1)
+    overflow_words = re.compile(r"you talk too much")
     keys_taken = frozenset({"speaker", "text", "do", "of", "number", "tool", "with"})
 
     def usual_for(self, family, /):
@@ -186,6 +188,17 @@ async def test_it_is_counted_with_its_own_overheads():
     one, two = [{"speaker": "you", "text": "Hi"}], [{"speaker": "you", "text": "Hi"}] * 2
     assert agentctx.count(two, format="toy") - agentctx.count(one, format="toy") == 2 + len(["user", "Hi"])
     assert agentctx.count(one, format="toy") == 5 + 2 + len(["user", "Hi"])
+
+
+async def test_its_words_for_too_much_are_understood():
+    """An overflow in its own words is one, and its session sends something smaller."""
+    refused = RuntimeError("You talk too much: 900 is more than 600.")
+    overflow = agentctx.classify_error(refused)
+    assert (overflow.kind, overflow.provider, overflow.limit) == ("window", "toy", 600)
+    session = Pipeline(FitContextWindow(), budget=Budget(2_000)).session(format="toy")
+    view = await session.prepare(history(rounds=4))
+    smaller = await session.recover(refused)
+    assert smaller.report.tokens_after < view.report.tokens_after
 
 
 async def test_its_rules_are_checked():

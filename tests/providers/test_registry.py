@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from agentctx import AmbiguousFormat, InvalidInput, validate
 from agentctx.engine.reading import reader
-from agentctx.providers.foreign import FOREIGN, tool_of
+from agentctx.providers.other_tools import TOOLS, tool_of
 from agentctx.providers.registry import FORMATS, detect, detected, format_named
 from agentctx.testing.histories import histories
 
@@ -230,7 +230,7 @@ def test_a_remark_of_one_s_own_beside_a_message_makes_it_no_other_tool_s(more):
 def test_no_request_is_taken_for_another_tool_s(name, data):
     """No message of a provider has the shape of another tool."""
     history = data.draw(histories(name))
-    assert [native for native in history.messages if tool_of(native, FOREIGN) is not None] == []
+    assert [native for native in history.messages if tool_of(native, TOOLS) is not None] == []
     for key in ("messages", "input", "contents"):
         assert tool_of({"model": "m", key: history.messages, "tools": history.tools, "metadata": {}}) is None
 

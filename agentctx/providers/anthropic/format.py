@@ -16,6 +16,7 @@ from agentctx.core.message import Message, Native, Opaque, Tool, ToolCall
 from agentctx.core.validity import Violation
 from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
+from agentctx.patterns import lazy_pattern
 from agentctx.providers.anthropic.blocks import freed, read_content, write_content
 from agentctx.providers.anthropic.repair import IDS, repair
 from agentctx.providers.anthropic.request import traits
@@ -186,6 +187,9 @@ class Anthropic(WireFormat):
         {"role", "content", "text", "id", "name", "input", "tool_use_id", "is_error", "source", "media_type", "data"}
         | {"url", "file_id"}
     )
+
+    overflow_words = lazy_pattern(r"exceed context limit:|prompt is too long: \d+ tokens >")
+    error_words = lazy_pattern(r"exceed context limit:|prompt is too long: \d+ tokens >|request_too_large")
 
     def usual_for(self, family: str, /) -> int:
         """Claude's own."""

@@ -9,9 +9,8 @@ from typing import Any
 
 from attrs import evolve
 
-from agentctx.core.message import Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.message import CONTROL, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.pace import paced
-from agentctx.providers.cache_markers import CONTROL
 from agentctx.providers.native import cleaned, fields_of, mapping_or_none, same, with_object
 from agentctx.providers.spelling import respelled
 from agentctx.wire_format import Repaired, Spelling

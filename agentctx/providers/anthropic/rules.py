@@ -13,6 +13,7 @@ from typing import Any
 
 from attrs import frozen
 
+from agentctx.core.message import CONTROL
 from agentctx.core.validity import Violation
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.anthropic.request import (
@@ -237,7 +238,7 @@ def _fixed(request: MessagesRequest) -> tuple[object, object]:
 
 def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
     """A block as the model reads it: without cache markers and unset keys, a lone string as a text block."""
-    plain = {key: value for key, value in data.items() if key != "cache_control" and value is not None}
+    plain = {key: value for key, value in data.items() if key != CONTROL and value is not None}
     content = plain.get("content")
     if isinstance(content, str) and data.get("type") == "tool_result":
         plain["content"] = [{"type": "text", "text": content}] if content else []
@@ -389,7 +390,7 @@ CACHE_RULES = (count, order, places, deferred)
 
 def marker_of(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The marker that a block, a tool or the request carries, or None."""
-    return mapping_or_none(data.get("cache_control"))
+    return mapping_or_none(data.get(CONTROL))
 
 
 def _markers(request: MessagesRequest) -> Iterator[Marker]:
@@ -880,7 +881,7 @@ def _text(block: Block) -> Violation | None:
         return refused("text_type", block, f"{path}: {wrong}", path)
     if not words:
         # With a cache marker the provider complains of the marker.
-        marked = mapping_or_none(block.data.get("cache_control")) is not None
+        marked = mapping_or_none(block.data.get(CONTROL)) is not None
         return None if marked else refused("text_empty", block, "messages: text content blocks must be non-empty")
     if words.isspace():
         return refused("text_blank", block, "messages: text content blocks must contain non-whitespace text")

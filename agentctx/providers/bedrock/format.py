@@ -15,6 +15,7 @@ from agentctx.core.message import Message, Native, Part, Text, Tool
 from agentctx.core.validity import Violation
 from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
+from agentctx.patterns import lazy_pattern
 from agentctx.providers.bedrock.blocks import read_content, read_message, recognise, write_message
 from agentctx.providers.bedrock.cache_points import PointMarkers
 from agentctx.providers.bedrock.repair import IDS, REFUSES_MIXED, arrange_for, repair
@@ -66,6 +67,9 @@ class Bedrock(WireFormat):
         {"role", "content", "text", "json", "toolUse", "toolResult", "toolUseId", "input", "status", "image", "video"}
         | {"audio", "document", "format", "source", "bytes", "s3Location", "uri"}
     )
+
+    overflow_words = lazy_pattern(r"input is too long for requested model")
+    error_words = lazy_pattern(r"the model returned the following errors|for requested model")
 
     def usual_for(self, family: str, /) -> int:
         """After Claude's own API; of open models after Chat Completions."""

@@ -14,6 +14,7 @@ from agentctx.core.message import Message, Native, Text, Tool, ToolCall, ToolRes
 from agentctx.core.validity import Violation
 from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
+from agentctx.patterns import lazy_pattern
 from agentctx.providers.gemini.contents import read_content, read_system, recognise, value, write_content
 from agentctx.providers.gemini.place import arrange, pair
 from agentctx.providers.gemini.repair import UNSIGNED, repair, unsigned, with_signatures
@@ -52,6 +53,9 @@ class Gemini(WireFormat):
         | {"fileData", "name", "args", "response", "id", "mimeType", "data", "fileUri", "uri"}
         | {"thought_signature", "mime_type", "file_uri"}  # as google-genai spells them
     )
+
+    overflow_words = lazy_pattern(r"input token count\b[^.]{0,60}?(?:exceeds|supports up to)")
+    error_words = lazy_pattern(r"input token count")
 
     def usual_for(self, family: str, /) -> int:
         """Gemini's own."""

@@ -9,11 +9,11 @@ from typing import Any
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.message import Message, Native, Tool, ToolCall, Ttl
+from agentctx.core.message import BREAKPOINT, CONTROL, Message, Native, Tool, ToolCall, Ttl
 from agentctx.core.validity import Violation
 from agentctx.models.profile import ModelProfile
 from agentctx.models.table import family_of
-from agentctx.providers.cache_markers import BREAKPOINT, CONTROL, KeyMarkers, breakpoint_of, control
+from agentctx.providers.cache_markers import KeyMarkers, breakpoint_of, control
 from agentctx.providers.native import OPEN_MODELS, OPENAI_MODELS, PDF, PICTURES, SOUNDS, mapping_or_none
 from agentctx.providers.openai_chat import dialects, messages, repair, rules
 from agentctx.providers.openai_chat.dialects import DIALECTS, Dialect, dialect_of

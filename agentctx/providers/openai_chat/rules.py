@@ -9,6 +9,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
+from agentctx.core.message import CONTROL
 from agentctx.core.validity import Violation
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.native import clean_text, mapping_or_none
@@ -381,7 +382,7 @@ CACHE_KEY_MAX = 64
 _MESSAGE_KEYS = frozenset(
     {"role", "content", "name", "tool_calls", "tool_call_id", "function_call", "refusal", "audio", "annotations"}
 )
-_DIALECT_KEYS = frozenset({*REASONING_BLOCKS, *REASONING_TEXTS, "cache_control", "prefix", "partial"})
+_DIALECT_KEYS = frozenset({*REASONING_BLOCKS, *REASONING_TEXTS, CONTROL, "prefix", "partial"})
 _REQUEST_KEYS = frozenset(
     {"messages", "model", "audio", "frequency_penalty", "function_call", "functions", "logit_bias", "logprobs"}
     | {"max_completion_tokens", "max_tokens", "metadata", "modalities", "moderation", "n", "parallel_tool_calls"}

@@ -10,11 +10,11 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from agentctx.core.message import Message, Native, Opaque, Tool, ToolCall, ToolResult
+from agentctx.core.message import BREAKPOINT, Message, Native, Opaque, Tool, ToolCall, ToolResult
 from agentctx.core.validity import Violation
 from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
-from agentctx.providers.cache_markers import BREAKPOINT, KeyMarkers, breakpoint_of
+from agentctx.providers.cache_markers import KeyMarkers, breakpoint_of
 from agentctx.providers.native import OPENAI_MODELS, PDF, PICTURES, mapping_or_none
 from agentctx.providers.openai_responses import items, repair, rules
 from agentctx.providers.openai_responses.items import (

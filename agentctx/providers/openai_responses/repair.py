@@ -9,9 +9,8 @@ from typing import Any
 
 from attrs import define, evolve, field
 
-from agentctx.core.message import Message, Native, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.message import BREAKPOINT, Message, Native, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.pace import paced
-from agentctx.providers.cache_markers import BREAKPOINT
 from agentctx.providers.native import clean_text, fields_of, finite_json
 from agentctx.providers.openai_responses.items import answer_as, kind_answering, read_message, without_id
 from agentctx.wire_format import Repaired, Spelling

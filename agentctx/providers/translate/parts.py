@@ -14,6 +14,7 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import (
+    KEYS,
     SYSTEM_ROLES,
     Media,
     Message,
@@ -178,7 +179,7 @@ def left_out(part: Media) -> Text:
     return Text(f"[{kind} left out{place}]")
 
 
-_MARKS = frozenset({"type", "cache_control", "prompt_cache_breakpoint", "cachePoint"})
+_MARKS = KEYS | {"type", "cachePoint"}
 """Keys that say nothing, or are not taken along as ``convert`` says."""
 
 _ANSWER = frozenset(
@@ -204,7 +205,7 @@ _HOLDERS = frozenset(
 
 _TOOL = frozenset(
     {"type", "name", "description", "parameters", "input_schema", "inputSchema", "parametersJsonSchema", "function"}
-    | {"custom", "toolSpec", "strict", "functionDeclarations", "json", "cache_control"}
+    | {"custom", "toolSpec", "strict", "functionDeclarations", "json"}
 )
 
 

@@ -22,7 +22,7 @@ where a tool is called."""
 
 
 @frozen
-class Foreign:
+class OtherTool:
     """How one tool keeps its messages.
 
     Args:
@@ -168,79 +168,81 @@ _OBSERVED = frozenset({"traceId", "observations", "observationId", "run_type"})
 _LITELLM_KEYS = frozenset({"call_type", "litellm_call_id", "response_cost", "model_parameters"})
 _CAMEL = "the AG-UI protocol or a TypeScript client (toolCalls, toolCallId)"
 
-FOREIGN: tuple[Foreign, ...] = (
-    Foreign("LangChain", _langchain, "langchain_core.messages.convert_to_openai_messages"),
-    Foreign("pydantic-ai (ModelMessages)", _pydantic_ai),
-    Foreign("ShareGPT", _sharegpt),
-    Foreign("OpenTelemetry (gen_ai messages)", _telemetry),
-    Foreign("the AI SDK (UIMessage)", _typed_parts, "its convertToModelMessages"),
-    Foreign("the AI SDK (UIMessage)", lambda fields: _has(fields, "role", "toolInvocations")),
-    Foreign("the AI SDK (ModelMessage)", _ai_sdk_model),
-    Foreign("A2A (messages)", _a2a),
-    Foreign("A2A (tasks)", lambda fields: fields.get("kind") == "task" or _has(fields, "contextId", "artifacts")),
-    Foreign("LlamaIndex", lambda fields: any("block_type" in block for block in _items(fields.get("blocks")))),
-    Foreign("Haystack", lambda fields: _has(fields, "role", "meta") or _has(fields, "_role", "_content")),
-    Foreign("AutoGen", lambda fields: _has(fields, "source", "type", "content") and "role" not in fields),
-    Foreign("Claude Code", _claude_code),
-    Foreign("Codex", lambda fields: _has(fields, "timestamp", "payload") and fields.get("type") in _CODEX_TYPES),
-    Foreign("OpenHands", lambda fields: "source" in fields and ("action" in fields or "observation" in fields)),
-    Foreign("Google ADK (events)", _adk),
-    Foreign("the Microsoft Agent Framework", lambda fields: fields.get("type") == "chat_message"),
-    Foreign("Semantic Kernel", lambda fields: _has(fields, "role", "items") and "content" not in fields),
-    Foreign("the OpenAI Agents SDK (RunItem)", lambda fields: "raw_item" in fields, "result.to_input_list()"),
-    Foreign("Cline or Roo (ui_messages)", _said_in_a_chat, "the api_conversation_history.json beside it"),
-    Foreign("Inspect", _inspect),
-    Foreign("Goose", _goose),
-    Foreign("Gemini CLI (session)", _gemini_cli),
-    Foreign("Gemini CLI (log)", lambda fields: _has(fields, "sessionId", "messageId", "message")),
-    Foreign("Continue", lambda fields: _has(fields, "message", "contextItems")),
-    Foreign("opencode", lambda fields: _has(fields, "info", "parts")),
-    Foreign("Strands (session)", lambda fields: _has(fields, "message", "message_id")),
-    Foreign("Letta", lambda fields: "message_type" in fields and "role" not in fields),
-    Foreign("smolagents", lambda fields: fields.get("role") in ("tool-call", "tool-response")),
-    Foreign("smolagents (memory)", lambda fields: _has(fields, "step_number", "model_input_messages")),
-    Foreign("Claude (export)", lambda fields: _has(fields, "sender", "text")),
-    Foreign(_CAMEL, lambda fields: "role" in fields and ("toolCalls" in fields or "toolCallId" in fields)),
-    Foreign("Langfuse or LangSmith (export)", _observed),
-    Foreign("a data set like Alpaca (instruction, output)", lambda fields: _has(fields, "instruction", "output")),
-    Foreign("a data set like Dolly (instruction, response)", lambda fields: _has(fields, "instruction", "response")),
-    Foreign("a record of OpenAssistant", _oasst),
-    Foreign("a data set of preferences (chosen, rejected)", _rated),
-    Foreign("a data set (prompt, completion)", lambda fields: _has(fields, "prompt", "completion")),
-    Foreign(
+TOOLS: tuple[OtherTool, ...] = (
+    OtherTool("LangChain", _langchain, "langchain_core.messages.convert_to_openai_messages"),
+    OtherTool("pydantic-ai (ModelMessages)", _pydantic_ai),
+    OtherTool("ShareGPT", _sharegpt),
+    OtherTool("OpenTelemetry (gen_ai messages)", _telemetry),
+    OtherTool("the AI SDK (UIMessage)", _typed_parts, "its convertToModelMessages"),
+    OtherTool("the AI SDK (UIMessage)", lambda fields: _has(fields, "role", "toolInvocations")),
+    OtherTool("the AI SDK (ModelMessage)", _ai_sdk_model),
+    OtherTool("A2A (messages)", _a2a),
+    OtherTool("A2A (tasks)", lambda fields: fields.get("kind") == "task" or _has(fields, "contextId", "artifacts")),
+    OtherTool("LlamaIndex", lambda fields: any("block_type" in block for block in _items(fields.get("blocks")))),
+    OtherTool("Haystack", lambda fields: _has(fields, "role", "meta") or _has(fields, "_role", "_content")),
+    OtherTool("AutoGen", lambda fields: _has(fields, "source", "type", "content") and "role" not in fields),
+    OtherTool("Claude Code", _claude_code),
+    OtherTool("Codex", lambda fields: _has(fields, "timestamp", "payload") and fields.get("type") in _CODEX_TYPES),
+    OtherTool("OpenHands", lambda fields: "source" in fields and ("action" in fields or "observation" in fields)),
+    OtherTool("Google ADK (events)", _adk),
+    OtherTool("the Microsoft Agent Framework", lambda fields: fields.get("type") == "chat_message"),
+    OtherTool("Semantic Kernel", lambda fields: _has(fields, "role", "items") and "content" not in fields),
+    OtherTool("the OpenAI Agents SDK (RunItem)", lambda fields: "raw_item" in fields, "result.to_input_list()"),
+    OtherTool("Cline or Roo (ui_messages)", _said_in_a_chat, "the api_conversation_history.json beside it"),
+    OtherTool("Inspect", _inspect),
+    OtherTool("Goose", _goose),
+    OtherTool("Gemini CLI (session)", _gemini_cli),
+    OtherTool("Gemini CLI (log)", lambda fields: _has(fields, "sessionId", "messageId", "message")),
+    OtherTool("Continue", lambda fields: _has(fields, "message", "contextItems")),
+    OtherTool("opencode", lambda fields: _has(fields, "info", "parts")),
+    OtherTool("Strands (session)", lambda fields: _has(fields, "message", "message_id")),
+    OtherTool("Letta", lambda fields: "message_type" in fields and "role" not in fields),
+    OtherTool("smolagents", lambda fields: fields.get("role") in ("tool-call", "tool-response")),
+    OtherTool("smolagents (memory)", lambda fields: _has(fields, "step_number", "model_input_messages")),
+    OtherTool("Claude (export)", lambda fields: _has(fields, "sender", "text")),
+    OtherTool(_CAMEL, lambda fields: "role" in fields and ("toolCalls" in fields or "toolCallId" in fields)),
+    OtherTool("Langfuse or LangSmith (export)", _observed),
+    OtherTool("a data set like Alpaca (instruction, output)", lambda fields: _has(fields, "instruction", "output")),
+    OtherTool("a data set like Dolly (instruction, response)", lambda fields: _has(fields, "instruction", "response")),
+    OtherTool("a record of OpenAssistant", _oasst),
+    OtherTool("a data set of preferences (chosen, rejected)", _rated),
+    OtherTool("a data set (prompt, completion)", lambda fields: _has(fields, "prompt", "completion")),
+    OtherTool(
         "a record of UltraChat",
         lambda fields: fields.keys() == {"id", "data"} and isinstance(fields["data"], (list, tuple)),
     ),
-    Foreign("a data set or a trace (input beside what came of it)", _sample),
-    Foreign("the OpenAI Assistants API", lambda fields: fields.get("object") == "thread.message"),
-    Foreign("a whole answer of Chat Completions", _answered, "its choices[0].message"),
-    Foreign("a whole answer of Responses", lambda fields: fields.get("object") == "response", "its output"),
-    Foreign("a whole answer of Gemini", lambda fields: _items(fields.get("candidates")) != [], "candidates[0].content"),
-    Foreign("Cohere (v1)", lambda fields: _has(fields, "role", "message") and "content" not in fields),
-    Foreign("MCP (prompt messages)", _mcp),
-    Foreign("ChatGPT (export)", _chatgpt),
-    Foreign("Claude (export)", lambda fields: "chat_messages" in fields),
-    Foreign("Slack", lambda fields: fields.get("type") == "message" and _has(fields, "user", "ts")),
-    Foreign("an OpenAI batch", lambda fields: _has(fields, "custom_id", "body")),
-    Foreign("an Anthropic batch", lambda fields: _has(fields, "custom_id", "params")),
+    OtherTool("a data set or a trace (input beside what came of it)", _sample),
+    OtherTool("the OpenAI Assistants API", lambda fields: fields.get("object") == "thread.message"),
+    OtherTool("a whole answer of Chat Completions", _answered, "its choices[0].message"),
+    OtherTool("a whole answer of Responses", lambda fields: fields.get("object") == "response", "its output"),
+    OtherTool(
+        "a whole answer of Gemini", lambda fields: _items(fields.get("candidates")) != [], "candidates[0].content"
+    ),
+    OtherTool("Cohere (v1)", lambda fields: _has(fields, "role", "message") and "content" not in fields),
+    OtherTool("MCP (prompt messages)", _mcp),
+    OtherTool("ChatGPT (export)", _chatgpt),
+    OtherTool("Claude (export)", lambda fields: "chat_messages" in fields),
+    OtherTool("Slack", lambda fields: fields.get("type") == "message" and _has(fields, "user", "ts")),
+    OtherTool("an OpenAI batch", lambda fields: _has(fields, "custom_id", "body")),
+    OtherTool("an Anthropic batch", lambda fields: _has(fields, "custom_id", "params")),
 )
 """The tools whose transcripts are known by their shape."""
 
-DOCUMENTS: tuple[Foreign, ...] = (
-    *FOREIGN,
-    Foreign("SWE-agent", lambda fields: _has(fields, "trajectory", "history")),
-    Foreign("Inspect (evaluation log)", lambda fields: _has(fields, "eval", "samples")),
-    Foreign("Continue", lambda fields: any("message" in item for item in _items(fields.get("history")))),
-    Foreign("Gemini CLI (session)", lambda fields: _has(fields, "sessionId", "projectHash", "messages")),
-    Foreign("Goose", lambda fields: "working_dir" in fields and "description" in fields),
-    Foreign(
+DOCUMENTS: tuple[OtherTool, ...] = (
+    *TOOLS,
+    OtherTool("SWE-agent", lambda fields: _has(fields, "trajectory", "history")),
+    OtherTool("Inspect (evaluation log)", lambda fields: _has(fields, "eval", "samples")),
+    OtherTool("Continue", lambda fields: any("message" in item for item in _items(fields.get("history")))),
+    OtherTool("Gemini CLI (session)", lambda fields: _has(fields, "sessionId", "projectHash", "messages")),
+    OtherTool("Goose", lambda fields: "working_dir" in fields and "description" in fields),
+    OtherTool(
         "opencode", lambda fields: _has(fields, "info") and any("info" in m for m in _items(fields.get("messages")))
     ),
-    Foreign("LiteLLM (log)", _logged_by_litellm, "what stands under its 'messages'"),
-    Foreign(
+    OtherTool("LiteLLM (log)", _logged_by_litellm, "what stands under its 'messages'"),
+    OtherTool(
         "LangSmith (export)", lambda fields: _has(fields, "inputs", "outputs") or _has(fields, "run_type", "inputs")
     ),
-    Foreign("LangGraph (state)", lambda fields: isinstance(fields.get("values"), Mapping) and "next" in fields),
+    OtherTool("LangGraph (state)", lambda fields: isinstance(fields.get("values"), Mapping) and "next" in fields),
 )
 """The same for what a file holds as a whole."""
 
@@ -260,7 +262,7 @@ _PACKAGES = {
 }
 
 
-def refuse_foreign(messages: object) -> None:
+def refuse_messages_of_a_tool(messages: object) -> None:
     """Check that messages are not another tool's.
 
     Raises:
@@ -269,13 +271,13 @@ def refuse_foreign(messages: object) -> None:
     if not isinstance(messages, Sequence) or isinstance(messages, (str, bytes)):
         return
     for index, message in enumerate(messages[:LOOKED_AT]):
-        found = _object_of(message) or tool_of(message, FOREIGN)
+        found = _object_of(message) or tool_of(message, TOOLS)
         if found is not None:
             where = f"messages[{index}]"
             raise InvalidInput(where, described(found))
 
 
-def refuse_foreign_document(request: object) -> None:
+def refuse_file_of_a_tool(request: object) -> None:
     """Check that what should be a request is no other tool's file, and no record of a data set.
 
     Raises:
@@ -285,20 +287,20 @@ def refuse_foreign_document(request: object) -> None:
         raise InvalidInput("request", described(found))
 
 
-def _object_of(message: object) -> Foreign | None:
+def _object_of(message: object) -> OtherTool | None:
     """The framework whose own class an object is of."""
     name = _PACKAGES.get(type(message).__module__.partition(".")[0])
-    known = (each for each in FOREIGN if each.name == name)
-    return None if name is None else next(known, Foreign(name, bool))
+    known = (each for each in TOOLS if each.name == name)
+    return None if name is None else next(known, OtherTool(name, bool))
 
 
-def tool_of(value: object, known: Sequence[Foreign] = DOCUMENTS) -> Foreign | None:
+def tool_of(value: object, known: Sequence[OtherTool] = DOCUMENTS) -> OtherTool | None:
     """The tool in whose shape a message or a document is; None when it is in none that is known."""
     fields = fields_or_none(value)
     return None if fields is None else next((each for each in known if each.is_one(fields)), None)
 
 
-def described(tool: Foreign) -> str:
+def described(tool: OtherTool) -> str:
     """A sentence that says whose shape it is, and what to take in its place."""
     how = f" (take {tool.instead})" if tool.instead else ""
     whose = tool.name if tool.name.startswith(("a ", "an ")) else f"a transcript of {tool.name} in its own shape"

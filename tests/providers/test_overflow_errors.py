@@ -7,7 +7,7 @@ import pytest
 
 from agentctx import ContextOverflow, classify_error
 from agentctx.clients.proxy import NotSent
-from agentctx.economics import Overflow
+from agentctx.providers import Overflow
 
 WORDS = "This model's maximum context length is 8192 tokens. However, your messages resulted in 8327 tokens."
 BUSY = "Rate limit reached for gpt-5 in organization org-x on requests per min (RPM): Limit 500, Used 500, Requested 1."

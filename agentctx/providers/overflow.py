@@ -14,6 +14,7 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ContextOverflow
 from agentctx.patterns import lazy_pattern
+from agentctx.providers.registry import FORMATS
 
 _STATUS = frozenset({"status", "status_code", "statuscode", "http_status", "httpstatuscode", "code", "error_code"})
 _CODES = frozenset(
@@ -243,7 +244,6 @@ WINDOW = _any_of(
     r"|input (?:token length|prompt) too long|(?:^|[\d:.>\"'] ?)input too long",
     r"(?:all messages|conversation|chat history|request input) is too long",
     r"prompt exceeds (?:the )?(?:max|length)",
-    r"input token count\b[^.]{0,60}?(?:exceeds|supports up to)",
     r"(?:number of )?input tokens (?:\d[\d,]*|\(\d[\d,]*\)) (?:cannot|must not) exceed|input cannot be longer than",
     r"estimated number of input and maximum output tokens",
     r"(?:input|prompt|(?<!stop )sequence) length\b[^.]{0,30}?exceed",
@@ -595,10 +595,7 @@ class Overflow:
 
 
 _ALLOWANCE = lazy_pattern(r"\blimit:? (\d[\d,]{0,24})\b.{0,200}?\brequested:? (\d[\d,]{0,24})")
-_PROVIDERS = (
-    ("bedrock", lazy_pattern(r"the model returned the following errors|for requested model")),
-    ("anthropic", lazy_pattern(r"exceed context limit:|prompt is too long: \d+ tokens >|request_too_large")),
-    ("gemini", lazy_pattern(r"input token count")),
+_SERVERS = (
     ("openrouter", lazy_pattern(r"this endpoint's maximum context length")),
     ("mistral", lazy_pattern(r"draft tokens")),
     ("xai", lazy_pattern(r"maximum prompt length is \d+ but")),
@@ -672,7 +669,7 @@ def _judge(said: Evidence) -> tuple[bool, Overflow | None]:
 
 def _kind(said: Evidence, whole: str) -> Kind | None:
     """The kind of overflow that the words, the codes or the status tell of."""
-    if WINDOW.search(whole) or any(map(NAMES.search, said.codes)):
+    if WINDOW.search(whole) or any(map(NAMES.search, said.codes)) or _in_own_words(whole):
         return "window"
     if BYTES.search(whole) or any(map(BYTES.search, said.codes)):
         return None if MONEY.search(whole) else "bytes"
@@ -681,6 +678,12 @@ def _kind(said: Evidence, whole: str) -> Kind | None:
     if NO_BODY.search(whole) or (PERHAPS.search(whole) and not ELSE.search(whole)):
         return "window"
     return "bytes" if 413 in said.statuses else None
+
+
+def _in_own_words(text: str) -> bool:
+    """Whether it is said as one provider alone says it."""
+    own = (wire.overflow_words for wire in FORMATS.values())
+    return any(words is not None and words.search(text) for words in own)
 
 
 def _allowance(text: str) -> tuple[bool, Overflow | None]:
@@ -721,6 +724,7 @@ def _counted(kind: Kind, said: Amounts, found: Evidence) -> Overflow:
 
 
 def _named(overflow: Overflow, said: Evidence, whole: str) -> Overflow:
-    found: Sequence[str] = [name for name, pattern in _PROVIDERS if pattern.search(whole)]
+    known = [(wire.name, wire.error_words) for wire in FORMATS.values()][::-1]  # Bedrock passes on what Claude's says
+    found = [name for name, pattern in (*known, *_SERVERS) if pattern is not None and pattern.search(whole)]
     message = next(iter(said.texts), "")
     return evolve(overflow, provider=found[0] if found else said.source, message=message[:500])
