@@ -60,19 +60,19 @@ def _over(client: Native, api: Native) -> Native:
 def _api(api: Native, conversations: Conversations) -> Native:
     """A copy of the SDK's API client with the same state: both share connections and credentials."""
 
-    def request(_twin: object, *args: Native, **more: Native) -> Native:
+    def request(_proxy: object, *args: Native, **more: Native) -> Native:
         call = _Call(api.request, args, more)
         return drive(call.prepared(conversations, _SYNC, _now)) if call.asks(_WHOLE) else call.plainly()
 
-    def request_streamed(_twin: object, *args: Native, **more: Native) -> Iterator[Native]:
+    def request_streamed(_proxy: object, *args: Native, **more: Native) -> Iterator[Native]:
         call = _Call(api.request_streamed, args, more)
         yield from drive(call.prepared(conversations, _STREAM, _now)) if call.asks(_STREAMED) else call.plainly()
 
-    async def async_request(_twin: object, *args: Native, **more: Native) -> Native:
+    async def async_request(_proxy: object, *args: Native, **more: Native) -> Native:
         call = _Call(api.async_request, args, more)
         return await (call.prepared(conversations, _ASYNC, _later) if call.asks(_WHOLE) else call.plainly())
 
-    async def async_request_streamed(_twin: object, *args: Native, **more: Native) -> Native:
+    async def async_request_streamed(_proxy: object, *args: Native, **more: Native) -> Native:
         call = _Call(api.async_request_streamed, args, more)
         return await (call.prepared(conversations, _ASYNC_STREAM, _later) if call.asks(_STREAMED) else call.plainly())
 

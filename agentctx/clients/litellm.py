@@ -249,13 +249,13 @@ class _Call:
     how: Adapter | str
     conversations: Conversations
 
-    def get(self, _twin: object) -> Callable[..., Any]:
+    def get(self, _proxy: object) -> Callable[..., Any]:
         """What stands in front of the router's own, as that is now."""
         if isinstance(self.how, str):
             return _refused(self.name, self.how)
         return _prepared(getattr(self.router, self.name), self.how, self.conversations)
 
-    def set(self, _twin: object, value: object) -> None:
+    def set(self, _proxy: object, value: object) -> None:
         """Let the router have another."""
         setattr(self.router, self.name, value)
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from attrs import evolve, field, frozen
 
 Native: TypeAlias = Any
-"""A value as its provider or SDK writes it: a dict, a string or an object of theirs; it is passed on as it is."""
+"""A value as its provider or SDK writes it: a dict, a string, an object of the SDK; it is passed on as it is."""
 
 
 def _source() -> Native:

@@ -64,7 +64,7 @@ def words(message: Message) -> tuple[Part, ...]:
 
 
 def is_user_turn(message: Message) -> bool:
-    """Whether this is a message of the user with anything but tool results in it, be it a blank text."""
+    """Whether this is a message of the user with anything but tool results in it, even a blank text."""
     return message.role == "user" and any(
         not isinstance(part, ToolResult) and not is_marker(part) for part in message.parts
     )
@@ -108,7 +108,7 @@ def last_words(messages: Sequence[Message], count: int = 1) -> list[int]:
 
 
 def _first_turn(messages: Iterable[tuple[int, Message]]) -> list[int]:
-    """The first message of the user that is not only tool results, be it blank.
+    """The first message of the user that is not only tool results, even a blank one.
 
     At either end of the conversation that is what the provider takes for what the user said first or last.
     """

@@ -18,7 +18,7 @@ class Protect:
     Without any rule the system prompt, the first task and the latest user message survive.
 
     A request that the provider takes goes first: reasoning that is bound to a prefix which a cut has changed, or that
-    is another model's, goes all the same, as does what is mended at the entry; all else of the message stays. The
+    is another model's, goes all the same, as does what is repaired at the entry; all else of the message stays. The
     report says so.
 
     Example:

@@ -136,7 +136,7 @@ class DropForeignReasoning:
 
     Args:
         origins: For each message, its index in the history.
-        until: The first index in the history that the model of now may have made.
+        until: The first index in the history that the current model may have made.
     """
 
     origins: Sequence[int]

@@ -308,7 +308,7 @@ def repair(
 
 
 def cleaned(messages: Sequence[Message], call: Call, wire: WireFormat, earlier: Earlier) -> Sequence[Message]:
-    """The messages mended as far as no result has to be looked for; the same object when they are fine.
+    """The messages repaired as far as no result has to be looked for; the same object when they are fine.
 
     Args:
         messages: As of ``repair``.
@@ -402,8 +402,8 @@ def _mend(
     for index, replacement, why in faults:
         call.note(messages[index], why)
         new[index] = replacement
-    mended = [new.get(index, message) for index, message in enumerate(messages)]
-    return [message for message in mended if message is not None]
+    repaired = [new.get(index, message) for index, message in enumerate(messages)]
+    return [message for message in repaired if message is not None]
 
 
 def _on_their_sides(messages: Sequence[Message], call: Call) -> Sequence[Message]:

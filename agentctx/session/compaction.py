@@ -132,7 +132,7 @@ async def _needs_whole_view(step: Step, stages: Sequence[ContextStrategy], *, fo
 
 
 async def _carries_foreign_markers(step: Step) -> bool:
-    """Whether what was known before carries cache markers of another model, which the one of now does not take."""
+    """Whether what was known before carries cache markers of another model, which the current one does not take."""
     ctx, known = step.ctx, step.record.view[: step.trail.start]
     if step.marked_for == ctx.model:
         return False

@@ -206,7 +206,7 @@ class LimitsByModel:
         plan: Has the budget, or says that it is the model's.
         home: The model that the budget was made for, if it is known.
         own: The conversation's own budget, instead of the plan's.
-        known: What was learned of each model, the model of now last.
+        known: What was learned of each model, the current model last.
     """
 
     plan: Plan

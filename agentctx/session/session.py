@@ -302,7 +302,7 @@ class Session:
         return made
 
     def forget_limit(self) -> None:
-        """Forget the limit that overflow errors taught for the model of now: the configured budget holds again.
+        """Forget the limit that overflow errors taught for the current model: the configured budget holds again.
 
         It is given up by itself when the provider takes larger prompts all the same, as far as ``record`` tells.
         """

@@ -84,11 +84,11 @@ class Conversation:
         model: The name of the model that was called last, or will be called first; None when it is not known.
         format: The wire format, if named.
         limits_by_model: What is known of the room of each model.
-        limits: That of the model of now.
+        limits: What was learned of the current model.
         record: The history, and the view that was made of it.
         ctx: What was known beside the messages at the last step; None before the first, and after a load.
-        fixed: System prompt and tools as they were passed in last; after a load, what tells them from others.
-        opening: After a load, what tells the system prompt and tools that reasoning is bound to from others.
+        fixed: System prompt and tools as they were passed in last; after a load, their digest.
+        opening: After a load, the digest of the system prompt and tools that reasoning is bound to.
         wire_name: The wire format with its dialect; None before the first step.
         last_request: What was sent last.
         unjudged: Tokens of the last request that the one before had not; None once its usage was looked at.
@@ -426,7 +426,7 @@ def _open_from(trail: Trail, clean: Sequence[Message]) -> int | None:
 
     Args:
         trail: The new messages, with those of the unfinished end before them.
-        clean: The same, mended but for their pairs.
+        clean: The same, repaired but for their pairs.
     """
     bare = trail.context.messages
     found = [
@@ -456,7 +456,7 @@ async def _mend(step: Step) -> None:
     """Make what is new legal, and find where it is unfinished.
 
     Cache markers that the model refuses are lifted, and reasoning of another model goes; then the history is repaired,
-    as one stage, so that ``open_from`` is found in what was mended but not yet paired.
+    as one stage, so that ``open_from`` is found in what was repaired but not yet paired.
 
     Raises:
         InvalidInput: If the step works on the whole view, and nothing is left to send.

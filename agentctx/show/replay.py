@@ -20,7 +20,7 @@ class LeftOut:
 
     Args:
         stage: Its name.
-        edited: Messages that it shortened or mended.
+        edited: Messages that it shortened or repaired.
         dropped: Messages that it took out.
         added: Messages that it put in.
         tokens: Tokens that this took off the requests (negative when it made them larger).

@@ -106,7 +106,7 @@ class ReadOnlyStats:
 
 
 @define
-class Shelf:
+class FileCache:
     """Files within a budget, in the order of their last use.
 
     Args:
@@ -213,7 +213,7 @@ class ReadOnlyFiles:
     root: Path = field(default=Path(), converter=_real, kw_only=True)
     counter: TokenCounter = field(default=None, converter=counter_of_texts, kw_only=True)
     redact: Redactor | None = field(default=redact_secrets, kw_only=True)
-    _shelf: Shelf = field(init=False, repr=False)
+    _cache: FileCache = field(init=False, repr=False)
     _rules: dict[str, PatternRule] = field(factory=dict, init=False, repr=False)
     _removed: set[str] = field(factory=set, init=False, repr=False)
     _unreadable: dict[str, Stamp | None] = field(factory=dict, init=False, repr=False)
@@ -221,20 +221,20 @@ class ReadOnlyFiles:
 
     def __attrs_post_init__(self) -> None:
         """Check the budget."""
-        self._shelf = Shelf(self.budget - self.counter.count(HEADING))
-        if self._shelf.room < 1:
+        self._cache = FileCache(self.budget - self.counter.count(HEADING))
+        if self._cache.room < 1:
             msg = f"ReadOnlyFiles: budget: {self.budget:,} tokens have no room for anything"
             raise ConfigError(msg)
 
     @property
     def files(self) -> tuple[ReadOnlyFile, ...]:
         """The files that are shown, by name."""
-        return tuple(sorted(self._shelf.shown.values(), key=lambda file: file.name))
+        return tuple(sorted(self._cache.shown.values(), key=lambda file: file.name))
 
     @property
     def left_out(self) -> tuple[str, ...]:
         """The names of files that are read-only and not shown."""
-        return tuple(sorted(file.name for file in self._shelf.hidden.values()))
+        return tuple(sorted(file.name for file in self._cache.hidden.values()))
 
     @property
     def patterns(self) -> tuple[str, ...]:
@@ -257,10 +257,10 @@ class ReadOnlyFiles:
             key = self._key(path)
             self._check_place(path, key)
             file = await to_thread.run_sync(self._read, key, pinned, refresh)
-            gone = self._shelf.put(key, file)
+            gone = self._cache.put(key, file)
             if gone is None:
                 raise SourceError(file.name, self._too_large(file))
-            self._shelf.use(key)
+            self._cache.use(key)
             self._removed.discard(key)
             return FilesChanged(added=(file.name,), left_out=gone)
 
@@ -289,7 +289,7 @@ class ReadOnlyFiles:
         """Let a file be changed again, also when a pattern fits it; whether it was read-only."""
         was = self.is_read_only(path)
         key = self._key(path)
-        self._shelf.take(key)
+        self._cache.take(key)
         self._removed.add(key)
         return was
 
@@ -307,12 +307,12 @@ class ReadOnlyFiles:
             SourceError: If no file can have this name.
         """
         key = self._key(path)
-        if self._shelf.get(key) is not None:
+        if self._cache.get(key) is not None:
             return True
         if key in self._removed:
             return False
         stamp = stamp_of(Path(key))
-        known = (*self._shelf.shown.values(), *self._shelf.hidden.values())
+        known = (*self._cache.shown.values(), *self._cache.hidden.values())
         if stamp is not None and any(file.stamp is not None and file.stamp.file == stamp.file for file in known):
             return True
         names = self._names(path, key)
@@ -321,10 +321,10 @@ class ReadOnlyFiles:
     def content(self, path: str | Path) -> str | None:
         """What is shown of a file, which is thereby used; None when it is not shown."""
         key = self._key(path)
-        if key not in self._shelf.shown:
+        if key not in self._cache.shown:
             return None
-        self._shelf.use(key)
-        return self._shelf.shown[key].content
+        self._cache.use(key)
+        return self._cache.shown[key].content
 
     async def refresh(self) -> FilesChanged:
         """Read again what has changed on disk, match patterns anew, and show what there is room for again."""
@@ -344,8 +344,8 @@ class ReadOnlyFiles:
         Args:
             max_tokens: The most tokens of the block; without it the budget, which always holds.
         """
-        room = self._shelf.room if max_tokens is None else max_tokens - (self.budget - self._shelf.room)
-        return self._shelf.shrink(room)
+        room = self._cache.room if max_tokens is None else max_tokens - (self.budget - self._cache.room)
+        return self._cache.shrink(room)
 
     def render(self) -> str:
         """The files as text for the model, by name; empty when there are none. Nothing in a file can end its fence."""
@@ -354,10 +354,10 @@ class ReadOnlyFiles:
 
     def stats(self) -> ReadOnlyStats:
         """What is shown."""
-        shown = self._shelf.shown
-        tokens = self._shelf.used + (self.budget - self._shelf.room) if shown else 0
+        shown = self._cache.shown
+        tokens = self._cache.used + (self.budget - self._cache.room) if shown else 0
         pinned = sum(file.pinned for file in shown.values())
-        return ReadOnlyStats(len(shown), pinned, len(self._shelf.hidden), tokens, self.budget)
+        return ReadOnlyStats(len(shown), pinned, len(self._cache.hidden), tokens, self.budget)
 
     async def _show(self, keys: Sequence[str], rule: PatternRule) -> FilesChanged:
         """Show files that a pattern found; the order of names decides who comes first."""
@@ -372,9 +372,9 @@ class ReadOnlyFiles:
                 failed.append((self._name(key), error.what))
                 self._unreadable[key] = stamp_of(Path(key))
                 continue
-            gone = self._shelf.put(key, file, shown)
+            gone = self._cache.put(key, file, shown)
             if gone is None:
-                self._shelf.hidden[key] = file
+                self._cache.hidden[key] = file
                 left_out.append(file.name)
             else:
                 shown.add(key)
@@ -387,7 +387,7 @@ class ReadOnlyFiles:
         left_out: list[str] = []
         vanished: list[str] = []
         failed: list[tuple[str, str]] = []
-        for key, file in [*self._shelf.shown.items(), *self._shelf.hidden.items()]:
+        for key, file in [*self._cache.shown.items(), *self._cache.hidden.items()]:
             stamp = await to_thread.run_sync(stamp_of, file.path)
             if not file.refresh or stamp == file.stamp:
                 continue
@@ -407,28 +407,28 @@ class ReadOnlyFiles:
 
     def _replace(self, key: str, fresh: ReadOnlyFile) -> tuple[str, ...]:
         """New content of a file; the names of those that it left no room for, which may be its own."""
-        if key in self._shelf.hidden:
-            self._shelf.hidden[key] = fresh
+        if key in self._cache.hidden:
+            self._cache.hidden[key] = fresh
             return ()
-        gone = self._shelf.put(key, fresh)
+        gone = self._cache.put(key, fresh)
         if gone is not None:
             return gone
-        name = self._shelf.hide(key)
-        self._shelf.hidden[key] = fresh
+        name = self._cache.hide(key)
+        self._cache.hidden[key] = fresh
         return (name,)
 
     def _vanish(self, key: str, stamp: Stamp | None) -> None:
         """A file that cannot be read is not shown; whoever writes it anew still must not."""
-        if key in self._shelf.shown:
-            self._shelf.hide(key)
-        self._shelf.hidden[key] = evolve(self._shelf.hidden[key], tokens=self._shelf.room + 1, stamp=stamp)
+        if key in self._cache.shown:
+            self._cache.hide(key)
+        self._cache.hidden[key] = evolve(self._cache.hidden[key], tokens=self._cache.room + 1, stamp=stamp)
 
     def _come_back(self) -> Iterator[str]:
         """Show what there is room for again; the names."""
-        hidden, room = self._shelf.hidden, self._shelf.room - self._shelf.used
+        hidden, room = self._cache.hidden, self._cache.room - self._cache.used
         for key in each_that_fits(hidden, lambda key: hidden[key].tokens, room):
             file = hidden[key]
-            self._shelf.put(key, file)
+            self._cache.put(key, file)
             yield file.name
 
     def _fresh(self, keys: Sequence[str]) -> list[str]:
@@ -436,7 +436,7 @@ class ReadOnlyFiles:
         return [
             key
             for key in keys
-            if self._shelf.get(key) is None
+            if self._cache.get(key) is None
             and key not in self._removed
             and (key not in self._unreadable or self._unreadable[key] != stamp_of(Path(key)))
         ]
@@ -450,7 +450,7 @@ class ReadOnlyFiles:
     def _read(self, key: str, pinned: bool, refresh: bool) -> ReadOnlyFile:  # noqa: FBT001 - called by a thread
         name = self._name(key)
         try:
-            text, stamp = read_text(Path(key), self._shelf.room * _LONGEST_TOKEN, self.root)
+            text, stamp = read_text(Path(key), self._cache.room * _LONGEST_TOKEN, self.root)
         except SourceError as error:
             raise SourceError(name, error.what) from error
         title, shown = (name, text) if self.redact is None else (self.redact(name, ""), self.redact(text, name))
@@ -480,7 +480,7 @@ class ReadOnlyFiles:
         return tuple(each.relative_to(self.root).as_posix() for each in below if each.is_relative_to(self.root))
 
     def _too_large(self, file: ReadOnlyFile) -> str:
-        pinned = sum(each.tokens for each in self._shelf.shown.values() if each.pinned)
+        pinned = sum(each.tokens for each in self._cache.shown.values() if each.pinned)
         return (
             f"adding {file.tokens:,} tokens would exceed the budget of {self.budget:,} tokens for read-only files, "
             f"of which {pinned:,} are pinned"

@@ -94,7 +94,7 @@ def with_cache_points(texts: Sequence[str], min_cache: int, counter: TokenCounte
 
 
 Load = Callable[[], Awaitable[str] | str]
-"""Says what a section says now; empty when it says nothing. May be async; one that is not runs in a thread."""
+"""Loads the current text of a section; empty when there is none. May be async; one that is not runs in a thread."""
 
 _KEY = re.compile(r"[\w][\w./-]{0,127}")
 
