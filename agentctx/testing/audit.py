@@ -39,13 +39,7 @@ _SAY_WHY = _ONLY_EDIT | {
 
 @frozen
 class PassedIn:
-    """What was passed in.
-
-    Args:
-        messages: The native messages.
-        system: The system prompt, where it is kept apart.
-        tools: The tool definitions.
-    """
+    """What was passed in."""
 
     messages: Sequence[Any]
     system: Any = None
@@ -66,12 +60,6 @@ def report_errors(given: PassedIn, before: Context, view: View, meter: Meter) ->
     """What a report does not say, or says wrongly, of a request: nothing, when it accounts for all of it.
 
     What was passed in is told apart as the caller tells it: by identity.
-
-    Args:
-        given: What was passed in.
-        before: The same as values.
-        view: What came out.
-        meter: Counts.
     """
     report, lines = view.report, tuple(view.report.in_force)
     said: tuple[Change | HeadChange, ...] = (*lines, *report.changes, *report.head)

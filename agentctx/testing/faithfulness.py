@@ -35,15 +35,9 @@ NOTICE = re.compile(r"\[[^\[\]]*\]")
 def misquotes(
     history: Sequence[Message], view: Sequence[Message], allowed: Collection[AllowedEdit] = ()
 ) -> Iterator[str]:
-    """What a view gets wrong about its history, a sentence each.
-
-    Args:
-        history: The messages as they were.
-        view: The messages that are sent.
-        allowed: What is not looked at.
-    """
-    for liberty, check in CHECKS.items():
-        if liberty not in allowed:
+    """What a view gets wrong about its history, a sentence each."""
+    for edit, check in CHECKS.items():
+        if edit not in allowed:
             yield from check(history, view)
 
 
@@ -51,10 +45,6 @@ def with_callers_ids(messages: Iterable[Message], own: Collection[str]) -> list[
     """Messages with the ids that their calls came with, where repair had given a repeated one a number.
 
     Which number it is depends on what was left out before: the caller's id says more.
-
-    Args:
-        messages: The messages.
-        own: The ids that the caller's calls have.
     """
 
     def known_as(identity: str) -> str:
@@ -235,4 +225,4 @@ CHECKS: Mapping[AllowedEdit, Callable[[Sequence[Message], Sequence[Message]], It
     "swap_results": _swaps,
     "reorder": _order,
 }
-"""What is looked at, unless the liberty is given."""
+"""What is looked at, unless the edit is allowed."""

@@ -89,13 +89,7 @@ BROKEN = st.lists(st.tuples(st.sampled_from(BREAKAGES), st.integers(0, 1_000)), 
 
 @frozen
 class _Custom:
-    """What one transcript does throughout.
-
-    Args:
-        writer: What its format can say.
-        signed: Whether its model thinks aloud.
-        repeats: Whether its rounds use the same call ids again.
-    """
+    """What one transcript does throughout."""
 
     writer: Writer
     signed: bool

@@ -98,14 +98,7 @@ class Scenario:
         counter: TokenCounter | None = None,
         on_compact: Listener | None = None,
     ) -> Pipeline:
-        """The strategy as a pipeline with other services.
-
-        Args:
-            stage: What runs in the strategy's place.
-            store: Keeps originals; without it a store in memory.
-            counter: Counts tokens; without it the strategy's own.
-            on_compact: Told of compactions.
-        """
+        """The strategy as a pipeline with other services."""
         own = self.strategy if isinstance(self.strategy, Pipeline) else Pipeline(self.strategy)
         return Pipeline(
             *(own.stages if stage is None else (stage,)),
@@ -178,12 +171,7 @@ class Scenario:
             return PreparedCall(given, None, refusal=refusal)
 
     async def walk(self, pipeline: Pipeline | None = None, *, rebuilt: bool = False) -> list[PreparedCall]:
-        """Prepare every model call of the transcript in one session.
-
-        Args:
-            pipeline: What to walk with.
-            rebuilt: Whether the caller makes all its messages anew for each call, as frameworks do.
-        """
+        """Prepare every model call of the transcript in one session."""
         session = (pipeline or self.pipeline()).session(format=self.format)
         calls = self.calls()
         return [await self.step(session, deepcopy(given) if rebuilt else given) for given in calls]

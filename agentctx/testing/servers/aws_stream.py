@@ -19,12 +19,7 @@ Sent = tuple[str, str, Mapping[str, Any]]
 
 
 def frames(of: Iterable[Sent], pause: float = 0.0) -> StreamingResponse:
-    """A stream of messages.
-
-    Args:
-        of: The messages.
-        pause: Seconds before each.
-    """
+    """A stream of messages."""
 
     async def sent() -> AsyncIterator[bytes]:
         for kind, name, said in of:

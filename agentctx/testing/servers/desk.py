@@ -30,13 +30,7 @@ _PARTS = {"openai-chat": "content", "anthropic": "content", "gemini": "parts"}
 
 
 def unknown_field(body: Mapping[str, Any], format_name: str, *, beta: bool = False) -> Path | None:
-    """Where the first field stands that the provider does not know; None when it knows all of them.
-
-    Args:
-        body: The request.
-        format_name: The wire format.
-        beta: Whether the request asks for beta features.
-    """
+    """Where the first field stands that the provider does not know; None when it knows all of them."""
     known = _table().get(format_name)
     return None if known is None else next(_unknown(body, format_name, known, beta=beta), None)
 
@@ -76,12 +70,7 @@ Event = tuple[str | None, Mapping[str, Any] | str]
 
 
 def events(of: Iterable[Event], pause: float = 0.0) -> StreamingResponse:
-    """A stream of events.
-
-    Args:
-        of: The events.
-        pause: Seconds before each.
-    """
+    """A stream of events."""
 
     async def sent() -> AsyncIterator[str]:
         for name, data in of:
@@ -135,13 +124,7 @@ CREATED = 1_780_000_000
 
 
 def error(message: str, param: str | None, code: str | None) -> dict[str, Any]:
-    """An error as the APIs write it.
-
-    Args:
-        message: What is wrong.
-        param: The parameter that is wrong.
-        code: The name of the error.
-    """
+    """An error as the APIs write it."""
     return {"message": message, "type": "invalid_request_error", "param": param, "code": code}
 
 

@@ -23,13 +23,7 @@ _BETA = "thinking-binding-controls-2026-08-01"
 
 @frozen
 class Thought:
-    """Reasoning in a request.
-
-    Args:
-        path: Where it stands, in the provider's words.
-        text: What was thought.
-        signature: Its signature.
-    """
+    """Reasoning in a request."""
 
     path: str
     text: str
@@ -37,25 +31,13 @@ class Thought:
 
 
 def sign(text: str, head: Sequence[Any], messages: Sequence[Any]) -> str:
-    """The signature of reasoning that begins an answer.
-
-    Args:
-        text: What was thought.
-        head: What stands before the messages: system prompt and tools.
-        messages: The messages that it answers.
-    """
+    """The signature of reasoning that begins an answer."""
     strand = _digest([head, *(said for _, said in _blocks(messages) if not isinstance(said, Thought))])
     return f"{_MARK}.{_digest(text)}.{strand}"
 
 
 def broken(head: Sequence[Any], messages: Sequence[Any], *, bound: bool) -> tuple[Thought, bool] | None:
-    """The first reasoning whose signature does not hold, and whether it is the prefix alone that has changed.
-
-    Args:
-        head: What stands before the messages: system prompt and tools.
-        messages: The messages of the request.
-        bound: Whether the model binds its reasoning to what stands before.
-    """
+    """The first reasoning whose signature does not hold, and whether it is the prefix alone that has changed."""
     before: list[Any] = [head]
     for _, said in _blocks(messages):
         if not isinstance(said, Thought):
@@ -70,12 +52,7 @@ def broken(head: Sequence[Any], messages: Sequence[Any], *, bound: bool) -> tupl
 
 
 def drops(body: Mapping[str, Any], betas: Sequence[str]) -> bool | None:
-    """Whether the request leaves it to the provider to drop what it cannot take; None when it may not say so.
-
-    Args:
-        body: The request, or what Bedrock's holds for the model.
-        betas: The beta features that the request asks for.
-    """
+    """Whether the request leaves it to the provider to drop what it cannot take; None when it may not say so."""
     thinking = body.get("thinking")
     binding = thinking.get("block_binding") if isinstance(thinking, Mapping) else None
     if binding is None:
