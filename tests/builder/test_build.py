@@ -5,9 +5,11 @@ import pytest
 from blocks import block, builder, built, chat, said, tool_round
 from hypothesis import given, strategies as st
 
-from agentctx import ConfigError, ContextOverflow, StageError
+from agentctx import ConfigError, ContextOverflow, Message, StageError
 from agentctx.builder import Block, ContextBuilder, Tier
-from agentctx.strategies import Drop, Strict, TruncateOldest
+from agentctx.builder.rendering import concatenate
+from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
+from agentctx.testing import fixed_summarizer
 from agentctx.tokens import FixedCounter
 
 pytestmark = pytest.mark.anyio
@@ -20,42 +22,6 @@ def test_a_budget_without_tokens(tokens):
     """A budget without tokens is refused at once, and not only when something is built."""
     with pytest.raises(ConfigError, match="window"):
         ContextBuilder(tokens)
-
-
-async def test_without_a_counter_the_models_encoding_counts():
-    """Without a counter the model's own encoding counts."""
-    out = await ContextBuilder(100).add(Block("sys", chat("s1"), Tier.SYSTEM)).build()
-    assert 0 < out.report.used_tokens < 10
-
-
-class Broken:
-    """A counter that breaks at its n-th message."""
-
-    def __init__(self, breaks_at):
-        self.left = breaks_at
-
-    def count(self, text):
-        """The length."""
-        return len(text)
-
-    def count_message(self, message):
-        """Ten tokens, while it works."""
-        del message
-        self.left -= 1
-        if self.left <= 0:
-            what = "the counter is broken"
-            raise ArithmeticError(what)
-        return 10
-
-
-@pytest.mark.parametrize("breaks_at", [1, 3])
-async def test_a_counters_error_is_named_as_the_counters(breaks_at):
-    """A counter's error is named as the counter's, with its words, in the report, too."""
-    blocks = block("a", chat(*THREE), TruncateOldest()), block("b", chat("s4"))
-    made = ContextBuilder(25, counter=Broken(breaks_at), format="openai-chat").add(*blocks)
-    with pytest.raises(ConfigError, match="counter Broken raised ArithmeticError: the counter is broken"):
-        await made.build()
-    assert made.report.error.startswith("ConfigError: counter Broken raised ArithmeticError: the counter is broken")
 
 
 @pytest.mark.parametrize("tokens", [5, 100])
@@ -279,3 +245,109 @@ def test_never_more_than_the_budget(blocks, tokens, each):
             assert cap is None or done.tokens_after <= cap
 
     anyio.run(main)
+
+
+def test_a_missing_eviction_names_the_block():
+    """The error for a missing eviction names the block, and says what to pass."""
+    with pytest.raises(ConfigError, match=r"Block 'notes': evict.*TruncateOldest\(\)"):
+        Block("notes", [], evict=None)
+
+
+async def test_all_five_evictions_in_one_build():
+    """Two builds with all five evictions are equal, and each asks the summarizer once."""
+    asked = []
+
+    async def summarize(messages, max_tokens):
+        asked.append((len(messages), max_tokens))
+        return "summary"
+
+    made = builder(
+        50,
+        block("strict", chat("s-keep"), Strict()),
+        block("drop", chat("u1", "u2", "u3", "u4", "u5", "u6"), Drop()),
+        block("head", chat("u-old", "u-new"), TruncateOldest(), max_tokens=15),
+        block("summarize", chat("u1", "u2"), Summarize(summarize, heading=""), max_tokens=19),
+        block("tail", chat("u-tail-1", "u-tail-2", "u-tail-3"), DropTail()),
+    )
+    first, second = await made.build(), await made.build()
+    assert first.messages == second.messages
+    assert said(first.messages) == ["s-keep", "u-new", "summary", "u-tail-1", "u-tail-2"]
+    assert len(asked) == 2
+
+
+async def test_an_eviction_that_ignores_its_blocks_cap():
+    """An eviction that ignores its block's cap fails, though there is room."""
+
+    async def everything(context, _call):
+        return context
+
+    with pytest.raises(StageError, match="returned 20 tokens, and 10 were allowed"):
+        await built(100, block("a", chat("u1", "u2"), everything, max_tokens=10))
+
+
+async def test_the_report_lists_blocks_after_eviction():
+    """The report lists the blocks as they are after eviction, also those of which nothing is left."""
+    history = block("h", chat("u1", "u2"), TruncateOldest(), tier=Tier.HISTORY)
+    out = await built(20, block("core", chat("s1")), block("rag", chat("s2", "s3"), Drop(), tier=Tier.RAG), history)
+    assert [(each.id, each.messages_after, each.dropped) for each in out.report.blocks] == [
+        ("core", 1, False),
+        ("rag", 0, True),
+        ("h", 1, False),
+    ]
+
+
+async def test_an_eviction_that_wraps_another():
+    """An eviction that wraps another is an eviction."""
+    seen = []
+
+    def logged(evict):
+        async def logging(context, call):
+            left = await evict(context, call)
+            seen.append((len(context.messages), len(left.messages)))
+            return left
+
+        return logging
+
+    out = await built(15, block("a", chat("u1", "u2"), logged(TruncateOldest())))
+    assert (said(out.messages), seen) == (["u2"], [(2, 1)])
+
+
+async def test_one_oversize_unit_at_the_head():
+    """One oversize unit at the head of a block is an overflow that names the block, its size and the room."""
+    with pytest.raises(ContextOverflow, match=r"needs 10 tokens and 5 are available.*block 'ranked' \(core\) 10"):
+        await built(5, block("ranked", chat("u1", "u2"), DropTail()))
+
+
+@pytest.mark.both_loops
+async def test_a_cancelled_build_goes_to_no_further_block():
+    """A build that is cancelled by an eviction does not go on to the next block."""
+    seen = []
+
+    async def cancelling(context, _call):
+        seen.append(len(context.messages))
+        scope.cancel()
+        return context.with_messages(())
+
+    made = builder(5, block("a", chat("u1"), cancelling), block("b", chat("u2"), cancelling))
+    with anyio.CancelScope() as scope:
+        await made.build()
+    assert (scope.cancelled_caught, seen) == (True, [1])
+    assert [each.id for each in made.report.blocks] == ["a", "b"]
+
+
+async def test_a_summarizer_is_asked_once_a_build():
+    """However often blocks are cut anew for the formatter, the summarizer is asked once while its answer fits."""
+    asked = []
+
+    async def summarize(messages, max_tokens):
+        del max_tokens
+        asked.append(len(messages))
+        return await fixed_summarizer("short")(messages, 0)
+
+    async def with_header(sections):
+        return [Message("system", ()), *await concatenate(sections)]
+
+    talk = block("talk", chat("u1", "u2", "u3"), Summarize(summarize), tier=Tier.CORE, max_tokens=25)
+    history = block("h", chat("u4", "u5"), TruncateOldest(), tier=Tier.HISTORY)
+    out = await built(30, talk, history, formatter=with_header)
+    assert (asked, len(out.messages)) == ([3], 3)

@@ -12,7 +12,6 @@ from blocks import block, builder, built, chat, said, tool_round
 
 from agentctx import ContextOverflow, StageError, validate
 from agentctx.builder import Block, ContextBuilder, MergeSystem, Tier
-from agentctx.core.tier import TierRule
 from agentctx.strategies import Drop, DropTail, Summarize, TruncateOldest
 from agentctx.testing import assistant, call, history, result, user
 from agentctx.tokens import FixedCounter
@@ -233,38 +232,6 @@ async def test_a_built_request_shares_nothing_with_the_next():
         for each in message.get("tool_calls", ()):
             each["function"]["name"] = "changed"
     assert json.dumps((await made.build()).messages) == before
-
-
-async def test_freed_space_goes_back():
-    """What a later block gives up goes back to an earlier one that was cut."""
-    rules = [TierRule(Tier.CORE, share=0.5), TierRule(Tier.HISTORY, share=0.5)]
-    early = block("early", chat(*(f"u{n}" for n in range(10))), TruncateOldest())
-    late = block("late", chat(*(f"a{n}" for n in range(10))), Drop(), tier=Tier.HISTORY)
-    out = await built(100, early, late, tiers=rules)
-    assert out.report.tokens_per_block == {"early": 100}
-
-
-async def test_leftovers_go_back():
-    """What whole units leave over in one block is used by another."""
-    early = block("early", [*tool_round("look", "a", "b"), *tool_round("see", "c")], TruncateOldest())
-    late = block("late", chat("s1", "s2", "s3"), DropTail(), tier=Tier.RAG)
-    out = await built(45, early, late, tiers=[TierRule(Tier.CORE, share=0.66)])
-    assert out.report.tokens_per_block == {"early": 20, "late": 20}
-
-
-async def test_nobody_starves():
-    """A floor keeps room for a weaker tier, however much a stronger one wants."""
-    early = block("early", chat(*(f"s{n}" for n in range(50))), TruncateOldest())
-    late = block("late", chat("a1", "a2", "a3"), TruncateOldest(), tier=Tier.SCRATCHPAD)
-    out = await built(100, early, late, tiers=[TierRule(Tier.SCRATCHPAD, floor=30)])
-    assert out.report.tokens_per_block == {"early": 70, "late": 30}
-
-
-async def test_strict_blocks_are_served_first():
-    """A block that must stay whole is not refused for the sake of one that need not."""
-    docs = block("docs", chat("s1"), Drop())
-    out = await built(15, docs, block("h", chat("u1"), tier=Tier.HISTORY))
-    assert said(out.messages) == ["u1"]
 
 
 async def test_the_newest_turn_is_not_summarized():

@@ -8,11 +8,10 @@ import anyio
 import pytest
 from blocks import block, builder, built, chat, said, tool_round
 
-from agentctx import ConfigError, ContextOverflow, Message, StageError, Text
+from agentctx import ConfigError, Message, Text
 from agentctx.builder import Block, Tier
 from agentctx.builder.rendering import concatenate
-from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
-from agentctx.testing import fixed_summarizer
+from agentctx.strategies import Drop, TruncateOldest
 
 pytestmark = pytest.mark.anyio
 
@@ -36,34 +35,6 @@ async def test_what_was_added_first_is_served_first():
     assert said(out.messages) == ["u1"]
 
 
-def test_a_missing_eviction_names_the_block():
-    """The error for a missing eviction names the block, and says what to pass."""
-    with pytest.raises(ConfigError, match=r"Block 'notes': evict.*TruncateOldest\(\)"):
-        Block("notes", [], evict=None)
-
-
-async def test_all_five_evictions_in_one_build():
-    """Two builds with all five evictions are equal, and each asks the summarizer once."""
-    asked = []
-
-    async def summarize(messages, max_tokens):
-        asked.append((len(messages), max_tokens))
-        return "summary"
-
-    made = builder(
-        50,
-        block("strict", chat("s-keep"), Strict()),
-        block("drop", chat("u1", "u2", "u3", "u4", "u5", "u6"), Drop()),
-        block("head", chat("u-old", "u-new"), TruncateOldest(), max_tokens=15),
-        block("summarize", chat("u1", "u2"), Summarize(summarize, heading=""), max_tokens=19),
-        block("tail", chat("u-tail-1", "u-tail-2", "u-tail-3"), DropTail()),
-    )
-    first, second = await made.build(), await made.build()
-    assert first.messages == second.messages
-    assert said(first.messages) == ["s-keep", "u-new", "summary", "u-tail-1", "u-tail-2"]
-    assert len(asked) == 2
-
-
 async def test_blocks_do_not_change_with_the_callers_messages():
     """What happens to the caller's messages after they were added does not change the block."""
     image = {"type": "image_url", "image_url": {"url": "https://example.com/1.png"}}
@@ -75,28 +46,6 @@ async def test_blocks_do_not_change_with_the_callers_messages():
     messages[0]["metadata"]["tags"].append("changed")
     messages.append(chat("u2")[0])
     assert (await made.build()).messages == before
-
-
-async def test_a_formatters_changes_stay_with_it():
-    """What a formatter does to its sections stays with it."""
-
-    async def greedy(sections):
-        out = await concatenate(sections)
-        sections.clear()
-        return out
-
-    made = builder(100, block("a", chat("u1")), formatter=greedy)
-    assert (await made.build()).messages == (await made.build()).messages == chat("u1")
-
-
-async def test_an_eviction_that_ignores_its_blocks_cap():
-    """An eviction that ignores its block's cap fails, though there is room."""
-
-    async def everything(context, _call):
-        return context
-
-    with pytest.raises(StageError, match="returned 20 tokens, and 10 were allowed"):
-        await built(100, block("a", chat("u1", "u2"), everything, max_tokens=10))
 
 
 async def test_context_variables_reach_evictions_and_formatters():
@@ -115,17 +64,6 @@ async def test_context_variables_reach_evictions_and_formatters():
 
     await built(5, block("a", chat("u1"), drop), formatter=look)
     assert seen == ["r-1", "r-1"]
-
-
-async def test_the_report_lists_blocks_after_eviction():
-    """The report lists the blocks as they are after eviction, also those of which nothing is left."""
-    history = block("h", chat("u1", "u2"), TruncateOldest(), tier=Tier.HISTORY)
-    out = await built(20, block("core", chat("s1")), block("rag", chat("s2", "s3"), Drop(), tier=Tier.RAG), history)
-    assert [(each.id, each.messages_after, each.dropped) for each in out.report.blocks] == [
-        ("core", 1, False),
-        ("rag", 0, True),
-        ("h", 1, False),
-    ]
 
 
 async def test_a_clone_and_its_original_go_their_own_ways():
@@ -201,59 +139,6 @@ async def test_thirty_two_tasks_build_at_once():
     assert found == {number: ["s1", f"u{number}"] for number in range(32)}
 
 
-async def test_an_eviction_that_wraps_another():
-    """An eviction that wraps another is an eviction."""
-    seen = []
-
-    def logged(evict):
-        async def logging(context, call):
-            left = await evict(context, call)
-            seen.append((len(context.messages), len(left.messages)))
-            return left
-
-        return logging
-
-    out = await built(15, block("a", chat("u1", "u2"), logged(TruncateOldest())))
-    assert (said(out.messages), seen) == (["u2"], [(2, 1)])
-
-
-async def test_a_formatter_that_wraps_another():
-    """A formatter that wraps another is a formatter."""
-
-    def shouting(formatter):
-        async def shout(sections):
-            messages = await formatter(sections)
-            return [Message(message.role, (Text(message.text.upper()),)) for message in messages]
-
-        return shout
-
-    out = await built(100, block("a", chat("s1")), formatter=shouting(concatenate))
-    assert said(out.messages) == ["S1"]
-
-
-async def test_one_oversize_unit_at_the_head():
-    """One oversize unit at the head of a block is an overflow that names the block, its size and the room."""
-    with pytest.raises(ContextOverflow, match=r"needs 10 tokens and 5 are available.*block 'ranked' \(core\) 10"):
-        await built(5, block("ranked", chat("u1", "u2"), DropTail()))
-
-
-@pytest.mark.both_loops
-async def test_a_cancelled_build_goes_to_no_further_block():
-    """A build that is cancelled by an eviction does not go on to the next block."""
-    seen = []
-
-    async def cancelling(context, _call):
-        seen.append(len(context.messages))
-        scope.cancel()
-        return context.with_messages(())
-
-    made = builder(5, block("a", chat("u1"), cancelling), block("b", chat("u2"), cancelling))
-    with anyio.CancelScope() as scope:
-        await made.build()
-    assert (scope.cancelled_caught, seen) == (True, [1])
-    assert [each.id for each in made.report.blocks] == ["a", "b"]
-
-
 async def test_requests_and_reports_are_json():
     """What is built can be written as JSON and read back; so can the report."""
     out = await built(100, block("a", [*chat("u1"), *tool_round("look", "c1")]))
@@ -267,21 +152,3 @@ async def test_blocks_hold_values_as_well():
     out = await built(100, block("a", values), block("b", chat("u2")))
     assert out.messages == chat("s1", "u1", "u2")
     assert out.context.messages[0] == values[0]
-
-
-async def test_a_summarizer_is_asked_once_a_build():
-    """However often blocks are cut anew for the formatter, the summarizer is asked once while its answer fits."""
-    asked = []
-
-    async def summarize(messages, max_tokens):
-        del max_tokens
-        asked.append(len(messages))
-        return await fixed_summarizer("short")(messages, 0)
-
-    async def with_header(sections):
-        return [Message("system", ()), *await concatenate(sections)]
-
-    talk = block("talk", chat("u1", "u2", "u3"), Summarize(summarize), tier=Tier.CORE, max_tokens=25)
-    history = block("h", chat("u4", "u5"), TruncateOldest(), tier=Tier.HISTORY)
-    out = await built(30, talk, history, formatter=with_header)
-    assert (asked, len(out.messages)) == ([3], 3)

@@ -5,7 +5,7 @@ import pytest
 from blocks import block, builder, built, chat, left_by, said
 
 from agentctx import ConfigError, ContextOverflow, Message, Text
-from agentctx.builder import ContextBuilder
+from agentctx.builder import Block, ContextBuilder, Tier
 from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
 from agentctx.tokens import FixedCounter
 
@@ -166,3 +166,39 @@ async def test_a_fixed_cost_has_no_overhead():
     """With a fixed cost a message nothing else costs anything, so that sizes can be worked out in the head."""
     out = await built(30, block("a", chat("u1", "u2", "u3")))
     assert (out.report.tokens, out.report.fixed_tokens, FixedCounter(10).count("")) == (30, 0, 0)
+
+
+async def test_without_a_counter_the_models_encoding_counts():
+    """Without a counter the model's own encoding counts."""
+    out = await ContextBuilder(100).add(Block("sys", chat("s1"), Tier.SYSTEM)).build()
+    assert 0 < out.report.used_tokens < 10
+
+
+class Broken:
+    """A counter that breaks at its n-th message."""
+
+    def __init__(self, breaks_at):
+        self.left = breaks_at
+
+    def count(self, text):
+        """The length."""
+        return len(text)
+
+    def count_message(self, message):
+        """Ten tokens, while it works."""
+        del message
+        self.left -= 1
+        if self.left <= 0:
+            what = "the counter is broken"
+            raise ArithmeticError(what)
+        return 10
+
+
+@pytest.mark.parametrize("breaks_at", [1, 3])
+async def test_a_counters_error_is_named_as_the_counters(breaks_at):
+    """A counter's error is named as the counter's, with its words, in the report, too."""
+    blocks = block("a", chat("u1", "u2", "u3"), TruncateOldest()), block("b", chat("s4"))
+    made = ContextBuilder(25, counter=Broken(breaks_at), format="openai-chat").add(*blocks)
+    with pytest.raises(ConfigError, match="counter Broken raised ArithmeticError: the counter is broken"):
+        await made.build()
+    assert made.report.error.startswith("ConfigError: counter Broken raised ArithmeticError: the counter is broken")

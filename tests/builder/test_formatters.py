@@ -5,7 +5,7 @@ from html import unescape
 import pytest
 from blocks import block, builder, built, chat, said, tool_round
 
-from agentctx import ConfigError, ContextOverflow, Message, StageError
+from agentctx import ConfigError, ContextOverflow, Message, StageError, Text
 from agentctx.builder import Block, MarkdownList, MergeSystem, Tier, XmlTags
 from agentctx.builder.rendering import Section, concatenate, escape, tag_name
 from agentctx.strategies import Drop, TruncateOldest
@@ -235,3 +235,29 @@ async def test_a_formatter_that_returns_no_messages(answer, says):
 
     with pytest.raises(StageError, match=says):
         await built(100, block("a", chat("s1")), formatter=wrong)
+
+
+async def test_a_formatters_changes_stay_with_it():
+    """What a formatter does to its sections stays with it."""
+
+    async def greedy(sections):
+        out = await concatenate(sections)
+        sections.clear()
+        return out
+
+    made = builder(100, block("a", chat("u1")), formatter=greedy)
+    assert (await made.build()).messages == (await made.build()).messages == chat("u1")
+
+
+async def test_a_formatter_that_wraps_another():
+    """A formatter that wraps another is a formatter."""
+
+    def shouting(formatter):
+        async def shout(sections):
+            messages = await formatter(sections)
+            return [Message(message.role, (Text(message.text.upper()),)) for message in messages]
+
+        return shout
+
+    out = await built(100, block("a", chat("s1")), formatter=shouting(concatenate))
+    assert said(out.messages) == ["S1"]

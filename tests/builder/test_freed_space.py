@@ -4,13 +4,15 @@ from functools import partial
 
 import anyio
 import pytest
-from blocks import block, built, chat, said
+from blocks import block, built, chat, said, tool_round
 from hypothesis import given, strategies as st
 
 from agentctx import ContextOverflow
 from agentctx.builder import Tier
 from agentctx.core.tier import TierRule
 from agentctx.strategies import Drop, DropTail, Strict, TruncateOldest
+
+pytestmark = pytest.mark.anyio
 
 BACKGROUND = st.integers(-1, Tier.RAG)
 
@@ -75,7 +77,6 @@ def test_nothing_left_that_a_cut_block_could_use(given_blocks, tokens):
         assert done.tokens_after == done.tokens_before or min(room) < more
 
 
-@pytest.mark.anyio
 async def test_a_stronger_block_that_fits_is_not_left_out_for_a_weaker_one():
     """Where a large block gives way as a whole, the next of its tier is served before weaker tiers take the room."""
     docs = [block("large", chat(*(f"s{n}" for n in range(10))), Drop()), block("small", chat("s-a", "s-b"), Drop())]
@@ -85,7 +86,6 @@ async def test_a_stronger_block_that_fits_is_not_left_out_for_a_weaker_one():
     assert [(each.id, each.granted) for each in out.report.blocks] == [("large", 60), ("small", 20), ("notes", 40)]
 
 
-@pytest.mark.anyio
 async def test_many_tiers_of_whole_blocks():
     """However many tiers there are, the room is used and nothing is over it."""
     sizes = [1 if n < 10 else 3 + n % 2 for n in range(80)]
@@ -93,3 +93,35 @@ async def test_many_tiers_of_whole_blocks():
     out = await built(100, *docs, block("must", chat("s-must"), Strict(), tier=Tier.RAG))
     assert out.report.used_tokens == 100
     assert "must" in out.report.tokens_per_block
+
+
+async def test_freed_space_goes_back():
+    """What a later block gives up goes back to an earlier one that was cut."""
+    rules = [TierRule(Tier.CORE, share=0.5), TierRule(Tier.HISTORY, share=0.5)]
+    early = block("early", chat(*(f"u{n}" for n in range(10))), TruncateOldest())
+    late = block("late", chat(*(f"a{n}" for n in range(10))), Drop(), tier=Tier.HISTORY)
+    out = await built(100, early, late, tiers=rules)
+    assert out.report.tokens_per_block == {"early": 100}
+
+
+async def test_leftovers_go_back():
+    """What whole units leave over in one block is used by another."""
+    early = block("early", [*tool_round("look", "a", "b"), *tool_round("see", "c")], TruncateOldest())
+    late = block("late", chat("s1", "s2", "s3"), DropTail(), tier=Tier.RAG)
+    out = await built(45, early, late, tiers=[TierRule(Tier.CORE, share=0.66)])
+    assert out.report.tokens_per_block == {"early": 20, "late": 20}
+
+
+async def test_nobody_starves():
+    """A floor keeps room for a weaker tier, however much a stronger one wants."""
+    early = block("early", chat(*(f"s{n}" for n in range(50))), TruncateOldest())
+    late = block("late", chat("a1", "a2", "a3"), TruncateOldest(), tier=Tier.SCRATCHPAD)
+    out = await built(100, early, late, tiers=[TierRule(Tier.SCRATCHPAD, floor=30)])
+    assert out.report.tokens_per_block == {"early": 70, "late": 30}
+
+
+async def test_strict_blocks_are_served_first():
+    """A block that must stay whole is not refused for the sake of one that need not."""
+    docs = block("docs", chat("s1"), Drop())
+    out = await built(15, docs, block("h", chat("u1"), tier=Tier.HISTORY))
+    assert said(out.messages) == ["u1"]
