@@ -17,7 +17,7 @@ ROUNDS = 32
 
 
 @frozen
-class Room:
+class SharedRoom:
     """What the blocks share.
 
     Args:
@@ -38,18 +38,13 @@ class Room:
 
 @frozen
 class Grant:
-    """The tokens of one block.
-
-    Args:
-        tokens: What it may have.
-        offered: What there was for it; more than ``tokens`` when a block that goes as a whole has no use for it.
-    """
+    """The tokens of one block."""
 
     tokens: int
     offered: int
 
 
-def grants(slots: Sequence[Slot], room: Room) -> list[Grant]:
+def grants(slots: Sequence[Slot], room: SharedRoom) -> list[Grant]:
     """The grant of each slot: first by tier, and within a tier in the order in which the blocks were added.
 
     A block that stays or goes as a whole takes nothing that it cannot use. What it leaves goes to the next of its
@@ -69,7 +64,7 @@ def grants(slots: Sequence[Slot], room: Room) -> list[Grant]:
     return [by_place[place] for place in range(len(slots))]
 
 
-def _claim(tier: Tier, least: int, room: Room) -> TierRule:
+def _claim(tier: Tier, least: int, room: SharedRoom) -> TierRule:
     """What a tier may claim: what its rule says, and at least what its blocks cannot do without."""
     rule = room.rules.get(tier)
     if rule is None:
@@ -113,7 +108,7 @@ NAMED = 5
 """How many blocks an overflow names."""
 
 
-async def assemble(slots: Sequence[Slot], room: Room) -> None:
+async def assemble(slots: Sequence[Slot], room: SharedRoom) -> None:
     """Fill the slots, so that together they have at most the room's tokens.
 
     What is left over at the end, because only whole units are kept, goes back to the blocks that were cut, the most
@@ -135,7 +130,7 @@ async def assemble(slots: Sequence[Slot], room: Room) -> None:
     await _give_back(slots, room)
 
 
-def _check_least(slots: Sequence[Slot], found: Sequence[Grant], room: Room) -> None:
+def _check_least(slots: Sequence[Slot], found: Sequence[Grant], room: SharedRoom) -> None:
     """Find out before anything is done, and before any summarizer is asked, whether what must stay fits."""
     for slot, grant in zip(slots, found, strict=True):
         slot.granted = grant.offered
@@ -146,7 +141,7 @@ def _check_least(slots: Sequence[Slot], found: Sequence[Grant], room: Room) -> N
         raise overflow(rejected, slots, room)
 
 
-def overflow(rejected: Sequence[Slot], slots: Sequence[Slot], room: Room) -> ContextOverflow:
+def overflow(rejected: Sequence[Slot], slots: Sequence[Slot], room: SharedRoom) -> ContextOverflow:
     """The error that says that these blocks cannot be made to fit; names the biggest of what must stay."""
     needed = sum(slot.least for slot in slots)
     if needed > room.free:
@@ -162,7 +157,7 @@ def _biggest(slots: Iterable[Slot], reserved: int = 0) -> list[BigItem]:
     return sorted(items, key=lambda item: -item.tokens)[:NAMED]
 
 
-async def _give_back(slots: Sequence[Slot], room: Room) -> None:
+async def _give_back(slots: Sequence[Slot], room: SharedRoom) -> None:
     """Offer what is left over to the blocks that were cut, in order; each takes what it can use."""
     spare = room.free - sum(slot.out.tokens for slot in slots)
     in_tier: dict[Tier, int] = defaultdict(int)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from time import perf_counter
-from types import TracebackType
 from typing import Any
 
 from anyio.lowlevel import checkpoint
 from attrs import define, evolve, field, frozen
 
-from agentctx.builder.assemble import Room, assemble
+from agentctx.builder.assemble import SharedRoom, assemble
 from agentctx.builder.block import Block, names_of, own_copy
 from agentctx.builder.facts import Facts, Reading, readings
 from agentctx.builder.rendering import Formatter, Section
@@ -107,12 +107,6 @@ def cache_points(
 
     A block that a formatter has merged into another message ends there. A prefix before one that is kept for an
     hour is kept for an hour as well, since providers refuse it otherwise.
-
-    Args:
-        sections: What is left of the blocks.
-        caches: What the block of each section asks for; None or False asks for nothing.
-        messages: The messages of the request, with the system messages.
-        context: The request.
     """
     places = {id(message): place for place, message in enumerate(messages)}
     own = {id(message) for section in sections for message in section.messages}
@@ -160,12 +154,6 @@ def legal(messages: Sequence[Message], given: Sequence[Message], meter: Meter, w
 
     Where a conversation that the user began would now begin with the model, which some providers refuse (Bedrock:
     "A conversation must start with a user message"), the user says first that something was left out.
-
-    Args:
-        messages: The messages of the request.
-        given: All messages that there were before anything was left out.
-        meter: Counts them.
-        wire: The provider's format.
     """
     whole = repair(messages, Call(meter, wire.name, wire=wire), wire)
     made = tuple(messages if whole is None else whole)
@@ -214,11 +202,7 @@ def _found(blocks: Sequence[Block], tools: object, model: str | None) -> WireFor
 
 @define(eq=False)
 class BlockReader:
-    """Reads blocks, each once.
-
-    Args:
-        known: What was read, by the identity of the block; with it the format, and the block itself.
-    """
+    """Reads blocks, each once."""
 
     known: dict[int, tuple[Block, str, tuple[Message, ...]]] = field(factory=dict)
 
@@ -406,15 +390,15 @@ class Build:
             known = self.facts.block(limit - self.fixed - above)
             self.slots = slots_of([*blocks, known], call)
         for _ in range(ATTEMPTS):
-            with _Blaming(name_of(self.options.formatter), less):
-                await assemble(self.slots, Room(limit, self.fixed + less, self.options.rules))
+            with _noting_share(name_of(self.options.formatter), less):
+                await assemble(self.slots, SharedRoom(limit, self.fixed + less, self.options.rules))
             messages = await self._format(source)
             await source.meter.settle(messages)
             self.tokens = source.meter.size(as_context(messages, self.tools, source.wire))
             if self.tokens <= limit:
                 return messages
             less = max(less, self.tokens - self.fixed - sum(slot.out.tokens for slot in self.slots))
-        with _Blaming(name_of(self.options.formatter), less):
+        with _noting_share(name_of(self.options.formatter), less):
             raise ContextOverflow(self.tokens, limit)
 
     async def _format(self, source: Reader) -> tuple[Message, ...]:
@@ -441,34 +425,21 @@ class Build:
             return False
 
 
-class _Blaming:
-    """Says in an overflow that passes through it how much of it is the formatter's."""
-
-    def __init__(self, formatter: str, tokens: int) -> None:
-        self.formatter = formatter
-        self.tokens = tokens
-
-    def __enter__(self) -> None:
-        """Nothing to prepare."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Add the note."""
-        if isinstance(error, ContextOverflow) and self.tokens:
-            error.add_note(f"the formatter {self.formatter} adds {self.tokens:,} tokens to what the blocks have")
+@contextmanager
+def _noting_share(formatter: str, tokens: int) -> Iterator[None]:
+    """Say in an overflow that passes through how much of it is the formatter's."""
+    try:
+        yield
+    except ContextOverflow as error:
+        if tokens:
+            error.add_note(f"the formatter {formatter} adds {tokens:,} tokens to what the blocks have")
+        raise
 
 
 def check_formatter(
     name: str, before: Sequence[Message], after: object, keep: Sequence[Message]
 ) -> tuple[Message, ...]:
     """What a formatter returned, checked against its contract.
-
-    Args:
-        name: What to call the formatter in errors.
-        before: The messages of all sections.
-        after: What it returned.
-        keep: Messages that must be among it as they were.
 
     Raises:
         StageError: If it returned something else than messages, broke a pair, edited signed reasoning, or lost what

@@ -46,7 +46,7 @@ class Category(StrEnum):
 
 
 @frozen
-class Slot:
+class CategorySlot:
     """A share of the window that grows with it, between a floor and a ceiling.
 
     Args:
@@ -65,12 +65,12 @@ class Slot:
     def __attrs_post_init__(self) -> None:
         """Check the amounts."""
         if isinstance(self.share, bool) or not isinstance(self.share, (int, float)) or not 0 <= self.share <= 1:
-            msg = f"Slot: share must lie between 0 and 1, got {self.share!r}"
+            msg = f"CategorySlot: share must lie between 0 and 1, got {self.share!r}"
             raise ConfigError(msg)
         amounts = (self.floor,) if self.ceiling is None else (self.floor, self.ceiling)
         whole = all(isinstance(each, int) and not isinstance(each, bool) for each in amounts)
         if not whole or not 0 <= self.floor <= amounts[-1]:
-            msg = f"Slot: expected 0 <= floor <= ceiling, got floor {self.floor!r} and ceiling {self.ceiling!r}"
+            msg = f"CategorySlot: expected 0 <= floor <= ceiling, got floor {self.floor!r} and ceiling {self.ceiling!r}"
             raise ConfigError(msg)
 
     def tokens(self, window: int) -> int:
@@ -79,21 +79,21 @@ class Slot:
         return tokens if self.ceiling is None else min(tokens, self.ceiling)
 
 
-SLOTS: Mapping[Category, Slot] = MappingProxyType(
+SLOTS: Mapping[Category, CategorySlot] = MappingProxyType(
     {
-        Category.SYSTEM_PROMPT: Slot(0.03, 3_000, 5_000),
-        Category.TOOL_DEFINITIONS: Slot(0.02, 2_000, 3_000),
-        Category.REPOSITORY_MAP: Slot(0.02, 2_000, 4_000),
-        Category.MEMORY: Slot(0.01, 1_000, 2_000),
-        Category.WORKSPACE: Slot(0.005, 300, 500),
-        Category.FILES: Slot(0.15, 5_000, 30_000),
-        Category.OUTPUT_RESERVE: Slot(0.10, 4_000, 20_000),
-        Category.SAFETY_MARGIN: Slot(0.07, 2_000, 15_000),
+        Category.SYSTEM_PROMPT: CategorySlot(0.03, 3_000, 5_000),
+        Category.TOOL_DEFINITIONS: CategorySlot(0.02, 2_000, 3_000),
+        Category.REPOSITORY_MAP: CategorySlot(0.02, 2_000, 4_000),
+        Category.MEMORY: CategorySlot(0.01, 1_000, 2_000),
+        Category.WORKSPACE: CategorySlot(0.005, 300, 500),
+        Category.FILES: CategorySlot(0.15, 5_000, 30_000),
+        Category.OUTPUT_RESERVE: CategorySlot(0.10, 4_000, 20_000),
+        Category.SAFETY_MARGIN: CategorySlot(0.07, 2_000, 15_000),
     }
 )
 """The slots of hawk's ctxmgr 0.3.0; the conversation has what they leave. ``FILES`` is for an empty conversation."""
 
-LEAST_FILES = Slot(0.05, 2_000, 10_000)
+LEAST_FILES = CategorySlot(0.05, 2_000, 10_000)
 """What is left of the files' slot when the conversation needs the room."""
 
 FULL_SIZE = 32_000
@@ -223,7 +223,7 @@ RULES = (*(TierRule(Tier.SYSTEM) for _ in RESERVED), *(TierRule(Tier.CORE) for _
 NOTHING: Used = {}
 
 
-def _slots(slots: Mapping[Category, Slot]) -> Mapping[Category, Slot]:
+def _slots(slots: Mapping[Category, CategorySlot]) -> Mapping[Category, CategorySlot]:
     if Category.CONVERSATION in slots:
         msg = "CategoryBudget: the conversation has no slot: it gets what the others leave"
         raise ConfigError(msg)
@@ -233,8 +233,8 @@ def _slots(slots: Mapping[Category, Slot]) -> Mapping[Category, Slot]:
         msg = f"CategoryBudget: slots: {error}; there are {', '.join(Category)}"
         raise ConfigError(msg) from None
     for category, slot in given.items():
-        if not isinstance(slot, Slot):
-            msg = f"CategoryBudget: slots: expected a Slot for {category}, got {slot!r}"
+        if not isinstance(slot, CategorySlot):
+            msg = f"CategoryBudget: slots: expected a CategorySlot for {category}, got {slot!r}"
             raise ConfigError(msg)
     return {**SLOTS, **given}
 
@@ -273,9 +273,9 @@ class CategoryBudget:
     """
 
     window: int
-    slots: Mapping[Category, Slot] = field(default=SLOTS, converter=_slots, kw_only=True, hash=False)
+    slots: Mapping[Category, CategorySlot] = field(default=SLOTS, converter=_slots, kw_only=True, hash=False)
     output_reserve: int | None = field(default=None, kw_only=True)
-    least_files: Slot = field(default=LEAST_FILES, kw_only=True)
+    least_files: CategorySlot = field(default=LEAST_FILES, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         """Check the amounts."""
@@ -351,7 +351,7 @@ class CategoryBudget:
         return most, min(least, most)
 
 
-def _laid_out(slots: Mapping[Category, Slot], window: int) -> dict[Category, int]:
+def _laid_out(slots: Mapping[Category, CategorySlot], window: int) -> dict[Category, int]:
     """The slots in a window: by their own rule from ``FULL_SIZE`` on, below it in the proportions of that size."""
     found = {category: slot.tokens(max(window, FULL_SIZE)) for category, slot in slots.items()}
     if window >= FULL_SIZE:
@@ -362,7 +362,7 @@ def _laid_out(slots: Mapping[Category, Slot], window: int) -> dict[Category, int
     return {**found, **dict(zip(named, scaled, strict=False))}
 
 
-def _rest(slots: Mapping[Category, Slot], window: int) -> int:
+def _rest(slots: Mapping[Category, CategorySlot], window: int) -> int:
     """What the slots leave in a window of full size."""
     return window - sum(slot.tokens(window) for slot in slots.values())
 

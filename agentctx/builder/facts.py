@@ -123,11 +123,7 @@ class Facts:
         return bool(new)
 
     def block(self, room: int) -> Block:
-        """The facts as a block of the tier ``CORE``, a system message each.
-
-        Args:
-            room: What there is for facts and conversation together, in tokens.
-        """
+        """The facts as a block of the tier ``CORE``, a system message each."""
         messages = [Message("system", (Text(fact),)) for fact in self.known]
         most = max(1, int(room * self.share)) if self.max_tokens is None else self.max_tokens
         return Block(FACTS, messages, Tier.CORE, TruncateOldest(), most)

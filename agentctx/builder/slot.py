@@ -21,14 +21,7 @@ from agentctx.protocols import Call, Notes, declared
 
 @frozen
 class Reduced:
-    """What goes out of a block.
-
-    Args:
-        messages: The messages.
-        tokens: Their size.
-        label: What was done to the block; None when nothing was.
-        notes: What its stage said.
-    """
+    """What goes out of a block."""
 
     messages: tuple[Message, ...]
     tokens: int

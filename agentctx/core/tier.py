@@ -119,11 +119,6 @@ def apportion(wants: Sequence[int], weights: Sequence[Fraction], room: int) -> l
     Tokens are handed out one by one in an order that does not depend on ``room`` (the k-th token of a claim is due at
     ``k / weight``; Jefferson's method of apportionment), so more room never shrinks a grant. Worked out at once: the
     work grows with the number of claims, not of tokens.
-
-    Args:
-        wants: The most that each claim takes, in tokens.
-        weights: The weight of each claim, above 0.
-        room: What there is, in tokens.
     """
     if room >= sum(wants):
         return list(wants)

@@ -35,13 +35,7 @@ def without(context: Context, groups: Iterable[Unit], call: Call, why: str) -> C
 
 @frozen
 class Piece:
-    """Units that go or stay together.
-
-    Args:
-        units: The units, in order.
-        tokens: Their size together.
-        stays: Whether one of their messages must stay, so that all do.
-    """
+    """Units that go or stay together."""
 
     units: tuple[Unit, ...]
     tokens: int

@@ -21,13 +21,7 @@ def each_that_fits(items: Iterable[T], size: Callable[[T], int], room: int) -> l
 
 
 def until_full(items: Iterable[T], size: Callable[[T], int], room: int) -> list[T]:
-    """The items in order, up to the first that does not fit; the items behind it are not looked at.
-
-    Args:
-        items: The items, in the order in which they are taken.
-        size: The tokens of one.
-        room: The most tokens of all that are taken.
-    """
+    """The items in order, up to the first that does not fit; the items behind it are not looked at."""
     return list(takewhile(_taking(size, room), items))
 
 

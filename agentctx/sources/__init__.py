@@ -6,13 +6,17 @@ from agentctx.public import lazily
 
 if TYPE_CHECKING:
     from agentctx.core.item import ContextItem as ContextItem
-    from agentctx.sources.asking import Gathered as Gathered, SourceReport as SourceReport
     from agentctx.sources.build_errors import BuildErrors as BuildErrors
     from agentctx.sources.decay import Decay as Decay
     from agentctx.sources.dependencies import Dependencies as Dependencies
     from agentctx.sources.environment import Environment as Environment
     from agentctx.sources.files import ReadOnlyFiles as ReadOnlyFiles
-    from agentctx.sources.gathering import gather as gather, prioritise as prioritise
+    from agentctx.sources.gathering import (
+        Gathered as Gathered,
+        SourceReport as SourceReport,
+        gather as gather,
+        prioritise as prioritise,
+    )
     from agentctx.sources.git import GitSource as GitSource
     from agentctx.sources.recent_files import RecentFiles as RecentFiles, suggest_files as suggest_files
     from agentctx.sources.secrets import redact_secrets as redact_secrets
@@ -26,13 +30,12 @@ else:
         __name__,
         {
             "agentctx.core.item": "ContextItem",
-            "agentctx.sources.asking": "Gathered SourceReport",
             "agentctx.sources.build_errors": "BuildErrors",
             "agentctx.sources.decay": "Decay",
             "agentctx.sources.dependencies": "Dependencies",
             "agentctx.sources.environment": "Environment",
             "agentctx.sources.files": "ReadOnlyFiles",
-            "agentctx.sources.gathering": "gather prioritise",
+            "agentctx.sources.gathering": "Gathered SourceReport gather prioritise",
             "agentctx.sources.git": "GitSource",
             "agentctx.sources.recent_files": "RecentFiles suggest_files",
             "agentctx.sources.secrets": "redact_secrets",

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from attrs import field, frozen
 
 from agentctx.core.item import ContextItem
-from agentctx.sources.read_file import read_below
+from agentctx.sources.folder import read_below
 from agentctx.sources.secrets import Redactor, redact_secrets
 from agentctx.sources.writing import amount
 

@@ -12,10 +12,9 @@ from attrs import define, evolve, field, frozen
 from agentctx.engine.select import each_that_fits, until_full
 from agentctx.errors import ConfigError, SourceError
 from agentctx.protocols import TokenCounter
+from agentctx.sources.folder import SKIPPED, Stamp, read_text, stamp_of, walk
 from agentctx.sources.pathspec import Patterns
-from agentctx.sources.read_file import Stamp, read_text, stamp_of
 from agentctx.sources.secrets import Redactor, redact_secrets
-from agentctx.sources.walk import SKIPPED, walk
 from agentctx.sources.writing import amount, section
 from agentctx.tokens.remembering import counter_of_texts
 
@@ -47,14 +46,7 @@ class ReadOnlyFile:
 
 @frozen
 class PatternRule:
-    """Files that are read-only because a pattern fits them.
-
-    Args:
-        pattern: The pattern, as it was given.
-        patterns: The same, read.
-        pinned: Whether they are never evicted.
-        refresh: Whether they are read again when they have changed.
-    """
+    """Files that are read-only because a pattern fits them."""
 
     pattern: str
     patterns: Patterns = field(repr=False)
@@ -107,14 +99,7 @@ class ReadOnlyStats:
 
 @define
 class FileCache:
-    """Files within a budget, in the order of their last use.
-
-    Args:
-        room: The most tokens that all files may have together.
-        shown: The files that are there, by key, the least recently used first.
-        hidden: The files that there is no room for, by key.
-        used: Tokens of the files that are there.
-    """
+    """Files within a budget, in the order of their last use."""
 
     room: int
     shown: dict[str, ReadOnlyFile] = field(factory=dict)
@@ -339,11 +324,7 @@ class ReadOnlyFiles:
             return evolve(changed, added=(*changed.added, *back), left_out=left_out)
 
     def evict(self, max_tokens: int | None = None) -> tuple[str, ...]:
-        """Push out what was used least until the block has at most ``max_tokens``; the names of what went.
-
-        Args:
-            max_tokens: The most tokens of the block; without it the budget, which always holds.
-        """
+        """Push out what was used least until the block has at most ``max_tokens``; the names of what went."""
         room = self._cache.room if max_tokens is None else max_tokens - (self.budget - self._cache.room)
         return self._cache.shrink(room)
 

@@ -8,16 +8,82 @@ from functools import partial
 
 import anyio
 from anyio import CapacityLimiter, to_thread
-from attrs import define, field
+from attrs import define, field, frozen
 
 from agentctx.core.item import ContextItem
 from agentctx.engine.relevance import coverage, raw_words
 from agentctx.engine.select import each_that_fits
 from agentctx.errors import ConfigError
 from agentctx.protocols import ContextProvider, TokenCounter
-from agentctx.sources.asking import Answer, Gathered, SourceReport
+from agentctx.sources.call_source import SourceCall, SourceOutcome
 from agentctx.sources.writing import cut_lines, fits, section
 from agentctx.tokens.remembering import counter_of_texts
+
+
+@frozen
+class SourceReport:
+    """How one source fared.
+
+    Args:
+        name: The provider's name.
+        description: What it brings, in its own words.
+        outcome: Whether it answered.
+        problem: What went wrong, when something did; secrets are taken out.
+        found: How many items it found.
+        chosen: How many of them are among what was gathered.
+        cut: How many of those are there in part only.
+        tokens: Tokens of what it has there.
+        seconds: How long it took.
+
+    Example:
+        >>> from agentctx.sources import ContextItem, gather
+        >>> def logs(query):
+        ...     return [ContextItem("build.log", "a comma is missing")]
+        >>> [(source.name, source.found, source.chosen) for source in (await gather([logs])).sources]
+        [('logs', 1, 1)]
+    """
+
+    name: str
+    description: str
+    outcome: SourceOutcome
+    problem: str
+    found: int
+    chosen: int
+    cut: int
+    tokens: int
+    seconds: float
+
+
+@frozen
+class Gathered:
+    """What was gathered.
+
+    Args:
+        items: The items that were chosen, the most relevant first.
+        left_out: The items that were not.
+        text: The chosen items as text, for a message; empty when there are none.
+        tokens: Tokens of the text.
+        sources: How each provider fared, in the order in which they were passed.
+
+    Example:
+        >>> from agentctx.sources import ContextItem, gather
+        >>> def breaks(query):
+        ...     raise OSError("no disk")
+        >>> gathered = await gather([breaks])
+        >>> gathered.text, len(gathered.problems)
+        ('', 1)
+    """
+
+    items: tuple[ContextItem, ...]
+    left_out: tuple[ContextItem, ...]
+    text: str = field(repr=False)
+    tokens: int
+    sources: tuple[SourceReport, ...]
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What went wrong, a line for each provider that failed or was late."""
+        return tuple(f"{each.name}: {each.problem}" for each in self.sources if each.problem)
 
 
 def blended(prior: float, share: float) -> float:
@@ -82,15 +148,7 @@ def written(item: ContextItem) -> str:
 
 @define
 class Choice:
-    """Items being chosen.
-
-    Args:
-        items: The items.
-        max_tokens: The room.
-        counter: Counts tokens.
-        taken: What was chosen, by its index; cut or whole.
-        used: Tokens of it.
-    """
+    """Items being chosen."""
 
     items: tuple[ContextItem, ...]
     max_tokens: int
@@ -197,37 +255,31 @@ async def gather(
     if (deadline is not None and not deadline > 0) or (max_tokens is not None and max_tokens < 0):
         msg = f"gather: expected a positive deadline and no negative number of tokens, got {deadline}, {max_tokens}"
         raise ConfigError(msg)
-    answers = [Answer(provider) for provider in providers]
-    threads = CapacityLimiter(max(1, len(answers)))
+    calls = [SourceCall(provider) for provider in providers]
+    threads = CapacityLimiter(max(1, len(calls)))
     async with anyio.create_task_group() as tasks:
-        for answer in answers:
-            tasks.start_soon(answer.ask, query, deadline, on, threads)
-    weigh = partial(_weigh, answers, query, max_tokens, counter_of_texts(counter))
+        for call in calls:
+            tasks.start_soon(call.run, query, deadline, on, threads)
+    weigh = partial(_weigh, calls, query, max_tokens, counter_of_texts(counter))
     return await to_thread.run_sync(weigh)
 
 
 @define
-class _Piece:
-    """An item on its way.
+class _Found:
+    """An item on its way: as it was found, and as it fits its provider's room; None when it does not."""
 
-    Args:
-        answer: Whose it is.
-        whole: As it was found.
-        item: As it fits its provider's room; None when it does not.
-    """
-
-    answer: Answer
+    call: SourceCall
     whole: ContextItem
     item: ContextItem | None
 
 
-def _weigh(answers: Sequence[Answer], query: str, max_tokens: int | None, counter: TokenCounter) -> Gathered:
+def _weigh(calls: Sequence[SourceCall], query: str, max_tokens: int | None, counter: TokenCounter) -> Gathered:
     """Cut, rank and choose what was found."""
-    found = _weighed([item for answer in answers for item in answer.items], query)
-    owners = [answer for answer in answers for _ in answer.items]
-    pieces = [_Piece(answer, item, item) for answer, item in zip(owners, found, strict=True)]
-    for answer in answers:
-        _hold(answer, [piece for piece in pieces if piece.answer is answer], counter)
+    found = _weighed([item for call in calls for item in call.items], query)
+    owners = [call for call in calls for _ in call.items]
+    pieces = [_Found(call, item, item) for call, item in zip(owners, found, strict=True)]
+    for call in calls:
+        _hold(call, [piece for piece in pieces if piece.call is call], counter)
     fitting = [(index, piece.item) for index, piece in enumerate(pieces) if piece.item is not None]
     items = [item for _, item in fitting]
     if max_tokens is None:
@@ -235,12 +287,12 @@ def _weigh(answers: Sequence[Answer], query: str, max_tokens: int | None, counte
         chosen: Mapping[int, ContextItem] = {index: items[index] for index in order}
     else:
         chosen = choose(items, max_tokens, counter)
-    return _gathered(answers, pieces, {fitting[index][0]: item for index, item in chosen.items()}, counter)
+    return _gathered(calls, pieces, {fitting[index][0]: item for index, item in chosen.items()}, counter)
 
 
-def _hold(answer: Answer, pieces: Sequence[_Piece], counter: TokenCounter) -> None:
+def _hold(call: SourceCall, pieces: Sequence[_Found], counter: TokenCounter) -> None:
     """Keep what a provider found within the room that it asks for, the most relevant of it."""
-    room = answer.max_tokens
+    room = call.max_tokens
     if room is None:
         return
     for piece in sorted(pieces, key=lambda piece: -piece.whole.relevance):
@@ -260,27 +312,25 @@ def _weighed(items: Sequence[ContextItem], query: str) -> Sequence[ContextItem]:
 
 
 def _gathered(
-    answers: Sequence[Answer], pieces: Sequence[_Piece], chosen: Mapping[int, ContextItem], counter: TokenCounter
+    calls: Sequence[SourceCall], pieces: Sequence[_Found], chosen: Mapping[int, ContextItem], counter: TokenCounter
 ) -> Gathered:
     items = tuple(chosen.values())
     text = render(items)
     left_out = tuple(piece.whole for index, piece in enumerate(pieces) if index not in chosen)
-    reports = tuple(
-        _report(answer, [(pieces[index], item) for index, item in chosen.items()], counter) for answer in answers
-    )
+    reports = tuple(_report(call, [(pieces[index], item) for index, item in chosen.items()], counter) for call in calls)
     return Gathered(items, left_out, text, counter.count(text), reports)
 
 
-def _report(answer: Answer, chosen: Sequence[tuple[_Piece, ContextItem]], counter: TokenCounter) -> SourceReport:
-    mine = [(piece, item) for piece, item in chosen if piece.answer is answer]
+def _report(call: SourceCall, chosen: Sequence[tuple[_Found, ContextItem]], counter: TokenCounter) -> SourceReport:
+    mine = [(piece, item) for piece, item in chosen if piece.call is call]
     return SourceReport(
-        name=answer.name,
-        description=answer.description,
-        outcome=answer.outcome,
-        problem=answer.problem,
-        found=len(answer.items),
+        name=call.name,
+        description=call.description,
+        outcome=call.outcome,
+        problem=call.problem,
+        found=len(call.items),
         chosen=len(mine),
         cut=sum(item.content != piece.whole.content for piece, item in mine),
         tokens=sum(counter.count(written(item)) for _, item in mine),
-        seconds=answer.seconds,
+        seconds=call.seconds,
     )

@@ -95,12 +95,8 @@ async def disarmed(root: Path) -> AsyncIterator[Mapping[str, str]]:
 async def run_git(root: Path, *arguments: str, variables: Mapping[str, str] | None = None, check: bool = True) -> str:
     """What git prints, at most the whole lines in its first ``LONGEST`` bytes; no more of it is waited for.
 
-    Args:
-        root: The folder that it runs in.
-        arguments: The command and its options.
-        variables: Environment variables, beside those that are no git's; those of ``disarmed`` for a command that
-            looks at a repository.
-        check: Whether failure is an error; else it is what was printed before.
+    A command that looks at a repository gets the variables of ``disarmed``; no other variable of git's is passed on.
+    Without ``check`` a failure is no error: it is what was printed before.
 
     Raises:
         SourceError: If git is not installed, or failed.
@@ -162,10 +158,6 @@ def redact_diff(text: str, redact: Redactor) -> str:
 
     The lines that were added, removed or kept are read as text of the file that they are of, without their signs: a
     diff of ``.env`` is no place to find what ``.env`` itself does not tell.
-
-    Args:
-        text: The diff.
-        redact: Takes secrets out of a text, given the name of its file.
     """
     return "".join(_of_file(part, redact) for part in _FILE.split(text))
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from attrs import frozen
 
 from agentctx.errors import SourceError
-from agentctx.sources.asking import stop_when_left_behind
-from agentctx.sources.read_file import opened, read_below
+from agentctx.sources.call_source import stop_when_abandoned
+from agentctx.sources.folder import opened, read_below
 
 MOST_FOLDERS = 20_000
 """So many folders of a repository are looked into for what git would wait for."""
@@ -56,10 +56,8 @@ _LEADS_BACK = re.compile(r'(?m)^[ \t]*worktree[ \t]*=[ \t]*"?(?P<tree>[^"\n]+)')
 class GitFolder:
     """Where a repository keeps what it knows.
 
-    Args:
-        tree: The folder of its files; None when it has none.
-        own: What belongs to this working tree alone: HEAD and index.
-        common: What all its working trees share: commits, branches, settings.
+    ``tree`` is the folder of its files, None when it has none; ``own`` has what belongs to this working tree alone, as
+    HEAD and index, ``common`` what all its working trees share, as commits, branches and settings.
     """
 
     tree: Path | None
@@ -148,7 +146,7 @@ def refuse_foreign_objects(found: GitFolder) -> None:
 
 def _no_file_in(folder: Path, folders: deque[Path]) -> Path | None:
     """What is neither file nor folder in a folder; the folders in it are put behind the others."""
-    stop_when_left_behind()
+    stop_when_abandoned()
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -182,7 +180,7 @@ def refuse_pipes(found: GitFolder) -> None:
 
 def _pipe_in(folder: Path, folders: deque[tuple[Path, bool]], *, is_git: bool) -> str | None:
     """A pipe or device that git would read in this folder; the folders in it are put behind the others."""
-    stop_when_left_behind()
+    stop_when_abandoned()
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -228,12 +226,7 @@ def head_branch(folder: Path) -> str:
 
 
 def settings_in(listed: str, *, of_user: bool) -> dict[str, str]:
-    """The settings that are kept, of those that ``git config --list -z`` tells; the last of one name holds.
-
-    Args:
-        listed: What git said.
-        of_user: Whether they are the user's, not the repository's.
-    """
+    """The settings that are kept, of those that ``git config --list -z`` tells; the last of one name holds."""
     kept = _OF_USER if of_user else _PLAIN
     pairs = (each.partition("\n") for each in listed.split("\0"))
     return {name: value if is_given else "true" for name, is_given, value in pairs if name in kept}
@@ -246,11 +239,6 @@ def copy_config(found: GitFolder, into: Path) -> bool:
 
 def copy_repository(found: GitFolder, settings: Mapping[str, str], into: Path) -> dict[str, str]:
     """Make the folder that git gets instead of the repository's.
-
-    Args:
-        found: The repository.
-        settings: The settings that are kept, by name.
-        into: An empty folder.
 
     Returns:
         The variables that make git use it.

@@ -31,11 +31,7 @@ class _Checked(Protocol):
 
 @frozen
 class Patterns:
-    """Patterns in the language of ``.gitignore``; the last one that fits a path decides.
-
-    Args:
-        matcher: Matches paths.
-    """
+    """Patterns in the language of ``.gitignore``; the last one that fits a path decides."""
 
     matcher: _Matcher
 
@@ -70,11 +66,7 @@ class Patterns:
         return cls(GitIgnoreSpec.from_lines(wanted, pattern, backend="simple"))
 
     def fits(self, path: str) -> bool | None:
-        """Whether the path is meant: False when a pattern with ``!`` takes it out again, None when no pattern fits.
-
-        Args:
-            path: A path below the folder of the patterns, with slashes; a folder ends with one.
-        """
+        """Whether the path is meant: False when a pattern with ``!`` takes it out again, None when no pattern fits."""
         return self.matcher.check_file(path).include
 
 

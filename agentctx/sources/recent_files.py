@@ -11,9 +11,8 @@ from typing import ClassVar
 from attrs import field, frozen
 
 from agentctx.core.item import ContextItem
-from agentctx.sources.read_file import is_file_below
+from agentctx.sources.folder import SKIPPED, is_file_below, walk
 from agentctx.sources.secrets import Redactor, redact_secrets
-from agentctx.sources.walk import SKIPPED, walk
 from agentctx.sources.writing import amount, one_line, several
 
 SUGGESTED = (

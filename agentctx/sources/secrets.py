@@ -58,13 +58,7 @@ _BREAK = re.compile(
 
 @frozen
 class Seen:
-    """A text as it is seen, and where each of its characters stands in the text as it is.
-
-    Args:
-        text: As it is seen.
-        starts: Where each piece begins in it, in order.
-        places: Where each piece begins and ends in the text as it is; one longer than what is seen is an escape.
-    """
+    """A text as it is seen, and where each of its characters stands in the text as it is."""
 
     text: str
     starts: list[int]

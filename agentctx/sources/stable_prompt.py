@@ -17,7 +17,7 @@ from agentctx.core.tier import Tier
 from agentctx.errors import ConfigError, InvalidInput, SourceError
 from agentctx.printable import shown
 from agentctx.protocols import ContextProvider, TokenCounter
-from agentctx.sources.asking import answer_of, checked
+from agentctx.sources.call_source import as_items, result_of
 from agentctx.sources.secrets import redact_secrets
 from agentctx.sources.writing import section
 from agentctx.tokens.remembering import counter_of_texts
@@ -154,7 +154,7 @@ def section_from(provider: ContextProvider, key: str, header: str = "") -> Promp
     """
 
     async def load() -> str:
-        items = checked(key, await answer_of(provider, "", threads=CapacityLimiter(1)))
+        items = as_items(key, await result_of(provider, "", threads=CapacityLimiter(1)))
         return "".join(section(item.title, item.content) for item in items)
 
     return PromptSection(key, load, header)
@@ -170,12 +170,7 @@ CHANGED = "The following has changed and replaces what was said before."
 
 @frozen
 class PromptUpdate:
-    """What has changed since the last time.
-
-    Args:
-        keys: The sections that changed, in their order.
-        text: What the model is to be told of it: these sections and no other.
-    """
+    """What has changed since the last time."""
 
     keys: tuple[str, ...]
     text: str
@@ -373,7 +368,7 @@ class StablePrompt:
         problems[section.key] = "did not answer in time"
         try:
             with anyio.move_on_after(self.deadline):
-                value = await answer_of(section.load, threads=threads)
+                value = await result_of(section.load, threads=threads)
                 if isinstance(value, str):
                     found[section.key] = value
                     del problems[section.key]

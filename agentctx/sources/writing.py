@@ -50,10 +50,6 @@ def seconds(instance: object, attribute: Native, value: Native) -> None:
 def several(option: str, given: object) -> tuple[str, ...]:
     """The texts of an option.
 
-    Args:
-        option: What the option is called, for the error.
-        given: A list, tuple or set of texts.
-
     Raises:
         ConfigError: If it is anything else; one text alone would be taken apart into its letters.
     """

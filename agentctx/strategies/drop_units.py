@@ -214,14 +214,7 @@ async def _reduced(context: Context, call: Call, stage: str, order: str, going: 
 
 
 def pieces(messages: Sequence[Message], places: frozenset[int], call: Call, *, pairs: bool = False) -> list[Piece]:
-    """Take messages to pieces, in order and without gaps.
-
-    Args:
-        messages: The messages.
-        places: Indexes of those that must stay.
-        call: Counts them.
-        pairs: Whether a user's message and the round that answers it are one piece.
-    """
+    """Take messages to pieces, in order and without gaps."""
     groups = units(messages)
     found = []
     for group in _with_questions(messages, groups) if pairs else ((unit,) for unit in groups):

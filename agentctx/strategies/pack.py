@@ -168,14 +168,7 @@ class Pack(Stage):
 
 @frozen
 class Packed:
-    """What was decided.
-
-    Args:
-        candidates: What there was to choose from.
-        chosen: The units to keep, as rising indexes into the candidates'.
-        short: New messages of chosen units that are cut short, by the same index.
-        note: A message that says what was left out, if there shall be one.
-    """
+    """What was decided."""
 
     candidates: Candidates
     chosen: tuple[int, ...]

@@ -169,14 +169,7 @@ def with_summary(context: Context, made: Message, gone: Sequence[Message], call:
 
 
 def fitted(text: str, room: int, made: Callable[[str], Message], count: Callable[[Message], int]) -> Message | None:
-    """A summary of at most ``room`` tokens; None when nothing of it fits, or nothing is said in it.
-
-    Args:
-        text: What the summarizer said.
-        room: The most tokens.
-        made: Makes the message of a text.
-        count: Counts a message, in tokens.
-    """
+    """A summary of at most ``room`` tokens; None when nothing of it fits, or nothing is said in it."""
     text = clean_text(text)
     while text.strip():
         summary = made(text)

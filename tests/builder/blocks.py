@@ -1,7 +1,7 @@
 """Short words to write blocks with: messages that cost ten tokens each, whatever they say."""
 
 from agentctx.builder import Block, ContextBuilder, Tier
-from agentctx.builder.assemble import Room, assemble
+from agentctx.builder.assemble import SharedRoom, assemble
 from agentctx.builder.slot import Slot, least_of
 from agentctx.protocols import Call
 from agentctx.testing import assistant, call, result, transcript
@@ -46,7 +46,7 @@ async def reduced(stage, messages, tokens, keep=None, counter=None):
     call = Call(MessageMeter(counter or FixedCounter(10)))
     slot = Slot(Block("b", messages, evict=stage), "block 'b'", call, sum(map(call.count, messages)), keep)
     slot.least = least_of(slot)
-    await assemble([slot], Room(tokens, 0, {}))
+    await assemble([slot], SharedRoom(tokens, 0, {}))
     return slot
 
 

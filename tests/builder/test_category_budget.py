@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 
 from agentctx import Budget, Call, ConfigError, Context, Message, Pipeline, Text, Tool, TrimRounds, when
 from agentctx.builder import Category, CategoryBudget
-from agentctx.builder.categories import FIXED, FULL_SIZE, LEAST_FILES, RESERVED, SLOTS, Slot, measure
+from agentctx.builder.categories import FIXED, FULL_SIZE, LEAST_FILES, RESERVED, SLOTS, CategorySlot, measure
 from agentctx.testing import assistant, call, result, system, transcript, user
 from agentctx.tokens import FixedCounter, TiktokenCounter
 from agentctx.tokens.meter import MessageMeter
@@ -126,14 +126,14 @@ def test_parts_add_up_to_the_window(window, conversation):
 @pytest.mark.parametrize(
     ("slot", "window", "tokens"),
     [
-        (Slot(0.1, 10, 20), 50, 10),
-        (Slot(0.1, 10, 20), 150, 15),
-        (Slot(0.1, 10, 20), 500, 20),
-        (Slot(0.1, 10, 20), 100, 10),
-        (Slot(0.1, 10, 20), 200, 20),
-        (Slot(0.07), 32_000, 2_240),
-        (Slot(0.29), 100, 29),
-        (Slot(0, 7), 100, 7),
+        (CategorySlot(0.1, 10, 20), 50, 10),
+        (CategorySlot(0.1, 10, 20), 150, 15),
+        (CategorySlot(0.1, 10, 20), 500, 20),
+        (CategorySlot(0.1, 10, 20), 100, 10),
+        (CategorySlot(0.1, 10, 20), 200, 20),
+        (CategorySlot(0.07), 32_000, 2_240),
+        (CategorySlot(0.29), 100, 29),
+        (CategorySlot(0, 7), 100, 7),
     ],
 )
 def test_a_slot_is_a_share_between_floor_and_ceiling(slot, window, tokens):
@@ -279,20 +279,20 @@ def test_the_division_is_a_condition_for_a_stage():
         lambda: CategoryBudget(0),
         lambda: CategoryBudget(1_000, output_reserve=1_000),
         lambda: CategoryBudget(1_000, output_reserve=-1),
-        lambda: CategoryBudget(200_000, slots={Category.MEMORY: Slot(0.9)}),
-        lambda: CategoryBudget(200_000, slots={Category.CONVERSATION: Slot(0.5)}),
+        lambda: CategoryBudget(200_000, slots={Category.MEMORY: CategorySlot(0.9)}),
+        lambda: CategoryBudget(200_000, slots={Category.CONVERSATION: CategorySlot(0.5)}),
         lambda: CategoryBudget(200_000).divide({"convers": 5}),
         lambda: CategoryBudget(200_000).divide({"memory": -1}),
         lambda: CategoryBudget(200_000).divide({"output reserve": 5}),
         lambda: CategoryBudget(200_000).divide({"memory": 1.5}),
         lambda: CategoryBudget(200_000).divide({"memory": "5"}),
         lambda: CategoryBudget(200_000, slots={Category.MEMORY: 5}),
-        lambda: CategoryBudget(200_000, slots={"memories": Slot(0.1)}),
-        lambda: Slot("0.1"),
-        lambda: Slot(0.1, 5.5),
-        lambda: Slot(1.5),
-        lambda: Slot(0.1, -1),
-        lambda: Slot(0.1, 5, 4),
+        lambda: CategoryBudget(200_000, slots={"memories": CategorySlot(0.1)}),
+        lambda: CategorySlot("0.1"),
+        lambda: CategorySlot(0.1, 5.5),
+        lambda: CategorySlot(1.5),
+        lambda: CategorySlot(0.1, -1),
+        lambda: CategorySlot(0.1, 5, 4),
     ],
 )
 def test_what_makes_no_sense_is_refused(make):
@@ -303,7 +303,7 @@ def test_what_makes_no_sense_is_refused(make):
 
 def test_slots_of_ones_own():
     """A caller's slot takes the place of the usual one."""
-    part = CategoryBudget(100_000, slots={Category.MEMORY: Slot(0.2)}, least_files=Slot(0.0)).divide()
+    part = CategoryBudget(100_000, slots={Category.MEMORY: CategorySlot(0.2)}, least_files=CategorySlot(0.0)).divide()
     assert part[Category.MEMORY] == 20_000
     assert part.compact_above == part.conversation + part.files
     assert LEAST_FILES.floor > 0

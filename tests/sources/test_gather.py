@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from agentctx import ConfigError
 from agentctx.sources import ContextItem, gather, prioritise
-from agentctx.sources.asking import Fared, stop_when_left_behind
+from agentctx.sources.call_source import SourceOutcome, stop_when_abandoned
 from agentctx.sources.gathering import choose, render
 from agentctx.tokens import FixedCounter, TiktokenCounter
 
@@ -37,14 +37,14 @@ async def test_one_that_hangs_costs_only_itself():
     """A provider that does not answer within the deadline is late, and the others are there."""
     with anyio.fail_after(5):
         answered = await gather([hanging, fine], deadline=0.1)
-    assert [each.outcome for each in answered.sources] == [Fared.LATE, Fared.FINE]
+    assert [each.outcome for each in answered.sources] == [SourceOutcome.LATE, SourceOutcome.FINE]
     assert answered.problems == ("hanging: did not answer within 0.1 seconds",)
     assert [each.title for each in answered.items] == ["here"]
 
 
 @pytest.mark.both_loops
 async def test_a_thread_that_hangs_is_not_waited_for():
-    """A provider that blocks its thread is left behind at the deadline."""
+    """A provider that blocks its thread is abandoned at the deadline."""
     release = threading.Event()
 
     def blocking(query):
@@ -55,7 +55,7 @@ async def test_a_thread_that_hangs_is_not_waited_for():
     try:
         with anyio.fail_after(3):
             answered = await gather([blocking, fine], deadline=0.1)
-        assert answered.sources[0].outcome is Fared.LATE
+        assert answered.sources[0].outcome is SourceOutcome.LATE
     finally:
         release.set()
 
@@ -77,20 +77,20 @@ anyio.run(main, backend={backend!r})
 
 
 @pytest.mark.both_loops
-async def test_long_work_ends_when_it_is_left_behind():
+async def test_long_work_ends_when_it_is_abandoned():
     """What looks whether anybody waits for it ends soon after nobody does, and nobody else is told."""
     ended = threading.Event()
 
     def working(query):
         try:
             while not ended.wait(0.01):
-                stop_when_left_behind()
+                stop_when_abandoned()
         finally:
             ended.set()
         return [ContextItem("never", query)]
 
     answered = await gather([working], deadline=0.1)
-    assert answered.sources[0].outcome is Fared.LATE
+    assert answered.sources[0].outcome is SourceOutcome.LATE
     assert await anyio.to_thread.run_sync(ended.wait, 5)
 
 
@@ -104,7 +104,7 @@ async def test_threads_see_the_context_of_who_asks():
 
 @pytest.mark.both_loops
 async def test_hanging_threads_do_not_starve_the_next_round():
-    """Threads that were left behind take no place from providers that are asked later."""
+    """Threads that were abandoned take no place from providers that are asked later."""
     release = threading.Event()
 
     def blocking(query):
@@ -114,7 +114,7 @@ async def test_hanging_threads_do_not_starve_the_next_round():
 
     try:
         await gather([blocking] * 45, deadline=0.1)
-        assert (await gather([fine], deadline=2)).sources[0].outcome is Fared.FINE
+        assert (await gather([fine], deadline=2)).sources[0].outcome is SourceOutcome.FINE
     finally:
         release.set()
 
@@ -128,7 +128,7 @@ async def test_nonsense_is_a_failure(nonsense):
         return nonsense
 
     answered = await gather([odd, fine])
-    assert answered.sources[0].outcome is Fared.FAILED
+    assert answered.sources[0].outcome is SourceOutcome.FAILED
     assert "instead of a list of ContextItem" in answered.sources[0].problem
     assert len(answered.items) == 1
 
@@ -184,7 +184,7 @@ async def test_nothing_at_all_is_fine():
     def none(query):
         del query
 
-    assert (await gather([none])).sources[0].outcome is Fared.FINE
+    assert (await gather([none])).sources[0].outcome is SourceOutcome.FINE
 
 
 async def test_only_the_named_errors_are_told():

@@ -16,7 +16,7 @@ from agentctx.sources import (
     gather,
     prioritise,
 )
-from agentctx.sources.asking import Fared
+from agentctx.sources.call_source import SourceOutcome
 from agentctx.sources.gathering import render
 from agentctx.tokens import TiktokenCounter
 
@@ -118,7 +118,7 @@ async def test_a_failing_provider_costs_only_itself():
 
     answered = await gather([broken, source("fine", item("here"))], counter=COUNTER)
     assert [each.title for each in answered.items] == ["here"]
-    assert [each.outcome for each in answered.sources] == [Fared.FAILED, Fared.FINE]
+    assert [each.outcome for each in answered.sources] == [SourceOutcome.FAILED, SourceOutcome.FINE]
     assert answered.problems == ("broken: LookupError: nothing there",)
 
 

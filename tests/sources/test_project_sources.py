@@ -11,9 +11,9 @@ import pytest
 
 from agentctx import ConfigError, SourceError
 from agentctx.sources import BuildErrors, Dependencies, Environment, GitSource, ReadOnlyFiles, RecentFiles, gather
-from agentctx.sources.asking import Fared
+from agentctx.sources.call_source import SourceOutcome
+from agentctx.sources.folder import walk
 from agentctx.sources.git_folder import head_branch
-from agentctx.sources.walk import walk
 
 pytestmark = pytest.mark.anyio
 
@@ -314,7 +314,7 @@ async def test_all_of_them_together(git, tmp_path):
         BuildErrors(""),
     ]
     answered = await gather(sources, "main", max_tokens=2_000, deadline=30)
-    assert {each.outcome for each in answered.sources} == {Fared.FINE}
+    assert {each.outcome for each in answered.sources} == {SourceOutcome.FINE}
     assert {item.source for item in answered.items} == {"git", "files", "environment"}
 
 

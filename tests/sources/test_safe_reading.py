@@ -7,8 +7,8 @@ import anyio
 import pytest
 
 from agentctx import SourceError
-from agentctx.sources import BuildErrors, Dependencies, ReadOnlyFiles, RecentFiles, read_file, suggest_files
-from agentctx.sources.read_file import opened, read_below
+from agentctx.sources import BuildErrors, Dependencies, ReadOnlyFiles, RecentFiles, folder, suggest_files
+from agentctx.sources.folder import opened, read_below
 
 PRIVATE = "a-private-line"
 
@@ -116,7 +116,7 @@ def test_what_becomes_a_link_while_it_is_opened_is_refused(swapped, project, mon
             place.symlink_to(project.parent if swapped == "sub" else project.parent / "a.txt")
         return found
 
-    monkeypatch.setattr(read_file.os.path, "realpath", swap)
+    monkeypatch.setattr(folder.os.path, "realpath", swap)
     assert read_below(project, "sub/a.txt", 100) is None
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from agentctx import ConfigError, SourceError
 from agentctx.sources import ReadOnlyFiles, suggest_files
-from agentctx.sources.files import HEADING, ReadOnlyFile, Shelf
+from agentctx.sources.files import HEADING, FileCache, ReadOnlyFile
 from agentctx.tokens import TiktokenCounter
 
 pytestmark = pytest.mark.anyio
@@ -382,18 +382,18 @@ async def test_a_budget_of_nothing():
         ReadOnlyFiles(3)
 
 
-SHELVED = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(1, 60), st.booleans()), max_size=40)
+PUT = st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(1, 60), st.booleans()), max_size=40)
 
 
-@given(SHELVED, st.integers(1, 100))
+@given(PUT, st.integers(1, 100))
 def test_the_room_always_holds(files, room):
     """Whatever is put, the room holds, nothing pinned is pushed out, and nothing is pushed out for no gain."""
-    shelf = Shelf(room)
+    cache = FileCache(room)
     for key, tokens, pinned in files:
-        before = set(shelf.shown)
-        kept = {each for each, file in shelf.shown.items() if file.pinned}
-        gone = shelf.put(key, ReadOnlyFile(key, key, key, "", tokens, None, pinned))
-        assert shelf.used == sum(file.tokens for file in shelf.shown.values()) <= room
-        assert kept <= set(shelf.shown)
-        assert gone is not None or set(shelf.shown) == before
-        assert set(shelf.shown).isdisjoint(shelf.hidden)
+        before = set(cache.shown)
+        kept = {each for each, file in cache.shown.items() if file.pinned}
+        gone = cache.put(key, ReadOnlyFile(key, key, key, "", tokens, None, pinned))
+        assert cache.used == sum(file.tokens for file in cache.shown.values()) <= room
+        assert kept <= set(cache.shown)
+        assert gone is not None or set(cache.shown) == before
+        assert set(cache.shown).isdisjoint(cache.hidden)

@@ -210,12 +210,7 @@ class Candidates:
         return sum(scores[index] * self.sizes[index] for index in chosen)
 
     def pick(self, scores: Sequence[int], room: int) -> tuple[int, ...]:
-        """The units to keep in ``room`` tokens, as rising indexes: the recent as far as they fit, then the best.
-
-        Args:
-            scores: What a token of each unit is worth.
-            room: Tokens that there are for them.
-        """
+        """The units to keep in ``room`` tokens, as rising indexes: the recent as far as they fit, then the best."""
         first = each_that_fits(self.recent, self.sizes.__getitem__, room)
         room -= self.tokens(first)
         taken = frozenset(first)
@@ -226,15 +221,7 @@ class Candidates:
 
 
 def candidates_of(context: Context, room: Room, call: Call, aim: int, keep_last: int) -> Candidates:
-    """Lay out a request.
-
-    Args:
-        context: The request.
-        room: The request laid out.
-        call: What the stage is told.
-        aim: The size that it shall have, in tokens.
-        keep_last: Units with one of so many last messages in them are the recent ones.
-    """
+    """Lay out a request."""
     loose = tuple(unit for bundle in room.bundles for unit in bundle)
     place_of = {unit.start: place for place, unit in enumerate(room.units)}
     last = len(context.messages) - keep_last

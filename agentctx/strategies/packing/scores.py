@@ -78,13 +78,7 @@ class Weights:
 
 @frozen
 class Traits:
-    """What is known of a unit from its own words.
-
-    Args:
-        text: All that is said, called and answered in it.
-        role: Its role's score.
-        tool: Its score for what tools answered.
-    """
+    """What is known of a unit from its own words."""
 
     text: str
     role: float
@@ -146,15 +140,7 @@ STEPS = 1_000_000
 async def ranked(
     context: Context, candidates: Candidates, weights: Weights, task: str, relevance: Relevance | None
 ) -> Sequence[int]:
-    """What a token of each unit is worth: see ``scores``.
-
-    Args:
-        context: The request.
-        candidates: Its units.
-        weights: What counts.
-        task: What the model is at, in words.
-        relevance: How much texts have to do with the task; None means BM25.
-    """
+    """What a token of each unit is worth, by ``scores``; without ``relevance`` BM25 says what is relevant."""
     if not candidates.units:
         return []
     traits = await offload(partial(_all_traits, context, candidates), len(context.messages))
@@ -175,12 +161,6 @@ def scores(
     """What a token of each unit is worth; above 0, and of equal units the later is worth more.
 
     A question is worth as much as the answer that follows it, and a trifle more.
-
-    Args:
-        candidates: The units.
-        weights: What counts.
-        traits: What each unit says.
-        relevances: How much each has to do with the task, 0 to 1.
     """
     parts = 2 * (candidates.total + 1)
     found = [
@@ -224,14 +204,7 @@ def _short(message: Message, call: Call) -> Message:
 def still_short(
     short: Mapping[int, tuple[Message, ...]], chosen: Sequence[int], growths: Mapping[int, int], spare: int
 ) -> Iterable[int]:
-    """Which of the chosen units must stay short: those for which there is not room in full, the latest asked first.
-
-    Args:
-        short: The units that were cut.
-        chosen: The units to keep, rising.
-        growths: How many tokens more each of the short units has in full.
-        spare: Tokens that are left.
-    """
+    """Which of the chosen units must stay short: those for which there is not room in full, the latest asked first."""
     latest_first = [index for index in reversed(chosen) if index in short]
     in_full = each_that_fits(latest_first, growths.__getitem__, spare)
     return [index for index in latest_first if index not in in_full]

@@ -1,10 +1,10 @@
-"""Files, read safely: no link out of a folder is followed, no pipe or device opened, no more read than asked for."""
+"""What is below a folder: files are found and read, and no link, pipe or device leads out of it."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -12,6 +12,8 @@ from typing import BinaryIO
 from attrs import frozen
 
 from agentctx.errors import SourceError
+from agentctx.sources.call_source import stop_when_abandoned
+from agentctx.sources.pathspec import Patterns
 
 _BY_FOLDER = os.open in os.supports_dir_fd and os.stat in os.supports_dir_fd
 """Whether the system can open a name in an open folder, so that nobody can swap the folder meanwhile."""
@@ -28,13 +30,7 @@ _FILE = (
 
 @frozen
 class Stamp:
-    """What changes when a file does, in whatever direction its clock went.
-
-    Args:
-        changed: Time of change, in nanoseconds.
-        size: Size in bytes.
-        file: Device and number of the file, the same for all its names.
-    """
+    """What changes when a file does, in whatever direction its clock went."""
 
     changed: int
     size: int
@@ -55,12 +51,9 @@ def _stamp(found: os.stat_result) -> Stamp:
 
 
 def read_text(path: Path, max_bytes: int, root: Path) -> tuple[str, Stamp]:
-    """The text of a file and its stamp.
+    """The text of a file, its links resolved, and its stamp: what has become a link since is not followed.
 
-    Args:
-        path: The file, links resolved: what has become a link since is not followed.
-        max_bytes: The most bytes that it may have.
-        root: The folder that a file in it is not to lead out of.
+    A file in ``root`` must not lead out of it.
 
     Raises:
         SourceError: If it cannot be read, is no text in UTF-8, or is larger than ``max_bytes``.
@@ -91,13 +84,7 @@ def is_file_below(folder: Path, name: str) -> bool:
 
 
 def read_below(folder: Path, name: str, max_bytes: int) -> bytes | None:
-    """The content of a file below a folder; None when there is no such regular file, or it is larger.
-
-    Args:
-        folder: The folder that nothing is read out of.
-        name: The file's path below it.
-        max_bytes: The most bytes that it may have.
-    """
+    """The content of a file below a folder; None when there is no such regular file, or it is larger."""
     try:
         with opened(folder, name) as file:
             data = file.read(max_bytes + 1)
@@ -112,10 +99,6 @@ def opened(folder: Path, name: str) -> Iterator[BinaryIO]:
 
     Links are followed as long as they lead to a place below the folder. What is opened is the place that was found,
     folder by folder: what is made a link in between is refused.
-
-    Args:
-        folder: The folder.
-        name: The file's path below it.
 
     Raises:
         SourceError: If it leads out of the folder, or is a folder, pipe, socket or device.
@@ -144,3 +127,84 @@ def _opened_folder(root: str, inside: Path, folders: ExitStack) -> int:
         number = os.open(part, _FOLDER, dir_fd=number)
         folders.callback(os.close, number)
     return number
+
+
+SKIPPED = frozenset({"__pycache__", "node_modules", "vendor", "venv", "build", "dist", "target"})
+"""Folders that are not looked into."""
+
+_LARGEST_IGNORE = 2**20
+
+
+def walk(
+    root: Path, *, gitignore: bool = True, hidden: bool = False, skipped: frozenset[str] = SKIPPED
+) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Every regular file below ``root``, as its path with slashes and its entry, in an order that does not change.
+
+    Links are not followed, a folder that cannot be read is passed over. In a worker thread the walk ends when the
+    task that waits for it is cancelled.
+
+    Args:
+        root: The folder.
+        gitignore: Whether what ``.gitignore`` files take out is left out.
+        hidden: Whether folders are looked into whose name begins with a dot.
+        skipped: Names of folders that are not looked into.
+    """
+    open_folders = [_Folder.read(root, "", (), gitignore=gitignore)]
+    while open_folders:
+        folder = open_folders[-1]
+        entry = next(folder.entries, None)
+        if entry is None:
+            open_folders.pop()
+        elif entry.is_dir(follow_symlinks=False):
+            path = f"{folder.inside}{entry.name}/"
+            looked_into = entry.name not in skipped and (hidden or not entry.name.startswith("."))
+            if looked_into and not folder.ignores(path):
+                open_folders.append(_Folder.read(root, path, folder.ignored, gitignore=gitignore))
+        elif entry.is_file(follow_symlinks=False) and not folder.ignores(folder.inside + entry.name):
+            yield folder.inside + entry.name, entry
+
+
+@frozen
+class _Ignored:
+    """The patterns of one ``.gitignore``, for what is below its folder."""
+
+    folder: str
+    patterns: Patterns
+
+
+@frozen
+class _Folder:
+    """A folder that is being looked through; ``inside`` is its path with a slash at the end, empty for the root."""
+
+    inside: str
+    entries: Iterator[os.DirEntry[str]]
+    ignored: tuple[_Ignored, ...]
+
+    @classmethod
+    def read(cls, root: Path, inside: str, ignored: tuple[_Ignored, ...], *, gitignore: bool) -> _Folder:
+        """List a folder; one that cannot be read is empty."""
+        stop_when_abandoned()
+        try:
+            with os.scandir(root / inside) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            found = []
+        if gitignore:
+            ignored = (*ignored, *_ignore_file(root, inside, found))
+        return cls(inside, iter(found), ignored)
+
+    def ignores(self, path: str) -> bool:
+        """What the nearest ``.gitignore`` that says anything about the path says."""
+        for each in reversed(self.ignored):
+            said = each.patterns.fits(path[len(each.folder) :])
+            if said is not None:
+                return said
+        return False
+
+
+def _ignore_file(root: Path, inside: str, found: Sequence[os.DirEntry[str]]) -> Iterator[_Ignored]:
+    if not any(entry.name == ".gitignore" and entry.is_file(follow_symlinks=False) for entry in found):
+        return
+    content = read_below(root, f"{inside}.gitignore", _LARGEST_IGNORE)
+    if content is not None:
+        yield _Ignored(inside, Patterns.of(content.decode("utf-8", "replace").splitlines(), lenient=True))

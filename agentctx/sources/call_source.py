@@ -1,4 +1,4 @@
-"""What was gathered, and how each source fared."""
+"""Call one source, async or in a thread, for as long as its deadline lets it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from threading import Event, Thread
 
 import anyio
 from anyio import CapacityLimiter, from_thread, to_thread
-from attrs import define, field, frozen
+from attrs import define, field
 
 from agentctx.core.item import ContextItem
 from agentctx.errors import SourceError
@@ -19,78 +19,12 @@ from agentctx.protocols import ContextProvider
 from agentctx.sources.secrets import redact_secrets
 
 
-class Fared(StrEnum):
-    """How a source fared."""
+class SourceOutcome(StrEnum):
+    """What came of the call of a source."""
 
     FINE = "fine"
     FAILED = "failed"
     LATE = "late"
-
-
-@frozen
-class SourceReport:
-    """How one source fared.
-
-    Args:
-        name: The provider's name.
-        description: What it brings, in its own words.
-        outcome: Whether it answered.
-        problem: What went wrong, when something did; secrets are taken out.
-        found: How many items it found.
-        chosen: How many of them are among what was gathered.
-        cut: How many of those are there in part only.
-        tokens: Tokens of what it has there.
-        seconds: How long it took.
-
-    Example:
-        >>> from agentctx.sources import ContextItem, gather
-        >>> def logs(query):
-        ...     return [ContextItem("build.log", "a comma is missing")]
-        >>> [(source.name, source.found, source.chosen) for source in (await gather([logs])).sources]
-        [('logs', 1, 1)]
-    """
-
-    name: str
-    description: str
-    outcome: Fared
-    problem: str
-    found: int
-    chosen: int
-    cut: int
-    tokens: int
-    seconds: float
-
-
-@frozen
-class Gathered:
-    """What was gathered.
-
-    Args:
-        items: The items that were chosen, the most relevant first.
-        left_out: The items that were not.
-        text: The chosen items as text, for a message; empty when there are none.
-        tokens: Tokens of the text.
-        sources: How each provider fared, in the order in which they were passed.
-
-    Example:
-        >>> from agentctx.sources import ContextItem, gather
-        >>> def breaks(query):
-        ...     raise OSError("no disk")
-        >>> gathered = await gather([breaks])
-        >>> gathered.text, len(gathered.problems)
-        ('', 1)
-    """
-
-    items: tuple[ContextItem, ...]
-    left_out: tuple[ContextItem, ...]
-    text: str = field(repr=False)
-    tokens: int
-    sources: tuple[SourceReport, ...]
-
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """What went wrong, a line for each provider that failed or was late."""
-        return tuple(f"{each.name}: {each.problem}" for each in self.sources if each.problem)
 
 
 _LOOK = 0.05
@@ -99,28 +33,28 @@ _LOOK = 0.05
 _given_up: ContextVar[Event | None] = ContextVar("given_up", default=None)
 
 
-class NobodyWaitsError(Exception):
+class AbandonedError(Exception):
     """Raised in a thread whose answer nobody waits for any more."""
 
 
 async def call_in_thread(function: Callable[..., object], *arguments: object, threads: CapacityLimiter) -> object:
-    """What a function returns that may block; when the caller is cancelled it is left behind.
+    """What a function returns that may block; when the caller is cancelled it is abandoned.
 
     It runs in a daemon thread: a worker thread of asyncio's that never ends would keep the program from ending.
     """
     return await to_thread.run_sync(_waited_for, function, arguments, abandon_on_cancel=True, limiter=threads)
 
 
-def stop_when_left_behind() -> None:
+def stop_when_abandoned() -> None:
     """End the work of a thread that nobody waits for any more; call it now and then in work that takes long.
 
     Raises:
-        NobodyWaitsError: In a thread of ``call_in_thread``. In any other worker thread, that thread's cancellation.
+        AbandonedError: In a thread of ``call_in_thread``. In any other worker thread, that thread's cancellation.
     """
     given_up = _given_up.get()
     if given_up is not None:
         if given_up.is_set():
-            raise NobodyWaitsError
+            raise AbandonedError
         return
     try:
         from_thread.check_cancelled()
@@ -157,26 +91,15 @@ def _waited_for(function: Callable[..., object], arguments: tuple[object, ...]) 
 
 
 @define
-class Answer:
-    """What one provider answered.
-
-    Args:
-        provider: The provider.
-        name: What it is called.
-        description: What it brings, in its own words.
-        max_tokens: How much it may bring, in tokens; None when it does not say.
-        items: What it found.
-        outcome: How it fared.
-        problem: What went wrong.
-        seconds: How long it took.
-    """
+class SourceCall:
+    """The call of one provider, and what came of it."""
 
     provider: ContextProvider
     name: str = field(init=False)
     description: str = ""
     max_tokens: int | None = None
     items: tuple[ContextItem, ...] = ()
-    outcome: Fared = Fared.LATE
+    outcome: SourceOutcome = SourceOutcome.LATE
     problem: str = ""
     seconds: float = 0.0
 
@@ -184,20 +107,20 @@ class Answer:
         """Name it after its kind until it is asked."""
         self.name = type(self.provider).__name__
 
-    async def ask(
+    async def run(
         self, query: str, deadline: float | None, on: tuple[type[Exception], ...], threads: CapacityLimiter
     ) -> None:
-        """Ask the provider, for as long as the deadline lets it; its errors are told, not raised."""
+        """Call the provider, for as long as the deadline lets it; its errors are told, not raised."""
         started = anyio.current_time()
         try:
             self._introduce()
             with anyio.move_on_after(deadline):
-                self.items = checked(self.name, await answer_of(self.provider, query, threads=threads))
-                self.outcome = Fared.FINE
-            if self.outcome is Fared.LATE:
+                self.items = as_items(self.name, await result_of(self.provider, query, threads=threads))
+                self.outcome = SourceOutcome.FINE
+            if self.outcome is SourceOutcome.LATE:
                 self.problem = f"did not answer within {deadline:g} seconds"
         except on as error:
-            self.outcome = Fared.FAILED
+            self.outcome = SourceOutcome.FAILED
             self.problem = redact_secrets(f"{type(error).__name__}: {error}", "error.log")
         self.seconds = anyio.current_time() - started
 
@@ -216,8 +139,8 @@ class Answer:
         self.max_tokens = room
 
 
-async def answer_of(function: Callable[..., object], *arguments: str, threads: CapacityLimiter) -> object:
-    """What a function returns; one that is not async runs in a thread, which is left behind when it is late."""
+async def result_of(function: Callable[..., object], *arguments: str, threads: CapacityLimiter) -> object:
+    """What a function returns; one that is not async runs in a thread, which is abandoned when it is late."""
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
         found = function(*arguments)
     else:
@@ -225,7 +148,7 @@ async def answer_of(function: Callable[..., object], *arguments: str, threads: C
     return await found if inspect.isawaitable(found) else found
 
 
-def checked(name: str, found: object) -> tuple[ContextItem, ...]:
+def as_items(name: str, found: object) -> tuple[ContextItem, ...]:
     """What a provider returned, its items named after it.
 
     Raises:
