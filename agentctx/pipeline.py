@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from time import perf_counter
 from typing import Any
 
-from attrs import evolve
-
 from agentctx.core.budget import Budget
-from agentctx.core.change_log import ChangeLog, ChangesInForce, numbers
-from agentctx.core.compare import match
-from agentctx.core.message import ROLES, Context, Native
+from agentctx.core.message import Context, Native
 from agentctx.core.protection import POLICIES, ProtectRule, ThinkingPolicy
-from agentctx.core.report import Report, View
-from agentctx.economics.conditions import bill
-from agentctx.engine.cache_markers import LiftCacheMarkers, check_head, relieved_head
+from agentctx.core.report import View
 from agentctx.engine.options import (
     as_budget,
     check_listeners,
@@ -25,17 +17,16 @@ from agentctx.engine.options import (
     check_store,
     check_summarizer,
 )
-from agentctx.engine.plan import Plan, guarantee, let_answers_follow, refuse_empty, relief, since, view_of
+from agentctx.engine.plan import Plan
 from agentctx.engine.protect import bind
-from agentctx.engine.reading import as_list, naming_what_is_too_deep, reader
-from agentctx.engine.reasoning import options_of
-from agentctx.engine.repair import RepairHistory
-from agentctx.engine.run_stages import Trail, keep_originals, run_stage
+from agentctx.engine.reading import as_list
 from agentctx.errors import ConfigError
-from agentctx.offload import begin_step, offload
-from agentctx.protocols import Call, ContextStrategy, Listeners, Meter, Phase, RunInner, Store, Summarizer, TokenCounter
+from agentctx.offload import begin_step
+from agentctx.protocols import Call, ContextStrategy, Listeners, Phase, RunInner, Store, Summarizer, TokenCounter
 from agentctx.session.current import preparing
 from agentctx.session.session import Session
+from agentctx.session.step import take_step
+from agentctx.session.step_context import Given, State
 from agentctx.tokens.counting import as_counter
 
 
@@ -129,48 +120,13 @@ class Pipeline(Plan):
             StageError: If a stage broke a promise.
             UnknownModel: If a budget is needed and the model table does not know the model.
         """
-        begin_step()
-        with preparing(self), naming_what_is_too_deep(messages, system, tools):
-            return await self._prepare(messages, system, tools, format, model)
-
-    async def _prepare(
-        self,
-        messages: Sequence[Any],
-        system: Native,
-        tools: Native,
-        format: str | None,  # noqa: A002 - the contract's name
-        model: str | None,
-    ) -> View:
-        started = perf_counter()
         as_list(messages)
-        read = partial(reader, messages, system=system, tools=tools, format=format, model=model, counter=self.counting)
-        source = await offload(read, len(messages))
-        budget = self.budget_for(model)
-        said = await offload(lambda: source.messages(messages), len(messages))
-        given = Context(tuple(said), *source.fixed_part(system, tools))
-        head = relieved_head(given, source.wire, source.profile)
-        check_head(head, source.wire)
-        await source.meter.settle(given.messages)
-        limit = None if budget is None else budget.limit
-        call = self.call(source, budget, limit, len(given.messages), given.messages.__getitem__)
-        size, sent = source.meter.size(given), source.meter.size(head)
-        trail = Trail(head, list(range(len(given.messages))), sent, list(relief(given, head, call, sent)))
-        await run_stage(LiftCacheMarkers(), trail, call, trusted=True)
-        await run_stage(RepairHistory(), trail, call, trusted=True)
-        await let_answers_follow(trail, call, lambda index: said[index].role)
-        refuse_empty(trail)
-        turns = (place for place in range(len(said) - 1, -1, -1) if said[place].role == "assistant")
-        last = next(turns, -1)
-        call = evolve(call, late=lambda: trail.after(last), given=lambda: trail.after(-1))
-        for stage in self.at_once:
-            await run_stage(stage, trail, call)
-        above = self.refuses_above(model)
-        most = None if above is None else above.limit
-        await guarantee(trail, call, budget, given, given.messages[-1].role, most)
-        await keep_originals(trail)
-        report = await offload(lambda: _report(given, trail, call, size, started), len(messages))
-        await self.tell(report)
-        return view_of(trail.context, source, given, system, tools, report, options_of(trail, call))
+        begin_step()
+        with preparing(self):
+            state, given = State.fresh(self, model, format), Given(messages, system, tools)
+            view = (await take_step(state, given, 0.0, remembered=False)).view
+            await self.tell(view.report)
+        return view
 
     def within(self, budget: Budget) -> Pipeline:
         """The same stages and options with another budget."""
@@ -205,31 +161,3 @@ class Pipeline(Plan):
         """
         check_listeners("session", on_compact)
         return Session(self, model=model, format=format, id=id, on_compact=on_compact)
-
-
-def _in_force(given: Context, trail: Trail, meter: Meter) -> ChangesInForce:
-    """The changes in force: of what was done and undone again, nothing."""
-    book = ChangeLog()
-    book.write(change for stage in trail.reports for change in stage.changes)
-    known = enumerate(trail.context.messages)
-    added = [evolve(trail.made[id(made)][1], index=place) for place, made in known if id(made) in trail.made]
-    roles = bytearray(ROLES.index(message.role) for message in given.messages)
-    return book.snapshot(numbers(map(meter.message, given.messages)), roles, added)
-
-
-def _report(given: Context, trail: Trail, call: Call, size: int, started: float) -> Report:
-    meter, after = call.meter, trail.context
-    return Report(
-        stages=tuple(trail.reports),
-        in_force=_in_force(given, trail, meter),
-        messages_before=len(given.messages),
-        messages_after=len(after.messages),
-        tokens_before=size,
-        tokens_after=trail.tokens,
-        bytes_before=meter.bytes(given),
-        bytes_after=meter.bytes(after),
-        limit=None if call.budget is None else call.budget.limit,
-        first_changed=match(given.messages, after.messages).first_changed,
-        seconds=since(started),
-        forecast=bill(call.profile, sent=size, given=size, prefix=0, size=trail.tokens, warmth=0.0),
-    )

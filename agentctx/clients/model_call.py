@@ -18,7 +18,7 @@ from agentctx.providers.overflow import classify_error
 from agentctx.session.current import preparing, steps_around
 from agentctx.session.lock import Deadlock
 from agentctx.session.session import Session
-from agentctx.session.step import Given
+from agentctx.session.step_context import Given
 
 
 @define

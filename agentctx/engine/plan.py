@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise, takewhile
 from time import perf_counter
-from typing import Any
 
 from attrs import evolve, field, frozen
 
 from agentctx.core.budget import Budget
-from agentctx.core.message import Context, Message, Native, Text
+from agentctx.core.message import Context, Message, Text
 from agentctx.core.protection import GO_ON, ProtectRule, ThinkingPolicy
-from agentctx.core.report import Compaction, Report, StageReport, View
+from agentctx.core.report import Compaction, Report, StageReport
 from agentctx.core.units import open_at_end
 from agentctx.engine.cache_markers import REFUSED, KeepCacheMarkers, LiftCacheMarkers, LimitCacheMarkers
 from agentctx.engine.fit import FitGuarantee, FitRequestBytes, LimitImages, body_bytes
@@ -181,6 +180,7 @@ class Plan(Holder):
         given: int,
         message_at: Callable[[int], Message | None],
         warmth: float = 0.0,
+        before: Callable[[], tuple[Message, ...]] | None = None,
     ) -> Call:
         """What the stages of one step are told.
 
@@ -191,6 +191,7 @@ class Plan(Holder):
             given: How many messages were passed in.
             message_at: The message at an index of what was passed in; None when it is gone.
             warmth: The believed share of the last request that the provider's cache still holds.
+            before: What stands before the messages that the stages see.
         """
         return Call(
             meter=source.meter,
@@ -200,6 +201,7 @@ class Plan(Holder):
             profile=source.profile,
             protect=bind(self.pinned, given, message_at),
             warmth=warmth,
+            before=before,
             store=self.originals,
             summarizer=self.summarizer,
             wire=source.wire,
@@ -507,24 +509,6 @@ async def _keep_markers(trail: Trail, call: Call, budget: Budget | None, before:
         trail.restore(known)
         note = "cache markers whose blocks went are left out: the request would not fit with them"
         trail.reports.append(StageReport("KeepCacheMarkers", (), trail.tokens, trail.tokens, 0.0, (note,)))
-
-
-def view_of(
-    context: Context,
-    source: Reader,
-    given: Context,
-    system: Native,
-    tools: Native,
-    report: Report,
-    options: Mapping[str, Any],
-) -> View:
-    """The context in the caller's own format."""
-    natives = [source.wire.write_message(message) for message in context.messages]
-    if context.tools is not given.tools:
-        tools = [tool.source for tool in context.tools]
-    if context.system is not given.system:
-        system = None if context.system is None else source.wire.write_system(context.system)
-    return View(natives, system, tools, report, context, options)
 
 
 def since(started: float) -> float:

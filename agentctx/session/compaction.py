@@ -33,6 +33,9 @@ async def compact(step: Step) -> None:
     Raises:
         ContextOverflow: If it cannot be made to fit.
     """
+    if not step.remembered:
+        await compact_at_once(step)
+        return
     plan, budget = step.ctx.plan, step.ctx.budget
     step.quiet_until = _still_quiet(step, budget)
     if budget is None:

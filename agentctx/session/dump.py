@@ -28,7 +28,7 @@ from agentctx.providers.registry import format_named
 from agentctx.session.fingerprint import DIGEST_BYTES, Digest, digest, exact_digest, from_json, to_json
 from agentctx.session.learned_limits import MOST_MODELS, REMEMBERED, LearnedLimits, LimitsByModel, OverflowLimit
 from agentctx.session.record import LastRequest, Record, call_ids, goes_out_as_another
-from agentctx.session.step import Conversation, Given
+from agentctx.session.step_context import Given, State
 from agentctx.tokens.calibration import BELIEVABLE, SAMPLES, Calibration
 from agentctx.wire_format import WireFormat
 
@@ -686,8 +686,8 @@ def _handles(known: Fields, length: int) -> dict[int, str]:
     return handles
 
 
-def dump_conversation(known: Conversation) -> dict[str, Any]:
-    """A conversation as plain JSON values.
+def dump_state(known: State) -> dict[str, Any]:
+    """What is known of a conversation, as plain JSON values.
 
     Raises:
         InvalidInput: If JSON cannot hold a message of the view; names it.
@@ -728,8 +728,8 @@ def _plain_head(last: Given) -> list[Any] | None:
         return None
 
 
-def load_conversation(plan: Plan, state: Fields) -> Conversation:
-    """The conversation that was dumped.
+def load_state(plan: Plan, state: Fields) -> State:
+    """What was known of the conversation that was dumped.
 
     Args:
         plan: The pipeline.
@@ -743,14 +743,18 @@ def load_conversation(plan: Plan, state: Fields) -> Conversation:
     limits_by_model = LimitsByModel(plan, state.name_or_none("home"), own)
     for each, where in state.listed("learned")[-MOST_MODELS:]:
         limits_by_model.known[_model(each, where)] = load_learned(each, where)
-    known = Conversation(plan, state.name_or_none("model"), state.name_or_none("format"), limits_by_model)
-    known.steps = state.whole("steps")
-    known.fixed, known.opening = state.digest_or_none("fixed"), state.digest_or_none("opening")
+    known = State.fresh(plan, state.name_or_none("model"), state.name_or_none("format"), limits_by_model)
+    known = evolve(
+        known,
+        steps=state.whole("steps"),
+        fixed=state.digest_or_none("fixed"),
+        opening=state.digest_or_none("opening"),
+    )
     sent = Fields.of(state.values["sent"], state.at("sent"), SENT)
     if known.format is not None:
-        _load_messages(known, state, known.format, sent)
-        known.format = None if state.truth("assumed") else known.format
-    elif state.values["record"] != dump_record(Record()):
+        known = _with_messages(known, state, known.format, sent)
+        return evolve(known, format=None) if state.truth("assumed") else known
+    if state.values["record"] != dump_record(Record()):
         raise state.fail("format", "it is missing, though there are messages")
     return known
 
@@ -768,25 +772,20 @@ def _model(learned: object, where: str) -> str | None:
     return model
 
 
-def _load_messages(known: Conversation, state: Fields, format_name: str, sent: Fields) -> None:
+def _with_messages(known: State, state: Fields, format_name: str, sent: Fields) -> State:
     try:
         wire = format_named(format_name, known.model)
     except InvalidInput as error:
         raise state.fail("format", error.what) from error
-    known.wire_name, known.record = wire.name, load_record(state.values["record"], wire)
-    known.in_force = known.record.in_force()
+    record = load_record(state.values["record"], wire)
     length = sent.whole("length")  # what cannot be sent may have become shorter since
-    known.last_request = LastRequest(
-        sent.whole("tokens"),
-        length,
-        sent.whole("intact", most=min(length, len(known.record.out))),
-        sent.real_or_none("at"),
-    )
-    if state.values["head"] is not None:
-        known.last = _last(known, state, wire)
+    intact = sent.whole("intact", most=min(length, len(record.out)))
+    last_request = LastRequest(sent.whole("tokens"), length, intact, sent.real_or_none("at"))
+    known = evolve(known, wire_name=wire.name, record=record, in_force=record.in_force(), last_request=last_request)
+    return known if state.values["head"] is None else evolve(known, last=_last(known, state, wire))
 
 
-def _last(known: Conversation, state: Fields, wire: WireFormat) -> Given:
+def _last(known: State, state: Fields, wire: WireFormat) -> Given:
     """The last request as far as the state holds it: the messages of the view, and of the others what tells them."""
     try:
         system, tools, told = (from_json(native) for native, _ in state.listed("head"))

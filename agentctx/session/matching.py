@@ -16,12 +16,13 @@ from agentctx.core.pace import paced
 from agentctx.core.protection import is_user_turn, unread
 from agentctx.core.units import awaits_next, units
 from agentctx.engine.protect import Pins
+from agentctx.engine.reasoning import understands
 from agentctx.engine.repair import stands_in
 from agentctx.errors import InvalidInput
 from agentctx.offload import offload
 from agentctx.session.fingerprint import begins_with, shared_length, snapshot, snapshots
 from agentctx.session.record import REPAIR, Record, alike, rebased, rewound, with_instructions
-from agentctx.session.step_context import StepContext
+from agentctx.session.step_context import Given, State, StepContext
 from agentctx.wire_format import WireFormat
 
 
@@ -139,6 +140,37 @@ def _among_dropped(record: Record, natives: Sequence[Any], gone: set[str], wire:
             for result in message.results:
                 asked.pop(result.call_id, None)
     return list(asked.values())
+
+
+async def match(state: State, given: Given, ctx: StepContext) -> Record:
+    """The record to go on from: the known one, or a new one where the caller has changed or replaced its history.
+
+    Args:
+        state: What is known of the conversation.
+        given: What the caller passes.
+        ctx: What surrounds the step.
+    """
+    natives, record, meter, spoken = given.messages, state.record, ctx.source.meter, ctx.source.wire.name
+    if not len(record):
+        return record
+    if (state.wire_name or "").partition("/")[0] != spoken.partition("/")[0]:
+        return Record()
+    if state.wire_name != spoken or not understands(ctx.model, state.model):
+        return Record(foreign_count=len(natives), instructions=record.instructions)
+    others = state.counted_by is not None or ctx.model != state.model  # and not only a load
+    counted_anew = state.counted_by is not meter
+    if counted_anew:
+        if others:
+            record = record.copy()  # the known one stays as it was counted, until the step has succeeded
+        await meter.settle(record.view)
+        record.weigh_view(ctx.weigh(record.view[: record.settled]))
+    if given.loaded:
+        return record
+    link(record, natives, ctx.source.wire)
+    record = await recognised(record, natives, ctx)
+    if counted_anew and others and len(record):
+        await offload(lambda: recount(record, natives, ctx), len(record))
+    return record
 
 
 async def recognised(record: Record, natives: Sequence[Any], ctx: StepContext) -> Record:
@@ -473,6 +505,15 @@ def beginning(messages: Iterable[Message], system: Message | None) -> Beginning:
         elif is_user_turn(message):
             return Beginning(tuple(said), _words(message))
     return Beginning(tuple(said))
+
+
+def beginning_of(state: State) -> Beginning | None:
+    """How a conversation that is known begins; None before its first step."""
+    if not state.steps:
+        return None
+    if state.last is not None and state.ctx is not None:
+        return opening_of(state.last.messages, state.last.system, state.ctx.source.wire).beginning
+    return beginning(state.record.view, None) if state.record.view else None
 
 
 def opening_of(natives: Sequence[Native], system: Native, wire: WireFormat) -> Opening:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, repeat
+from itertools import repeat
 from typing import Any
 
 from attrs import define, evolve, field, frozen
@@ -14,7 +14,6 @@ from agentctx.core.compare import Change, Outcome
 from agentctx.core.message import ROLES, SYSTEM_ROLES, Message, Native, server_ends
 from agentctx.core.pace import paced
 from agentctx.core.units import unfinished_from
-from agentctx.core.untracked import untrack
 from agentctx.providers.cache_markers import unmarked
 from agentctx.session.fingerprint import DIGEST_BYTES, digest, snapshot
 
@@ -201,8 +200,6 @@ class Record:
 
     def remember(self, seen: Sequence[Any], arrived: Sequence[Message], weights: Sizes) -> None:
         """Add what arrived to the history: what it looked like, what it says, and what it weighs."""
-        for kept in paced(chain(seen, (message.parts for message in arrived))):
-            untrack(kept)
         self.roles.extend(ROLES.index(message.role) for message in arrived)
         self.seen.extend(seen)
         self.decided.extend(repeat(0, len(weights)))

@@ -28,11 +28,12 @@ from agentctx.protocols import Listener, Listeners
 from agentctx.providers.overflow import Overflow, classify_error
 from agentctx.providers.registry import format_named
 from agentctx.session.current import SessionBlock, enter, leave, preparing, speaker, within
-from agentctx.session.dump import VERSION, dump_conversation, load_conversation, opened
-from agentctx.session.learned_limits import LearnedLimits, LimitsByModel
+from agentctx.session.dump import VERSION, dump_state, load_state, opened
+from agentctx.session.learned_limits import LearnedLimits
 from agentctx.session.lock import SessionLock
-from agentctx.session.matching import Beginning, Opening, opening_of
-from agentctx.session.step import Conversation, Given
+from agentctx.session.matching import Beginning, Opening, beginning_of, opening_of
+from agentctx.session.step import take_step
+from agentctx.session.step_context import Given, State
 from agentctx.session.usage import Judgement, is_one_prompt, judge, prompt_tokens, suspected
 
 MOST_OTHERS = 16
@@ -44,15 +45,17 @@ class _Standing:
     """Where a session stood before a step.
 
     Args:
-        conversation: What was known.
+        state: What was known.
         view: The last view.
         retried: Whether a recovery was made since the last step.
+        unjudged: As of the session.
         learned: What was known of the model's limit, alone in a tuple; None when the step did not depend on that.
     """
 
-    conversation: Conversation
+    state: State
     view: View | None
     retried: bool
+    unjudged: int | None
     learned: tuple[Any] | None
 
 
@@ -92,9 +95,10 @@ class Session:
     billed_tokens: int | None = field(default=None, init=False)
     view: View | None = field(default=None, init=False, repr=False)
     blocks: list[SessionBlock] = field(factory=list, init=False, repr=False)
-    _conversation: Conversation = field(init=False, repr=False)
+    _state: State = field(init=False, repr=False)
     _lock: SessionLock = field(init=False, factory=SessionLock, repr=False)
     _retried: bool = field(init=False, default=False, repr=False)
+    _unjudged: int | None = field(init=False, default=None, repr=False)
     _untold: tuple[SilentTruncationSuspected, list[Listener]] | None = field(init=False, default=None, repr=False)
     _untold_steps: dict[int, _Standing] = field(init=False, factory=dict, repr=False)
     _children: int = field(init=False, default=0, repr=False)
@@ -104,13 +108,12 @@ class Session:
     _guard: Lock = field(init=False, factory=Lock, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        """Find the budget."""
-        limits_by_model = LimitsByModel(self.plan, self._model)
-        self._conversation = Conversation(self.plan, self._model, self._format, limits_by_model)
+        """Begin with nothing known."""
+        self._state = State.fresh(self.plan, self._model, self._format)
 
     def __repr__(self) -> str:
         """One line, without what is said in the messages: which conversation, and how much of it is known."""
-        known = self._conversation
+        known = self._state
         named = (("id", self.id), ("model", known.model), ("format", known.wire_name or known.format))
         words = [f"{what} {shown(name)}" for what, name in named if name is not None]
         counts = f"{known.steps} steps, {len(known.record)} messages, {known.last_request.tokens:,} tokens sent last"
@@ -119,22 +122,22 @@ class Session:
     @property
     def model(self) -> str | None:
         """The name of the model that was called last, or will be called first; None when it is not known."""
-        return self._conversation.model
+        return self._state.model
 
     @property
     def format(self) -> str | None:
         """The wire format, if it was named."""
-        return self._conversation.format
+        return self._state.format
 
     @property
     def steps(self) -> int:
         """How many steps were prepared."""
-        return self._conversation.steps
+        return self._state.steps
 
     @property
     def limits(self) -> LearnedLimits:
         """The budget, and what was learned about it."""
-        return self._conversation.limits
+        return self._state.limits
 
     @property
     def budget(self) -> Budget | None:
@@ -211,7 +214,7 @@ class Session:
         if overflow is None:
             return None
         async with self._alone():
-            refused = self._conversation.last_request.tokens
+            refused = self._state.last_request.tokens
             made = await self._smaller(overflow)
         await self._tell_of(made)
         return made[0][0] if made and made[0][0].report.tokens_after < refused else None
@@ -262,16 +265,20 @@ class Session:
 
     async def _step(self, given: Given, model: str | None = None, format_name: str | None = None) -> tuple[View, int]:
         """The next step, and its number; to be told of when others may take theirs."""
-        known, before = self._conversation, (self.view, self._retried)
+        before = self.view, self._retried, self._unjudged
+        undoable = bool(self._listeners)
         try:
-            _, view = await known.step(given, self._now(), model, format_name, keep_before=bool(self._listeners))
+            done = await take_step(
+                self._state, given, self._now(), model=model, format_name=format_name, undoable=undoable
+            )
+            self._state = done.state
         finally:
             if not self.steps:  # what failed before anything was begun leaves the session to whoever comes next
                 self._begun = None
-        self.view, self._retried = view, False
-        if known.previous is not None:
-            self._untold_steps[self.steps - 1] = _Standing(known.previous, *before, None)
-        return view, self.steps - 1
+        self.view, self._retried, self._unjudged = done.view, False, done.fresh
+        if done.before is not None:
+            self._untold_steps[self.steps - 1] = _Standing(done.before, *before, None)
+        return done.view, self.steps - 1
 
     def _now(self) -> float:
         """Seconds since 1970.
@@ -283,7 +290,7 @@ class Session:
 
     async def _smaller(self, overflow: Overflow) -> list[tuple[View, int]]:
         """The last step once more, smaller, in a list; an empty one when there is nothing smaller."""
-        known = self._conversation
+        known = self._state
         if self._retried or known.last is None:
             return []
         refused, before = known.last_request.tokens, deepcopy(self.limits.learned)
@@ -329,7 +336,7 @@ class Session:
             return
         judgement = self._judge(usage, billed)
         if judgement.whole:
-            self.limits.learn(self._conversation.last_request.tokens, billed)
+            self.limits.learn(self._state.last_request.tokens, billed)
         if judgement.doubt is not None and self.limits.suspects(judgement.doubt):
             self._suspect(judgement.doubt)
 
@@ -340,15 +347,15 @@ class Session:
 
     def _judge(self, usage: Native, billed: int) -> Judgement:
         """Whether ``usage`` bills the last view as it was sent; each view is judged once."""
-        known = self._conversation
-        ctx, fresh, known.unjudged = known.ctx, known.unjudged, None
+        known = self._state
+        ctx, fresh, self._unjudged = known.ctx, self._unjudged, None
         if ctx is None or fresh is None:
             return Judgement()
         return judge(usage, billed, self.limits, ctx, known.record.view, sent=known.last_request.tokens, fresh=fresh)
 
     def _suspect(self, doubt: Suspicion) -> None:
         """Say it: to those listeners that do not wait at once, to the others at the next step."""
-        known = self._conversation
+        known = self._state
         event = suspected(doubt, known.ctx, known.last_request.length, self.id, self.steps - 1)
         logger.warning("%s", event)
         with preparing(self.plan, self):
@@ -372,7 +379,8 @@ class Session:
         known = self._untold_steps.get(made[0][1])
         if known is None or self.steps != made[-1][1] + 1 or self._lock.busy:
             return
-        self._conversation, self.view, self._retried = known.conversation, known.view, known.retried
+        self._state, self.view = known.state, known.view
+        self._retried, self._unjudged = known.retried, known.unjudged
         if not self.steps:
             self._begun = None
         if known.learned is not None:
@@ -394,13 +402,13 @@ class Session:
 
         None when there is nothing to cut, no budget, or no model whose prices are known.
         """
-        ctx, budget = self._conversation.ctx, self.budget
+        ctx, budget = self._state.ctx, self.budget
         profile = None if ctx is None else ctx.source.profile
         if ctx is None or budget is None or profile is None or not priced(profile):
             return None
-        warmth = warmth_after(profile, self._conversation.last_request.idle(self._now()))
+        warmth = warmth_after(profile, self._state.last_request.idle(self._now()))
         call = evolve(ctx.bare_call, limit=budget.target_tokens, warmth=warmth)
-        return expected_forecast(ctx.context(self._conversation.record.view), call)
+        return expected_forecast(ctx.context(self._state.record.view), call)
 
     def child(self, budget: Budget | int, id: str | None = None) -> Session:  # noqa: A002 - the contract's name
         """A session of a sub-agent: the same pipeline and model, an own conversation and an own budget.
@@ -414,8 +422,8 @@ class Session:
         self._children += 1
         name = id if id is not None else f"{self.id or 'session'}/{self._children}"
         session = Session(self.plan, self.model, self.format, name, self.on_compact, self.clock)
-        limits_by_model = self._conversation.limits_by_model.for_child(as_budget(budget), self.model)
-        session._conversation = Conversation(self.plan, self.model, self.format, limits_by_model)
+        limits_by_model = self._state.limits_by_model.for_child(as_budget(budget), self.model)
+        session._state = State.fresh(self.plan, self.model, self.format, limits_by_model)
         return session
 
     def holding(
@@ -458,20 +466,20 @@ class Session:
             return session
 
     def _goes_on(self, opening: Opening) -> bool:
-        known = self._begun or self._conversation.beginning
-        return known is None or opening.goes_on(known, self._conversation.record)
+        known = self._begun or beginning_of(self._state)
+        return known is None or opening.goes_on(known, self._state.record)
 
     def _another(self) -> Session:
         session = Session(self.plan, self.model, None, f"{self.id or 'session'}+", self.on_compact, self.clock)
-        limits_by_model = self._conversation.limits_by_model
+        limits_by_model = self._state.limits_by_model
         own = limits_by_model.for_child(limits_by_model.own, self.model)
-        session._conversation = Conversation(self.plan, self.model, None, own)
+        session._state = State.fresh(self.plan, self.model, None, own)
         session._home = self
         return session
 
     def _exchange(self, other: Session) -> None:
         """Hold the other's conversation, and let it hold this one's, which was never gone on with."""
-        for name in ("_conversation", "billed_tokens", "view", "_retried", "_untold", "_begun"):
+        for name in ("_state", "billed_tokens", "view", "_retried", "_unjudged", "_untold", "_begun"):
             mine, its = getattr(self, name), getattr(other, name)
             setattr(self, name, its)
             setattr(other, name, mine)
@@ -497,7 +505,7 @@ class Session:
             "children": self._children,
             "billed_tokens": self.billed_tokens,
             "retried": self._retried,
-            **dump_conversation(self._conversation),
+            **dump_state(self._state),
         }
 
     @classmethod
@@ -515,9 +523,9 @@ class Session:
             UnknownModel: If the budget is the model's and the model table does not know it.
         """
         known = opened(state)
-        conversation = load_conversation(plan, known)
-        session = cls(plan, conversation.model, conversation.format, known.name_or_none("id"), on_compact)
-        session._conversation = conversation
+        loaded = load_state(plan, known)
+        session = cls(plan, loaded.model, loaded.format, known.name_or_none("id"), on_compact)
+        session._state = loaded
         session._children = known.whole("children")
         session._retried = known.truth("retried")
         session.billed_tokens = known.whole_or_none("billed_tokens")

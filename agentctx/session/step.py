@@ -1,45 +1,41 @@
-"""One step of a session: six phases, in this order and in no other."""
+"""One step of a session: six phases, each from value to value, in this order and in no other.
+
+It **settles** what surrounds it, **matches** the history with what is known, **takes in** what is new, **compacts**, if
+it is time, **commits**, and **reports**. ``Pipeline.prepare`` is such a step from nothing, kept nowhere.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from copy import copy
 from functools import partial
+from itertools import chain
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from attrs import define, evolve, field, frozen
+from attrs import evolve, frozen
 
+from agentctx.core import compare
 from agentctx.core.change_log import ChangesInForce
-from agentctx.core.compare import Outcome, match
-from agentctx.core.message import Context, Message, Native, Tool
+from agentctx.core.compare import Outcome
+from agentctx.core.message import Context, Message, Native
 from agentctx.core.pace import paced
 from agentctx.core.report import Report, StageReport, View
 from agentctx.core.units import iter_units, unfinished_from, units
+from agentctx.core.untracked import untrack
 from agentctx.economics.conditions import bill
 from agentctx.engine.cache_markers import LiftCacheMarkers, carries_refused
-from agentctx.engine.plan import Plan, is_go_on, let_answers_follow, refuse_empty, relief, since
-from agentctx.engine.reading import found_format, naming_what_is_too_deep, reader
-from agentctx.engine.reasoning import DropForeignReasoning, opening, options_of, understands
+from agentctx.engine.plan import is_go_on, let_answers_follow, refuse_empty, relief, since
+from agentctx.engine.reading import naming_what_is_too_deep
+from agentctx.engine.reasoning import DropForeignReasoning, options_of
 from agentctx.engine.repair import Earlier, cleaned, has_server_calls, names_of, paired
 from agentctx.engine.run_stages import Trail, keep_originals, run_stage
-from agentctx.errors import ContextOverflow, InvalidInput
+from agentctx.errors import ContextOverflow
 from agentctx.offload import MUCH, offload
-from agentctx.protocols import Call, Meter
+from agentctx.protocols import Call
 from agentctx.session.compaction import compact, compact_at_once
-from agentctx.session.fingerprint import Digest, shared_length, snapshot, snapshots
-from agentctx.session.learned_limits import LearnedLimits, LimitsByModel
-from agentctx.session.matching import (
-    Beginning,
-    asked_at,
-    beginning,
-    link,
-    opening_of,
-    recognised,
-    recount,
-    shared_start,
-)
+from agentctx.session.fingerprint import Digest, snapshot, snapshots
+from agentctx.session.matching import asked_at, match, shared_start
 from agentctx.session.record import (
     REPAIR,
     LastRequest,
@@ -52,360 +48,176 @@ from agentctx.session.record import (
     undecided,
     with_instructions,
 )
-from agentctx.session.step_context import Step, StepContext, surround
+from agentctx.session.step_context import Given, State, Step, StepContext, settle
 
 
-class Given(NamedTuple):
-    """What the caller passes at a step, in the provider's own shape.
-
-    Args:
-        messages: The transcript.
-        system: The system prompt, where the format keeps it apart.
-        tools: The tool definitions.
-        loaded: Whether they are what a state held of the last step: the caller has not passed its own since.
-    """
-
-    messages: Sequence[Any]
-    system: Any
-    tools: Any
-    loaded: bool = False
-
-    def fixed(self) -> Native:
-        """What system prompt and tools look like now."""
-        return snapshot([self.system, self.tools])
-
-
-@define(eq=False)
-class Conversation:
-    """A conversation, as far as it is known. A step that fails or is cancelled leaves it as it was.
+class Stepped(NamedTuple):
+    """What comes out of a step.
 
     Args:
-        plan: The pipeline.
-        model: The name of the model that was called last, or will be called first; None when it is not known.
-        format: The wire format, if named.
-        limits_by_model: What is known of the room of each model.
-        limits: What was learned of the current model.
-        record: The history, and the view that was made of it.
-        ctx: What was known beside the messages at the last step; None before the first, and after a load.
-        fixed: System prompt and tools as they were passed in last; after a load, their digest.
-        opening: After a load, the digest of the system prompt and tools that reasoning is bound to.
-        wire_name: The wire format with its dialect; None before the first step.
-        last_request: What was sent last.
-        unjudged: Tokens of the last request that the one before had not; None once its usage was looked at.
-        steps: How many steps were prepared.
-        last: What the caller passed at the last step, as far as it is known; None before the first.
-        in_force: The changes in force.
-        previous: All of this as it was before the last step, if that was asked for.
+        state: What is known of the conversation now.
+        view: What the model shall be sent.
+        fresh: Tokens of the request that the one before had not.
+        before: What was known before, unchanged, if that was asked for and a stage did anything.
     """
 
-    plan: Plan
-    model: str | None
-    format: str | None
-    limits_by_model: LimitsByModel
-    limits: LearnedLimits = field(init=False)
-    record: Record = field(init=False, factory=Record)
-    ctx: StepContext | None = field(init=False, default=None)
-    fixed: Any = field(init=False, default=None)
-    opening: Digest | None = field(init=False, default=None)
-    wire_name: str | None = field(init=False, default=None)
-    last_request: LastRequest = field(init=False, factory=LastRequest)
-    unjudged: int | None = field(init=False, default=None)
-    steps: int = field(init=False, default=0)
-    last: Given | None = field(init=False, default=None)
-    in_force: ChangesInForce = field(init=False, factory=ChangesInForce)
-    previous: Conversation | None = field(init=False, default=None)
-    _counted_by: Meter | None = field(init=False, default=None)
-    _marked_for: str | None = field(init=False, default=None)
+    state: State
+    view: View
+    fresh: int
+    before: State | None = None
 
-    def __attrs_post_init__(self) -> None:
-        """Find the budget."""
-        self.limits = self.limits_by_model.of(self.model)
-        self.limits_by_model.keep(self.model, self.limits)
 
-    @property
-    def beginning(self) -> Beginning | None:
-        """How it begins; None before the first step."""
-        if not self.steps:
-            return None
-        if self.last is not None and self.ctx is not None:
-            return opening_of(self.last.messages, self.last.system, self.ctx.source.wire).beginning
-        return beginning(self.record.view, None) if self.record.view else None
+async def take_step(
+    state: State,
+    given: Given,
+    now: float,
+    *,
+    model: str | None = None,
+    format_name: str | None = None,
+    remembered: bool = True,
+    undoable: bool = False,
+) -> Stepped:
+    """Prepare the next model call of a conversation.
 
-    async def step(
-        self,
-        given: Given,
-        now: float,
-        model: str | None = None,
-        format_name: str | None = None,
-        *,
-        keep_before: bool = False,
-    ) -> tuple[Report, View]:
-        """Prepare the next model call.
+    Args:
+        state: What is known of it.
+        given: What the caller passes.
+        now: Seconds since 1970.
+        model: The model that is called from now on; None: the one before.
+        format_name: The wire format from now on; None: the one before.
+        remembered: Whether a later step goes on from this one. Else it is one from nothing, without a session: nothing
+            is noted for later, and all stages run at once.
+        undoable: Give back in ``before`` what was known before a step in which a stage did anything.
 
-        Args:
-            given: What the caller passes.
-            now: Seconds since 1970.
-            model: The model that is called from now on; None: the one before.
-            format_name: The wire format from now on; None: the one before.
-            keep_before: Keep in ``previous`` what was known before a step in which a stage did anything.
-
-        Raises:
-            InvalidInput: If something cannot be read; names the message and the field.
-            ContextOverflow: If what must stay is larger than the budget.
-            StageError: If a stage broke a promise.
-            UnknownModel: If the budget is the model's and the model table does not know it.
-        """
-        with naming_what_is_too_deep(given.messages, given.system, given.tools):
-            return await self._stepped(given, now, model, format_name, keep_before=keep_before)
-
-    async def _stepped(
-        self, given: Given, now: float, model: str | None, format_name: str | None, *, keep_before: bool
-    ) -> tuple[Report, View]:
-        started, natives, self.previous = perf_counter(), given.messages, None
-        ctx = self._surroundings(given, model, format_name)
-        record = await self._going_on(given, ctx)
-        again = record is self.record and 0 < len(natives) == len(record)
-        idle = None if ctx.model != self.model else self.last_request.idle(now)
-        step = stand_still(ctx, record, natives, idle) if again else await take_in(ctx, record, natives, idle)
-        step.reasoning_made_with, step.marked_for = self._reasoning_made_with(ctx), self._marked_for
-        try:
-            await compact(step)
-            if not step.trail.start:
-                refuse_empty(step.trail)
-        except ContextOverflow:
-            # what a load brings back of the history is digests, which cannot be read again
-            anew = None if given.loaded else await self._decided_anew(step, idle)
-            if anew is None:
-                raise
-            step = anew
+    Raises:
+        InvalidInput: If something cannot be read; names the message and the field.
+        ContextOverflow: If what must stay is larger than the budget.
+        StageError: If a stage broke a promise.
+        UnknownModel: If the budget is the model's and the model table does not know it.
+    """
+    started = perf_counter()
+    with naming_what_is_too_deep(given.messages, given.system, given.tools):
+        ctx = await settle(state, given, model, format_name)
+        record = await match(state, given, ctx)
+        step = await take_in(state, record, given, ctx, now, remembered=remembered)
+        step = await _compacted(step, given)
         await keep_originals(step.trail)
-        previous = copy(self) if keep_before and step.trail.reports else None
-        report = await self._commit(step, given, now, started, on_copy=previous is not None)
-        self.previous = previous
-        self.last = given
-        return report, view_of_step(step, given.system, given.tools, report)
+        before = state if undoable and step.trail.reports else None
+        after = await commit(state, step, given, now, on_copy=before is not None)
+        report = report_on(after, step, started)
+        view = view_of(step, given, report)
+    return Stepped(after.state, view, report.tokens_after - report.prefix_tokens, before)
 
-    async def _decided_anew(self, refused: Step, idle: float | None) -> Step | None:
-        """The step with nothing decided before, as without a session; None when that does not fit either.
 
-        What was decided for another model, limit or end of the history may be what does not fit now.
-        """
-        known = undecided(refused.record, binds_reasoning=refused.ctx.binds)
-        # no idle time, as without a session: nothing of the cache is worth sparing
-        step = await take_in(refused.ctx, known, refused.natives, None, whole=True)
-        step.reasoning_made_with = refused.reasoning_made_with  # and no marked_for: this record has no view yet
-        try:
-            await compact_at_once(step)
-        except ContextOverflow:
-            return None
-        step.idle = idle
-        return step
+async def _compacted(step: Step, given: Given) -> Step:
+    """The step once it fits; with nothing decided before where it does not fit otherwise.
 
-    def _reasoning_made_with(self, ctx: StepContext) -> tuple[Message | None, tuple[Tool, ...]] | None:
-        """System prompt and tools of the last request where they were others than now; else None."""
-        last = self.ctx
-        if last is None:
-            same = self.opening is None or self.opening == opening(ctx.context(()))
-            return None if same else (Message("system", ()), ())  # what they were is not known any more
-        if ctx.system is last.system and ctx.tools is last.tools:
-            return None
-        return last.system, last.tools
+    What was decided for another model, limit or end of the history may be what does not fit now.
+    """
+    try:
+        await compact(step)
+    except ContextOverflow:
+        # what a load brings back of the history is digests, which cannot be read again
+        if given.loaded or not step.remembered:
+            raise
+        anew = await _decided_anew(step)
+        if anew is None:
+            raise
+        return anew
+    if not step.trail.start:
+        refuse_empty(step.trail)
+    return step
 
-    def _surroundings(self, given: Given, model: str | None, format_name: str | None) -> StepContext:
-        """Model, reader, system prompt and tools; those of the step before when nothing changed."""
-        ctx, model = self.ctx, self.model if model is None else model
-        shown_format, is_assumed = self._format_shown_by(given.messages), self.assumed
-        if ctx is not None and shown_format is not None and shown_format == self.wire_name:
-            ctx = evolve(ctx, source=evolve(ctx.source, certain=True))
-        wire_name = shown_format or self.wire_name or ""
-        same = model == self.model and format_name in (None, wire_name, wire_name.partition("/")[0])
-        same = same and wire_name == (self.wire_name or wire_name)
-        if ctx is not None and same and self.fixed == [given.system, given.tools]:
-            budget = self.limits.in_force
-            return ctx if ctx.budget is budget else ctx.with_budget(budget)
-        if format_name is None or (self.format or "").partition("/")[0] == format_name:
-            format_name = self.format  # which may name a dialect of it
-        reader_format = format_name or wire_name.partition("/")[0] or None
-        if ctx is not None and same:
-            source = ctx.source
-        else:
-            messages, counter = given.messages, self.plan.counting
-            source = reader(
-                messages, system=given.system, tools=given.tools, format=reader_format, model=model, counter=counter
-            )
-            if is_assumed and shown_format is None and format_name is None:
-                source = evolve(source, certain=False)
-        limits = self.limits if model == self.model else self.limits_by_model.of(model)
-        fixed = source.fixed_part(given.system, given.tools)
-        return surround(self.plan, source, limits, fixed, (model, format_name))
 
-    @property
-    def assumed(self) -> bool:
-        """Whether the messages so far would read alike in another format than the one that they are read in."""
-        if self.format is not None or self.wire_name is None:
-            return False
-        return self.ctx is None or not self.ctx.source.certain
-
-    def _format_shown_by(self, natives: Sequence[Any]) -> str | None:
-        """The format that new messages show, where those before them would read alike in another one; else None."""
-        new = self._beyond_known(natives) if self.assumed else ()
-        if not new:
-            return None
-        try:
-            found = found_format(new, model=self.model)
-        except InvalidInput:
-            return None  # what is wrong with them is said when they are read
-        return found.wire.name if found.certain else None
-
-    def _beyond_known(self, natives: Sequence[Any]) -> Sequence[Any]:
-        """What stands behind the known history, or behind the last view; all where neither seems to stand there."""
-        for known in (self.record.seen, self.record.shown):
-            end = len(known)
-            if 0 < end <= len(natives) and shared_length([natives[end - 1]], [known[-1]]):
-                return natives[end:]
-        return natives
-
-    async def _going_on(self, given: Given, ctx: StepContext) -> Record:
-        """The record to go on from: ours, or a new one when the caller has changed or replaced its history."""
-        natives = given.messages
-        record, meter, spoken = self.record, ctx.source.meter, ctx.source.wire.name
-        base = (self.wire_name or "").partition("/")[0]
-        if len(record) and base != spoken.partition("/")[0]:
-            return Record()
-        if len(record) and (self.wire_name != spoken or not understands(ctx.model, self.model)):
-            return Record(foreign_count=len(natives), instructions=record.instructions)
-        others = self._counted_by is not None or ctx.model != self.model  # and not only a load
-        counted_anew = self._counted_by is not meter
-        if counted_anew:
-            if others and len(record):
-                record = record.copy()  # ours stays as it was counted, until the step has succeeded
-            await meter.settle(record.view)
-            record.weigh_view(ctx.weigh(record.view[: record.settled]))
-        if given.loaded:
-            return record
-        link(record, natives, ctx.source.wire)
-        record = await recognised(record, natives, ctx)
-        if counted_anew and others and len(record):
-            await offload(lambda: recount(record, natives, ctx), len(record))
-        return record
-
-    def _adopt(self, step: Step) -> None:
-        """Go on from this step."""
-        ctx = step.ctx
-        if ctx is not self.ctx:
-            self.ctx, self.wire_name = ctx, ctx.source.wire.name
-            self.model, self.format, self.limits = ctx.model, ctx.format, ctx.limits
-            self.limits_by_model.keep(self.model, self.limits)
-        self.record, self._counted_by = step.record, ctx.source.meter
-
-    async def _commit(self, step: Step, given: Given, now: float, started: float, *, on_copy: bool) -> Report:
-        """Remember the step and report on it. Nothing waits once anything changes: no step is ever half done."""
-        old, sent = self.record, self.last_request
-        step.trail.narrow()
-        same = step.record is old  # and not one of a history that was changed
-        start = min(step.trail.start, sent.length) if same else 0
-        before, grown = old.shown[start : sent.length], same and not old.tail and old.settled == len(old.view)
-        same_fixed = self._same_fixed(step.ctx, given)
-        fixed = self.fixed if same_fixed and not isinstance(self.fixed, Digest) else given.fixed()
-        await commit_aside(step, on_copy=on_copy)
-        record, self.fixed = step.record, fixed
-        shared = min(sent.intact, start + shared_start(before, record.shown[start:]))
-        prefix = self._prefix(step, shared, same_fixed=same_fixed)
-        self._adopt(step)
-        if step.trail.reports or not grown or record is not old:
-            self.in_force = record.in_force()
-        report = report_on(step, self.in_force, prefix, started)
-        self._marked_for = step.ctx.model
-        self.last_request = LastRequest(report.tokens_after, len(record.out), len(record.out), now)
-        self.steps += 1
-        self.unjudged = report.tokens_after - report.prefix_tokens
-        return report
-
-    def _same_fixed(self, ctx: StepContext, given: Given) -> bool:
-        """Whether system prompt and tools are those of the step before."""
-        last = self.ctx
-        if ctx.model != self.model:  # another model has another cache
-            return False
-        if last is None:
-            return self.steps > 0 and bool(self.fixed == [given.system, given.tools])
-        return ctx.system is last.system and ctx.tools is last.tools
-
-    def _prefix(self, step: Step, shared: int, *, same_fixed: bool) -> Prefix:
-        """How the request begins, of which ``shared`` messages at the start are those of the last one."""
-        sent, ctx = self.last_request, step.ctx
-        if not same_fixed:
-            return Prefix(0 if self.steps else None, 0, sent.tokens)
-        if shared == sent.length:
-            return Prefix(None, sent.tokens, sent.tokens)
-        tokens = ctx.fixed + sum(map(ctx.source.meter.message, step.record.view[:shared]))
-        return Prefix(shared if self.steps else None, tokens, sent.tokens)
+async def _decided_anew(refused: Step) -> Step | None:
+    """The step with nothing decided before, as without a session; None when that does not fit either."""
+    known = undecided(refused.record, binds_reasoning=refused.ctx.binds)
+    # no idle time, as without a session: nothing of the cache is worth sparing
+    step = await _read_in(refused.ctx, known, refused.natives, None)
+    step.reasoning_made_with = refused.reasoning_made_with  # and no marked_for: this record has no view yet
+    try:
+        await compact_at_once(step)
+    except ContextOverflow:
+        return None
+    step.idle = refused.idle
+    return step
 
 
 async def take_in(
-    ctx: StepContext, record: Record, natives: Sequence[Any], idle: float | None, *, whole: bool = False
+    state: State, record: Record, given: Given, ctx: StepContext, now: float, *, remembered: bool = True
 ) -> Step:
-    """Read, repair and treat what is new, with the unfinished round before it.
+    """Read, repair and treat what is new, with the unfinished round before it; nothing when nothing is new.
 
     Args:
-        ctx: What is known beside the messages.
+        state: What is known of the conversation.
         record: The record to go on from.
-        natives: The whole history.
-        idle: Seconds since the last request; None when there was none.
-        whole: Whether all stages will run on the whole history: none runs on what is new then.
+        given: What the caller passes.
+        ctx: What surrounds the step.
+        now: Seconds since 1970.
+        remembered: See ``take_step``.
     """
+    idle = None if ctx.model != state.model else state.last_request.idle(now)
+    if record is state.record and 0 < len(given.messages) == len(record):
+        step = _stand_still(ctx, record, given.messages, idle)
+    else:
+        step = await _read_in(ctx, record, given.messages, idle, remembered=remembered)
+        if remembered and step.raw:
+            await _treat(step)
+    step.reasoning_made_with, step.marked_for = state.reasoning_made_with(ctx), state.marked_for
+    return step
+
+
+async def _treat(step: Step) -> None:
+    """Run the stages that look at what is new."""
+    call = step.call()
+    for stage in step.ctx.plan.on_arrival:
+        await run_stage(stage, step.trail, call)
+
+
+async def _read_in(
+    ctx: StepContext, record: Record, natives: Sequence[Native], idle: float | None, *, remembered: bool = True
+) -> Step:
+    """The step with what is new read and repaired."""
     meter = ctx.source.meter
-    record, fresh, seen, asked = await _read_new(ctx, record, natives)
+    record, fresh, seen, asked = await _read_new(ctx, record, natives, remembered=remembered)
     if asked is not None:
         weights, known = ctx.weigh(record.view), len(record)
         record = rewound(
             record, asked, weights, unchanged_until=known, history_length=len(natives), binds_reasoning=ctx.binds
         )
-        record, fresh, seen, _ = await _read_new(ctx, record, natives)
+        record, fresh, seen, _ = await _read_new(ctx, record, natives, remembered=remembered)
     known = len(record)
     await meter.settle(fresh)
     arrived = await offload(partial(ctx.weigh, fresh), len(fresh))
     raw = [*record.tail, *fresh]
     raw_origin = [*record.tail_origin, *range(known, known + len(fresh))]
     size = ctx.fixed + record.view_tokens + sum(map(meter.message, record.tail)) + sum(arrived.tokens)
-    unbound, settled = record.unbound_from, record.settled
-    trail = Trail(ctx.context(raw), list(raw_origin), size, unbound_from=unbound, start=settled)
-    step = Step(ctx, record, natives, seen, trail, arrived, raw, raw_origin, idle)
+    trail = Trail(ctx.context(raw), list(raw_origin), size, unbound_from=record.unbound_from, start=record.settled)
+    step = Step(ctx, record, natives, seen, trail, arrived, raw, raw_origin, idle, remembered)
     if raw:
-        await _mend(step)
-        if not whole:
-            await _treat(step)
+        await _repair(step)
     return step
 
 
-def stand_still(ctx: StepContext, record: Record, natives: Sequence[Any], idle: float | None) -> Step:
+def _stand_still(ctx: StepContext, record: Record, natives: Sequence[Native], idle: float | None) -> Step:
     """The step when nothing is new: all that was decided stays, also about a round that is not finished."""
     provisional = sum(map(ctx.source.meter.message, record.view[record.settled :]))
     size = ctx.fixed + record.view_tokens + provisional
     trail = Trail(ctx.context(()), [], size, unbound_from=record.unbound_from, start=len(record.view))
     raw, origins = list(record.tail), list(record.tail_origin)
-    return Step(
-        ctx,
-        record,
-        natives,
-        [],
-        trail,
-        Sizes(),
-        raw,
-        origins,
-        idle,
-        open_from=origins[0] if origins else None,
-    )
+    open_from = origins[0] if origins else None
+    return Step(ctx, record, natives, [], trail, Sizes(), raw, origins, idle, open_from=open_from)
 
 
 _New = tuple[Record, list[Message], list[Any], int | None]
 """The record; new messages as values, what they look like, and the index of an earlier call that they answer."""
 
 
-async def _read_new(ctx: StepContext, record: Record, natives: Sequence[Any]) -> _New:
-    return await offload(lambda: _read(ctx, record, natives), len(natives) - len(record))
+async def _read_new(ctx: StepContext, record: Record, natives: Sequence[Native], *, remembered: bool) -> _New:
+    return await offload(lambda: _read(ctx, record, natives, remembered=remembered), len(natives) - len(record))
 
 
-def _read(ctx: StepContext, record: Record, natives: Sequence[Any]) -> _New:
+def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, remembered: bool) -> _New:
     """What is new, and the record with the unfinished round as it reads beside that.
 
     Where the place tells which call a result answers, a later result may tell that an earlier one answers another call.
@@ -417,6 +229,8 @@ def _read(ctx: StepContext, record: Record, natives: Sequence[Any]) -> _New:
         record = record if tail == record.tail else evolve(record, tail=with_instructions(tail, record.instructions))
     else:
         fresh = source.messages(new, len(record), record.tail)
+    if not remembered:
+        return record, fresh, list(new), None
     fresh = with_instructions(fresh, record.instructions)
     return record, fresh, snapshots(new, len(record)), asked_at(record, natives, fresh, source.wire)
 
@@ -443,7 +257,7 @@ def _unfinished_in(bare: Sequence[Message], clean: Sequence[Message]) -> int:
     place = unfinished_from(clean)
     if place == len(clean):
         return len(bare)
-    origins, starts = match(bare, clean).origins, [unit.start for unit in units(clean)]
+    origins, starts = compare.match(bare, clean).origins, [unit.start for unit in units(clean)]
     while True:
         read = next(origin for origin in (*reversed(origins[: place + 1]), 0) if origin is not None)
         begins = origins.index(read) if read in origins else 0
@@ -452,7 +266,7 @@ def _unfinished_in(bare: Sequence[Message], clean: Sequence[Message]) -> int:
         place = starts[bisect_right(starts, begins) - 1]
 
 
-async def _mend(step: Step) -> None:
+async def _repair(step: Step) -> None:
     """Make what is new legal, and find where it is unfinished.
 
     Cache markers that the model refuses are lifted, and reasoning of another model goes; then the history is repaired,
@@ -479,7 +293,7 @@ async def _mend(step: Step) -> None:
         whole = paired(clean, call, wire, earlier=earlier)
         legal = None if whole is bare else list(whole)
         open_ = legal is not None or has_server_calls(bare) or any(each.role not in _ANSWERING for each in bare[-1:])
-        return legal, _open_from(step.trail, clean) if open_ else None
+        return legal, _open_from(step.trail, clean) if open_ and step.remembered else None
 
     legal, step.open_from = await offload(looked, len(bare))
     if legal is not None:
@@ -499,13 +313,6 @@ async def _mend(step: Step) -> None:
         refuse_empty(step.trail)
 
 
-async def _treat(step: Step) -> None:
-    """Run the stages that look at what is new."""
-    call = step.call()
-    for stage in step.ctx.plan.on_arrival:
-        await run_stage(stage, step.trail, call)
-
-
 _ANSWERING = frozenset({"user", "tool"})
 
 
@@ -517,30 +324,128 @@ def _named(step: Step) -> Mapping[str, Message]:
     return record.items
 
 
-async def commit_aside(step: Step, *, on_copy: bool = False) -> None:
-    """``commit``; where it is about many messages, in a worker thread and on a copy of the record.
+@frozen
+class Committed:
+    """A step that has become what is known.
 
     Args:
-        step: The step.
-        on_copy: Leave the record as it was in any case.
+        state: What is known now.
+        record: The history, and the view that was made of it.
+        in_force: The changes in force.
+        first_changed: The first message that is not as it was; None when all that was sent is still there.
+        prefix: Tokens at the start of the request that the one before had too.
+        sent: Tokens of the request before.
     """
+
+    state: State
+    record: Record
+    in_force: ChangesInForce
+    first_changed: int | None
+    prefix: int
+    sent: int
+
+
+async def commit(state: State, step: Step, given: Given, now: float, *, on_copy: bool) -> Committed:
+    """What is known once the step has succeeded. Nothing waits once anything changes: no step is ever half done.
+
+    Args:
+        state: What was known before.
+        step: The step.
+        given: What the caller passed.
+        now: Seconds since 1970.
+        on_copy: Leave the record as it was.
+    """
+    if not step.remembered:
+        return await offload(lambda: _committed_nowhere(state, step), len(step.raw))
+    old, sent, ctx = state.record, state.last_request, step.ctx
+    step.trail.narrow()
+    same = step.record is old  # and not one of a history that was changed
+    start = min(step.trail.start, sent.length) if same else 0
+    before, grown = old.shown[start : sent.length], same and not old.tail and old.settled == len(old.view)
+    same_fixed = _same_fixed(state, ctx, given)
+    fixed = state.fixed if same_fixed and not isinstance(state.fixed, Digest) else given.fixed()
+    await _enter_aside(step, on_copy=on_copy)
+    record = step.record
+    shared = min(sent.intact, start + shared_start(before, record.shown[start:]))
+    first_changed, prefix = _prefix(state, step, shared, same_fixed=same_fixed)
+    if ctx is not state.ctx:
+        state.limits_by_model.keep(ctx.model, ctx.limits)
+    in_force = record.in_force() if step.trail.reports or not grown or record is not old else state.in_force
+    last_request = LastRequest(step.tokens, len(record.out), len(record.out), now)
+    known = State(
+        state.plan,
+        ctx.model,
+        ctx.format,
+        state.limits_by_model,
+        ctx.limits,
+        record,
+        ctx,
+        fixed,
+        None,
+        ctx.source.wire.name,
+        last_request,
+        state.steps + 1,
+        given,
+        in_force,
+        ctx.source.meter,
+        ctx.model,
+    )
+    return Committed(known, record, in_force, first_changed, prefix, sent.tokens)
+
+
+def _committed_nowhere(state: State, step: Step) -> Committed:
+    """What a step from nothing made, for the report; no later step goes on from it."""
+    record, trail = step.record, step.trail
+    messages, meter = trail.context.messages, step.ctx.source.meter
+    record.out = _written(step, messages, [None] * len(messages))
+    record.remember(step.seen, step.raw, step.arrived)
+    _enter_in_book(step)
+    record.view, record.origins, record.settled = list(messages), trail.origins, len(messages)
+    record.note_made(trail.made, (), messages)
+    record.view_bytes = sum(map(meter.weight, messages))
+    return Committed(state, record, record.in_force(), compare.match(step.raw, messages).first_changed, 0, 0)
+
+
+def _same_fixed(state: State, ctx: StepContext, given: Given) -> bool:
+    """Whether system prompt and tools are those of the step before."""
+    last = state.ctx
+    if ctx.model != state.model:  # another model has another cache
+        return False
+    if last is None:
+        return state.steps > 0 and bool(state.fixed == [given.system, given.tools])
+    return ctx.system is last.system and ctx.tools is last.tools
+
+
+def _prefix(state: State, step: Step, shared: int, *, same_fixed: bool) -> tuple[int | None, int]:
+    """The first changed message of a request that begins with ``shared`` of the last one, and the tokens of those."""
+    sent, ctx = state.last_request, step.ctx
+    if not same_fixed:
+        return (0 if state.steps else None), 0
+    if shared == sent.length:
+        return None, sent.tokens
+    tokens = ctx.fixed + sum(map(ctx.source.meter.message, step.record.view[:shared]))
+    return (shared if state.steps else None), tokens
+
+
+async def _enter_aside(step: Step, *, on_copy: bool = False) -> None:
+    """``_enter``; where it is about many messages, in a worker thread and on a copy of the record."""
     changes = sum(len(report.changes) for report in step.trail.reports)
     again = step.trail.start == 0 or step.trail.start < step.record.settled
     looked_at = len(step.seen) + changes + (len(step.trail.context.messages) if again else 0)
     if looked_at >= MUCH or on_copy:
         step.record = step.record.copy()
-    await offload(partial(_commit_and_let_go, step), looked_at)
+    await offload(partial(_enter_and_let_go, step), looked_at)
 
 
-def _commit_and_let_go(step: Step) -> None:
-    """``commit``, and take apart here what the step need not know any more: of many messages that takes a while."""
-    commit(step)
+def _enter_and_let_go(step: Step) -> None:
+    """``_enter``, and take apart here what the step need not know any more: of many messages that takes a while."""
+    _enter(step)
     for spent in (step.raw, step.seen):
         for _ in paced(range(len(spent))):
             spent.pop()
 
 
-def commit(step: Step) -> None:
+def _enter(step: Step) -> None:
     """Make what the step worked out the state of the conversation. Nothing in it waits."""
     record, trail = step.record, step.trail
     messages = trail.context.messages
@@ -548,6 +453,8 @@ def commit(step: Step) -> None:
     places = [known.get(id(message)) for message in messages]
     written = _written(step, messages, places)  # first: what cannot be written leaves the record as it was
     looks = _looks(messages, written, trail.origins, places)
+    for kept in paced(chain(step.seen, (message.parts for message in step.fresh))):
+        untrack(kept)
     record.remember(step.seen, step.fresh, step.arrived)
     _enter_in_book(step)
     replaced = record.view[step.trail.start :]
@@ -717,70 +624,44 @@ def _is_from(origin: int | None, index: int) -> bool:
     return origin is not None and origin >= index
 
 
-@frozen
-class Prefix:
-    """How a request begins, compared to the one before.
-
-    Args:
-        first_changed: The first message that is not as it was; None when all that was sent is still there.
-        tokens: Tokens at the start that the request before had too.
-        sent: Tokens of the request before.
-    """
-
-    first_changed: int | None
-    tokens: int
-    sent: int
-
-
-def report_on(step: Step, in_force: ChangesInForce, prefix: Prefix, started: float) -> Report:
+def report_on(done: Committed, step: Step, started: float) -> Report:
     """The report on a step.
 
     Args:
-        step: The step, committed.
-        in_force: The changes in force.
-        prefix: How the request begins.
+        done: What the step has become.
+        step: The step.
         started: When the step began, by the clock of ``plan.since``.
     """
-    record, ctx = step.record, step.ctx
+    record, ctx, trail = done.record, step.ctx, step.trail
     tail = sum(map(ctx.source.meter.weight, record.view[record.settled :]))
-    budget, reports = ctx.budget, step.trail.reports
-    began = reports[0].tokens_before if reports else step.tokens
+    budget, reports = ctx.budget, trail.reports
+    began = reports[0].tokens_before if reports else trail.tokens
     taken_off = relief(ctx.given, ctx.context(()), ctx.bare_call, began)
+    more = sum(stage.tokens_before - began for stage in taken_off)
     return Report(
         stages=(*taken_off, *reports),
-        in_force=in_force,
+        in_force=done.in_force,
         messages_before=len(record),
         messages_after=len(record.view),
-        tokens_before=sum(stage.tokens_before - began for stage in taken_off) + ctx.fixed + record.given_tokens,
-        tokens_after=step.tokens,
+        tokens_before=more + ctx.fixed + record.given_tokens,
+        tokens_after=trail.tokens,
         bytes_before=ctx.fixed_bytes + record.given_bytes,
         bytes_after=ctx.fixed_bytes + record.view_bytes + tail,
         limit=None if budget is None else budget.limit,
-        first_changed=prefix.first_changed,
-        prefix_tokens=prefix.tokens,
-        rebilled_tokens=max(0, prefix.sent - prefix.tokens),
+        first_changed=done.first_changed,
+        prefix_tokens=done.prefix,
+        rebilled_tokens=max(0, done.sent - done.prefix),
         seconds=since(started),
         forecast=bill(
-            ctx.source.profile,
-            sent=prefix.sent,
-            given=began,
-            prefix=prefix.tokens,
-            size=step.tokens,
-            warmth=step.warmth,
+            ctx.source.profile, sent=done.sent, given=began, prefix=done.prefix, size=trail.tokens, warmth=step.warmth
         ),
     )
 
 
-def view_of_step(step: Step, system: Native, tools: Native, report: Report) -> View:
-    """The view that a step made.
-
-    Args:
-        step: The step, committed.
-        system: The system prompt as the caller passed it; handed back when no stage touched it.
-        tools: The tools, likewise.
-        report: The report on the step.
-    """
+def view_of(step: Step, given: Given, report: Report) -> View:
+    """The view that a step made; system prompt and tools as the caller passed them where no stage touched them."""
     record, chosen, ctx = step.record, step.trail.context, step.ctx
+    system, tools = given.system, given.tools
     if chosen.tools is not ctx.given.tools:
         tools = [tool.source for tool in chosen.tools]
     if chosen.system is not ctx.given.system:

@@ -1,22 +1,48 @@
-"""What a step knows beside the messages: model, format, budget, system prompt, tools; and how far it has come."""
+"""What a step goes on from: what is known of the conversation, what surrounds the step, and where it stands."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
-from attrs import define, evolve, frozen
+from attrs import define, evolve, field, frozen
 
 from agentctx.core.budget import Budget
-from agentctx.core.message import ROLES, Context, Message, Tool
+from agentctx.core.change_log import ChangesInForce
+from agentctx.core.message import ROLES, Context, Message, Native, Tool
 from agentctx.economics.conditions import warmth_after
 from agentctx.engine.cache_markers import check_head, relieved_head
 from agentctx.engine.plan import Plan
-from agentctx.engine.reading import Reader
+from agentctx.engine.reading import Reader, found_format, reader
+from agentctx.engine.reasoning import opening
 from agentctx.engine.run_stages import Trail
-from agentctx.protocols import Call
-from agentctx.session.learned_limits import LearnedLimits
-from agentctx.session.record import Record, Sizes
+from agentctx.errors import InvalidInput
+from agentctx.offload import offload
+from agentctx.protocols import Call, Meter
+from agentctx.session.fingerprint import Digest, shared_length, snapshot
+from agentctx.session.learned_limits import LearnedLimits, LimitsByModel
+from agentctx.session.record import LastRequest, Record, Sizes
+
+
+class Given(NamedTuple):
+    """What the caller passes at a step, in the provider's own shape.
+
+    Args:
+        messages: The transcript.
+        system: The system prompt, where the format keeps it apart.
+        tools: The tool definitions.
+        loaded: Whether they are what a dump held of the last step: the caller has not passed its own since.
+    """
+
+    messages: Sequence[Native]
+    system: Native
+    tools: Native
+    loaded: bool = False
+
+    def fixed(self) -> Native:
+        """What system prompt and tools look like now."""
+        return snapshot([self.system, self.tools])
 
 
 @frozen
@@ -77,46 +103,154 @@ class StepContext:
         return Sizes(list(map(meter.message, messages)), list(map(meter.weight, messages)))
 
 
-def surround(
+@frozen(eq=False)
+class State:
+    """What is known of a conversation between two steps. A step makes a new one, or fails and leaves this as it was.
+
+    Args:
+        plan: The pipeline.
+        model: The name of the model that was called last, or will be called first; None when it is not known.
+        format: The wire format, if named.
+        limits_by_model: What is known of the room of each model.
+        limits: That of the current model.
+        record: The history, and the view that was made of it.
+        ctx: What surrounded the last step; None before the first, and after a load.
+        fixed: System prompt and tools as they were passed in last; after a load, what tells them from others.
+        opening: After a load, what tells the system prompt and tools that reasoning is bound to from others.
+        wire_name: The wire format with its dialect; None before the first step.
+        last_request: What was sent last.
+        steps: How many steps were prepared.
+        last: What the caller passed at the last step, as far as it is known; None before the first.
+        in_force: The changes in force.
+        counted_by: What has counted the record; None before the first step, and after a load.
+        marked_for: The model whose cache markers the record's view carries; None when it is not known.
+    """
+
+    plan: Plan
+    model: str | None
+    format: str | None
+    limits_by_model: LimitsByModel
+    limits: LearnedLimits
+    record: Record = field(factory=Record)
+    ctx: StepContext | None = None
+    fixed: Native = None
+    opening: Digest | None = None
+    wire_name: str | None = None
+    last_request: LastRequest = field(factory=LastRequest)
+    steps: int = 0
+    last: Given | None = None
+    in_force: ChangesInForce = field(factory=ChangesInForce)
+    counted_by: Meter | None = None
+    marked_for: str | None = None
+
+    @classmethod
+    def fresh(
+        cls, plan: Plan, model: str | None, format_name: str | None, limits_by_model: LimitsByModel | None = None
+    ) -> State:
+        """Nothing is known yet, but perhaps of the models.
+
+        Raises:
+            UnknownModel: If a budget is needed and the model table does not know the model.
+        """
+        limits_by_model = LimitsByModel(plan, model) if limits_by_model is None else limits_by_model
+        limits = limits_by_model.of(model)
+        limits_by_model.keep(model, limits)
+        return cls(plan, model, format_name, limits_by_model, limits)
+
+    @property
+    def assumed(self) -> bool:
+        """Whether the messages so far would read alike in another format than the one that they are read in."""
+        if self.format is not None or self.wire_name is None:
+            return False
+        return self.ctx is None or not self.ctx.source.certain
+
+    def reasoning_made_with(self, ctx: StepContext) -> tuple[Message | None, tuple[Tool, ...]] | None:
+        """System prompt and tools of the last request where they were others than now; else None."""
+        last = self.ctx
+        if last is None:
+            same = self.opening is None or self.opening == opening(ctx.context(()))
+            return None if same else (Message("system", ()), ())  # what they were is not known any more
+        if ctx.system is last.system and ctx.tools is last.tools:
+            return None
+        return last.system, last.tools
+
+
+async def settle(state: State, given: Given, model: str | None, format_name: str | None) -> StepContext:
+    """What surrounds a step; what surrounded the one before when nothing changed.
+
+    Args:
+        state: What is known of the conversation.
+        given: What the caller passes.
+        model: The model that is called from now on; None: the one before.
+        format_name: The wire format from now on; None: the one before.
+
+    Raises:
+        InvalidInput: If something cannot be read, or system prompt and tools have cache markers that the provider does
+            not take.
+        UnknownModel: If the budget is the model's and the model table does not know it.
+    """
+    ctx, model = state.ctx, state.model if model is None else model
+    shown_format = _format_shown_by(state, given.messages)
+    if ctx is not None and shown_format is not None and shown_format == state.wire_name:
+        ctx = evolve(ctx, source=evolve(ctx.source, certain=True))
+    wire_name = shown_format or state.wire_name or ""
+    same = model == state.model and format_name in (None, wire_name, wire_name.partition("/")[0])
+    same = same and wire_name == (state.wire_name or wire_name)
+    if ctx is not None and same and state.fixed == [given.system, given.tools]:
+        budget = state.limits.in_force
+        return ctx if ctx.budget is budget else ctx.with_budget(budget)
+    if format_name is None or (state.format or "").partition("/")[0] == format_name:
+        format_name = state.format  # which may name a dialect of it
+    if ctx is not None and same:
+        source = ctx.source
+    else:
+        source = await _reader(state, given, model, format_name or wire_name.partition("/")[0] or None)
+        if state.assumed and shown_format is None and format_name is None:
+            source = evolve(source, certain=False)
+    limits = state.limits if model == state.model else state.limits_by_model.of(model)
+    return _surround(state.plan, source, limits, source.fixed_part(given.system, given.tools), (model, format_name))
+
+
+async def _reader(state: State, given: Given, model: str | None, format_name: str | None) -> Reader:
+    messages, system, tools, _ = given
+    read = partial(reader, messages, system=system, tools=tools, format=format_name, model=model)
+    return await offload(lambda: read(counter=state.plan.counting), len(messages))
+
+
+def _surround(
     plan: Plan,
     source: Reader,
     limits: LearnedLimits,
     fixed: tuple[Message | None, tuple[Tool, ...]],
     spoken: tuple[str | None, str | None],
 ) -> StepContext:
-    """The surroundings of a step.
-
-    Args:
-        plan: The stages and their options.
-        source: How the conversation is read.
-        limits: What is known of the model's room.
-        fixed: System prompt and tools.
-        spoken: The model and the wire format, as far as they are named.
-
-    Raises:
-        InvalidInput: If system prompt and tools have cache markers that the provider does not take.
-    """
     given, meter, budget = Context((), *fixed), source.meter, limits.in_force
-    empty = relieved_head(given, source.wire, source.profile)
-    check_head(empty, source.wire)
-    call = plan.call(source, budget, None, 0, _nobody)
-    return StepContext(
-        plan,
-        source,
-        *spoken,
-        limits,
-        budget,
-        empty.system,
-        empty.tools,
-        meter.fixed(empty),
-        meter.bytes(empty),
-        call,
-        given,
-    )
+    head = relieved_head(given, source.wire, source.profile)
+    check_head(head, source.wire)
+    call = plan.call(source, budget, None, 0, lambda _index: None)
+    sizes = meter.fixed(head), meter.bytes(head)
+    return StepContext(plan, source, *spoken, limits, budget, head.system, head.tools, *sizes, call, given)
 
 
-def _nobody(_index: int) -> None:
-    """No message stands at any index."""
+def _format_shown_by(state: State, natives: Sequence[Native]) -> str | None:
+    """The format that new messages show, where those before them would read alike in another one; else None."""
+    new = _beyond_known(state.record, natives) if state.assumed else ()
+    if not new:
+        return None
+    try:
+        found = found_format(new, model=state.model)
+    except InvalidInput:
+        return None  # what is wrong with them is said when they are read
+    return found.wire.name if found.certain else None
+
+
+def _beyond_known(record: Record, natives: Sequence[Native]) -> Sequence[Native]:
+    """What stands behind the known history, or behind the last view; all where neither seems to stand there."""
+    for known in (record.seen, record.shown):
+        end = len(known)
+        if 0 < end <= len(natives) and shared_length([natives[end - 1]], [known[-1]]):
+            return natives[end:]
+    return natives
 
 
 @define
@@ -134,6 +268,7 @@ class Step:
         raw: The new messages as they were read, with those of the unfinished round before them.
         raw_origin: The index in the history of each of ``raw``.
         idle: Seconds since the last request was prepared; None when there was none.
+        remembered: Whether a later step goes on from this one; else all stages run at once.
         open_from: Index in the history from which the last round is unfinished; None when it is finished.
         quiet_until: See ``Record``.
         waiting: See ``Record``.
@@ -151,6 +286,7 @@ class Step:
     raw: list[Message]
     raw_origin: list[int]
     idle: float | None
+    remembered: bool = True
     open_from: int | None = None
     quiet_until: int = 0
     waiting: bool = False
@@ -182,9 +318,12 @@ class Step:
 
     def call(self, aim: int | None = None) -> Call:
         """What the stages are told, with the tokens to come down to."""
-        ctx = self.ctx
-        call = ctx.plan.call(ctx.source, ctx.budget, aim, len(self.natives), self.message_at, self.warmth)
-        return evolve(call, before=lambda: tuple(self.record.view[: self.trail.start]))
+        ctx, given = self.ctx, len(self.natives)
+        return ctx.plan.call(ctx.source, ctx.budget, aim, given, self.message_at, self.warmth, self.before)
+
+    def before(self) -> tuple[Message, ...]:
+        """What stands before the messages that the stages see."""
+        return tuple(self.record.view[: self.trail.start])
 
     def late(self) -> frozenset[int]:
         """The identities of the messages that came after the model's last one, wherever they stand now."""

@@ -104,7 +104,7 @@ def test_restarts_change_nothing(both_loops, *, history, stage, budget, model, e
                 if billing is not None:
                     session.record({"prompt_tokens": int(said[0][-1]["tokens_after"] * billing) + 7})
                 if loop == "writes back":
-                    growing[place] = list(session._conversation.record.out)
+                    growing[place] = list(session._state.record.out)
             assert sessions[0].budget == sessions[1].budget
 
     both_loops(walk)
@@ -248,7 +248,7 @@ async def test_bytes_come_back_as_bytes():
     session = plan.session(format="bedrock")
     await session.prepare(messages)
     loaded = hop(session, plan)
-    assert loaded._conversation.record.out == messages
+    assert loaded._state.record.out == messages
     assert (await loaded.prepare(deepcopy(messages))).report.first_changed is None
 
 
@@ -321,8 +321,7 @@ async def test_a_loaded_session_works_out_no_digest_twice():
     loaded = hop(session, plan)
     await loaded.prepare(messages[:-2])
     assert not any(
-        type(seen).__name__ == "Digest"
-        for seen in (*loaded._conversation.record.seen, *loaded._conversation.record.shown)
+        type(seen).__name__ == "Digest" for seen in (*loaded._state.record.seen, *loaded._state.record.shown)
     )
 
 
@@ -410,12 +409,12 @@ async def test_what_another_model_counts_anew_keeps_its_order():
     plan, messages = pipeline(), rounds("gemini", 20)
     session = plan.session(format="gemini")
     await session.prepare(messages)
-    said = [(change.index, change.stage) for change in session._conversation.record.changes()]
+    said = [(change.index, change.stage) for change in session._state.record.changes()]
     loaded = hop(session, plan)
     loaded.clock = session.clock = lambda: 5.0
     for one in (session, loaded):
         await one.prepare(messages, model="gemini-3-pro")
-        assert [(each.index, each.stage) for each in one._conversation.record.changes()] == said
+        assert [(each.index, each.stage) for each in one._state.record.changes()] == said
     assert loaded.dump() == session.dump()
 
 
