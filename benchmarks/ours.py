@@ -28,6 +28,7 @@ from agentctx import (
     ToolResult,
     TruncateToolOutputs,
 )
+from agentctx.engine.run_stages import run_alone
 from agentctx.tokens import TiktokenCounter
 from agentctx.tokens.meter import MessageMeter
 from agentctx.tokens.tiktoken import encoding
@@ -156,7 +157,7 @@ async def cut(text: str) -> float:
     context = Context((Message("tool", (ToolResult("call_1", (Text(text),)),)),))
     stage, call = TruncateToolOutputs(max_tokens=1_000), Call(MessageMeter(TiktokenCounter()))
     start = perf_counter()
-    await stage(context, call)
+    await run_alone(stage, context, call)
     return perf_counter() - start
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from operator import is_not
 from typing import Any, Literal, TypeAlias
 
 from attrs import evolve, field, frozen
@@ -362,7 +363,9 @@ class Context:
     tools: tuple[Tool, ...] = ()
 
     def with_messages(self, messages: tuple[Message, ...]) -> Context:
-        """The same request with other messages."""
+        """The same request with other messages; the same object when all of them are."""
+        if len(messages) == len(self.messages) and not any(map(is_not, messages, self.messages)):
+            return self
         return Context(messages, self.system, self.tools)
 
 

@@ -182,6 +182,11 @@ def _cut_what_stays(context: Context, limit: int, call: Call, room: Room, held: 
     return shrunk, room if shrunk is context else lay_out(shrunk, call, unread=held)
 
 
+def effort_to_cut(context: Context, limit: int, call: Call) -> tuple[int, int]:
+    """What a stage that drops units looks at; see ``Stage.effort``. No result of what fits ``limit`` has to be cut."""
+    return len(context.messages), call.meter.bytes(context) if call.size(context) > limit else 0
+
+
 def drop_oldest(context: Context, limit: int, aim: int, call: Call, size: int | None = None) -> Context:
     """Drop whole rounds with their questions, oldest first, until the request has at most ``aim`` tokens.
 

@@ -13,8 +13,7 @@ from agentctx.core.message import Context, Media, Message, Native, Part, Text, T
 from agentctx.engine.drop import drop_oldest, lay_out
 from agentctx.engine.shrink import shrink_arguments, shrink_results
 from agentctx.errors import BigItem, ContextOverflow
-from agentctx.offload import offload
-from agentctx.protocols import Call
+from agentctx.protocols import Call, Stage
 from agentctx.tokens.carried import base64_of
 
 NAMED = 5
@@ -22,7 +21,7 @@ NAMED = 5
 
 
 @frozen
-class FitGuarantee:
+class FitGuarantee(Stage):
     """Make the request fit ``limit`` or raise.
 
     In this order: the results of what must stay are cut when they alone are too large; the oldest rounds go; what
@@ -37,18 +36,18 @@ class FitGuarantee:
     limit: int
     origins: Sequence[int | None] | None = field(default=None, eq=False, repr=False)
 
-    async def __call__(self, context: Context, call: Call, /) -> Context:
+    def effort(self, context: Context, call: Call, /) -> tuple[int, int]:
+        """None for a request that fits."""
+        return (0, 0) if call.size(context) <= self.limit else super().effort(context, call)
+
+    def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context, at most ``limit`` tokens.
 
         Raises:
             ContextOverflow: If what must stay is larger than the limit; names the biggest items.
         """
-        size = call.size(context)
-        if size <= self.limit:
+        if call.size(context) <= self.limit:
             return context
-        return await offload(lambda: self._fitted(context, call), len(context.messages), call.meter.bytes(context))
-
-    def _fitted(self, context: Context, call: Call) -> Context:
         given = context
         context = drop_oldest(context, self.limit, self.limit, call)
         why = f"over {self.limit:,} tokens"
@@ -103,7 +102,7 @@ STEP = 0.9
 
 
 @frozen
-class FitRequestBytes:
+class FitRequestBytes(Stage):
     """Leave out as much as it takes for the body to have at most ``request_bytes`` bytes.
 
     Args:
@@ -114,7 +113,7 @@ class FitRequestBytes:
     request_bytes: int
     origins: Sequence[int | None] | None = field(default=None, eq=False, repr=False)
 
-    async def __call__(self, context: Context, call: Call, /) -> Context:
+    def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context, small enough.
 
         Raises:
@@ -127,7 +126,7 @@ class FitRequestBytes:
             known = known_as(given, context, self.origins)
             if aim < 1:
                 raise ContextOverflow(tokens, 0, biggest(context, call, known))
-            context = await FitGuarantee(aim, known)(context, call)
+            context = FitGuarantee(aim, known)(context, call)
         return context
 
 
@@ -154,7 +153,7 @@ LEFT_OUT = "[an image was left out]"
 
 
 @frozen
-class LimitImages:
+class LimitImages(Stage):
     """Replace the oldest images by a short text until ``images`` are left; protected messages keep theirs.
 
     Args:
@@ -163,7 +162,7 @@ class LimitImages:
 
     images: int
 
-    async def __call__(self, context: Context, call: Call, /) -> Context:
+    def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context with no more images than the provider takes, as far as protection allows."""
         spare = sum(_count(message.parts) for message in context.messages) - self.images
         if spare <= 0:

@@ -12,14 +12,14 @@ from agentctx.core.message import KEYS, Context, Message, Part, Thinking
 from agentctx.core.protection import FOREIGN_REASONING, open_round, signed
 from agentctx.engine.run_stages import Trail, run_stage
 from agentctx.models.table import shares_reasoning
-from agentctx.protocols import Call
+from agentctx.protocols import Call, Stage
 from agentctx.providers.native import mapping_or_none
 
 WHY = "the reasoning was bound to a prefix that changed"
 
 
 @frozen
-class DropBoundThinking:
+class DropBoundThinking(Stage):
     """Drop every signed thinking block from one message on.
 
     Args:
@@ -32,7 +32,11 @@ class DropBoundThinking:
     stop: int | None = None
     remark: str = ""
 
-    async def __call__(self, context: Context, call: Call, /) -> Context:
+    def effort(self, _context: Context, _call: Call, /) -> tuple[int, int]:
+        """Little: it follows a change of the prefix."""
+        return 0, 0
+
+    def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context without reasoning that its provider would refuse."""
         if self.remark:
             call.remark(self.remark)
@@ -45,8 +49,6 @@ class DropBoundThinking:
             if bare is not None:
                 kept.append(bare)
         kept += context.messages[stop:]
-        if len(kept) == len(context.messages) and all(a is b for a, b in zip(kept, context.messages, strict=True)):
-            return context
         return context.with_messages(tuple(kept))
 
 
@@ -142,7 +144,11 @@ class DropForeignReasoning:
     origins: Sequence[int]
     until: int
 
-    async def __call__(self, context: Context, call: Call, /) -> Context:
+    def effort(self, _context: Context, _call: Call, /) -> tuple[int, int]:
+        """Little: it follows a change of the prefix."""
+        return 0, 0
+
+    def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context without it."""
         wire = call.wire
         if wire is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set as AbstractSet
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
 
@@ -13,8 +12,7 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.message import Context, Message, Opaque, Part, ToolCall, ToolResult, is_marker
 from agentctx.core.pace import paced
 from agentctx.core.units import broken_pair, only_results, open_at_end, server_calls
-from agentctx.offload import offload
-from agentctx.protocols import Call
+from agentctx.protocols import Call, Stage
 from agentctx.wire_format import WireFormat
 
 
@@ -235,7 +233,7 @@ def _why(orphans: list[ToolResult], results: tuple[ToolResult, ...]) -> str:
 
 
 @frozen
-class RepairHistory:
+class RepairHistory(Stage):
     """Orphaned results are dropped, unanswered calls get a result, duplicates go, wrong order is put right.
 
     What can be kept is kept: a result that stands in the wrong place is moved to its call. Everything done is
@@ -256,12 +254,15 @@ class RepairHistory:
 
     lost_result: str = LOST_RESULT
 
-    async def __call__(self, context: Context, call: Call, /) -> Context:
+    def effort(self, context: Context, _call: Call, /) -> tuple[int, int]:
+        """It reads no text."""
+        return len(context.messages), 0
+
+    def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context with every pair whole."""
         if call.wire is None:
             return context
-        work = partial(repair, context.messages, call, call.wire, self.lost_result)
-        repaired = await offload(work, len(context.messages))
+        repaired = repair(context.messages, call, call.wire, self.lost_result)
         return context if repaired is None else context.with_messages(tuple(repaired))
 
 

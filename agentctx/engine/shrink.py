@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal
 
 from attrs import evolve, frozen
 
 from agentctx.core.message import Context, Message, Native, Part, Text, ToolCall, ToolResult
+from agentctx.core.pace import paced
 from agentctx.protocols import Call, TextCutter, TokenCounter, as_cutter
 from agentctx.tokens.graphemes import ceiling, floor
 
@@ -168,6 +169,37 @@ def edit_results(message: Message, edit: Edit) -> Message:
     return message.with_parts(parts) if changed else message
 
 
+def results_of(messages: Iterable[Message]) -> Iterator[tuple[int, ToolResult, str | None]]:
+    """All results in order: the index of the message, the result, and the tool that its call names, if it is there."""
+    tools: dict[str, str] = {}
+    for index, message in paced(enumerate(messages)):
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                tools[part.id] = part.name
+            elif isinstance(part, ToolResult):
+                yield index, part, tools.get(part.call_id)
+
+
+def edited(
+    context: Context, places: Iterable[int], edit: Callable[[int, Message], Message], call: Call, why: str
+) -> Context:
+    """The context with the messages in ``places`` edited, and why; the same object when none was.
+
+    Args:
+        context: The request.
+        places: Indexes of messages.
+        edit: What a message shall be instead, given its index too; the same object when it stays.
+        call: Where the reason is said.
+        why: The reason.
+    """
+    messages = list(context.messages)
+    for index in paced(places):
+        messages[index] = edit(index, context.messages[index])
+        if messages[index] is not context.messages[index]:
+            call.note(context.messages[index], why)
+    return context.with_messages(tuple(messages))
+
+
 def with_content(result: ToolResult, content: tuple[Part, ...]) -> ToolResult:
     """The same result with another content."""
     return evolve(result, content=content)
@@ -226,15 +258,8 @@ def _cap(context: Context, places: Sequence[int], cap: int, call: Call, why: str
         shorter = cut_to_tokens(text, cap, call.counter, Cut())
         return result if shorter == text else with_text(result, shorter)
 
-    messages = list(context.messages)
-    changed = False
-    for index in places:
-        shorter = edit_results(messages[index], cut)
-        if shorter is not messages[index]:
-            call.note(messages[index], f"{why}: results cut to {cap:,} tokens")
-            messages[index] = shorter
-            changed = True
-    return context.with_messages(tuple(messages)) if changed else context
+    why = f"{why}: results cut to {cap:,} tokens"
+    return edited(context, places, lambda _, message: edit_results(message, cut), call, why)
 
 
 DEEPEST = 100
@@ -255,15 +280,12 @@ def shrink_arguments(context: Context, places: Iterable[int], spare: int, call: 
     if not sizes or spare <= 0:
         return context
     cap = max(SMALLEST, water_level(sizes, spare))
-    messages = list(context.messages)
-    changed = False
-    for index in places:
-        shorter = _capped(messages[index], lambda text: cut_to_tokens(text, cap, call.counter, Cut()))
-        if shorter is not messages[index]:
-            call.note(messages[index], f"{why}: strings in call arguments cut to {cap:,} tokens")
-            messages[index] = shorter
-            changed = True
-    return context.with_messages(tuple(messages)) if changed else context
+    why = f"{why}: strings in call arguments cut to {cap:,} tokens"
+
+    def cut(text: str) -> str:
+        return cut_to_tokens(text, cap, call.counter, Cut())
+
+    return edited(context, places, lambda _, message: _capped(message, cut), call, why)
 
 
 def _parsed(part: ToolCall) -> Native:

@@ -9,11 +9,9 @@ from typing import ClassVar
 
 from attrs import field, frozen
 
-from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
-from agentctx.core.pace import paced
-from agentctx.engine.shrink import edit_results, with_content
+from agentctx.core.message import Context, Message, Part, Text, ToolResult
+from agentctx.engine.shrink import edit_results, edited, results_of, with_content
 from agentctx.errors import ConfigError
-from agentctx.offload import offload
 from agentctx.protocols import Call, Scope, Stage
 
 
@@ -67,36 +65,27 @@ class ClearToolResults(Stage):
             msg = f"ClearToolResults: placeholder must be text that is not blank, got {self.placeholder!r}"
             raise ConfigError(msg)
 
-    async def __call__(self, context: Context, call: Call, /) -> Context:
-        """Return the context with old tool results cleared."""
-        return await offload(lambda: self._masked(context, call), len(context.messages))
+    def effort(self, context: Context, _call: Call, /) -> tuple[int, int]:
+        """It reads no text."""
+        return len(context.messages), 0
 
-    def _masked(self, context: Context, call: Call) -> Context:
+    def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context with old tool results cleared."""
         clear = self._old(context.messages, call.frozen(context).union(call.unread(context)))
-        messages = list(context.messages)
-        for index, old in clear.items():
-            messages[index] = edit_results(messages[index], partial(self._cleared, old))
-            if messages[index] is not context.messages[index]:
-                call.note(context.messages[index], f"older than the last {self.keep_last} tool results")
-        if all(new is old for new, old in zip(messages, context.messages, strict=True)):
-            return context
-        return context.with_messages(tuple(messages))
+
+        def cleared(index: int, message: Message) -> Message:
+            return edit_results(message, partial(self._cleared, clear[index]))
+
+        return edited(context, clear, cleared, call, f"older than the last {self.keep_last} tool results")
 
     def _old(self, messages: Sequence[Message], staying: frozenset[int]) -> dict[int, set[int]]:
         """The results to clear, by the index of their message and identity: one object may stand in many messages."""
-        found: list[tuple[int, ToolResult, str | None]] = []
-        names: dict[str, str] = {}
-        for index, message in paced(enumerate(messages)):
-            for part in message.parts:
-                if isinstance(part, ToolCall):
-                    names[part.id] = part.name
-                elif isinstance(part, ToolResult):
-                    found.append((index, part, part.name or names.get(part.call_id)))
+        found = list(results_of(messages))
         old = found[: max(0, len(found) - self.keep_last)]
         clear: dict[int, set[int]] = defaultdict(set)
-        for index, part, name in old:
-            if index not in staying and name not in self.exclude:
-                clear[index].add(id(part))
+        for index, result, tool in old:
+            if index not in staying and (result.name or tool) not in self.exclude:
+                clear[index].add(id(result))
         return clear
 
     def _cleared(self, old: Collection[int], result: ToolResult) -> ToolResult:

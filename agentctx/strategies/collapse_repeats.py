@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from typing import ClassVar
 
 from attrs import field, frozen
 
-from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
-from agentctx.engine.shrink import edit_results, with_content
+from agentctx.core.message import Context, Message, Part, Text, ToolResult
+from agentctx.engine.shrink import edit_results, edited, results_of, with_content
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage
 
@@ -50,18 +51,15 @@ class CollapseRepeats(Stage):
             )
             raise ConfigError(msg)
 
-    async def __call__(self, context: Context, call: Call, /) -> Context:
+    def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context with repeated results replaced by the marker."""
-        frozen_places = call.frozen(context)
         repeated = _repeated(context.messages)
-        messages = list(context.messages)
-        for index in sorted({index for index, _ in repeated} - frozen_places):
-            shorter = self._collapsed(messages[index], index, repeated, call)
-            if shorter is not messages[index]:
-                call.note(messages[index], "the same result stands further down")
-                messages[index] = shorter
-        changed = any(new is not old for new, old in zip(messages, context.messages, strict=True))
-        return context.with_messages(tuple(messages)) if changed else context
+        places = sorted({index for index, _ in repeated} - call.frozen(context))
+
+        def collapsed(index: int, message: Message) -> Message:
+            return self._collapsed(message, index, repeated, call)
+
+        return edited(context, places, collapsed, call, "the same result stands further down")
 
     def true_at(self, messages: Sequence[Message], /) -> Collection[int]:
         """The indexes of the messages with a result that stands further down once more."""
@@ -85,18 +83,12 @@ def _repeated(messages: Sequence[Message]) -> dict[tuple[int, int], str]:
     """The tool of each result that a later one repeats, by the message's index and the result's number in it."""
     found: dict[tuple[int, int], str] = {}
     last: dict[Said, tuple[int, int]] = {}
-    for place, tool, result in _results(messages):
+    seen: Counter[int] = Counter()
+    for index, result, called in results_of(messages):
+        place, tool = (index, seen[index]), called or result.name or "the tool"
+        seen[index] += 1
         said = (tool, result.is_error, result.content)
         if said in last:
             found[last[said]] = tool
         last[said] = place
     return found
-
-
-def _results(messages: Sequence[Message]) -> Iterator[tuple[tuple[int, int], str, ToolResult]]:
-    """All results in order, with their places and the tools that they are of."""
-    tools: dict[str, str] = {}
-    for index, message in enumerate(messages):
-        tools.update((part.id, part.name) for part in message.parts if isinstance(part, ToolCall))
-        for number, result in enumerate(message.results):
-            yield (index, number), tools.get(result.call_id) or result.name or "the tool", result

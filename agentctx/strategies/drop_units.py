@@ -16,6 +16,7 @@ from agentctx.core.units import Unit, units
 from agentctx.engine.drop import (
     Piece,
     Room,
+    effort_to_cut,
     lay_out,
     oldest,
     shrink_open_round,
@@ -27,8 +28,15 @@ from agentctx.engine.drop import (
 from agentctx.engine.options import limits
 from agentctx.engine.select import until_full
 from agentctx.errors import ConfigError, ContextOverflow
-from agentctx.offload import offload
 from agentctx.protocols import Call, Scope, Stage
+
+
+class _Reducer(Stage):
+    __slots__ = ()
+
+    def effort(self, context: Context, call: Call, /) -> tuple[int, int]:
+        """As of a cut to the limit."""
+        return effort_to_cut(context, limits(self.name, None, call)[0], call)
 
 
 @frozen
@@ -51,7 +59,7 @@ class Strict(Stage):
         """All of it, in tokens."""
         return tokens_of(context.messages, call)
 
-    async def __call__(self, context: Context, call: Call, /) -> Context:
+    def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context as it is.
 
         Raises:
@@ -64,7 +72,7 @@ class Strict(Stage):
 
 
 @frozen
-class Drop(Stage):
+class Drop(_Reducer):
     """Drop all that may go when it does not fit: half of it would be of no use.
 
     Example:
@@ -82,9 +90,9 @@ class Drop(Stage):
         """What must stay, in tokens."""
         return tokens_of(staying(context, call), call)
 
-    async def __call__(self, context: Context, call: Call, /) -> Context:
+    def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context when it fits, else what must stay of it."""
-        return await _reduced(context, call, "Drop", "all that may go", _all_loose)
+        return _reduced(context, call, "Drop", "all that may go", _all_loose)
 
 
 def _all_loose(context: Context, room: Room, _aim: int, call: Call) -> list[Piece]:
@@ -92,7 +100,7 @@ def _all_loose(context: Context, room: Room, _aim: int, call: Call) -> list[Piec
 
 
 @frozen
-class DropTail(Stage):
+class DropTail(_Reducer):
     """Drop whole units from the end until the rest fits: for what is ranked, best first.
 
     The first unit stays as well.
@@ -112,9 +120,9 @@ class DropTail(Stage):
         """The first unit and what must stay, in tokens."""
         return least_of(_ranked(context, staying_places(context, call), call))
 
-    async def __call__(self, context: Context, call: Call, /) -> Context:
+    def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context without as much of its end as must go."""
-        return await _reduced(context, call, "DropTail", "last first", _end)
+        return _reduced(context, call, "DropTail", "last first", _end)
 
 
 def _end(context: Context, room: Room, aim: int, call: Call) -> list[Piece]:
@@ -138,7 +146,7 @@ def _roles(roles: Iterable[str]) -> frozenset[str]:
 
 
 @frozen
-class TruncateOldest(Stage):
+class TruncateOldest(_Reducer):
     """Drop whole units from the beginning until the rest fits.
 
     Args:
@@ -176,9 +184,9 @@ class TruncateOldest(Stage):
         """What is protected and what must stay, in tokens."""
         return least_of(self._pieces(context, staying_places(context, call), call))
 
-    async def __call__(self, context: Context, call: Call, /) -> Context:
+    def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context without as much of its beginning as must go."""
-        return await _reduced(context, call, "TruncateOldest", "oldest first", self._beginning)
+        return _reduced(context, call, "TruncateOldest", "oldest first", self._beginning)
 
     def _beginning(self, context: Context, room: Room, aim: int, call: Call) -> list[Piece]:
         """The first pieces that may go, as many as must; all of them where too few messages would be left."""
@@ -199,18 +207,13 @@ Going = Callable[[Context, Room, int, Call], Iterable[Piece]]
 """Given a context, how it is laid out, and the tokens to come down to, what goes."""
 
 
-async def _reduced(context: Context, call: Call, stage: str, order: str, going: Going) -> Context:
+def _reduced(context: Context, call: Call, stage: str, order: str, going: Going) -> Context:
     """The context without what goes, when it is too large; the same object when it is not."""
     limit, aim = limits(stage, None, call)
-    size = call.size(context)
-    if size <= aim:
+    if call.size(context) <= aim:
         return context
-
-    def cut() -> Context:
-        shrunk, room = shrink_open_round(context, limit, call)
-        return without(shrunk, units_of(going(shrunk, room, aim, call)), call, f"over {aim:,} tokens: {order}")
-
-    return await offload(cut, len(context.messages), call.meter.bytes(context) if size > limit else 0)
+    shrunk, room = shrink_open_round(context, limit, call)
+    return without(shrunk, units_of(going(shrunk, room, aim, call)), call, f"over {aim:,} tokens: {order}")
 
 
 def pieces(messages: Sequence[Message], places: frozenset[int], call: Call, *, pairs: bool = False) -> list[Piece]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import ClassVar
 
 from attrs import field, frozen
@@ -12,11 +11,10 @@ from agentctx.core.budget import Budget
 from agentctx.core.compare import match
 from agentctx.core.message import Context, Message
 from agentctx.core.protection import summary, summary_count
-from agentctx.engine.drop import drop_oldest
+from agentctx.engine.drop import drop_oldest, effort_to_cut
 from agentctx.engine.options import as_budget
-from agentctx.engine.run_stages import answered
+from agentctx.engine.run_stages import answered, run_alone
 from agentctx.errors import ConfigError
-from agentctx.offload import offload
 from agentctx.protocols import Call, Scope, Stage, Summarizer
 from agentctx.strategies.summarize import count_of, fitted as fitted_summary, with_summary, without_summaries
 
@@ -24,13 +22,13 @@ SHARE = 0.1
 """At most so much of what a cut comes down to is the summary."""
 
 
-async def _summary_count(context: Context, limit: int, aim: int, call: Call, summarizer: Summarizer) -> Context | None:
+async def _with_summary(context: Context, limit: int, aim: int, call: Call, summarizer: Summarizer) -> Context | None:
     """The request cut to ``aim``, with one message that says in few words what went; None when there is none to say it.
 
     An earlier summary goes into the new one. Where there is no new one it stays, and the report says why.
     """
     known, most = call.notes.copy(), int(SHARE * aim)
-    fitted = await _cut(without_summaries(context, call), limit, aim - most, call)
+    fitted = await run_alone(_Cut(limit, aim - most), without_summaries(context, call), call)
     gone = [context.messages[index] for index in match(context.messages, fitted.messages).dropped]
     if all(map(summary_count, gone)) and sum(map(call.count, gone)) <= most:
         call.notes.restore(known)
@@ -47,10 +45,25 @@ async def _summary_count(context: Context, limit: int, aim: int, call: Call, sum
     return with_summary(fitted, made, gone, call)
 
 
-async def _cut(context: Context, limit: int, aim: int, call: Call) -> Context:
-    size = call.size(context)
-    to_cut = call.meter.bytes(context) if size > limit else 0  # what fits as it is has no result to be cut
-    return await offload(partial(drop_oldest, context, limit, aim, call, size), len(context.messages), to_cut)
+@frozen
+class _Cut(Stage):
+    """Drop the oldest rounds until the request has at most ``aim`` tokens; it must not have more than ``limit``."""
+
+    limit: int
+    aim: int
+
+    @property
+    def name(self) -> str:
+        """What it is part of."""
+        return FitContextWindow.__name__
+
+    def effort(self, context: Context, call: Call, /) -> tuple[int, int]:
+        """As of any cut."""
+        return effort_to_cut(context, self.limit, call)
+
+    def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context without them."""
+        return drop_oldest(context, self.limit, self.aim, call)
 
 
 async def _asked(gone: Sequence[Message], tokens: int, summarizer: Summarizer) -> tuple[str, str]:
@@ -125,8 +138,8 @@ class FitContextWindow(Stage):
         limit, aim = self._limits(call)
         if call.size(context) <= aim:
             return context
-        summed = None if call.summarizer is None else await _summary_count(context, limit, aim, call, call.summarizer)
-        return await _cut(context, limit, aim, call) if summed is None else summed
+        summed = None if call.summarizer is None else await _with_summary(context, limit, aim, call, call.summarizer)
+        return await run_alone(_Cut(limit, aim), context, call) if summed is None else summed
 
     def _limits(self, call: Call) -> tuple[int, int]:
         """The hard limit and the size to come down to, in tokens."""

@@ -65,7 +65,11 @@ class PlaceCacheMarkers(Stage):
         markers = None if call.wire is None else call.wire.cache_markers
         return markers is not None and markers.new(self.ttl, call.profile) is not None
 
-    async def __call__(self, context: Context, call: Call, /) -> Context:
+    def effort(self, _context: Context, _call: Call, /) -> tuple[int, int]:
+        """Next to nothing: where no marker is, is known from the step before."""
+        return 0, 0
+
+    def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context with its markers."""
         markers = None if call.wire is None else call.wire.cache_markers
         if markers is None or not self.concerns(call) or _too_short(context, call):

@@ -15,7 +15,6 @@ from agentctx.engine.drop import tokens_of, tokens_together, units_of, without
 from agentctx.engine.options import limits
 from agentctx.engine.run_stages import answered, run_alone
 from agentctx.errors import ConfigError, StageError
-from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, Scope, Stage, Summarizer, declared, name_of
 from agentctx.providers.native import clean_text
 from agentctx.strategies.drop_units import TruncateOldest, pieces, staying, staying_places
@@ -88,7 +87,7 @@ class Summarize(Stage):
         if call.size(context) <= aim:
             return context
         known = call.notes.copy()
-        after = await offload(partial(_without_earlier, context, aim, call), len(context.messages))
+        after = await run_alone(partial(_without_earlier, aim), context, call)
         gone = tuple(context.messages[index] for index in match(context.messages, after.messages).dropped)
         if gone and all(map(summary_count, gone)):
             call.notes.restore(known)
@@ -125,7 +124,7 @@ class Summarize(Stage):
         return Message(self.role, (Text(self.heading.replace("{count}", str(count)) + text),))
 
 
-def _without_earlier(context: Context, aim: int, call: Call) -> Context:
+def _without_earlier(aim: int, context: Context, call: Call) -> Context:
     """The context without what the summary shall stand for, and without earlier summaries.
 
     The turn that begins with the user's newest words stays when it is not too large.

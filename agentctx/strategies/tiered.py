@@ -15,7 +15,6 @@ from agentctx.core.units import Unit
 from agentctx.engine.drop import Piece, newest, oldest, piece_of, shrink_open_round, tokens_together, units_of, without
 from agentctx.engine.options import check_tokens, limits
 from agentctx.errors import ConfigError
-from agentctx.offload import offload
 from agentctx.protocols import Call, Scope, Stage
 
 TierOf = Callable[[Sequence[Message]], int]
@@ -110,16 +109,11 @@ class Tiered(Stage):
         """The budget that this stage carries itself, if any."""
         return None if self.max_tokens is None else Budget(self.max_tokens)
 
-    async def __call__(self, context: Context, call: Call, /) -> Context:
+    def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context without the rounds that their tiers have no room for."""
         limit, aim = limits("Tiered", self.max_tokens, call)
-        size = call.size(context)
-        if size <= aim and all(rule.cap is None for rule in self.rules):
+        if call.size(context) <= aim and all(rule.cap is None for rule in self.rules):
             return context
-        text = call.meter.bytes(context)
-        return await offload(lambda: self._divided(context, limit, aim, call), len(context.messages), text)
-
-    def _divided(self, context: Context, limit: int, aim: int, call: Call) -> Context:
         context, room = shrink_open_round(context, limit, call)
         loose = [unit for bundle in room.bundles for unit in bundle]
         tiers = self._pieces(context.messages, loose, call)

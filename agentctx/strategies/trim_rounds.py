@@ -10,7 +10,6 @@ from agentctx.core.message import Context
 from agentctx.core.units import segments, units
 from agentctx.engine.drop import droppable, without
 from agentctx.errors import ConfigError
-from agentctx.offload import offload
 from agentctx.protocols import Call, Scope, Stage
 
 
@@ -44,11 +43,12 @@ class TrimRounds(Stage):
             msg = f"TrimRounds: max_rounds must be a whole number of at least 1, got {value!r}"
             raise ConfigError(msg)
 
-    async def __call__(self, context: Context, call: Call, /) -> Context:
-        """Return the context with the older rounds dropped."""
-        return await offload(lambda: self._trimmed(context, call), len(context.messages))
+    def effort(self, context: Context, _call: Call, /) -> tuple[int, int]:
+        """It reads no text."""
+        return len(context.messages), 0
 
-    def _trimmed(self, context: Context, call: Call) -> Context:
+    def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context with the older rounds dropped."""
         bundles = segments(context.messages, groups := units(context.messages))
         rounds = [index for index, bundle in enumerate(bundles) if bundle[-1].is_round]
         if len(rounds) <= self.max_rounds:

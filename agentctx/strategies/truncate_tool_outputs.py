@@ -7,10 +7,9 @@ from typing import ClassVar
 from attrs import field, frozen
 
 from agentctx.core.message import Context, Message, Text, ToolResult
-from agentctx.core.pace import paced
-from agentctx.engine.shrink import Cut, Keep, cut_to_chars, cut_to_tokens, edit_results, with_text
+from agentctx.engine.shrink import Cut, Keep, cut_to_chars, cut_to_tokens, edit_results, edited, with_text
 from agentctx.errors import ConfigError
-from agentctx.offload import MUCH, offload
+from agentctx.offload import MUCH
 from agentctx.protocols import Call, Scope, Stage
 
 
@@ -65,31 +64,25 @@ class TruncateToolOutputs(Stage):
             msg = f'TruncateToolOutputs: keep must be "head", "tail" or "both", got {self.keep!r}'
             raise ConfigError(msg)
 
-    async def __call__(self, context: Context, call: Call, /) -> Context:
-        """Return the context with long tool outputs cut."""
+    def effort(self, context: Context, call: Call, /) -> tuple[int, int]:
+        """It reads the results only that look as if they had to be cut."""
         messages = context.messages
-        to_cut = sum(self._to_cut(message, call) for message in messages) if len(messages) < MUCH else 0
-        return await offload(lambda: self._truncated(context, call), len(messages), to_cut)
+        return len(messages), sum(self._to_cut(message, call) for message in messages) if len(messages) < MUCH else 0
+
+    def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context with long tool outputs cut."""
+        places = frozenset(range(len(context.messages))) - call.frozen(context)
+
+        def cut(_index: int, message: Message) -> Message:
+            return edit_results(message, lambda result: self._cut(result, call))
+
+        return edited(context, sorted(places), cut, call, f"tool output longer than {self._limits()}")
 
     def _to_cut(self, message: Message, call: Call) -> int:
         """How many characters the results of a message have that look as if they had to be cut."""
         if self.max_tokens is None or not message.results or call.count(message) <= self.max_tokens:
             return 0
         return sum(map(_characters, message.results))
-
-    def _truncated(self, context: Context, call: Call) -> Context:
-        frozen_places = call.frozen(context)
-        messages = list(context.messages)
-        changed = False
-        for index, message in paced(enumerate(messages)):
-            if index in frozen_places:
-                continue
-            shorter = edit_results(message, lambda result: self._cut(result, call))
-            if shorter is not message:
-                call.note(message, f"tool output longer than {self._limits()}")
-                messages[index] = shorter
-                changed = True
-        return context.with_messages(tuple(messages)) if changed else context
 
     def _cut(self, result: ToolResult, call: Call) -> ToolResult:
         text = shorter = result.text

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from inspect import iscoroutinefunction
-
 from attrs import field, frozen
 
 from agentctx.core.budget import Amount, Budget
 from agentctx.core.message import Context
 from agentctx.economics.conditions import Condition, Test
+from agentctx.engine.listeners import is_async
 from agentctx.engine.options import check_stages
 from agentctx.engine.run_stages import Holder, in_phase
 from agentctx.errors import ConfigError
-from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, declared
+from agentctx.protocols import Call, ContextStrategy, Phase, RunInner, Stage, declared
 
 
 def over(amount: Amount) -> Condition:
@@ -134,8 +133,9 @@ def when(condition: Test, *stages: ContextStrategy) -> When:
     if not callable(asked):
         msg = f"when: the condition is {condition!r}; it is called with (context, call): see over"
         raise ConfigError(msg)
-    if iscoroutinefunction(asked) or iscoroutinefunction(type(asked).__call__):
-        msg = f"when: the condition is {condition!r}, which is async; a condition comes first and is a plain function"
+    if is_async(asked) or isinstance(asked, Stage):
+        what = "a stage" if isinstance(asked, Stage) else "async"
+        msg = f"when: the condition is {condition!r}, which is {what}; a condition comes first and is a plain function"
         raise ConfigError(msg)
     check_stages("when", stages)
     return When(condition, stages)

@@ -169,14 +169,13 @@ async def test_a_call_of_code_that_is_not_there_is_the_models_own():
     assert sent == [TASK, said("assistant", use("c1")), said("user", answer("c1")), GO_ON]
 
 
-@pytest.mark.anyio
-async def test_a_legal_history_comes_back_as_the_same_object():
+def test_a_legal_history_comes_back_as_the_same_object():
     """Responses: also where the result of a call stands behind words."""
     asked = {"type": "function_call", "call_id": "c1", "name": "run", "arguments": "{}"}
     messages = [TASK, asked, GO_ON, {"type": "function_call_output", "call_id": "c1", "output": "done"}]
     source = reader(messages, format="openai-responses")
     context = Context(tuple(source.messages(messages)))
-    assert await RepairHistory()(context, Call(source.meter, wire=source.wire)) is context
+    assert RepairHistory()(context, Call(source.meter, wire=source.wire)) is context
 
 
 @pytest.mark.anyio

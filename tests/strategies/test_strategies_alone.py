@@ -42,6 +42,7 @@ from agentctx.core.tier import TierRule
 from agentctx.engine.fit import FitGuarantee, FitRequestBytes, LimitImages, body_bytes
 from agentctx.engine.protect import bind
 from agentctx.engine.reading import reader
+from agentctx.engine.run_stages import run_alone
 from agentctx.engine.shrink import shrink_arguments
 from agentctx.testing.builders import assistant, call, result, system, transcript, user
 from agentctx.tokens import FixedCounter, HeuristicCounter
@@ -110,7 +111,7 @@ async def test_clearing_takes_one_object_in_many_places_for_many_results():
     asked = Message("assistant", (ToolCall("a", "read", "{}"),))
     told = Message("tool", (ToolResult("a", (Text("long " * 50),)),))
     sent = Context((Message("user", (Text("task"),)), *(asked, told) * 3, Message("assistant", (Text("so"),))))
-    cleared = await ClearToolResults(1)(sent, Call(MessageMeter(HeuristicCounter())))
+    cleared = ClearToolResults(1)(sent, Call(MessageMeter(HeuristicCounter())))
     assert [message is told for message in cleared.messages if message.results] == [False, False, True]
 
 
@@ -179,7 +180,7 @@ async def test_a_stage_with_nothing_to_do_gives_back_the_same_and_says_nothing(s
     messages[-1]["content"] = [image, {"type": "text", "text": "more"}]
     source = reader(messages, format="anthropic")
     context, told = Context(tuple(source.messages(messages))), Call(source.meter, wire=source.wire)
-    assert await stage(context, told) is context
+    assert await run_alone(stage, context, told) is context
     assert not told.notes.reasons
     assert not told.notes.remarks
 

@@ -22,6 +22,11 @@ from agentctx.tokens import FixedCounter
 
 HELLO = [{"role": "user", "content": "hello"}]
 
+
+async def waiting(_context, _call):
+    """An async function where a condition is expected."""
+
+
 WRONG = {
     "budget": lambda: Pipeline(budget="8k"),
     "protect must be a list": lambda: Pipeline(protect=Protect.system()),
@@ -43,7 +48,8 @@ WRONG = {
     "budget: expected a Budget": lambda: FitContextWindow("8k"),
     "over": lambda: over("80%"),
     "when: the condition": lambda: when(0.8, TrimRounds(1)),
-    "which is async": lambda: when(TrimRounds(1), over(1)),
+    "which is a stage": lambda: when(TrimRounds(1), over(1)),
+    "which is async": lambda: when(waiting, TrimRounds(1)),
     "over(0.8): join": lambda: when(over(0.8) and cache_cold(), TrimRounds(1)),
     "within must be": lambda: pays_back(within="20"),
     "when: stages[0]": lambda: when(over(1), TrimRounds),
