@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentctx.core.message import Context, Native
-from agentctx.core.validity import Violation
 from agentctx.engine.reading import as_list, known_profile, naming_what_is_too_deep, reader
 from agentctx.errors import InvalidInput
 from agentctx.protocols import TokenCounter
 from agentctx.providers.other_tools import refuse_file_of_a_tool
 from agentctx.providers.registry import FORMATS, detect, format_named, messages_of
 from agentctx.tokens.counting import as_counter, default_counter
+from agentctx.wire_format import Violation
 
 
 def count(

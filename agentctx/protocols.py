@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import Enum
 from functools import cache
-from typing import Protocol, TypeVar, cast, runtime_checkable
+from typing import Literal, Protocol, TypeVar, cast, runtime_checkable
 
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
-from agentctx.core.item import ContextItem
 from agentctx.core.message import (
     Context,
     Message,
+    Native,
     Part,
 )
 from agentctx.core.protection import ProtectRule, ThinkingPolicy, always, leading_thought, places_of, summaries, unread
 from agentctx.core.report import Compaction
+from agentctx.errors import ConfigError
 from agentctx.models.profile import ModelProfile
 from agentctx.wire_format import WireFormat
 
@@ -385,6 +386,63 @@ nothing.
 
 Listeners = Listener | Sequence[Listener]
 """One listener or several."""
+
+
+def _check_text(_instance: object, attribute: object, value: Native) -> None:
+    if not isinstance(value, str):
+        msg = f"ContextItem: {getattr(attribute, 'name', 'field')}: expected text, got {value!r:.80}"
+        raise ConfigError(msg)
+
+
+def _check_relevance(_instance: object, _attribute: object, value: float) -> None:
+    if not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        msg = f"ContextItem: relevance: expected a number from 0 to 1, got {value!r}"
+        raise ConfigError(msg)
+
+
+def _check_keep(_instance: object, _attribute: object, value: str) -> None:
+    if value not in ("head", "tail"):
+        msg = f"ContextItem: keep: expected 'head' or 'tail', got {value!r:.80}"
+        raise ConfigError(msg)
+
+
+@frozen
+class ContextItem:
+    """One piece of context that a source found.
+
+    Args:
+        title: What it is, in a few words; a path, for example.
+        content: What the model reads.
+        relevance: How much it is worth before anybody asked for something, from 0 to 1.
+        source: Where it comes from; without it, the name of the provider that found it.
+        keep: Which end of the content stays when it is cut: the newest lines of a log are its last ones.
+
+    Raises:
+        ConfigError: If a text is none, or ``relevance`` is not a number from 0 to 1.
+
+    Example:
+        >>> from agentctx.sources import ContextItem
+        >>> ContextItem("build.log", "a comma is missing", relevance=0.9).worth(0.5).relevance
+        0.5
+    """
+
+    title: str = field(validator=_check_text)
+    content: str = field(validator=_check_text)
+    relevance: float = field(default=0.5, validator=_check_relevance)
+    source: str = field(default="", validator=_check_text)
+    keep: Literal["head", "tail"] = field(default="head", validator=_check_keep)
+
+    def saying(self, content: str) -> ContextItem:
+        """The same item with other content."""
+        return evolve(self, content=content)
+
+    def worth(self, relevance: float) -> ContextItem:
+        """The same item with another relevance."""
+        return evolve(self, relevance=relevance)
+
+    def found_by(self, source: str) -> ContextItem:
+        """The same item, from ``source`` unless it says itself where it comes from."""
+        return self if self.source else evolve(self, source=source)
 
 
 class ContextProvider(Protocol):

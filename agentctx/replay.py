@@ -11,11 +11,11 @@ from attrs import evolve, field, frozen
 from agentctx.core.compare import Change, Outcome
 from agentctx.core.message import Context, Message
 from agentctx.core.report import View
-from agentctx.core.validity import Violation
 from agentctx.engine.reading import Reader, as_list, reader
 from agentctx.errors import ContextOverflow
 from agentctx.pipeline import Pipeline
 from agentctx.session.session import Session
+from agentctx.wire_format import Violation
 
 
 @frozen

@@ -25,7 +25,6 @@ from agentctx.core.message import (
     Ttl,
     is_marker_tool,
 )
-from agentctx.core.validity import Violation
 from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
 
@@ -37,6 +36,35 @@ Arranged = tuple[int, tuple[Message, ...], str]
 
 Note = Callable[[Message, str], None]
 """Told of a message that moved, was made or became another, and why."""
+
+
+@frozen
+class Violation:
+    """A rule that a request breaks.
+
+    Args:
+        rule: The rule's name, for example ``"chat.tool_orphan"``.
+        severity: ``"error"`` when the provider refuses the request, ``"warn"`` when some endpoints do.
+        index: Index of the message (or item) concerned, or None when it is the request as a whole.
+        path: The place, as the provider writes it, for example ``messages[2].tool_call_id``.
+        message: The provider's own words where they are known.
+
+    Example:
+        >>> from agentctx import validate
+        >>> found = validate({"messages": [{"role": "tool", "tool_call_id": "a", "content": "…"}]}, "openai-chat")
+        >>> found[0].severity, found[0].path
+        ('error', 'messages.[0].role')
+    """
+
+    rule: str
+    severity: Literal["error", "warn"]
+    index: int | None
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        """One line: severity, place, rule and the provider's words."""
+        return f"{self.severity}: {self.path}: [{self.rule}] {self.message}"
 
 
 @frozen

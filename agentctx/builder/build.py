@@ -17,10 +17,9 @@ from agentctx.builder.rendering import Formatter, Section
 from agentctx.builder.report import BuildReport
 from agentctx.builder.slot import Slot, check_whole, slots_of
 from agentctx.core.budget import Budget
-from agentctx.core.message import SYSTEM_ROLES, Context, Message, Text, Tool
+from agentctx.core.message import SYSTEM_ROLES, Context, Message, Text, Tool, flaw
 from agentctx.core.protection import NOT_SHOWN
 from agentctx.core.tier import Tier, TierRule, allocate
-from agentctx.core.validity import flaw
 from agentctx.engine.reading import Reader, known_profile
 from agentctx.engine.repair import repair
 from agentctx.engine.run_stages import Noting, answered

@@ -16,11 +16,10 @@ from agentctx.cli import options
 from agentctx.cli.console import Tally, in_one_line, print_json, printing
 from agentctx.cli.options import parse_bytes
 from agentctx.cli.transcripts import Entry, chosen
-from agentctx.core.validity import Violation
 from agentctx.errors import InvalidInput
 from agentctx.printable import printable
 from agentctx.providers.registry import format_named
-from agentctx.wire_format import WireFormat
+from agentctx.wire_format import Violation, WireFormat
 
 
 @in_one_line

@@ -410,3 +410,16 @@ def is_marker_tool(tool: Tool) -> bool:
 def is_marker(part: Part) -> bool:
     """Whether a part says nothing and only marks a place for the provider's cache."""
     return isinstance(part, Opaque) and part.kind == "cachePoint"
+
+
+def flaw(message: object) -> tuple[str, str] | None:
+    """The place in it that is wrong (for example ``.role``; empty: all of it) and what it is; None: a message."""
+    if not isinstance(message, Message):
+        return "", f"no Message, but {type(message).__name__}"
+    if message.role not in ROLES:
+        return ".role", f"{message.role!r}, not one of {', '.join(ROLES)}"
+    parts: tuple[object, ...] = message.parts
+    for place, part in enumerate(parts):
+        if not isinstance(part, Part):
+            return f".parts[{place}]", f"no part, but {type(part).__name__}"
+    return None

@@ -14,12 +14,11 @@ from attrs import define, evolve, field, fields, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Change, HeadChange, Matched, Outcome, compare_tools, match, shared
-from agentctx.core.message import Context, Message, Tool, is_marker_tool, without_marker
+from agentctx.core.message import Context, Message, Tool, flaw, is_marker_tool, without_marker
 from agentctx.core.pace import paced
 from agentctx.core.protection import always, signed_thinking, summaries, words
 from agentctx.core.report import StageReport
 from agentctx.core.units import broken_pair
-from agentctx.core.validity import flaw
 from agentctx.engine.listeners import is_async
 from agentctx.engine.originals import Originals, kept
 from agentctx.errors import StageError

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from agentctx.public import lazily
 
 if TYPE_CHECKING:
-    from agentctx.core.validity import Violation as Violation
     from agentctx.providers.overflow import Overflow as Overflow
     from agentctx.providers.registry import register_format as register_format
     from agentctx.wire_format import (
@@ -13,15 +12,15 @@ if TYPE_CHECKING:
         Capabilities as Capabilities,
         Spelling as Spelling,
         TokenOverheads as TokenOverheads,
+        Violation as Violation,
         WireFormat as WireFormat,
     )
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
-            "agentctx.core.validity": "Violation",
             "agentctx.providers.overflow": "Overflow",
             "agentctx.providers.registry": "register_format",
-            "agentctx.wire_format": "CacheMarkers Capabilities Spelling TokenOverheads WireFormat",
+            "agentctx.wire_format": "CacheMarkers Capabilities Spelling TokenOverheads Violation WireFormat",
         },
     )

@@ -8,8 +8,8 @@ from typing import Any
 from attrs import asdict, frozen
 
 from agentctx.core.compare import Change, Outcome
-from agentctx.core.validity import Violation
 from agentctx.replay import Step
+from agentctx.wire_format import Violation
 
 _GONE = {Outcome.DROPPED, Outcome.SUMMARISED, Outcome.OFFLOADED}
 

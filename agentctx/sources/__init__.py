@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from agentctx.public import lazily
 
 if TYPE_CHECKING:
-    from agentctx.core.item import ContextItem as ContextItem
+    from agentctx.protocols import ContextItem as ContextItem
     from agentctx.sources.build_errors import BuildErrors as BuildErrors
     from agentctx.sources.decay import Decay as Decay
     from agentctx.sources.dependencies import Dependencies as Dependencies
@@ -29,7 +29,7 @@ else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
-            "agentctx.core.item": "ContextItem",
+            "agentctx.protocols": "ContextItem",
             "agentctx.sources.build_errors": "BuildErrors",
             "agentctx.sources.decay": "Decay",
             "agentctx.sources.dependencies": "Dependencies",

@@ -13,9 +13,8 @@ import anyio
 from anyio import CapacityLimiter, from_thread, to_thread
 from attrs import define, field
 
-from agentctx.core.item import ContextItem
 from agentctx.errors import SourceError
-from agentctx.protocols import ContextProvider
+from agentctx.protocols import ContextItem, ContextProvider
 from agentctx.sources.secrets import redact_secrets
 
 

@@ -14,7 +14,7 @@ import anyio
 from anyio import to_thread
 from attrs import field, frozen
 
-from agentctx.core.item import ContextItem
+from agentctx.protocols import ContextItem
 from agentctx.sources.git import installed
 from agentctx.sources.git_folder import head_branch
 from agentctx.sources.secrets import Redactor, redact_secrets

@@ -18,8 +18,8 @@ from anyio import CancelScope, to_thread
 from anyio.abc import ByteReceiveStream, Process
 from attrs import field, frozen
 
-from agentctx.core.item import ContextItem
 from agentctx.errors import SourceError
+from agentctx.protocols import ContextItem
 from agentctx.sources.git_folder import (
     copy_config,
     copy_repository,

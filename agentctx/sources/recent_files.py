@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from attrs import field, frozen
 
-from agentctx.core.item import ContextItem
+from agentctx.protocols import ContextItem
 from agentctx.sources.folder import SKIPPED, is_file_below, walk
 from agentctx.sources.secrets import Redactor, redact_secrets
 from agentctx.sources.writing import amount, one_line, several

@@ -12,7 +12,6 @@ from attrs import field, frozen
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Native
 from agentctx.core.report import View
-from agentctx.core.validity import Violation
 from agentctx.engine.reading import Reader, reader
 from agentctx.errors import ContextOverflow, InvalidInput
 from agentctx.pipeline import Pipeline
@@ -22,6 +21,7 @@ from agentctx.session.session import Session
 from agentctx.stores.memory import MemoryStore
 from agentctx.testing.faithfulness import AllowedEdit
 from agentctx.testing.plan import History
+from agentctx.wire_format import Violation
 
 
 @frozen

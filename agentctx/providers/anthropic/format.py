@@ -13,7 +13,6 @@ from typing import Any
 from attrs import evolve, frozen
 
 from agentctx.core.message import Message, Native, Opaque, Tool, ToolCall
-from agentctx.core.validity import Violation
 from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
 from agentctx.patterns import lazy_pattern
@@ -24,7 +23,7 @@ from agentctx.providers.anthropic.rules import violations
 from agentctx.providers.cache_markers import CONTROL_MARKERS
 from agentctx.providers.native import ALSO, PDF, PICTURES, as_mapping, mapping_or_none
 from agentctx.providers.spelling import numbered
-from agentctx.wire_format import Capabilities, Note, Repaired, TokenOverheads, WireFormat
+from agentctx.wire_format import Capabilities, Note, Repaired, TokenOverheads, Violation, WireFormat
 
 NOT_TAKEN = "the model takes no system message among the messages: it is said by the user"
 NO_PLACE = "no user turn stands before the system message: it is said by the user"

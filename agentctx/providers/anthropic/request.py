@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from attrs import frozen
 
-from agentctx.core.validity import Violation
 from agentctx.models import names
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.native import mapping_or_none
+from agentctx.wire_format import Violation
 
 _NO_FORCED_CHOICE = re.compile(r"claude-(?:(?:opus|sonnet)-5-5|(?:fable|mythos)-5-1)(?!\d)")
 

@@ -14,7 +14,6 @@ from typing import Any
 from attrs import frozen
 
 from agentctx.core.message import CONTROL
-from agentctx.core.validity import Violation
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.anthropic.request import (
     NOTHING,
@@ -29,6 +28,7 @@ from agentctx.providers.anthropic.request import (
 )
 from agentctx.providers.native import mapping_or_none
 from agentctx.tokens.media import image_size
+from agentctx.wire_format import Violation
 
 _UNSEEN = frozenset({"compaction", "fallback"})
 

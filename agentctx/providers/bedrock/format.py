@@ -12,7 +12,6 @@ from typing import Any
 from attrs import frozen
 
 from agentctx.core.message import Message, Native, Part, Text, Tool
-from agentctx.core.validity import Violation
 from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
 from agentctx.patterns import lazy_pattern
@@ -32,7 +31,7 @@ from agentctx.providers.native import (
     mapping_or_none,
 )
 from agentctx.providers.spelling import numbered
-from agentctx.wire_format import Capabilities, Note, Repaired, TokenOverheads, WireFormat
+from agentctx.wire_format import Capabilities, Note, Repaired, TokenOverheads, Violation, WireFormat
 
 _THINKING = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 

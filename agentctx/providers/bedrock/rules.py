@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from attrs import evolve, frozen
 
-from agentctx.core.validity import Violation
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.anthropic import (
     request as anthropic_request,
@@ -24,6 +23,7 @@ from agentctx.providers.bedrock.blocks import as_text, kind_of
 from agentctx.providers.bedrock.repair import ID, NAME, REFUSES_MIXED
 from agentctx.providers.native import fields_or_none
 from agentctx.tokens.media import image_size
+from agentctx.wire_format import Violation
 
 NOTHING: Mapping[str, Any] = {}
 _FAMILY = re.compile(

@@ -11,7 +11,6 @@ from typing import Any
 from attrs import frozen
 
 from agentctx.core.message import Message, Native, Text, Tool, ToolCall, ToolResult
-from agentctx.core.validity import Violation
 from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
 from agentctx.patterns import lazy_pattern
@@ -29,7 +28,7 @@ from agentctx.providers.native import (
     fields_or_none,
     mapping_or_none,
 )
-from agentctx.wire_format import Arranged, Capabilities, Note, Repaired, Spelling, TokenOverheads, WireFormat
+from agentctx.wire_format import Arranged, Capabilities, Note, Repaired, Spelling, TokenOverheads, Violation, WireFormat
 
 
 @frozen

@@ -15,10 +15,10 @@ from typing import Any, Literal
 from attrs import frozen
 
 from agentctx.core.message import Native
-from agentctx.core.validity import Violation
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.gemini.contents import as_contents, data_key, signature_of, snake, value
 from agentctx.providers.native import fields_or_none, mapping_or_none
+from agentctx.wire_format import Violation
 
 NOTHING: Mapping[str, Any] = {}
 _GENERATION = re.compile(r"gemini-(\d+)")

@@ -16,14 +16,13 @@ from attrs import evolve, field, frozen
 
 from agentctx.core.message import SYSTEM_ROLES, Message, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.protection import GO_ON
-from agentctx.core.validity import Violation
 from agentctx.providers.native import mapping_or_none
 from agentctx.providers.openai_chat.messages import LEGACY
 from agentctx.providers.openai_chat.repair import IDS
 from agentctx.providers.openai_chat.rules import ChatRequest, calls, error, opened, warn
 from agentctx.providers.spelling import numbered as with_number, respelled
 from agentctx.providers.translate.parts import HEARD
-from agentctx.wire_format import Arranged, Spelling
+from agentctx.wire_format import Arranged, Spelling, Violation
 
 _REASONING_LEFT_OUT = "The `reasoning_content` in the thinking mode must be passed back to the API."
 

@@ -10,7 +10,6 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from agentctx.core.message import BREAKPOINT, CONTROL, Message, Native, Tool, ToolCall, Ttl
-from agentctx.core.validity import Violation
 from agentctx.models.profile import ModelProfile
 from agentctx.models.table import family_of
 from agentctx.providers.cache_markers import KeyMarkers, breakpoint_of, control
@@ -19,7 +18,7 @@ from agentctx.providers.openai_chat import dialects, messages, repair, rules
 from agentctx.providers.openai_chat.dialects import DIALECTS, Dialect, dialect_of
 from agentctx.providers.spelling import numbered
 from agentctx.providers.translate.tools import is_strict
-from agentctx.wire_format import Arranged, Capabilities, Repaired, Spelling, TokenOverheads, WireFormat
+from agentctx.wire_format import Arranged, Capabilities, Repaired, Spelling, TokenOverheads, Violation, WireFormat
 
 IMPOSSIBLE, POSSIBLE, LIKELY, CERTAIN = 0, 1, 5, 10
 

@@ -10,11 +10,11 @@ from typing import Any
 from attrs import define, field, frozen
 
 from agentctx.core.message import CONTROL
-from agentctx.core.validity import Violation
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.native import clean_text, mapping_or_none
 from agentctx.providers.openai_chat.messages import REASONING_BLOCKS, REASONING_TEXTS
 from agentctx.providers.openai_chat.repair import CARRIES_SIGNATURE, ID_MAX, NAME, NAME_MAX
+from agentctx.wire_format import Violation
 
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")
 

@@ -11,7 +11,6 @@ from typing import Any
 from attrs import evolve, frozen
 
 from agentctx.core.message import BREAKPOINT, Message, Native, Opaque, Tool, ToolCall, ToolResult
-from agentctx.core.validity import Violation
 from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.cache_markers import KeyMarkers, breakpoint_of
@@ -31,7 +30,7 @@ from agentctx.providers.openai_responses.items import (
 )
 from agentctx.providers.spelling import numbered
 from agentctx.providers.translate.tools import is_strict
-from agentctx.wire_format import Arranged, Capabilities, Note, Repaired, TokenOverheads, WireFormat
+from agentctx.wire_format import Arranged, Capabilities, Note, Repaired, TokenOverheads, Violation, WireFormat
 
 IMPOSSIBLE, POSSIBLE, LIKELY, CERTAIN = 0, 1, 5, 10
 

@@ -11,7 +11,6 @@ from typing import Any, Literal
 from attrs import frozen
 
 from agentctx.core.message import Native
-from agentctx.core.validity import Violation
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.native import clean_text, mapping_or_none
 from agentctx.providers.openai_responses.items import (
@@ -26,6 +25,7 @@ from agentctx.providers.openai_responses.items import (
     openai_family,
 )
 from agentctx.providers.openai_responses.repair import CACHEABLE, CALL_ID_MAX, NAME, NAME_MAX
+from agentctx.wire_format import Violation
 
 
 @frozen
