@@ -14,9 +14,11 @@ from agentctx.core.message import Context, Message
 from agentctx.core.protection import last_words, signed_thinking
 from agentctx.core.tier import Tier
 from agentctx.core.units import broken_pair
+from agentctx.engine.drop import tokens_of
 from agentctx.engine.run_stages import Noting, run_alone
 from agentctx.errors import BigItem, ContextOverflow, StageError
 from agentctx.protocols import Call, Notes, declared
+from agentctx.strategies.drop_units import staying
 
 
 @frozen
@@ -215,9 +217,10 @@ def slots_of(blocks: Sequence[Block], call: Call) -> list[Slot]:
 
 def least_of(slot: Slot) -> int:
     """The fewest tokens that a block can come down to: what its stage says, else what must stay; at most all of it."""
-    tokens: object = declared(slot.block.evict).least(Context(slot.given), slot.call_for(slot.size))
+    block, call = Context(slot.given), slot.call_for(slot.size)
+    tokens: object = declared(slot.block.evict).least(block, call)
     if tokens is None:
-        return 0 if slot.keep is None else slot.call.count(slot.given[slot.keep])
+        return 0 if slot.keep is None else tokens_of(staying(block, call), call)
     if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
         raise StageError(declared(slot.block.evict).name, f"least: expected a number of tokens, got {tokens!r}")
     return min(tokens, slot.size)

@@ -6,7 +6,23 @@ from functools import partial
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx import AmbiguousFormat, Budget, ContextOverflow, InvalidInput, count, validate
+from agentctx import (
+    AmbiguousFormat,
+    Budget,
+    ClearToolResults,
+    ContextOverflow,
+    FitContextWindow,
+    InvalidInput,
+    Pack,
+    Pipeline,
+    Tiered,
+    TruncateToolOutputs,
+    count,
+    first_of,
+    over,
+    validate,
+    when,
+)
 from agentctx.builder import Block, ContextBuilder, Tier
 from agentctx.core.tier import TierRule
 from agentctx.strategies import Drop, DropTail, Strict, Summarize, TruncateOldest
@@ -27,6 +43,16 @@ EVICTIONS = st.one_of(
         protect_roles=st.sets(st.sampled_from(["system", "user", "assistant", "tool"]), max_size=1),
     ),
     st.sampled_from([Drop(), DropTail(), Strict(), Summarize(shorter)]),
+    st.sampled_from(
+        [
+            FitContextWindow(),
+            Tiered(),
+            Pack("hybrid", note=True),
+            Pack("compression"),
+            Pipeline(ClearToolResults(1), FitContextWindow()),
+            first_of(when(over(0.5), TruncateToolOutputs(max_tokens=20)), Drop()),
+        ]
+    ).map(lambda stage: Pipeline(stage, TruncateOldest())),
 )
 RULES = st.sampled_from(
     [
