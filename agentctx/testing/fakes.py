@@ -38,6 +38,14 @@ class CountingCounter:
     Args:
         counter: The counter that does the work.
         texts: The texts counted so far, in order, one entry a call.
+
+    Example:
+        >>> from agentctx import count
+        >>> from agentctx.testing import CountingCounter
+        >>> counter = CountingCounter()
+        >>> tokens = count([{"role": "user", "content": "Hello"}], counter=counter)
+        >>> "Hello" in counter.texts
+        True
     """
 
     counter: TokenCounter = field(factory=HeuristicCounter)
@@ -55,7 +63,13 @@ class CountingCounter:
 
 
 class FlakyError(Exception):
-    """What the flaky parts raise; no error of agentctx."""
+    """What the flaky parts raise; no error of agentctx.
+
+    Example:
+        >>> from agentctx.testing import FlakyError
+        >>> issubclass(FlakyError, Exception)
+        True
+    """
 
 
 @define
@@ -65,6 +79,16 @@ class FlakyStage(Stage):
     Args:
         stage: The stage that does the work; one that holds stages has them run in their own phases.
         failures: How often it raised.
+
+    Example:
+        >>> from agentctx import Pipeline, TrimRounds
+        >>> from agentctx.testing import FlakyError, FlakyStage
+        >>> stage = FlakyStage(TrimRounds(1))
+        >>> try:
+        ...     await Pipeline(stage).prepare([{"role": "user", "content": "Hi"}])
+        ... except FlakyError:
+        ...     print(f"failed {stage.failures} time")
+        failed 1 time
     """
 
     stage: ContextStrategy
@@ -123,6 +147,16 @@ class FlakyStore:
     Args:
         store: The store that keeps what comes again.
         failures: How often it refused.
+
+    Example:
+        >>> from agentctx import StoreError
+        >>> from agentctx.stores import MemoryStore
+        >>> from agentctx.testing import FlakyStore
+        >>> try:
+        ...     await FlakyStore(MemoryStore()).put(b"a log")
+        ... except StoreError:
+        ...     print("failed at the first try")
+        failed at the first try
     """
 
     store: Store
@@ -156,6 +190,11 @@ def failing_listener(_event: Compaction) -> None:
 
     Raises:
         FlakyError: Always.
+
+    Example:
+        >>> from agentctx import Pipeline
+        >>> from agentctx.testing import failing_listener
+        >>> pipeline = Pipeline(on_compact=failing_listener)
     """
     msg = "the listener failed"
     raise FlakyError(msg)
@@ -182,6 +221,15 @@ class Recorder:
 
     Args:
         events: The events so far, in order.
+
+    Example:
+        >>> from agentctx import Pipeline, TrimRounds
+        >>> from agentctx.testing import Recorder, assistant, transcript, user
+        >>> turns = user("One?"), assistant("1."), user("Two?"), assistant("2."), user("Three?")
+        >>> recorder = Recorder()
+        >>> view = await Pipeline(TrimRounds(1), on_compact=recorder).prepare(transcript("openai-chat", *turns))
+        >>> len(recorder.events)
+        1
     """
 
     events: list[Compaction] = field(factory=list)
@@ -192,7 +240,13 @@ class Recorder:
 
 
 def fixed_summarizer(text: str) -> Summarizer:
-    """A summarizer whose answer is ``text``, whatever it is asked to put into fewer words."""
+    """A summarizer whose answer is ``text``, whatever it is asked to put into fewer words.
+
+    Example:
+        >>> from agentctx import FitContextWindow, Pipeline
+        >>> from agentctx.testing import fixed_summarizer
+        >>> pipeline = Pipeline(FitContextWindow(), budget=8_000, summarizer=fixed_summarizer("The build failed."))
+    """
 
     async def summarize(_messages: Sequence[Message], _max_tokens: int, /) -> str:
         return text

@@ -88,6 +88,12 @@ async def check_laws(
     Raises:
         AssertionError: If a law is broken; the message names the law and the call.
         ConfigError: If ``may`` names something else.
+
+    Example:
+        >>> from agentctx import TrimRounds
+        >>> from agentctx.testing import assistant, call, check_laws, result, transcript, user
+        >>> turns = user("Go."), assistant(call("c1", "read")), result("c1", "…"), user("And?")
+        >>> await check_laws(TrimRounds(1), transcript("openai-chat", *turns))
     """
     unknown = sorted(set(may) - set(ALLOWED_EDITS))
     if unknown:

@@ -22,6 +22,7 @@ PARTS = (
     "agentctx.sources",
     "agentctx.stores",
     "agentctx.strategies",
+    "agentctx.testing",
     "agentctx.tokens",
 )
 MODULES = {
