@@ -24,13 +24,7 @@ _END_OF_EVENT = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
 def watch_async(value: object, http: Native, call: ModelCall) -> Answer:
-    """Look at an async response's body from now on.
-
-    Args:
-        value: What the SDK returned.
-        http: The HTTP response in it, whose body nobody has read.
-        call: The call that it answers.
-    """
+    """Look at an async response's body from now on."""
     return _watched(value, http, call, http.aiter_bytes().__anext__, _ASYNC)
 
 

@@ -124,13 +124,6 @@ class Ways:
 async def exchange(conversations: Conversations, adapter: Adapter, body: Body, send: Send, ways: Ways) -> Native:
     """The answer to a request: prepared, sent, and sent once more when it was too large and can be made smaller.
 
-    Args:
-        conversations: Finds the conversation that it belongs to.
-        adapter: How the API lays out what is sent.
-        body: The request as the client was about to send it.
-        send: Sends a request.
-        ways: How the client answers.
-
     Raises:
         AgentctxError: As ``prepare`` does; nothing was sent then.
     """
@@ -156,11 +149,6 @@ async def answer(call: ModelCall, send: Send, ways: Ways) -> Native:
 
     A second overflow in a row gives what the first gave. No request is sent again after its answer's first content; up
     to there, a stream is restarted by itself while it is read.
-
-    Args:
-        call: The request.
-        send: Sends it.
-        ways: How the client answers.
 
     Raises:
         AgentctxError: If something broke while the smaller request was prepared; caused by the client's error.

@@ -56,9 +56,6 @@ class ModelCall:
 
         A call that belongs to no conversation is cut to the limit that the error teaches, as all later ones are.
 
-        Args:
-            error: What the client raised.
-
         Raises:
             AgentctxError: As ``prepare`` does.
         """
@@ -126,11 +123,6 @@ _UNTOLD = (
 
 async def begin(conversations: Conversations, adapter: Adapter, body: Body) -> ModelCall | None:
     """Prepare a request; None when there is nothing in it to prepare.
-
-    Args:
-        conversations: Finds the conversation that it belongs to.
-        adapter: How the API lays out what is sent.
-        body: The request as the client was about to send it.
 
     Raises:
         InvalidInput: If something cannot be read; names the message and the field.

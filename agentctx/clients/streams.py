@@ -88,10 +88,6 @@ class Held:
     async def next(self, pull: Pull, close: Close) -> Native:
         """The next event, of those read ahead, of the stream, or of the one that was sent instead of it.
 
-        Args:
-            pull: Reads the stream.
-            close: Lets go of it when another is read instead.
-
         Raises:
             StopAsyncIteration: At the end.
         """
@@ -282,13 +278,7 @@ def pulling(step: Callable[[], Any]) -> Pull:
 
 
 def hold_async(stream: Native, call: ModelCall, errors: tuple[type[Exception], ...]) -> Answer:
-    """Look at what an SDK's async stream object hands out, from now on.
-
-    Args:
-        stream: The stream, as the SDK made it for this call; it belongs to this call alone.
-        call: The call that it answers.
-        errors: What the SDK raises when a provider refuses.
-    """
+    """Look at what an SDK's async stream object hands out, from now on."""
     _put_in_front(stream, Held(call, errors), _ASYNC)
     return _answer(stream, _started_async(stream))
 
@@ -310,15 +300,7 @@ def follow_async(
     close: Close | None = None,
     read: Callable[[Any], Any] = _as_it_is,
 ) -> Answer:
-    """Look at what an async generator yields; the answer is another one.
-
-    Args:
-        stream: The generator.
-        call: The call that it answers.
-        errors: What the SDK raises when a provider refuses.
-        close: Lets go of what it reads; without it, closing the generator does.
-        read: What an event says, as the API's adapter takes it.
-    """
+    """Look at what an async generator yields; the answer is another one."""
     started = Started(Held(call, errors, read), stream.__anext__, close or stream.aclose)
 
     async def rest() -> AsyncGenerator[Any]:

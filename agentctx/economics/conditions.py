@@ -126,12 +126,6 @@ def forecast(model: ModelProfile, cut: Cut, warmth: float = 1.0, rules: CacheRul
     ``r * dropped`` a call. So it pays back after ``(w - r) * kept / (r * dropped)`` calls; at once when the cache is
     cold, for then all is written anyway. Where a long request costs more, the sizes decide the prices.
 
-    Args:
-        model: The model, with its prices.
-        cut: What the compaction does.
-        warmth: The believed share of the last request that the cache still holds, 0 to 1.
-        rules: The cache's rules; those of the model when not given.
-
     Raises:
         ConfigError: If the model table has no prices for the model.
     """
@@ -143,13 +137,6 @@ def compared(
     model: ModelProfile, without: Request, with_cut: Request, warmth: float = 1.0, rules: CacheRules | None = None
 ) -> Forecast:
     """What sending one request instead of another does to the bill of this call and of those that build on it.
-
-    Args:
-        model: The model, with its prices.
-        without: The request without the compaction.
-        with_cut: The request with it.
-        warmth: The believed share of the last request that the cache still holds, 0 to 1.
-        rules: The cache's rules; those of the model when not given.
 
     Raises:
         ConfigError: If the model table has no prices for the model.
@@ -306,12 +293,7 @@ def _leading(messages: Sequence[Message]) -> Iterator[Message]:
 
 
 def warmth_after(profile: ModelProfile | None, idle: float | None) -> float:
-    """The share of the last request that the provider's cache is believed to hold.
-
-    Args:
-        profile: The model; None when it is not known: then nothing is believed to be cached.
-        idle: Seconds since the last request; None when there was none.
-    """
+    """The share of the last request that the provider's cache is believed to hold."""
     return 0.0 if profile is None or idle is None else warmth(cache_rules(profile), idle)
 
 
@@ -324,14 +306,6 @@ def bill(
     profile: ModelProfile | None, *, sent: int, given: int, prefix: int, size: int, warmth: float
 ) -> Callable[[], Forecast] | None:
     """Works out, when asked, what a call costs with and without what was cut for it.
-
-    Args:
-        profile: The model; None when it is not known.
-        sent: Tokens of the request before.
-        given: Tokens of this request as it would be if nothing were cut for it.
-        prefix: Tokens at the start of this request that the one before had too.
-        size: Tokens of this request.
-        warmth: The share of the request before that the cache holds.
 
     Returns:
         None when the model has no known prices.

@@ -78,15 +78,7 @@ def get(thing: object, *path: str) -> Native:
 
 
 def with_view(body: Body, request: RequestParts, view: View, key: str, system: str | None = None) -> dict[str, Any]:
-    """The request with the view's messages and options, and its system prompt and tools where a stage changed them.
-
-    Args:
-        body: The request as the client was about to send it.
-        request: What was read of it.
-        view: What to send.
-        key: Where the messages stand.
-        system: Where the system prompt stands, if apart.
-    """
+    """The request with the view's messages and options, and its system prompt and tools where a stage changed them."""
     written = {**body, key: view.messages}
     if system is not None and view.system is not request.system:
         put(written, system, view.system)
@@ -124,12 +116,7 @@ def name_of_model(body: Body, key: str = "model") -> str | None:
 
 
 def api_path(url: str, known: Iterable[str]) -> str:
-    """The path of a request in the API; of a whole address, as one may write it by hand, the known one it ends with.
-
-    Args:
-        url: Where the SDK was told to send it.
-        known: The paths that matter.
-    """
+    """The path of a request in the API; of a whole address, as one may write it by hand, the known one it ends with."""
     path = "/" + url.partition("?")[0].strip("/")
     if "://" not in url:
         return path

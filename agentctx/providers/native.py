@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from attrs import evolve
 
-from agentctx.core.message import Native, Part, Text, ToolCall
+from agentctx.core.message import Native, Part, Text, Tool, ToolCall
 from agentctx.errors import InvalidInput
 
 _STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN', re.DOTALL)
@@ -48,10 +49,6 @@ def as_mapping(native: object, where: str = "message") -> Mapping[str, Any]:
 
     An SDK object is dumped the way its own client sends it: set fields only, as JSON.
 
-    Args:
-        native: What the caller passed.
-        where: Its place, as a path into the request; used in the error only.
-
     Raises:
         InvalidInput: If it is neither a mapping nor an object with ``model_dump``.
     """
@@ -73,6 +70,49 @@ def mapping_or_none(native: object) -> Mapping[str, Any] | None:
     if not isinstance(dumped, Mapping):
         return None
     return {**fixed, **dumped} if (fixed := _fixed(native)) else dumped
+
+
+def string_of(data: Mapping[str, Any], key: str) -> str | None:
+    """The value of a key when it is a string."""
+    value = data.get(key)
+    return value if isinstance(value, str) else None
+
+
+def needed_string(block: Mapping[str, Any], key: str, where: str = "") -> str:
+    """The value of a key that must be a string.
+
+    Raises:
+        InvalidInput: If it is none.
+    """
+    found = block.get(key)
+    if not isinstance(found, str):
+        raise InvalidInput(where=f"{where}.{key}", what="missing" if found is None else f"expected a string: {found!r}")
+    return found
+
+
+def json_of(data: object, where: str) -> str:
+    """A value as JSON text.
+
+    Raises:
+        InvalidInput: If JSON cannot hold it.
+    """
+    try:
+        return json.dumps(data, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(where=where, what=f"cannot be written as JSON: {error}") from error
+
+
+def base64_or_text(data: object) -> str | None:
+    """Bytes as base64 (SDKs give bytes, the APIs themselves base64), text as it is, None for anything else."""
+    if isinstance(data, (bytes, bytearray)):
+        return b64encode(data).decode()
+    return data if isinstance(data, str) else None
+
+
+def tool_as_read(definition: Mapping[str, Any], schema: object, source: Native) -> Tool:
+    """A tool by its definition; what is not said as it should be is taken for nothing."""
+    name, description = string_of(definition, "name") or "", string_of(definition, "description") or ""
+    return Tool(name, description, mapping_or_none(schema), source=source)
 
 
 def words_of(block: Mapping[str, Any], keys: Iterable[str]) -> str:

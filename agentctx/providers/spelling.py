@@ -16,13 +16,7 @@ _MARK = 8
 
 
 def respelled(word: str, spelling: Spelling, salt: str = "") -> str:
-    """A word as the spelling wants it, made from the word (and the salt) alone; the word itself when it may stay.
-
-    Args:
-        word: An id or a name.
-        spelling: What is wanted.
-        salt: Tells apart what is made from the same word.
-    """
+    """A word as the spelling wants it, made from the word (and the salt) alone; the word itself when it may stay."""
     if not salt and spelling.takes(word):
         return word
     digest = sha256(f"{word}\0{salt}".encode("utf-8", "surrogatepass")).digest()
@@ -34,13 +28,7 @@ def respelled(word: str, spelling: Spelling, salt: str = "") -> str:
 
 
 def numbered(word: str, number: int, spelling: Spelling) -> str:
-    """The word with a number behind it, as the spelling wants it.
-
-    Args:
-        word: An id that is spelled so.
-        number: The number.
-        spelling: What is wanted.
-    """
+    """The word with a number behind it, as the spelling wants it."""
     plain = f"{word}_{number}"
     return plain if spelling.takes(plain) else respelled(word, spelling, str(number))
 

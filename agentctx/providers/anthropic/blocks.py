@@ -5,7 +5,6 @@ Source: https://docs.anthropic.com/en/api/messages and the block types of the ``
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Set as AbstractSet
 from typing import Any
 
@@ -13,7 +12,7 @@ from attrs import evolve
 
 from agentctx.core.message import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
-from agentctx.providers.native import as_mapping, fields_of, json_object, mapping_or_none, words_of
+from agentctx.providers.native import as_mapping, fields_of, json_object, json_of, mapping_or_none, string_of, words_of
 from agentctx.tokens.carried import base64_of
 
 Block = Mapping[str, Any]
@@ -24,9 +23,6 @@ _WORDS = ("title", "context")
 
 def read_block(native: object) -> Part:
     """One content block as a part that remembers it. A type that we do not know becomes ``Opaque``.
-
-    Args:
-        native: The block: a mapping or an SDK object.
 
     Raises:
         InvalidInput: If it cannot be read; ``where`` is the path within the block, for example ``.text``.
@@ -80,12 +76,7 @@ def write_block(part: Part) -> object:
 
 
 def write_content(parts: tuple[Part, ...], old: object = None) -> str | list[object]:
-    """Parts as the content of a message: one text that was never a block stays a string.
-
-    Args:
-        parts: What to say.
-        old: The content that it replaces, if any; a list stays a list.
-    """
+    """Parts as the content of a message: one text that was never a block stays a string."""
     text = parts[0] if len(parts) == 1 and not isinstance(old, (list, tuple)) else None
     if isinstance(text, Text) and mapping_or_none(text.source) is None:
         return text.text
@@ -116,11 +107,6 @@ def _string(block: Block, key: str) -> str:
     return value
 
 
-def _optional(block: Block, key: str) -> str | None:
-    value = block.get(key)
-    return value if isinstance(value, str) else None
-
-
 def _read_text(block: Block, native: object) -> Part:
     text = block.get("text")
     if not isinstance(text, str):
@@ -129,10 +115,7 @@ def _read_text(block: Block, native: object) -> Part:
 
 
 def _read_tool_use(block: Block, native: object) -> Part:
-    try:
-        arguments = json.dumps(block.get("input", {}), ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(where=".input", what=f"cannot be written as JSON: {error}") from error
+    arguments = json_of(block.get("input", {}), ".input")
     return ToolCall(_string(block, "id"), _string(block, "name"), arguments, source=native, caller=_caller(block))
 
 
@@ -147,7 +130,7 @@ def _read_tool_result(block: Block, native: object) -> Part:
 
 
 def _read_thinking(block: Block, native: object) -> Part:
-    return Thinking(_string(block, "thinking"), _optional(block, "signature"), source=native)
+    return Thinking(_string(block, "thinking"), string_of(block, "signature"), source=native)
 
 
 def _read_redacted(block: Block, native: object) -> Part:
@@ -156,7 +139,7 @@ def _read_redacted(block: Block, native: object) -> Part:
 
 def _read_media(block: Block, native: object) -> Part:
     source = mapping_or_none(block.get("source")) or {}
-    kind, media_type, words = block["type"], _optional(source, "media_type"), words_of(block, _WORDS)
+    kind, media_type, words = block["type"], string_of(source, "media_type"), words_of(block, _WORDS)
     match source.get("type"):
         case "base64" if (data := _inline(source.get("data"))) is not None:
             return Media(kind, media_type, data, source=native, words=words)
@@ -182,15 +165,15 @@ def _inline(data: object) -> str | None:
 
 def _opaque(block: Block, native: object) -> Part:
     kind: str = block["type"]
-    opens = _optional(block, "id") if kind.endswith("_tool_use") else None
-    closes = _optional(block, "tool_use_id") if kind.endswith("_tool_result") else None
+    opens = string_of(block, "id") if kind.endswith("_tool_use") else None
+    closes = string_of(block, "tool_use_id") if kind.endswith("_tool_result") else None
     return Opaque(kind, block, opens, closes, source=native, caller=_caller(block))
 
 
 def _caller(block: Block) -> str | None:
     """The id of the server tool's call whose code calls; None where the model itself does."""
     caller = block.get("caller")
-    return None if caller is None else _optional(mapping_or_none(caller) or {}, "tool_id")
+    return None if caller is None else string_of(mapping_or_none(caller) or {}, "tool_id")
 
 
 _READERS: Mapping[str, Callable[[Block, object], Part]] = {

@@ -21,7 +21,7 @@ from agentctx.providers.anthropic.repair import IDS, repair
 from agentctx.providers.anthropic.request import traits
 from agentctx.providers.anthropic.rules import violations
 from agentctx.providers.cache_markers import CONTROL_MARKERS
-from agentctx.providers.native import ALSO, PDF, PICTURES, as_mapping, mapping_or_none
+from agentctx.providers.native import ALSO, PDF, PICTURES, as_mapping, mapping_or_none, tool_as_read
 from agentctx.providers.spelling import numbered
 from agentctx.wire_format import Capabilities, Note, Repaired, TokenOverheads, Violation, WireFormat
 
@@ -33,14 +33,7 @@ MOVED = "a system message stands before a turn of the assistant, or last"
 def place_system(
     messages: Sequence[Message], profile: ModelProfile | None, note: Note, after: Message | None = None
 ) -> Sequence[Message]:
-    """The messages with each system message where the provider takes it; the same object when they stand so.
-
-    Args:
-        messages: Messages whose pairs are whole.
-        profile: The model's profile; None when it is not known: then it takes them.
-        note: Told of each message that is another or stands elsewhere, and why.
-        after: The message before them; None at the start of the conversation.
-    """
+    """The messages with each system message where the provider takes it; the same object when they stand so."""
     if not any([message.role == "system" for message in messages]):  # noqa: C419 - a list makes no call for each
         return messages
     takes = profile is None or profile.system_in_messages
@@ -201,10 +194,6 @@ class Anthropic(WireFormat):
     def read_message(self, native: object, index: int, /) -> Message:
         """One native message (a mapping or an SDK object) as a value that remembers it.
 
-        Args:
-            native: The message.
-            index: Its place among the messages; used in errors.
-
         Raises:
             InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
         """
@@ -273,14 +262,7 @@ class Anthropic(WireFormat):
     def validate(
         self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
     ) -> tuple[Violation, ...]:
-        """Every rule that the request breaks, in the order of its messages.
-
-        Args:
-            request: ``messages`` and what else the provider takes (``system``, ``tools``, ``thinking``, …).
-            profile: The model's profile; without it the model is known by the name in the request; when there is
-                none, only the rules of all models are checked.
-            before: The request that this one was made from; with it, signed bytes are compared too.
-        """
+        """Every rule that the request breaks, in the order of its messages."""
         return violations(request, profile, before)
 
     def capabilities(self, model: str | None, profile: ModelProfile | None, /) -> Capabilities:
@@ -307,10 +289,4 @@ class Anthropic(WireFormat):
 
 def _read_tool(native: object, index: int) -> Tool:
     tool = as_mapping(native, f"tools[{index}]")
-    name, description = tool.get("name"), tool.get("description")
-    return Tool(
-        name if isinstance(name, str) else "",
-        description if isinstance(description, str) else "",
-        mapping_or_none(tool.get("input_schema")),
-        source=native,
-    )
+    return tool_as_read(tool, tool.get("input_schema"), native)

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from agentctx.models import names
 from agentctx.models.profile import ModelProfile
-from agentctx.providers.native import mapping_or_none
+from agentctx.providers.native import mapping_or_none, string_of
 from agentctx.wire_format import Violation
 
 _NO_FORCED_CHOICE = re.compile(r"claude-(?:(?:opus|sonnet)-5-5|(?:fable|mythos)-5-1)(?!\d)")
@@ -36,12 +36,7 @@ class Traits:
 
 
 def traits(model: str | None, profile: ModelProfile | None) -> Traits:
-    """What a model takes: by its profile when there is one, else by its name.
-
-    Args:
-        model: The name in the request, if any.
-        profile: The model's profile, if known.
-    """
+    """What a model takes: by its profile when there is one, else by its name."""
     name = ((model or "") if profile is None else profile.family).lower().replace(".", "-")
     forced_choice = not _NO_FORCED_CHOICE.search(name)
     if profile is not None:
@@ -82,7 +77,7 @@ class Block:
 
     def string(self, key: str) -> str | None:
         """The value of a key when it is a string."""
-        return string(self.data, key)
+        return string_of(self.data, key)
 
     @property
     def inner(self) -> tuple[Block, ...]:
@@ -179,35 +174,21 @@ def lay_out(data: Mapping[str, Any], profile: ModelProfile | None) -> MessagesRe
         tuple(_turns(entries)),
         _blocks(data.get("system"), None, "system", "system"),
         tuple(mapping_or_none(tool) or NOTHING for tool in (tools if isinstance(tools, (list, tuple)) else ())),
-        traits(string(data, "model"), profile),
+        traits(string_of(data, "model"), profile),
     )
-
-
-def string(data: Mapping[str, Any], key: str) -> str | None:
-    """The value of a key when it is a string."""
-    value = data.get(key)
-    return value if isinstance(value, str) else None
 
 
 def refused(
     rule: str, at: Block | Entry | None, message: str, path: str = "", severity: Literal["error", "warn"] = "error"
 ) -> Violation:
-    """A rule broken at a block or a message (None: the request as a whole).
-
-    Args:
-        rule: The rule's name without ``anth.``.
-        at: Where.
-        message: The provider's words.
-        path: The place, when it is not the block or message itself.
-        severity: See ``Violation``.
-    """
+    """A rule broken at a block or a message (None: the request as a whole)."""
     index = at.message if isinstance(at, Block) else None if at is None else at.index
     return Violation(f"anth.{rule}", severity, index, path or ("messages" if at is None else at.path), message)
 
 
 def _entry(native: object, index: int) -> Entry:
     message = mapping_or_none(native) or NOTHING
-    role = string(message, "role") or ""
+    role = string_of(message, "role") or ""
     return Entry(index, role, message, _blocks(message.get("content"), index, f"messages.{index}.content", role))
 
 
@@ -221,7 +202,7 @@ def _blocks(content: object, message: int | None, path: str, role: str) -> tuple
 
 def _block(native: object, message: int | None, path: str, role: str) -> Block:
     data = mapping_or_none(native) or NOTHING
-    return Block(message, path, role, string(data, "type") or "", data)
+    return Block(message, path, role, string_of(data, "type") or "", data)
 
 
 def _turns(entries: Iterable[Entry]) -> Iterator[Turn]:

@@ -24,9 +24,8 @@ from agentctx.providers.anthropic.request import (
     Turn,
     lay_out,
     refused,
-    string,
 )
-from agentctx.providers.native import mapping_or_none
+from agentctx.providers.native import mapping_or_none, string_of
 from agentctx.tokens.media import image_size
 from agentctx.wire_format import Violation
 
@@ -407,7 +406,7 @@ def _markers(request: MessagesRequest) -> Iterator[Marker]:
 
 def _marker(data: Mapping[str, Any], block: Block | None, path: str) -> Iterator[Marker]:
     if (found := marker_of(data)) is not None:
-        yield Marker(block, f"{path}.cache_control".removeprefix("."), string(found, "ttl") or "5m")
+        yield Marker(block, f"{path}.cache_control".removeprefix("."), string_of(found, "ttl") or "5m")
 
 
 def _cleared(message: Mapping[str, Any]) -> bool:
@@ -434,7 +433,7 @@ def image_sides(request: MessagesRequest) -> Iterator[Violation]:
         return
     for block in images:
         source = mapping_or_none(block.data.get("source")) or NOTHING
-        size = image_size(string(source, "data") or "")
+        size = image_size(string_of(source, "data") or "")
         if size is not None and max(size) > _LONGEST_SIDE:
             path = f"{block.path}.image.source"
             text = (
@@ -597,7 +596,7 @@ def server_pairs(request: MessagesRequest) -> Iterator[Violation]:
 def choice(request: MessagesRequest) -> Iterator[Violation]:
     """``tool_choice`` may force a tool where the model takes that, and names one that there is."""
     wanted = request.option("tool_choice")
-    kind, name = string(wanted, "type"), string(wanted, "name")
+    kind, name = string_of(wanted, "type"), string_of(wanted, "name")
     if kind in {"any", "tool"} and not request.model.forced_choice:
         text = 'tool_choice: type "tool" and "any" are not supported for this model.'
         yield refused("tool_choice_forced", None, text, "tool_choice")
@@ -651,7 +650,7 @@ def _repeated(blocks: Iterable[Block], key: str) -> Iterator[tuple[Block, str]]:
 
 def _from_code(block: Block) -> bool:
     caller = mapping_or_none(block.data.get("caller")) or {}
-    return block.kind == "tool_use" and (string(caller, "type") or "").startswith("code_execution")
+    return block.kind == "tool_use" and (string_of(caller, "type") or "").startswith("code_execution")
 
 
 def _server_call(block: Block) -> str | None:
@@ -721,13 +720,7 @@ _MOST_BYTES = 32 * 1024 * 1024
 def violations(
     request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
 ) -> tuple[Violation, ...]:
-    """Every rule that the request breaks, in the order of its messages; never raises.
-
-    Args:
-        request: ``messages`` and what else the provider takes.
-        profile: The model's profile; without it the model is known by the name in the request.
-        before: The request that this one was made from, if signed bytes are to be compared.
-    """
+    """Every rule that the request breaks, in the order of its messages; never raises."""
     laid = lay_out(request, profile)
     found = [violation for rule in RULES for violation in rule(laid)]
     if before is not None:

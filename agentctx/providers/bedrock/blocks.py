@@ -7,13 +7,21 @@ botocore. A block is an object with one member, which names its kind.
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentctx.core.message import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
-from agentctx.providers.native import fields, fields_or_none, json_object, words_of
+from agentctx.providers.native import (
+    base64_or_text,
+    fields,
+    fields_or_none,
+    json_object,
+    json_of,
+    needed_string,
+    words_of,
+)
 
 Block = Mapping[str, Any]
 
@@ -45,10 +53,6 @@ MIME = {
 
 def read_message(native: object, index: int) -> Message:
     """One message as a value that remembers it.
-
-    Args:
-        native: The message.
-        index: Its place among the messages; used in errors.
 
     Raises:
         InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
@@ -104,51 +108,25 @@ def kind_of(block: Block) -> str:
     return next((str(key) for key, held in block.items() if held is not None), "")
 
 
-def as_text(data: object) -> str | None:
-    """Bytes as base64 (boto3 takes and gives bytes, the API itself base64), text as it is, None for anything else."""
-    if isinstance(data, (bytes, bytearray)):
-        return b64encode(data).decode()
-    return data if isinstance(data, str) else None
-
-
-def string(block: Block, key: str, where: str = "") -> str:
-    """The value of a key that must be a string.
-
-    Raises:
-        InvalidInput: If it is none.
-    """
-    found = block.get(key)
-    if not isinstance(found, str):
-        raise InvalidInput(where=f"{where}.{key}", what="missing" if found is None else f"expected a string: {found!r}")
-    return found
-
-
-def _json(data: object, where: str) -> str:
-    try:
-        return json.dumps(data, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(where=where, what=f"cannot be written as JSON: {error}") from error
-
-
 def _read_text(kind: str, block: Block, native: object) -> Part:
-    return Text(string(block, kind), source=native)
+    return Text(needed_string(block, kind), source=native)
 
 
 def _read_json(_kind: str, block: Block, native: object) -> Part:
-    return Text(_json(block["json"], ".json"), source=native)
+    return Text(json_of(block["json"], ".json"), source=native)
 
 
 def _read_call(kind: str, block: Block, native: object) -> Part:
     call = fields(block[kind], f".{kind}")
-    call_id, name = string(call, "toolUseId", f".{kind}"), string(call, "name", f".{kind}")
+    call_id, name = needed_string(call, "toolUseId", f".{kind}"), needed_string(call, "name", f".{kind}")
     if call.get("type") is not None:  # a tool that the provider runs itself
         return Opaque(kind, block, opens=call_id, source=native)
-    return ToolCall(call_id, name, _json(call.get("input", {}), f".{kind}.input"), source=native)
+    return ToolCall(call_id, name, json_of(call.get("input", {}), f".{kind}.input"), source=native)
 
 
 def _read_result(kind: str, block: Block, native: object) -> Part:
     result = fields(block[kind], f".{kind}")
-    call_id = string(result, "toolUseId", f".{kind}")
+    call_id = needed_string(result, "toolUseId", f".{kind}")
     if result.get("type") is not None:
         return Opaque(kind, block, closes=call_id, source=native)
     try:
@@ -163,9 +141,9 @@ def _read_reasoning(kind: str, block: Block, native: object) -> Part:
     said = fields_or_none(reasoning.get("reasoningText"))
     if said is not None:
         signature = said.get("signature")
-        text = string(said, "text", f".{kind}.reasoningText")
+        text = needed_string(said, "text", f".{kind}.reasoningText")
         return Thinking(text, signature if isinstance(signature, str) else None, source=native)
-    hidden = as_text(reasoning.get("redactedContent"))
+    hidden = base64_or_text(reasoning.get("redactedContent"))
     return Opaque(kind, block, source=native) if hidden is None else Thinking("", encrypted=hidden, source=native)
 
 
@@ -173,7 +151,7 @@ def _read_media(kind: str, block: Block, native: object) -> Part:
     media = fields(block[kind], f".{kind}")
     source = fields_or_none(media.get("source")) or {}
     mime, words = MIME.get(str(media.get("format"))), words_of(media, _WORDS)
-    if (data := as_text(source.get("bytes"))) is not None:
+    if (data := base64_or_text(source.get("bytes"))) is not None:
         return Media(kind, mime, data, source=native, words=words)
     place = fields_or_none(source.get("s3Location")) or {}
     if isinstance(uri := place.get("uri"), str):

@@ -28,7 +28,7 @@ from agentctx.providers.native import (
     TEXT_FILES,
     fields,
     fields_or_none,
-    mapping_or_none,
+    tool_as_read,
 )
 from agentctx.providers.spelling import numbered
 from agentctx.wire_format import Capabilities, Note, Repaired, TokenOverheads, Violation, WireFormat
@@ -81,10 +81,6 @@ class Bedrock(WireFormat):
     def read_message(self, native: object, index: int, /) -> Message:
         """One native message as a value that remembers it.
 
-        Args:
-            native: The message.
-            index: Its place among the messages; used in errors.
-
         Raises:
             InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
         """
@@ -135,14 +131,7 @@ class Bedrock(WireFormat):
     def validate(
         self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
     ) -> tuple[Violation, ...]:
-        """Every rule that the request breaks, in the order of its messages.
-
-        Args:
-            request: ``messages`` and what else the provider takes (``modelId``, ``system``, ``toolConfig``, …).
-            profile: The model's profile; without it the model is known by its id in the request; when there is none,
-                only the rules of all models are checked.
-            before: The request that this one was made from; with it, signed reasoning is compared too.
-        """
+        """Every rule that the request breaks, in the order of its messages."""
         return violations(request, profile, before)
 
     def request(
@@ -180,11 +169,5 @@ class Bedrock(WireFormat):
 def _read_tool(native: object, index: int) -> Tool:
     tool = fields(native, f"tools[{index}]")
     spec = fields_or_none(tool.get("toolSpec")) or fields_or_none(tool.get("systemTool")) or {}
-    name, description = spec.get("name"), spec.get("description")
     schema = fields_or_none(spec.get("inputSchema")) or {}
-    return Tool(
-        name if isinstance(name, str) else "",
-        description if isinstance(description, str) else "",
-        mapping_or_none(schema.get("json")),
-        source=native,
-    )
+    return tool_as_read(spec, schema.get("json"), native)

@@ -35,14 +35,7 @@ def arrange_for(
     note: Note,
     after: Message | None = None,
 ) -> Sequence[Message]:
-    """The messages as the model takes them one after the other; the same object when it takes them as they are.
-
-    Args:
-        messages: Messages whose pairs are whole.
-        profile: The model's profile; None when it is not known: then they stay.
-        note: Told of each message that is made or changed, and why.
-        after: The message before them; None at the start of the conversation.
-    """
+    """The messages as the model takes them one after the other; the same object when it takes them as they are."""
     family = "" if profile is None else profile.family.lower()
     opened = after is None and messages and messages[0].role == "assistant" and family
     arranged = list(messages)

@@ -19,9 +19,9 @@ from agentctx.providers.anthropic import (
     rules as anthropic_rules_before,
     rules as anthropic_rules_thinking,
 )
-from agentctx.providers.bedrock.blocks import as_text, kind_of
+from agentctx.providers.bedrock.blocks import kind_of
 from agentctx.providers.bedrock.repair import ID, NAME, REFUSES_MIXED
-from agentctx.providers.native import fields_or_none
+from agentctx.providers.native import base64_or_text, fields_or_none
 from agentctx.tokens.media import image_size
 from agentctx.wire_format import Violation
 
@@ -180,15 +180,7 @@ def blocks_of(content: object, message: int | None, path: str, role: str) -> tup
 def refused(
     rule: str, at: BlockAt | Entry | None, message: str, path: str = "", severity: Literal["error", "warn"] = "error"
 ) -> Violation:
-    """A rule broken at a block or a message (None: the request as a whole).
-
-    Args:
-        rule: The rule's name without ``br.``.
-        at: Where.
-        message: The provider's words.
-        path: The place, when it is not the block or message itself.
-        severity: See ``Violation``.
-    """
+    """A rule broken at a block or a message (None: the request as a whole)."""
     index = at.message if isinstance(at, BlockAt) else None if at is None else at.index
     return Violation(f"br.{rule}", severity, index, path or ("messages" if at is None else at.path), message)
 
@@ -266,7 +258,7 @@ def _size(block: BlockAt) -> Iterator[Violation]:
         text = f"{block.path}.{block.kind}: {size:,} bytes are more than {most} MB"
         yield refused(f"{block.kind}_size", block, text)
         return
-    data = as_text(raw) if block.kind == "image" else None
+    data = base64_or_text(raw) if block.kind == "image" else None
     pixels = None if data is None else image_size(data)
     if pixels is not None and max(pixels) > _LONGEST_SIDE:
         text = f"{block.path}.image: {pixels[0]} x {pixels[1]} pixels; no side may be longer than {_LONGEST_SIDE}"
@@ -349,7 +341,7 @@ def _as_block(block: BlockAt) -> dict[str, Any]:
         said = fields_or_none(held.get("reasoningText"))
         if said is not None:
             return {"type": "thinking", "thinking": said.get("text"), "signature": said.get("signature")}
-        return {"type": "redacted_thinking", "data": as_text(held.get("redactedContent"))}
+        return {"type": "redacted_thinking", "data": base64_or_text(held.get("redactedContent"))}
     return {"type": block.kind, "held": block.data.get(block.kind)}
 
 
@@ -540,13 +532,7 @@ _CHANGES_TOOLS = frozenset({"toolAddition", "toolRemoval"})
 def violations(
     request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
 ) -> tuple[Violation, ...]:
-    """Every rule that the request breaks, in the order of its messages; never raises.
-
-    Args:
-        request: ``messages`` and what else the provider takes.
-        profile: The model's profile; without it the model is known by its id in the request.
-        before: The request that this one was made from, if signed reasoning is to be compared.
-    """
+    """Every rule that the request breaks, in the order of its messages; never raises."""
     laid = lay_out(request, profile)
     found = [violation for rule in RULES for violation in rule(laid)]
     found.extend(reasoning(laid, None if before is None else lay_out(before, profile)))

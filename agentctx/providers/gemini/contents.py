@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64encode
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from agentctx.core.message import Media, Message, Native, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
-from agentctx.providers.native import fields, fields_or_none, json_object, words_of
+from agentctx.providers.native import (
+    base64_or_text,
+    fields,
+    fields_or_none,
+    json_object,
+    json_of,
+    needed_string,
+    words_of,
+)
 
 _SNAKE = re.compile(r"(?<!^)(?=[A-Z])")
 _MADE = re.compile(r".*#\d+\Z", re.DOTALL)
@@ -75,23 +82,11 @@ def data_key(block: Mapping[str, Any]) -> str | None:
 
 def signature_of(block: Mapping[str, Any]) -> str | None:
     """The thought signature of a part in base64; the SDK holds it as bytes."""
-    return text_of_bytes(value(block, "thoughtSignature")) or None
-
-
-def text_of_bytes(data: object) -> str | None:
-    """Bytes as base64, text as it is, None for anything else."""
-    if isinstance(data, (bytes, bytearray)):
-        return b64encode(data).decode()
-    return data if isinstance(data, str) else None
+    return base64_or_text(value(block, "thoughtSignature")) or None
 
 
 def made_id(name: str, place: int) -> str:
-    """What a call without an id is called.
-
-    Args:
-        name: The tool's name.
-        place: How many calls of that tool come before it in its turn.
-    """
+    """What a call without an id is called."""
     return f"{name}#{place}"
 
 
@@ -105,28 +100,12 @@ def tool_of(call_id: str, name: str | None) -> str:
     return name or (call_id.rpartition("#")[0] if _MADE.match(call_id) else "") or call_id
 
 
-def string(block: Mapping[str, Any], key: str, where: str) -> str:
-    """The value of a key that must be a string.
-
-    Raises:
-        InvalidInput: If it is none.
-    """
-    found = block.get(key)
-    if not isinstance(found, str):
-        raise InvalidInput(where=f"{where}.{key}", what="missing" if found is None else f"expected a string: {found!r}")
-    return found
-
-
 _CONTENT = frozenset({"role", "parts"})
 _URIS = ("uri", "fileUri")
 
 
 def bare_parts(native: object) -> Sequence[Any] | None:
-    """The native parts that stand without a content around them; None for a content, and for what is none of these.
-
-    Args:
-        native: An entry of ``contents``.
-    """
+    """The native parts that stand without a content around them; None for a content, and for what is none of these."""
     if isinstance(native, (list, tuple)):
         return native
     return (native,) if is_bare(native) else None
@@ -231,10 +210,6 @@ _CODE = ""
 def read_content(native: object, index: int) -> Message:
     """One content (a mapping, an SDK object, or what the SDK takes in its place) as a value that remembers it.
 
-    Args:
-        native: The content.
-        index: Its place among the contents; used in errors.
-
     Raises:
         InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
     """
@@ -276,10 +251,6 @@ def read_system(native: object) -> tuple[Part, ...]:
 def read_parts(natives: object, *, bare: bool = False) -> tuple[Part, ...]:
     """The parts of a content; none when there is no list of them.
 
-    Args:
-        natives: The native parts.
-        bare: Whether they stand there without a content, where the SDK takes texts and files, too.
-
     Raises:
         InvalidInput: If they cannot be read; ``where`` is the path from the list on, for example ``[2].text``.
     """
@@ -299,10 +270,6 @@ def read_parts(natives: object, *, bare: bool = False) -> tuple[Part, ...]:
 
 def read_part(native: object, counts: Counts) -> Part:
     """One part as a value that remembers it. What we do not know becomes ``Opaque``.
-
-    Args:
-        native: The part: a mapping or an SDK object.
-        counts: What was read before in this content; brought up to date.
 
     Raises:
         InvalidInput: If it cannot be read; ``where`` is the path within the part.
@@ -327,7 +294,7 @@ def read_response(response: object) -> tuple[Part, ...]:
         return ()
     if (key := only_text(response)) is not None and isinstance(response, Mapping):
         return (Text(response[key], source=response),) if response[key] else ()
-    return (Text(_json(response, ".response"), source=response),)
+    return (Text(json_of(response, ".response"), source=response),)
 
 
 def only_text(response: object) -> str | None:
@@ -336,13 +303,6 @@ def only_text(response: object) -> str | None:
         key, held = next(iter(response.items()))
         return key if isinstance(held, str) else None
     return None
-
-
-def _json(data: object, where: str) -> str:
-    try:
-        return json.dumps(data, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(where=where, what=f"cannot be written as JSON: {error}") from error
 
 
 def _numbered(block: Block, name: str, counts: Counts) -> str:
@@ -356,7 +316,7 @@ def _numbered(block: Block, name: str, counts: Counts) -> str:
 
 
 def _read_text(key: str, block: Block, native: object, _counts: Counts) -> Part:
-    text = string(block, key, "")
+    text = needed_string(block, key, "")
     if block.get("thought"):
         return Thinking(text, signature_of(block), source=native)
     return Text(text, source=native)
@@ -364,15 +324,15 @@ def _read_text(key: str, block: Block, native: object, _counts: Counts) -> Part:
 
 def _read_call(key: str, block: Block, native: object, counts: Counts) -> Part:
     call = fields(block[key], f".{key}")
-    name = string(call, "name", f".{key}")
+    name = needed_string(call, "name", f".{key}")
     given = call.get("args")
-    arguments = "{}" if given is None else _json(given, f".{key}.args")
+    arguments = "{}" if given is None else json_of(given, f".{key}.args")
     return ToolCall(_numbered(call, name, counts), name, arguments, signature_of(block), source=native)
 
 
 def _read_result(key: str, block: Block, native: object, counts: Counts) -> Part:
     answer = fields(block[key], f".{key}")
-    name = string(answer, "name", f".{key}")
+    name = needed_string(answer, "name", f".{key}")
     response = answer.get("response")
     content = read_response(response) + _read_attached(answer.get("parts"))
     number, failed = _numbered(answer, name, counts), only_text(response) == "error"
@@ -386,7 +346,7 @@ def _read_attached(natives: object) -> tuple[Part, ...]:
 
 def _read_inline(key: str, block: Block, native: object, _counts: Counts) -> Part:
     blob = fields(block[key], f".{key}")
-    data, mime = text_of_bytes(blob.get("data")), _mime(blob)
+    data, mime = base64_or_text(blob.get("data")), _mime(blob)
     if data is None:
         return Opaque("inlineData", block, source=native)
     return Media(_kind(mime), mime, data, detail=_detail(block), source=native, words=words_of(blob, _LABELS))

@@ -26,7 +26,7 @@ from agentctx.providers.native import (
     TEXT_FILES,
     fields,
     fields_or_none,
-    mapping_or_none,
+    tool_as_read,
 )
 from agentctx.wire_format import Arranged, Capabilities, Note, Repaired, Spelling, TokenOverheads, Violation, WireFormat
 
@@ -67,31 +67,17 @@ class Gemini(WireFormat):
     def read_message(self, native: object, index: int, /) -> Message:
         """One native content (a mapping or an SDK object) as a value that remembers it.
 
-        Args:
-            native: The content.
-            index: Its place among the contents; used in errors.
-
         Raises:
             InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
         """
         return read_content(native, index)
 
     def pair(self, messages: Sequence[Message], after: Sequence[Message] = (), /) -> list[Message]:
-        """The messages with each response under the id of the call that it answers.
-
-        Args:
-            messages: Messages as they were read one by one.
-            after: What stands before them.
-        """
+        """The messages with each response under the id of the call that it answers."""
         return pair(messages, after)
 
     def arrange(self, messages: Sequence[Message], after: Message | None = None, /) -> Sequence[Arranged]:
-        """What has to change so that responses stand together and calls where they may stand.
-
-        Args:
-            messages: Messages whose pairs are whole.
-            after: The message before them; None at the start of the conversation.
-        """
+        """What has to change so that responses stand together and calls where they may stand."""
         return arrange(messages, after)
 
     def arrange_for(
@@ -140,14 +126,7 @@ class Gemini(WireFormat):
     def validate(
         self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
     ) -> tuple[Violation, ...]:
-        """Every rule that the request breaks, in the order of its contents.
-
-        Args:
-            request: ``contents`` (or ``messages``) and what else the provider takes.
-            profile: The model's profile; without it the model is known by the name in the request; when there is
-                none, only the rules of all models are checked.
-            before: The request that this one was made from; with it, thought signatures are compared too.
-        """
+        """Every rule that the request breaks, in the order of its contents."""
         return violations(request, profile, before)
 
     def capabilities(self, _model: str | None, _profile: ModelProfile | None, /) -> Capabilities:
@@ -199,11 +178,5 @@ def _read_tool(native: object, where: str) -> Iterator[Tool]:
 
 def _read_function(native: object, source: object) -> Tool:
     function = fields_or_none(native) or {}
-    name, description = function.get("name"), function.get("description")
     schema = value(function, "parameters")
-    return Tool(
-        name if isinstance(name, str) else "",
-        description if isinstance(description, str) else "",
-        mapping_or_none(value(function, "parametersJsonSchema") if schema is None else schema),
-        source=source,
-    )
+    return tool_as_read(function, value(function, "parametersJsonSchema") if schema is None else schema, source)

@@ -22,10 +22,6 @@ def pair(messages: Sequence[Message], after: Sequence[Message] = ()) -> list[Mes
     """The messages with each response under the id of the call that it answers.
 
     A message that says so already is returned itself; any other is still written as it came.
-
-    Args:
-        messages: Messages as they were read one by one.
-        after: What stands before them.
     """
     walk = _Walk()
     seen: list[Message] = []
@@ -201,12 +197,7 @@ class _Place:
 
 
 def arrange(messages: Sequence[Message], after: Message | None = None) -> list[Arranged]:
-    """What has to change so that all responses of a turn stand together and each call where it may stand.
-
-    Args:
-        messages: Messages whose pairs are whole.
-        after: The message before them; None at the start of the conversation.
-    """
+    """What has to change so that all responses of a turn stand together and each call where it may stand."""
     places: list[_Place] = []
     for index, message in enumerate(messages):
         if places and (

@@ -77,13 +77,7 @@ WHY = "the model asks for a thought signature on the call: one that stands for n
 
 
 def with_signatures(messages: Sequence[Message], profile: ModelProfile | None, note: Note) -> Sequence[Message]:
-    """The messages with a signature on the first call of each step of the current turn; the same object when all have.
-
-    Args:
-        messages: Messages whose pairs are whole; where the user does not speak in them, all are of the current turn.
-        profile: The model's profile; None when it is not known: then they stay.
-        note: Told of each message that gets one, and why.
-    """
+    """The messages with a signature on the first call of each step of the current turn; the same when all have."""
     if profile is None or (generation_of(profile.family.lower()) or 0) < ASKED_FROM:
         return messages
     places = range(len(messages) - 1, -1, -1)

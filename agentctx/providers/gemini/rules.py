@@ -148,14 +148,7 @@ def lay_out(data: Mapping[str, Any], profile: ModelProfile | None) -> GenerateRe
 def refused(
     rule: str, at: PartAt | ContentAt | None, message: str, severity: Literal["error", "warn"] = "error"
 ) -> Violation:
-    """A rule broken at a part or a content (None: the request as a whole).
-
-    Args:
-        rule: The rule's name without ``gem.``.
-        at: Where.
-        message: The provider's words.
-        severity: See ``Violation``.
-    """
+    """A rule broken at a part or a content (None: the request as a whole)."""
     index = at.content if isinstance(at, PartAt) else None if at is None else at.index
     return Violation(f"gem.{rule}", severity, index, "contents" if at is None else at.path, message)
 
@@ -273,13 +266,7 @@ _SAME_NUMBER = (
 def violations(
     request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
 ) -> tuple[Violation, ...]:
-    """Every rule that the request breaks, in the order of its contents; never raises.
-
-    Args:
-        request: ``contents`` (or ``messages``) and what else the provider takes.
-        profile: The model's profile; without it the model is known by the name in the request.
-        before: The request that this one was made from, if signatures are to be compared.
-    """
+    """Every rule that the request breaks, in the order of its contents; never raises."""
     laid = lay_out(request, profile)
     found = [violation for rule in RULES for violation in rule(laid)]
     if before is not None:

@@ -147,11 +147,7 @@ DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in _ALL}
 
 
 def dialect_of(model: str) -> Dialect | None:
-    """The dialect in which a model is called; None for OpenAI's own and for unknown ones.
-
-    Args:
-        model: The model's name as its provider or a gateway writes it, for example ``deepseek/deepseek-v4-pro``.
-    """
+    """The dialect in which a model is called; None for OpenAI's own and for unknown ones."""
     name = model.lower()
     return next((dialect.of_model(model) for dialect in _ALL if re.search(dialect.models, name)), None)
 
@@ -232,13 +228,7 @@ def _stand_in(message: Message, dialect: Dialect) -> Thinking:
 
 
 def arrange(messages: Sequence[Message], after: Message | None, dialect: Dialect) -> Iterator[Arranged]:
-    """What has to stand between messages so that they may follow each other: (index, what stands there, why).
-
-    Args:
-        messages: Messages whose pairs are whole.
-        after: The message before them; None at the start of the conversation.
-        dialect: The dialect.
-    """
+    """What has to stand between messages so that they may follow each other: (index, what stands there, why)."""
     if not dialect.minds_places:
         return
     last = after

@@ -38,10 +38,6 @@ _ROLES = "'system', 'assistant', 'user', 'function', 'tool', and 'developer'"
 def read_message(native: Native, index: int) -> Message:
     """One native message as a value.
 
-    Args:
-        native: A dict, or an object of the SDK.
-        index: Its index, for errors.
-
     Raises:
         InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
     """
@@ -88,11 +84,6 @@ def read_tools(native: Sequence[Any] | None) -> tuple[Tool, ...]:
 
 def read_block(block: Native, index: int, place: int) -> Part:
     """One block of a message's content as a part; a block that is not understood is ``Opaque``.
-
-    Args:
-        block: The native block.
-        index: The message's index, for errors.
-        place: The block's place in the content, for errors.
 
     Raises:
         InvalidInput: If it is not an object or a string, or a text block has no text.

@@ -586,13 +586,7 @@ RULES: tuple[Rule, ...] = (
 def validate(
     request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
 ) -> tuple[Violation, ...]:
-    """Every rule that the request breaks, those of the request as a whole last; never raises for JSON-like input.
-
-    Args:
-        request: ``messages`` and what else the provider takes.
-        profile: The model's profile, if known; else the request's ``model`` names the model.
-        before: The request that this one was made from: its reasoning must be unchanged where it is still there.
-    """
+    """Every rule that the request breaks, those of the request as a whole last; never raises for JSON-like input."""
     model = None if profile is None else profile.family
     origin = None if before is None else opened(before, model)
     view = opened(request, model, origin)

@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 
 from agentctx.core.message import Media, Message, Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
-from agentctx.providers.native import as_mapping, fields_of, fields_or_none, mapping_or_none
+from agentctx.providers.native import as_mapping, fields_of, fields_or_none, mapping_or_none, string_of
 from agentctx.tokens.overheads import serialise
 
 ROLES = ("user", "assistant", "system", "developer")
@@ -118,10 +118,6 @@ _MARKED = ("annotations", "logprobs")  # what is said about single characters of
 def read_content(content: Native, where: str) -> tuple[Part, ...]:
     """The content of a message or of an answer as parts: a string is one text, None says nothing.
 
-    Args:
-        content: The native content.
-        where: Its place, for errors.
-
     Raises:
         InvalidInput: If it is neither a string nor a list of blocks.
     """
@@ -176,42 +172,30 @@ def location(part: Media, url_key: str) -> tuple[str, str]:
     return (url_key if part.data is not None or "://" in url or url.startswith("data:") else "file_id"), url
 
 
-def string(data: Mapping[str, Any], key: str) -> str | None:
-    """The value of a key when it is a string."""
-    value = data.get(key)
-    return value if isinstance(value, str) else None
-
-
 def _media(kind: str, data: Mapping[str, Native], block: Native) -> Media | None:
-    if kind == "input_image" and (url := string(data, "image_url") or string(data, "file_id")):
-        detail = string(data, "detail")
+    if kind == "input_image" and (url := string_of(data, "image_url") or string_of(data, "file_id")):
+        detail = string_of(data, "detail")
         return located("image", url, None if detail == "auto" else detail, block)
     if kind == "input_file":
-        url = string(data, "file_data") or string(data, "file_url") or string(data, "file_id")
+        url = string_of(data, "file_data") or string_of(data, "file_url") or string_of(data, "file_id")
         return None if not url else _file(data, url, block)
     if kind == "input_audio":
         fields = mapping_or_none(data.get("input_audio")) or {}
-        if (content := string(fields, "data")) is not None:
-            return Media("audio", f"audio/{string(fields, 'format') or 'wav'}", content, source=block)
+        if (content := string_of(fields, "data")) is not None:
+            return Media("audio", f"audio/{string_of(fields, 'format') or 'wav'}", content, source=block)
     return None
 
 
 def _file(data: Mapping[str, Native], url: str, block: Native) -> Media:
     """A file; its content may stand there as a ``data:`` URL or as base64 alone."""
-    words = string(data, "filename") or ""
-    if string(data, "file_data") and not url.startswith("data:"):
+    words = string_of(data, "filename") or ""
+    if string_of(data, "file_data") and not url.startswith("data:"):
         return Media("document", guess_type(words)[0], url, source=block, words=words)
-    return evolve(located("document", url, string(data, "detail"), block), words=words)
+    return evolve(located("document", url, string_of(data, "detail"), block), words=words)
 
 
 def write_content(parts: tuple[Part, ...], old: object, text_type: str) -> str | list[Any]:
-    """Parts as content: one text that was never a block stays a string, a list stays a list.
-
-    Args:
-        parts: What to say.
-        old: The content that it replaces, if any.
-        text_type: The type of a new text block (``input_text``, ``output_text``).
-    """
+    """Parts as content: one text that was never a block stays a string, a list stays a list."""
     if not isinstance(old, (list, tuple)):
         if not parts:
             return ""
@@ -261,7 +245,7 @@ def _media_block(part: Media, kept: Mapping[str, Any]) -> dict[str, Any]:
     if part.kind == "image":
         key, value = location(part, "image_url")
         old = {name: each for name, each in kept.items() if name not in {"image_url", "file_id"}}
-        detail = part.detail or string(kept, "detail") or "auto"
+        detail = part.detail or string_of(kept, "detail") or "auto"
         return {**old, "type": "input_image", key: value, "detail": detail}
     if part.kind == "audio":
         sound = (part.media_type or "audio/wav").removeprefix("audio/")
@@ -317,25 +301,21 @@ def _said(
 
 def _screenshot(output: object, native: Native) -> tuple[Part, ...]:
     picture = mapping_or_none(output) or {}
-    url = string(picture, "image_url") or string(picture, "file_id")
+    url = string_of(picture, "image_url") or string_of(picture, "file_id")
     shown = Opaque("computer_screenshot", output, source=native)
-    return (located("image", url, string(picture, "detail"), native) if url else shown,)
+    return (located("image", url, string_of(picture, "detail"), native) if url else shown,)
 
 
 def _streams(output: Sequence[Any]) -> Iterator[tuple[int, str, str]]:
     """What a shell printed: the chunk's place, the stream, the text; silent streams are left out."""
     for place, chunk in enumerate(output):
         for stream in _STREAMS:
-            if text := string(mapping_or_none(chunk) or {}, stream):
+            if text := string_of(mapping_or_none(chunk) or {}, stream):
                 yield place, stream, text
 
 
 def write_output(parts: tuple[Part, ...], item: Mapping[str, Any]) -> dict[str, Any]:
     """An answer as an item, with the other keys of the item that it was read from.
-
-    Args:
-        parts: One result, and what stands beside it.
-        item: The item that it was read from; empty for one that was made, which answers a function call.
 
     Raises:
         InvalidInput: If there is no result in it.
@@ -438,10 +418,6 @@ NO_REFERENCES = (
 def read_message(native: Native, index: int) -> Message:
     """One native item as a value.
 
-    Args:
-        native: A dict, or an object of the SDK.
-        index: Its index, for errors.
-
     Raises:
         InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
     """
@@ -493,13 +469,13 @@ def _other(native: Native, item: Mapping[str, Native], index: int) -> tuple[str,
 def read_reasoning(item: Mapping[str, Native], native: Native) -> Thinking:
     """A reasoning item; its id is its signature, since the provider ties it to the items that follow it."""
     texts = [text for key in ("summary", "content") for text in _texts(item.get(key))]
-    return Thinking("\n".join(texts), string(item, "id"), string(item, "encrypted_content"), source=native)
+    return Thinking("\n".join(texts), string_of(item, "id"), string_of(item, "encrypted_content"), source=native)
 
 
 def _texts(blocks: object) -> list[str]:
     if not isinstance(blocks, (list, tuple)):
         return []
-    return [text for block in blocks if (text := string(mapping_or_none(block) or {}, "text")) is not None]
+    return [text for block in blocks if (text := string_of(mapping_or_none(block) or {}, "text")) is not None]
 
 
 def read_call(native: Native, item: Mapping[str, Native], kind: CallKind, index: int) -> ToolCall:
@@ -534,18 +510,18 @@ def _expected(value: object) -> str:
 
 def _picture(native: Native, item: Mapping[str, Native]) -> tuple[Part, ...]:
     """A generated picture counts as a picture, and not as the characters that carry it."""
-    result = string(item, "result")
+    result = string_of(item, "result")
     if not result:
         return (Opaque("image_generation_call", item, source=native),)
     rest = {key: value for key, value in item.items() if key != "result"}
-    made = Media("image", f"image/{string(item, 'output_format') or 'png'}", result, source=native)
+    made = Media("image", f"image/{string_of(item, 'output_format') or 'png'}", result, source=native)
     return Opaque("image_generation_call", rest, source=native), made
 
 
 def _opaque(native: Native, item: Mapping[str, Native], kind: str) -> Opaque:
     """An item that the provider made, or that nobody knows. Programs and tool searches come in two halves."""
-    opens = string(item, "call_id") if kind in {"program", "tool_search_call"} else None
-    closes = string(item, "call_id") if kind in {"program_output", "tool_search_output"} else None
+    opens = string_of(item, "call_id") if kind in {"program", "tool_search_call"} else None
+    closes = string_of(item, "call_id") if kind in {"program_output", "tool_search_output"} else None
     return Opaque(kind, item, opens, closes, source=native, caller=caller_of(item))
 
 
@@ -587,12 +563,12 @@ def _tool(tool: Native, index: int) -> Tool:
     if kind not in ("function", "custom"):
         return Tool("", source=tool)
     body = mapping_or_none(data.get(kind)) or data  # Chat's form, where the definition is one level deeper
-    if (name := string(body, "name")) is None:
+    if (name := string_of(body, "name")) is None:
         raise InvalidInput(where=f"tools[{index}].name", what=_expected(body.get("name")))
     # A custom tool has no schema; the grammar of its input is what the model is told instead.
     keys = ("parameters", "inputSchema", "format")
     schema = next((found for key in keys if (found := mapping_or_none(body.get(key))) is not None), None)
-    return Tool(name, string(body, "description") or "", schema, source=tool)
+    return Tool(name, string_of(body, "description") or "", schema, source=tool)
 
 
 _PARTS = "message.parts"

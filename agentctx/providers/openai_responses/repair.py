@@ -61,10 +61,6 @@ def repair(messages: Sequence[Message], earlier: Mapping[str, Message]) -> tuple
 
     Text is cleaned, ids are shortened alike in calls and results, an item that is there twice goes once, reasoning
     that nothing follows goes.
-
-    Args:
-        messages: The items.
-        earlier: The items before that have an id, by id.
     """
     repairing = _Repairing(messages)
     for index, message in paced(enumerate(messages)):
@@ -152,12 +148,7 @@ def _thinking(part: Thinking, why: list[str]) -> Thinking:
 
 
 def summarised(messages: Sequence[Message], note: Callable[[Message, str], None]) -> Sequence[Message]:
-    """The messages with readable reasoning in its summary, the one place that OpenAI takes it in; the same if so.
-
-    Args:
-        messages: The items.
-        note: Told of each that is changed, and why.
-    """
+    """The messages with readable reasoning in its summary, the one place that OpenAI takes it in; the same if so."""
     if not any(map(_is_readable, messages)):
         return messages
     return [_summarised(message, note) if _is_readable(message) else message for message in messages]
@@ -216,11 +207,7 @@ def item_id(message: Message) -> str | None:
 
 
 def of_their_kind(messages: Sequence[Message]) -> Iterator[tuple[int, tuple[Message, ...], str]]:
-    """Answers of another kind than their calls, each with what says the same in the kind that the call asks for.
-
-    Args:
-        messages: Items whose pairs are whole.
-    """
+    """Answers of another kind than their calls, each with what says the same in the kind that the call asks for."""
     asked: dict[str, ToolCall] = {}
     for index, message in paced(enumerate(messages)):
         for part in message.parts:
@@ -234,13 +221,7 @@ def of_their_kind(messages: Sequence[Message]) -> Iterator[tuple[int, tuple[Mess
 
 
 def _repeated(repairing: _Repairing, earlier: Mapping[str, Message], *, reasoning: bool) -> None:
-    """No two items may have one id: the same item again goes, another one with that id goes on without id.
-
-    Args:
-        repairing: What is sent instead.
-        earlier: As of ``repair``.
-        reasoning: Look at reasoning too.
-    """
+    """No two items may have one id: the same item again goes, another one with that id goes on without id."""
     seen: dict[str, Message] = {}
     for index, message in paced(enumerate(repairing.messages)):
         now = repairing.now(index)

@@ -148,15 +148,7 @@ def blocks(item: Item) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def broken(
     rule: str, at: Item | None, path: str, message: str, severity: Literal["error", "warn"] = "error"
 ) -> Violation:
-    """A rule broken at an item (None: by the request as a whole).
-
-    Args:
-        rule: The rule's name without ``resp.``.
-        at: Where.
-        path: The place, as the provider writes it.
-        message: The provider's words.
-        severity: See ``Violation``.
-    """
+    """A rule broken at an item (None: by the request as a whole)."""
     return Violation(f"resp.{rule}", severity, None if at is None else at.index, path, message)
 
 
@@ -658,13 +650,7 @@ RULES: tuple[Rule, ...] = (
 def validate(
     request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
 ) -> tuple[Violation, ...]:
-    """Every rule that the request breaks, those of the request as a whole last; never raises for JSON-like input.
-
-    Args:
-        request: ``input`` (or ``messages``) and what else the provider takes.
-        profile: The model's profile, if known; else the request's ``model`` names the model.
-        before: The request that this one was made from: reasoning and what it led to must still be together.
-    """
+    """Every rule that the request breaks, those of the request as a whole last; never raises for JSON-like input."""
     model = None if profile is None else profile.family
     origin = None if before is None else opened(before, None)
     view = opened(request, model, origin)

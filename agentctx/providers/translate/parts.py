@@ -96,13 +96,7 @@ _DETAILS = frozenset({"low", "high", "auto"})
 
 
 def placed(part: Media, takes: MediaTypes, target: Capabilities) -> Media | None:
-    """The media as they may stand where ``takes`` says what may; None when they may not.
-
-    Args:
-        part: The media.
-        takes: The MIME types, by kind, that may stand there inline.
-        target: What the provider's format can say.
-    """
+    """The media as they may stand where ``takes`` says what may; None when they may not."""
     if part.kind not in takes:
         return None
     detail = part.detail if target.details and part.detail in _DETAILS else None
@@ -210,13 +204,7 @@ _TOOL = frozenset(
 
 
 def beside(message: Message, wire: WireFormat, named: AbstractSet[int] = frozenset()) -> list[str]:
-    """The keys of a native message that say something which is not taken along, each once.
-
-    Args:
-        message: A message as it was read.
-        wire: The format that it was read from.
-        named: The ids of the parts whose names were taken along.
-    """
+    """The keys of a native message that say something which is not taken along, each once."""
     taken = wire.keys_taken | {key for part in message.parts for key in _own_key(part)}
     answer = _ANSWER if isinstance((fields_or_none(message.source) or {}).get("usage"), (dict, Mapping)) else _MARKS
     found = [key for key in _keys(message.source, taken) if key not in answer and not _is_tool_name(key, message)]
