@@ -15,13 +15,14 @@ from agentctx.core.protection import GO_ON, ProtectRule, ThinkingPolicy
 from agentctx.core.report import Compaction, Report, StageReport
 from agentctx.core.units import open_at_end
 from agentctx.engine.cache_markers import REFUSED, KeepCacheMarkers, LiftCacheMarkers, LimitCacheMarkers
+from agentctx.engine.changes import head_changes
 from agentctx.engine.fit import FitGuarantee, FitRequestBytes, LimitImages, body_bytes
 from agentctx.engine.listeners import as_listeners, tell
 from agentctx.engine.protect import bind
 from agentctx.engine.reading import Reader
 from agentctx.engine.reasoning import settle_reasoning
 from agentctx.engine.repair import arranged_by
-from agentctx.engine.run_stages import Holder, Trail, head_changes, in_phase, run_stage
+from agentctx.engine.run_stages import Holder, Trail, in_phase, run_stage
 from agentctx.errors import ContextOverflow, InvalidInput, UnknownModel
 from agentctx.protocols import (
     Call,

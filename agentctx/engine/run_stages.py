@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Awaitable, Iterable, Sequence
+from functools import partial
 from inspect import isawaitable
-from itertools import accumulate, chain
+from itertools import chain
 from time import perf_counter
 from types import TracebackType
 from typing import NamedTuple, TypeVar
 
-from attrs import define, evolve, field, fields, frozen
+from attrs import define, evolve, field, fields
 
 from agentctx.core.budget import Budget
-from agentctx.core.compare import Change, HeadChange, Matched, Outcome, compare_tools, match, shared
-from agentctx.core.message import Context, Message, Tool, flaw, is_marker_tool, without_marker
+from agentctx.core.compare import Change, Matched, match, shared
+from agentctx.core.message import Context, Message, flaw
 from agentctx.core.pace import paced
 from agentctx.core.protection import always, signed_thinking, summaries, words
 from agentctx.core.report import StageReport
 from agentctx.core.units import broken_pair
+from agentctx.engine.changes import Account, StageDiff, head_changes, marks_differ
 from agentctx.engine.listeners import is_async
 from agentctx.engine.originals import Originals, kept
 from agentctx.errors import StageError
 from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, Phase, Stage, declared
-from agentctx.wire_format import CacheMarkers, head_markers
 
 T = TypeVar("T")
 
 
 class Noting:
-    """Adds a note to any error that passes through it."""
+    """Adds a note to an error that passes through it."""
 
-    __slots__ = ("note",)
+    __slots__ = ("alone", "kind", "note")
 
-    def __init__(self, note: str) -> None:
-        """Remember the note."""
-        self.note = note
+    def __init__(self, note: str, kind: type[Exception] = Exception, *, alone: bool = False) -> None:
+        """Remember the note, of which errors it is said, and whether of those only of which nothing was said yet."""
+        self.note, self.kind, self.alone = note, kind, alone
 
     def __enter__(self) -> None:
         """Nothing to prepare."""
@@ -45,25 +45,13 @@ class Noting:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Add the note."""
-        if isinstance(error, Exception):
+        if isinstance(error, self.kind) and not (self.alone and getattr(error, "__notes__", None)):
             error.add_note(self.note)
 
 
-class Naming(Noting):
-    """Says in any error that passes through it which stage was running, unless something was said of it already."""
-
-    __slots__ = ()
-
-    def __init__(self, stage: str) -> None:
-        """Remember the stage's name."""
-        super().__init__(f"while stage {stage} was running; nothing was sent and nothing was changed")
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Add the note."""
-        if not getattr(error, "__notes__", None):
-            super().__exit__(kind, error, trace)
+def naming(stage: str) -> Noting:
+    """Says in an error that passes through it which stage was running."""
+    return Noting(f"while stage {stage} was running; nothing was sent and nothing was changed", alone=True)
 
 
 async def answered(name: str, answer: Awaitable[T]) -> T:
@@ -106,7 +94,7 @@ async def run(stage: ContextStrategy, context: Context, call: Call, name: str | 
         StageError: If it gave something else than a context of messages.
     """
     name = declared(stage).name if name is None else name
-    with Naming(name):
+    with naming(name):
         after = await _answer(stage, context, call)
     return Made(context, len(context.messages)) if after is context else await _checked(name, context, after)
 
@@ -239,6 +227,18 @@ class Trail:
             self.origins = self.origins[start:]
             self.start += start
 
+    def go_on(self, after: Context, account: Account, report: StageReport, shared: int) -> None:
+        """Go on with what a stage returned, of which so many messages at the start are those that it was given."""
+        self.context, self.origins, self.tokens = after, account.origins, report.tokens_after
+        self.made |= account.added
+        self.intact = min(self.intact, shared)
+
+    def keep(self, report: StageReport, account: Account, call: Call) -> None:
+        """Keep the report of a stage, and where there is a store what it changed, as it was before."""
+        if call.store is not None and call.wire is not None:
+            self.originals[len(self.reports)] = Originals(account.messages, call.store, call.wire)
+        self.reports.append(report)
+
     def restore(self, copy: Trail) -> None:
         """Go back to a copy that was made before, at most once: what it holds is in use from then on."""
         for each in fields(Trail):
@@ -264,27 +264,35 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
     if declared(stage).stages is not None:
         await _run_inner(declared(stage), trail, call)
         return None
-    name, before, started = declared(stage).name, trail.context, perf_counter()
+    before, started = trail.context, perf_counter()
     try:
         after, shared = await run(stage, before, call)
         if after is before and not call.notes.remarks:
             return None
-        compared = partial(_compared, stage, before, after, shared, call, None if trusted else trail.origins)
-        anywhere = call.wire is not None and call.wire.results_anywhere  # then all pairs are looked at
-        found = await offload(compared, len(before.messages) - (0 if anywhere else shared))
+        found = await _compared(stage, before, after, shared, call, None if trusted else trail.origins)
         after = _with_own(before, after, found, call)
         await call.meter.settle(after.messages[shared:])
         _carry_made(before, after, shared, found, trail)
-        pinned = call.frozen(before) if trusted else frozenset()
-        report = await _write_down(_StageDiff(name, before, after, found, call, trail, pinned), started)
-        trail.intact = min(trail.intact, shared)
+        name, pinned = declared(stage).name, call.frozen(before) if trusted else frozenset()
+        diff = StageDiff(name, before, after, found, call, trail.origins, trail.start, trail.made, pinned)
+        account = await offload(diff.account, len(before.messages) - found.start)
+        report = _report(diff, account, trail.tokens, started)
     finally:
         call.notes.clear()
+    trail.go_on(after, account, report, shared)
     if report.acted:
-        trail.reports.append(report)
-    else:
-        trail.originals.pop(len(trail.reports), None)
+        trail.keep(report, account, call)
     return report
+
+
+def _report(diff: StageDiff, account: Account, tokens: int, started: float) -> StageReport:
+    """What is said of a stage that was given so many tokens."""
+    before, after, call = diff.before, diff.after, diff.call
+    size = tokens + account.grown
+    if after.tools is not before.tools:
+        size += call.meter.fixed(after) - call.meter.fixed(before)
+    head, notes = tuple(head_changes(diff.name, before, after, call)), (*call.notes.remarks, *account.notes)
+    return StageReport(diff.name, account.changes, tokens, size, perf_counter() - started, notes, head)
 
 
 async def keep_originals(trail: Trail) -> None:
@@ -312,7 +320,7 @@ async def _run_inner(holding: Stage, trail: Trail, call: Call) -> None:
         await run_stage(stage, trail, inner)
         return trail.context
 
-    with Naming(name):
+    with naming(name):
         after = await holding.run_inner(run_one, before, call)
     if after is before and trail.context is not before:
         trail.restore(known)
@@ -320,7 +328,7 @@ async def _run_inner(holding: Stage, trail: Trail, call: Call) -> None:
         raise StageError(name, "returned another context than the last of its stages")
 
 
-def _compared(
+async def _compared(
     stage: ContextStrategy,
     before: Context,
     after: Context,
@@ -343,14 +351,26 @@ def _compared(
         StageError: If it changed the system prompt, broke a pair, or lost what is protected; names the caller's index.
             ``testing.laws`` tells by its words ("pair", "signed") which law was broken.
     """
-    found, name = match(before.messages, after.messages, shared), declared(stage).name
-    if after is not before and origins is not None:
-        if after.system is not before.system and after.system != before.system:
-            raise StageError(name, "changed the system prompt, which survives byte for byte")
-        if found.first_changed is not None:
-            _check_pairs(name, after, found.start, call)
-            _check_protected(stage, before, after, found, call, origins)
-    return found
+
+    def compared() -> Matched:
+        found = match(before.messages, after.messages, shared)
+        if after is not before and origins is not None:
+            _check(stage, before, after, found, call, origins)
+        return found
+
+    anywhere = call.wire is not None and call.wire.results_anywhere  # then all pairs are looked at
+    return await offload(compared, len(before.messages) - (0 if anywhere else shared))
+
+
+def _check(
+    stage: ContextStrategy, before: Context, after: Context, found: Matched, call: Call, origins: Sequence[int | None]
+) -> None:
+    name = declared(stage).name
+    if after.system is not before.system and after.system != before.system:
+        raise StageError(name, "changed the system prompt, which survives byte for byte")
+    if found.first_changed is not None:
+        _check_pairs(name, after, found.start, call)
+        _check_protected(stage, before, after, found, call, origins)
 
 
 def _check_pairs(name: str, after: Context, start: int, call: Call) -> None:
@@ -389,73 +409,12 @@ def _with_own(before: Context, after: Context, found: Matched, call: Call) -> Co
     own = {
         position: before.messages[origin]
         for origin, position in found.remade
-        if not _marks_differ(before.messages[origin], after.messages[position], call)
+        if not marks_differ(before.messages[origin], after.messages[position], call)
         and id(before.messages[origin]) not in call.notes.reasons  # it is written anew, for what is beside its parts
     }
     if not own:
         return after
     return after.with_messages(tuple([own.get(place, message) for place, message in enumerate(after.messages)]))
-
-
-def _marks_differ(one: Message, other: Message, call: Call) -> bool:
-    """Whether two messages carry other cache markers."""
-    markers = None if call.wire is None else call.wire.cache_markers
-    return markers is not None and markers.of(one) != markers.of(other)
-
-
-async def _write_down(diff: _StageDiff, started: float) -> StageReport:
-    name, before, after, found = diff.name, diff.before, diff.after, diff.found
-    call, trail = diff.call, diff.trail
-    account = await offload(partial(_account_of, diff), len(before.messages) - found.start)
-    changes, grown = tuple(account.changes), account.grown
-    if call.store is not None and call.wire is not None:
-        trail.originals[len(trail.reports)] = Originals(account.messages, call.store, call.wire)
-    if after.tools is not before.tools:
-        grown += call.meter.fixed(after) - call.meter.fixed(before)
-    head, seconds = tuple(head_changes(name, before, after, call)), perf_counter() - started
-    notes = (*call.notes.remarks, *(() if changes else _left_out_unnamed(found, trail)))
-    report = StageReport(name, changes, trail.tokens, trail.tokens + grown, seconds, notes, head)
-    trail.made |= account.added
-    trail.origins = account.origins
-    trail.context, trail.tokens = after, trail.tokens + grown
-    return report
-
-
-def head_changes(name: str, before: Context, after: Context, call: Call) -> Iterator[HeadChange]:
-    """What a stage did to what stands before the messages."""
-    markers = None if call.wire is None else call.wire.cache_markers
-    if after.system is not before.system and before.system is not None:
-        why = call.notes.why(before.system).why
-        why = why or _marked(Context((), before.system), Context((), after.system), markers)
-        yield HeadChange("system", Outcome.MARKED, name, why or UNSAID)
-    for origin, position in compare_tools(before.tools, after.tools) if after.tools is not before.tools else ():
-        if origin is None:
-            yield HeadChange(f"tools[{position}]", Outcome.ADDED, name, UNSAID, after.tools[position or 0].name)
-            continue
-        old = before.tools[origin]
-        outcome, why = _became(old, None if position is None else after.tools[position], markers)
-        yield HeadChange(f"tools[{origin}]", outcome, name, why or UNSAID, old.name)
-
-
-def _became(old: Tool, new: Tool | None, markers: CacheMarkers | None) -> tuple[Outcome, str]:
-    """What a tool became, and why as far as that can be seen."""
-    if new is None:
-        return (Outcome.MARKED, _more_marks(-1)) if is_marker_tool(old) else (Outcome.DROPPED, "")
-    if old != new or without_marker(old.source) != without_marker(new.source):
-        return Outcome.EDITED, ""
-    return Outcome.MARKED, _marked(Context((), None, (old,)), Context((), None, (new,)), markers)
-
-
-def _marked(before: Context, after: Context, markers: CacheMarkers | None) -> str:
-    """What became of the cache markers on what stands before the messages."""
-    if markers is None:
-        return ""
-    return _more_marks(len(head_markers(after, markers)) - len(head_markers(before, markers)))
-
-
-def _more_marks(more: int) -> str:
-    """In words: so many cache markers more than there were."""
-    return f"cache marker {'set' if more > 0 else 'taken off' if more < 0 else 'moved'}"
 
 
 def _carry_made(before: Context, after: Context, shared: int, found: Matched, trail: Trail) -> None:
@@ -468,172 +427,3 @@ def _carry_made(before: Context, after: Context, shared: int, found: Matched, tr
         if known is not None:
             made = after.messages[position]
             trail.made[id(made)] = made, known[1]
-
-
-def _grown_unseen(before: Context, found: Matched, call: Call, trail: Trail) -> int:
-    """Tokens that went with messages which an earlier stage had made: no change names them as they were."""
-    gone = (*found.dropped, *(origin for origin, _ in found.edited))
-    return -sum(call.count(before.messages[origin]) for origin in gone if trail.origins[origin] is None)
-
-
-def _left_out_unnamed(found: Matched, trail: Trail) -> Iterator[str]:
-    """A note of the messages that an earlier stage had made and that are gone: they have no line of their own."""
-    gone = sum(trail.origins[origin] is None for origin in found.dropped)
-    if gone:
-        yield f"left out {gone} {'message' if gone == 1 else 'messages'} that an earlier stage had made"
-
-
-@frozen
-class _StageAccount:
-    """What a stage did.
-
-    Args:
-        changes: Each change, without the handle of the original.
-        messages: The message of each change: as it was, or the added one.
-        grown: Tokens that the messages have grown by.
-        added: Of the changes those that added a message, by the message's identity.
-        origins: For each message after, its index in what the caller passed in; None when a stage made it.
-    """
-
-    changes: Sequence[Change]
-    messages: Sequence[Message]
-    grown: int
-    added: Mapping[int, tuple[Message, Change]]
-    origins: list[int | None]
-
-
-def _account_of(diff: _StageDiff) -> _StageAccount:
-    before, found, call, trail = diff.before, diff.found, diff.call, diff.trail
-    pairs = list(diff.lines())
-    grown = sum(change.tokens_after - change.tokens_before for change, _ in pairs)
-    grown += _grown_unseen(before, found, call, trail)
-    added = {id(made): (made, change) for change, made in pairs if change.outcome is Outcome.ADDED}
-    changes, messages = [change for change, _ in pairs], [message for _, message in pairs]
-    if found.first_changed is None:
-        return _StageAccount(changes, messages, grown, added, trail.origins)
-    later = [None if origin is None else trail.origins[origin] for origin in found.later]
-    return _StageAccount(changes, messages, grown, added, [*trail.origins[: found.start], *later])
-
-
-LEGAL_FIRST = "it is protected, but a request that the provider takes goes first"
-"""What is said besides of a message that the caller protects."""
-
-UNSAID = "the stage gives no reason"
-"""What stands in a report where a stage did something without a word."""
-
-
-@frozen
-class _StageDiff:
-    """What a stage was given, beside what it returned: the changes can be told from that, each with its message.
-
-    Args:
-        name: The stage's name.
-        before: What it was given.
-        after: What it returned.
-        found: The two, laid beside each other.
-        call: What it was told, with the reasons that it gave.
-        trail: Where the step stood when it began.
-        pinned: The messages that the caller protects, where the stage may do something to them all the same.
-    """
-
-    name: str
-    before: Context
-    after: Context
-    found: Matched
-    call: Call
-    trail: Trail
-    pinned: frozenset[int]
-
-    def lines(self) -> Iterator[tuple[Change, Message]]:
-        """The changes of what was there, in its order, then what was added."""
-        found = self.found
-        edited, moved, remade = dict(found.edited), dict(found.moved), dict(found.remade)
-        for origin in paced(sorted({*edited, *moved, *remade, *found.dropped})):
-            index, old = self.trail.origins[origin], self.before.messages[origin]
-            if index is None:
-                continue
-            if origin in moved:
-                yield self._moved(origin, moved[origin], index), old
-            if origin in remade:
-                now = self.after.messages[remade[origin]]
-                if origin not in moved and now is not old and not _marks_differ(old, now, self.call):
-                    yield self._changed(origin, index, now), old
-                yield from self._remarked(index, old, now)
-            elif origin not in moved:
-                new = self.after.messages[edited[origin]] if origin in edited else None
-                yield self._changed(origin, index, new), old
-        yield from self._added()
-
-    def _changed(self, origin: int, index: int, new: Message | None) -> Change:
-        old = self.before.messages[origin]
-        said = self.call.notes.why(old)
-        outcome = said.outcome or (Outcome.DROPPED if new is None else Outcome.EDITED)
-        why = self._said_on_the_way[old.identity] if said.why else UNSAID
-        return self._change(index, old, new, outcome, f"{why}; {LEGAL_FIRST}" if origin in self.pinned else why)
-
-    @cached_property
-    def _said_on_the_way(self) -> dict[int, str]:
-        """All that was said of each message, and of what was made of it before the stage was done."""
-        return self.call.notes.by_identity()
-
-    def _change(self, index: int, old: Message, new: Message | None, outcome: Outcome, why: str) -> Change:
-        size = 0 if new is None else self.call.count(new)
-        return Change(index, old.role, outcome, self.name, why, self.call.count(old), size)
-
-    def _moved(self, origin: int, position: int, index: int) -> Change:
-        """A message that stands elsewhere; one of which nothing was said made way for another."""
-        old = self.before.messages[origin]
-        why = self.call.notes.why(old).why or self._passed_for(origin, position) or UNSAID
-        return self._change(index, old, old, Outcome.MOVED, why)
-
-    def _passed_for(self, origin: int, position: int) -> str:
-        """What was said of the messages on the way from where a message stood to where it stands."""
-        reasons, messages = self.call.notes.reasons, self.before.messages
-        if not reasons:
-            return ""
-        before, after = self._in_order
-        at = position - self.found.start
-        way = range(min(origin, before[at]), max(origin, after[at]) + 1)
-        said = next((reasons[id(messages[place])].why for place in way if id(messages[place]) in reasons), "")
-        return f"it makes way: {said}" if said else ""
-
-    @cached_property
-    def _in_order(self) -> tuple[list[int], list[int]]:
-        """For each message of now, behind those at the start: where its nearest neighbours stood before.
-
-        Those that were moved themselves, and those that were not there, are no neighbours; where there is none on a
-        side, it is the first, or the last, message that there was.
-        """
-        moved, later = dict(self.found.moved), self.found.later
-        stood = [None if place in moved else place for place in later]
-        first, last = max(self.found.start - 1, 0), len(self.before.messages) - 1
-        before = list(accumulate(stood[:-1], lambda near, place: near if place is None else place, initial=first))
-        back = accumulate(reversed(stood[1:]), lambda near, place: near if place is None else place, initial=last)
-        return before, list(back)[::-1]
-
-    def _remarked(self, index: int, old: Message, new: Message) -> Iterator[tuple[Change, Message]]:
-        """A message that says the same with other cache markers; kept, when it is as it was passed in."""
-        marks = None if self.call.wire is None else self.call.wire.cache_markers
-        if marks is None or not _marks_differ(old, new, self.call):
-            return
-        why = self.call.notes.why(old).why or _more_marks(len(marks.of(new)) - len(marks.of(old)))
-        yield self._change(index, old, new, Outcome.KEPT if new.untouched else Outcome.MARKED, why), old
-
-    def _added(self) -> Iterator[tuple[Change, Message]]:
-        """What was made, and what was made before and says something else now: by the stage that made it."""
-        remade = {position: origin for origin, position in self.found.edited if self.trail.origins[origin] is None}
-        places = sorted((*self.found.added, *remade))
-        said = self._said_on_the_way if places else {}
-        for position in places:
-            made, place = self.after.messages[position], self.trail.start + position
-            why = said.get(made.identity) or UNSAID
-            line = Change(place, made.role, Outcome.ADDED, self.name, why, 0, self.call.count(made))
-            yield self._by_its_maker(line, remade.get(position)), made
-
-    def _by_its_maker(self, line: Change, origin: int | None) -> Change:
-        """The line of a message that is there; of one that another stage had made, that one's, with what is new."""
-        known = None if origin is None else self.trail.made.get(id(self.before.messages[origin]))
-        if known is None:
-            return line
-        first, now = known[1], f"{self.name}: {line.reason}"
-        return evolve(line, stage=first.stage, reason=first.reason if now in first.reason else f"{first.reason}; {now}")

@@ -12,7 +12,7 @@ from attrs import frozen
 from agentctx.core.compare import Change, HeadChange, Outcome
 from agentctx.core.message import Context
 from agentctx.core.report import Report, View
-from agentctx.engine.run_stages import UNSAID
+from agentctx.engine.changes import UNSAID
 from agentctx.protocols import Meter
 
 _AS_IT_CAME = frozenset({Outcome.MOVED, Outcome.KEPT})
