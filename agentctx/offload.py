@@ -19,7 +19,7 @@ from agentctx.core.pace import giving_way
 
 T = TypeVar("T")
 
-SOME, MUCH, VERY_MUCH = 100, 400, 1_200
+SOME, MUCH, VERY_MUCH = 200, 400, 1_200
 """Messages. Before looking at some, the event loop may turn, so that several looks do not add up. Looking at many takes
 a millisecond or two, which is what handing over to a thread may cost; looking at very many, more than five."""
 

@@ -13,7 +13,8 @@ from rows import Effort, Row
 from transcript import transcript
 
 STEPS, ROOM = 500, 64_000
-BARS = {"langchain-exact": 500.0, "langchain-approximate": 4.0}
+LONG, WINDOW = 10_000, 128_000
+BARS = {"langchain-exact": 700.0, "langchain-approximate": 4.0}
 """The peers that agentctx must be so many times faster than; the others stand beside them."""
 
 
@@ -28,6 +29,22 @@ async def loop_rows(effort: Effort) -> list[Row]:
             what = f"{STEPS}-step loop in {ROOM // 1000}k: {peer.name} / agentctx"
             rows.append(Row(what, seconds / median(own), BARS.get(key), at_least=True, how=how))
     return rows
+
+
+async def stateless_rows(effort: Effort) -> list[Row]:
+    """One call that remembers nothing, on a history of which most has to go; new texts each time, then the same."""
+    peer = peers(ours.tokens)["agentix-exact"]
+    theirs, first, again = [], [], []
+    for number in range(effort.repeats):
+        messages = transcript(LONG, 2_000 + number)
+        theirs.append(await timed(peer, [peer.convert(message) for message in messages], WINDOW))
+        first.append(await ours.prepare(WINDOW, messages))
+        again.append(await ours.prepare(WINDOW, messages))
+    how, what = f"best of {effort.repeats}, each with its own texts", f"{LONG:,} messages in {WINDOW // 1000}k"
+    return [
+        Row(f"stateless prepare of {what} / {peer.name}", min(first) / min(theirs), 1.5, how=how),
+        Row("the same again", min(again) / min(theirs), 1.5, how=how),
+    ]
 
 
 async def own_loops(effort: Effort, seed: int) -> list[float]:
@@ -62,10 +79,10 @@ def spread(number: int) -> float:
     return place
 
 
-async def timed(peer: Peer, messages: list[Any]) -> float:
+async def timed(peer: Peer, messages: list[Any], room: int = ROOM) -> float:
     """One call of a peer, in seconds."""
     start = perf_counter()
-    trimmed = peer.trim(messages, ROOM)
+    trimmed = peer.trim(messages, room)
     if isawaitable(trimmed):
         await trimmed
     return perf_counter() - start

@@ -122,6 +122,14 @@ async def steps(olds: Sequence[tuple[int, Pipeline]], count: int, model: str | N
     return sessions
 
 
+async def prepare(window: int, messages: Sequence[dict[str, Any]]) -> float:
+    """One stateless prepare that drops what has no room, in seconds."""
+    gc.collect()
+    start = perf_counter()
+    await Pipeline(FitContextWindow(), budget=Budget(window)).prepare(messages)
+    return perf_counter() - start
+
+
 async def loop(count: int, room: int, seed: int) -> float:
     """A whole agent loop that appends two messages a step and prepares each time, in ``room`` tokens."""
     made = transcript(2 + 2 * count, seed)
