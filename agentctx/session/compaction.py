@@ -42,7 +42,7 @@ async def compact(step: Step) -> None:
         await _run(step, plan.under_pressure, None)
     elif not _too_large(step, budget):
         await _run(step, plan.at_every_step, budget.limit)
-    elif step.tokens <= budget.limit and waits(step):
+    elif step.trail.tokens <= budget.limit and waits(step):
         _say_that_it_waits(step)
         await _run(step, plan.at_every_step, budget.limit)
     else:
@@ -60,25 +60,25 @@ async def compact_at_once(step: Step) -> None:
 
 
 def _too_large(step: Step, budget: Budget) -> bool:
-    size = step.tokens
+    size = step.trail.tokens
     return size > budget.limit or (size > budget.trigger_tokens and size > step.quiet_until)
 
 
 def _still_quiet(step: Step, budget: Budget | None) -> int:
     """Until which size to keep quiet: no longer once the caller itself has come down to the target."""
-    return 0 if budget is not None and step.tokens <= budget.target_tokens else step.record.quiet_until
+    return 0 if budget is not None and step.trail.tokens <= budget.target_tokens else step.record.quiet_until
 
 
 async def _compact(step: Step, budget: Budget) -> None:
     """Come down to the target; take it back when that freed next to nothing and the request fits anyway."""
-    arrived, size, plan = step.trail.copy(), step.tokens, step.ctx.plan
+    arrived, size, plan = step.trail.copy(), step.trail.tokens, step.ctx.plan
     step.widen()
     await _run(step, plan.under_pressure, budget.target_tokens)
-    if step.tokens > size * ENOUGH and size <= budget.limit:
+    if step.trail.tokens > size * ENOUGH and size <= budget.limit:
         step.trail.restore(arrived)
         await _run(step, plan.at_every_step, budget.limit)
-    stuck = step.tokens > budget.trigger_tokens
-    step.quiet_until = int(step.tokens * GROWTH) if stuck else 0
+    stuck = step.trail.tokens > budget.trigger_tokens
+    step.quiet_until = int(step.trail.tokens * GROWTH) if stuck else 0
     if stuck and not step.record.quiet_until:
         step.trail.reports.append(_floor_report(step, budget))
 
@@ -86,7 +86,7 @@ async def _compact(step: Step, budget: Budget) -> None:
 async def _run(step: Step, stages: Sequence[ContextStrategy], aim: int | None) -> None:
     """Run stages and the guarantee; without the stages where the reasoning of the open round asks to wait for it."""
     budget = step.ctx.budget
-    fits = budget is not None and step.tokens <= budget.limit  # without a limit it would wait for ever
+    fits = budget is not None and step.trail.tokens <= budget.limit  # without a limit it would wait for ever
     arrived = step.trail.copy() if stages and fits else None
     await _run_now(step, stages, aim)
     if arrived is None or not step.trail.lost_open:
@@ -125,7 +125,7 @@ async def _needs_whole_view(step: Step, stages: Sequence[ContextStrategy], *, fo
     budget = step.ctx.budget
     if budget is not None and (budget.request_bytes is not None or budget.media.images is not None):
         return True  # these are limits of the whole request
-    if budget is not None and step.tokens > budget.limit:
+    if budget is not None and step.trail.tokens > budget.limit:
         return True
     if step.reasoning_made_with is not None or step.trail.unbound_from is not None or _leaves_reasoning(step):
         return True  # where reasoning lost its prefix is a place of the whole view
@@ -199,7 +199,7 @@ def _say_that_it_waits(step: Step) -> None:
     """Say it once: the steps until the end of the round wait for the same reason."""
     if not step.record.waiting:
         note = "postponed to the end of the open tool round, whose reasoning is bound to what stands before it"
-        step.trail.reports.append(StageReport("Session", (), step.tokens, step.tokens, 0.0, (note,)))
+        step.trail.reports.append(StageReport("Session", (), step.trail.tokens, step.trail.tokens, 0.0, (note,)))
     step.waiting = True
 
 
@@ -209,8 +209,8 @@ def _floor_report(step: Step, budget: Budget) -> StageReport:
     room = lay_out(step.trail.context, step.call())
     fixed = step.ctx.fixed
     note = (
-        f"the context stays above the trigger of {budget.trigger_tokens:,} tokens: {step.tokens:,} = "
+        f"the context stays above the trigger of {budget.trigger_tokens:,} tokens: {step.trail.tokens:,} = "
         f"{fixed:,} system and tools + {room.floor - fixed:,} protected messages and open round + "
-        f"{step.tokens - room.floor:,} that the stages left in; next try above {step.quiet_until:,}"
+        f"{step.trail.tokens - room.floor:,} that the stages left in; next try above {step.quiet_until:,}"
     )
-    return StageReport("Session", (), step.tokens, step.tokens, 0.0, (note,))
+    return StageReport("Session", (), step.trail.tokens, step.trail.tokens, 0.0, (note,))

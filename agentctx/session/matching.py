@@ -48,7 +48,7 @@ def asked_at(record: Record, natives: Sequence[Any], fresh: Sequence[Message], w
         names = {each.name for message in fresh for each in message.results if each.call_id in late}
         found += _in_view(record, natives, late, wire, names if wire.reads_places else set())
         gone = late - {call.id for message in record.view[: record.settled] for call in message.calls}
-        if gone and len(record.view) < len(record):
+        if gone and len(record.view) < len(record.seen):
             found += _among_dropped(record, natives, gone, wire)
     return min(found, default=None)
 
@@ -132,7 +132,7 @@ def _late_calls(
 def _among_dropped(record: Record, natives: Sequence[Any], gone: set[str], wire: WireFormat) -> list[int]:
     """The indexes of calls that were left out of the view unanswered."""
     asked: dict[str, int] = {}
-    for index in range(len(record)):
+    for index in range(len(record.seen)):
         for message in legible(natives, index, wire):
             for call in message.calls:
                 if call.id in gone:
@@ -151,7 +151,7 @@ async def match(state: State, given: Given, ctx: StepContext) -> Record:
         ctx: What surrounds the step.
     """
     natives, record, meter, spoken = given.messages, state.record, ctx.source.meter, ctx.source.wire.name
-    if not len(record):
+    if not len(record.seen):
         return record
     if (state.wire_name or "").partition("/")[0] != spoken.partition("/")[0]:
         return Record()
@@ -168,8 +168,8 @@ async def match(state: State, given: Given, ctx: StepContext) -> Record:
         return record
     link(record, natives, ctx.source.wire)
     record = await recognised(record, natives, ctx)
-    if counted_anew and others and len(record):
-        await offload(lambda: recount(record, natives, ctx), len(record))
+    if counted_anew and others and len(record.seen):
+        await offload(lambda: recount(record, natives, ctx), len(record.seen))
     return record
 
 
@@ -183,8 +183,8 @@ async def recognised(record: Record, natives: Sequence[Any], ctx: StepContext) -
     """
     if not begins_with(natives, record.seen):
         record = await _changed(record, natives, ctx)
-    elif lost := _pinned_since(record, natives, ctx) | _unread_since(record, natives, len(record), ctx):
-        weights, known = ctx.weigh(record.view), len(record)
+    elif lost := _pinned_since(record, natives, ctx) | _unread_since(record, natives, len(record.seen), ctx):
+        weights, known = ctx.weigh(record.view), len(record.seen)
         record = rewound(
             record, min(lost), weights, unchanged_until=known, history_length=len(natives), binds_reasoning=ctx.binds
         )
@@ -195,7 +195,7 @@ async def recognised(record: Record, natives: Sequence[Any], ctx: StepContext) -
 def _pinned_since(record: Record, natives: Sequence[Any], ctx: StepContext) -> set[int]:
     """The indexes of messages that were cut, and are pinned now: a pin that counts from the end moves on."""
     pinned = {index for rule in ctx.plan.pinned if isinstance(rule, Pins) for index in rule.of(len(natives))}
-    cut = {index for index in pinned if index < len(record) and record.decided[index]}
+    cut = {index for index in pinned if index < len(record.seen) and record.decided[index]}
     return cut and cut - record.whole()
 
 
@@ -243,7 +243,7 @@ async def _changed(record: Record, natives: Sequence[Any], ctx: StepContext) -> 
 
 def _as_the_model_takes_it(record: Record, given: int, ctx: StepContext) -> Record:
     """The record up to the first message that cannot stand there any more, now that what came after it went."""
-    place = _wrong_now(record, given, ctx) if len(record) else None
+    place = _wrong_now(record, given, ctx) if len(record.seen) else None
     if place is None:
         return record
     known = next((origin for origin in reversed(record.origins[: place + 1]) if origin is not None), 0)
@@ -259,7 +259,7 @@ def _wrong_now(record: Record, given: int, ctx: StepContext) -> int | None:
     arranged = wire.arrange_for(view, ctx.source.profile, lambda _message, _why: None)
     if arranged is not view:
         return next(compress(count(), map(is_not, view, arranged)), len(view) - 1)
-    last = view[-1:] if len(record) == given else []
+    last = view[-1:] if len(record.seen) == given else []
     ends = not wire.names_items and any(message.role == "assistant" for message in last)
     return len(view) - 1 if ends and wire.repair(last, {}) else None
 
@@ -349,7 +349,7 @@ def recount(record: Record, natives: Sequence[Any], ctx: StepContext) -> None:
         ctx: What is known beside the messages; counts.
     """
     meter, wire = ctx.source.meter, ctx.source.wire
-    for index in paced(range(len(record))):
+    for index in paced(range(len(record.seen))):
         try:
             record.sizes[index] = meter.message(wire.read_message(natives[index], index))
         except InvalidInput:  # it was left out, and is something else by now
@@ -396,7 +396,7 @@ def link(record: Record, natives: Sequence[Any], wire: WireFormat) -> None:
     if record.linked:
         return
     known, viewed = _shared(record.seen, natives), _shared(record.shown, natives)
-    if known < len(record) and is_of_the_view(record, viewed, known):
+    if known < len(record.seen) and is_of_the_view(record, viewed, known):
         for place, look in enumerate(snapshots(natives[:viewed], 0)):
             origin = record.origins[place]
             if origin is not None and record.as_given(place):  # it stays so when the step fails
@@ -416,7 +416,7 @@ def link(record: Record, natives: Sequence[Any], wire: WireFormat) -> None:
         elif origin < known:
             record.shown[place] = snapshot(record.out[place])
             record.view[place] = _made_of(record.view[place], wire.read_message(natives[origin], origin))
-    record.linked = known == len(record)
+    record.linked = known == len(record.seen)
 
 
 def _made_of(message: Message, read: Message) -> Message:

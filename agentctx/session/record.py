@@ -186,8 +186,6 @@ class Record:
             replaced: The messages that have left the view, or stand in it again.
             new: Those that stand in their place.
         """
-        if not (made or self.made):
-            return
         left = {*map(id, replaced), *(made.keys() - self.made.keys())}.difference(map(id, new))
         self.made |= made
         for gone in left & self.made.keys():
@@ -311,7 +309,7 @@ def undecided(record: Record, *, binds_reasoning: bool) -> Record:
     return Record(
         foreign_count=record.foreign_count,
         instructions=record.instructions,
-        unbound_from=lost if binds_reasoning and lost < len(record) else None,
+        unbound_from=lost if binds_reasoning and lost < len(record.seen) else None,
     )
 
 

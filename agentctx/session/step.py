@@ -23,7 +23,7 @@ from agentctx.core.pace import paced
 from agentctx.core.report import Report, StageReport, View
 from agentctx.core.units import iter_units, unfinished_from, units
 from agentctx.core.untracked import untrack
-from agentctx.economics.conditions import bill
+from agentctx.economics.conditions import bill, warmth_after
 from agentctx.engine.cache_markers import LiftCacheMarkers, carries_refused
 from agentctx.engine.plan import is_go_on, let_answers_follow, refuse_empty, relief, since
 from agentctx.engine.reading import naming_what_is_too_deep
@@ -132,14 +132,14 @@ async def _compacted(step: Step, given: Given) -> Step:
 async def _decided_anew(refused: Step) -> Step | None:
     """The step with nothing decided before, as without a session; None when that does not fit either."""
     known = undecided(refused.record, binds_reasoning=refused.ctx.binds)
-    # no idle time, as without a session: nothing of the cache is worth sparing
-    step = await _read_in(refused.ctx, known, refused.natives, None)
+    # as without a session: nothing of the cache is worth sparing
+    step = await _read_in(refused.ctx, known, refused.natives, 0.0)
     step.reasoning_made_with = refused.reasoning_made_with  # and no marked_for: this record has no view yet
     try:
         await compact_at_once(step)
     except ContextOverflow:
         return None
-    step.idle = refused.idle
+    step.warmth = refused.warmth
     return step
 
 
@@ -157,10 +157,11 @@ async def take_in(
         remembered: See ``take_step``.
     """
     idle = None if ctx.model != state.model else state.last_request.idle(now)
-    if record is state.record and 0 < len(given.messages) == len(record):
-        step = _stand_still(ctx, record, given.messages, idle)
+    warmth = warmth_after(ctx.source.profile, idle)
+    if record is state.record and 0 < len(given.messages) == len(record.seen):
+        step = _stand_still(ctx, record, given.messages, warmth)
     else:
-        step = await _read_in(ctx, record, given.messages, idle, remembered=remembered)
+        step = await _read_in(ctx, record, given.messages, warmth, remembered=remembered)
         if remembered and step.raw:
             await _treat(step)
     step.reasoning_made_with, step.marked_for = state.reasoning_made_with(ctx), state.marked_for
@@ -175,38 +176,38 @@ async def _treat(step: Step) -> None:
 
 
 async def _read_in(
-    ctx: StepContext, record: Record, natives: Sequence[Native], idle: float | None, *, remembered: bool = True
+    ctx: StepContext, record: Record, natives: Sequence[Native], warmth: float, *, remembered: bool = True
 ) -> Step:
     """The step with what is new read and repaired."""
     meter = ctx.source.meter
     record, fresh, seen, asked = await _read_new(ctx, record, natives, remembered=remembered)
     if asked is not None:
-        weights, known = ctx.weigh(record.view), len(record)
+        weights, known = ctx.weigh(record.view), len(record.seen)
         record = rewound(
             record, asked, weights, unchanged_until=known, history_length=len(natives), binds_reasoning=ctx.binds
         )
         record, fresh, seen, _ = await _read_new(ctx, record, natives, remembered=remembered)
-    known = len(record)
+    known = len(record.seen)
     await meter.settle(fresh)
     arrived = await offload(partial(ctx.weigh, fresh), len(fresh))
     raw = [*record.tail, *fresh]
     raw_origin = [*record.tail_origin, *range(known, known + len(fresh))]
     size = ctx.fixed + record.view_tokens + sum(map(meter.message, record.tail)) + sum(arrived.tokens)
     trail = Trail(ctx.context(raw), list(raw_origin), size, unbound_from=record.unbound_from, start=record.settled)
-    step = Step(ctx, record, natives, seen, trail, arrived, raw, raw_origin, idle, remembered)
+    step = Step(ctx, record, natives, seen, trail, arrived, raw, raw_origin, warmth, remembered)
     if raw:
         await _repair(step)
     return step
 
 
-def _stand_still(ctx: StepContext, record: Record, natives: Sequence[Native], idle: float | None) -> Step:
+def _stand_still(ctx: StepContext, record: Record, natives: Sequence[Native], warmth: float) -> Step:
     """The step when nothing is new: all that was decided stays, also about a round that is not finished."""
     provisional = sum(map(ctx.source.meter.message, record.view[record.settled :]))
     size = ctx.fixed + record.view_tokens + provisional
     trail = Trail(ctx.context(()), [], size, unbound_from=record.unbound_from, start=len(record.view))
     raw, origins = list(record.tail), list(record.tail_origin)
     open_from = origins[0] if origins else None
-    return Step(ctx, record, natives, [], trail, Sizes(), raw, origins, idle, open_from=open_from)
+    return Step(ctx, record, natives, [], trail, Sizes(), raw, origins, warmth, open_from=open_from)
 
 
 _New = tuple[Record, list[Message], list[Any], int | None]
@@ -214,7 +215,7 @@ _New = tuple[Record, list[Message], list[Any], int | None]
 
 
 async def _read_new(ctx: StepContext, record: Record, natives: Sequence[Native], *, remembered: bool) -> _New:
-    return await offload(lambda: _read(ctx, record, natives, remembered=remembered), len(natives) - len(record))
+    return await offload(lambda: _read(ctx, record, natives, remembered=remembered), len(natives) - len(record.seen))
 
 
 def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, remembered: bool) -> _New:
@@ -222,17 +223,17 @@ def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, rememb
 
     Where the place tells which call a result answers, a later result may tell that an earlier one answers another call.
     """
-    new, source, again = natives[len(record) :], ctx.source, len(record.tail)
+    new, source, again = natives[len(record.seen) :], ctx.source, len(record.tail)
     if again and source.wire.reads_places:
-        read = source.messages([*(each.source for each in record.tail), *new], len(record) - again)
+        read = source.messages([*(each.source for each in record.tail), *new], len(record.seen) - again)
         tail, fresh = read[:again], read[again:]
         record = record if tail == record.tail else evolve(record, tail=with_instructions(tail, record.instructions))
     else:
-        fresh = source.messages(new, len(record), record.tail)
+        fresh = source.messages(new, len(record.seen), record.tail)
     if not remembered:
         return record, fresh, list(new), None
     fresh = with_instructions(fresh, record.instructions)
-    return record, fresh, snapshots(new, len(record)), asked_at(record, natives, fresh, source.wire)
+    return record, fresh, snapshots(new, len(record.seen)), asked_at(record, natives, fresh, source.wire)
 
 
 def _open_from(trail: Trail, clean: Sequence[Message]) -> int | None:
@@ -371,7 +372,7 @@ async def commit(state: State, step: Step, given: Given, now: float, *, on_copy:
     if ctx is not state.ctx:
         state.limits_by_model.keep(ctx.model, ctx.limits)
     in_force = record.in_force() if step.trail.reports or not grown or record is not old else state.in_force
-    last_request = LastRequest(step.tokens, len(record.out), len(record.out), now)
+    last_request = LastRequest(step.trail.tokens, len(record.out), len(record.out), now)
     known = State(
         state.plan,
         ctx.model,
@@ -397,7 +398,11 @@ def _committed_nowhere(state: State, step: Step) -> Committed:
     """What a step from nothing made, for the report; no later step goes on from it."""
     record, trail = step.record, step.trail
     messages, meter = trail.context.messages, step.ctx.source.meter
-    record.out = _written(step, messages, [None] * len(messages))
+    write, known = step.ctx.source.wire.write_message, zip(messages, trail.origins, strict=True)
+    record.out = [
+        step.natives[origin] if origin is not None and message.untouched else write(message)
+        for message, origin in paced(known)
+    ]
     record.remember(step.seen, step.raw, step.arrived)
     _enter_in_book(step)
     record.view, record.origins, record.settled = list(messages), trail.origins, len(messages)
@@ -440,7 +445,7 @@ async def _enter_aside(step: Step, *, on_copy: bool = False) -> None:
 def _enter_and_let_go(step: Step) -> None:
     """``_enter``, and take apart here what the step need not know any more: of many messages that takes a while."""
     _enter(step)
-    for spent in (step.raw, step.seen):
+    for spent in (step.raw, step.seen) if len(step.raw) >= MUCH else ():
         for _ in paced(range(len(spent))):
             spent.pop()
 
@@ -448,66 +453,50 @@ def _enter_and_let_go(step: Step) -> None:
 def _enter(step: Step) -> None:
     """Make what the step worked out the state of the conversation. Nothing in it waits."""
     record, trail = step.record, step.trail
-    messages = trail.context.messages
-    known = dict(zip(map(id, record.view[step.trail.start :]), range(step.trail.start, len(record.view)), strict=True))
-    places = [known.get(id(message)) for message in messages]
-    written = _written(step, messages, places)  # first: what cannot be written leaves the record as it was
-    looks = _looks(messages, written, trail.origins, places)
-    for kept in paced(chain(step.seen, (message.parts for message in step.fresh))):
+    start, messages, fresh = trail.start, trail.context.messages, step.fresh
+    written, shown = _outgoing(step)  # first: what cannot be written leaves the record as it was
+    for kept in paced(chain(step.seen, [message.parts for message in fresh])):
         untrack(kept)
-    record.remember(step.seen, step.fresh, step.arrived)
+    record.remember(step.seen, fresh, step.arrived)
     _enter_in_book(step)
-    replaced = record.view[step.trail.start :]
-    record.shown[step.trail.start :] = [
-        _look(record, look, origin, place)
-        for look, origin, place in paced(zip(looks, trail.origins, places, strict=True))
-    ]
-    record.out[step.trail.start :] = written
-    record.view[step.trail.start :] = messages
-    record.note_made(trail.made, replaced, messages)
-    record.origins[step.trail.start :] = trail.origins
-    record.forget_dropped(step.natives, _dropped(trail.reports))
-    _mark_final(step, replaced[: max(0, record.settled - step.trail.start)])
+    replaced = record.view[start:]
+    record.shown[start:], record.out[start:] = shown, written
+    record.view[start:], record.origins[start:] = messages, trail.origins
+    if trail.made or record.made:
+        record.note_made(trail.made, replaced, messages)
+    if trail.reports:
+        record.forget_dropped(step.natives, _dropped(trail.reports))
+    _mark_final(step, replaced[: max(0, record.settled - start)])
     record.quiet_until, record.waiting = step.quiet_until, step.waiting
     record.unbound_from = trail.unbound_from
     record.instructions |= frozenset(instruction_digests(messages, written))
 
 
-def _look(record: Record, made: object, origin: int | None, place: int | None) -> Native:
-    """What a message of the view looks like: as it was ``made`` now, as it stood in the view, or as it came."""
-    if made is not None:
-        return made
-    return record.seen[origin or 0] if place is None else record.shown[place]
+def _outgoing(step: Step) -> tuple[list[Native], list[Native]]:
+    """The messages of the step in the caller's format, and what each looks like.
 
-
-def _looks(
-    messages: Sequence[Message], written: Sequence[Any], origins: Sequence[int | None], places: Sequence[int | None]
-) -> list[Any]:
-    """What those messages look like that a stage made or edited; None for the others, which were seen before."""
-    return [
-        snapshot(native) if place is None and (origin is None or not message.untouched) else None
-        for message, native, origin, place in paced(zip(messages, written, origins, places, strict=True))
-    ]
+    One that stood at a place of the view before is the same object again. One that nobody has touched is the caller's
+    object of this step, which may have been rebuilt since it was read, and looks as it came.
+    """
+    record, trail, natives, write = step.record, step.trail, step.natives, step.ctx.source.wire.write_message
+    stood = {id(message): place for place, message in enumerate(record.view[trail.start :], trail.start)}
+    known, written, shown = len(record.seen), [], []
+    for message, origin in paced(zip(trail.context.messages, trail.origins, strict=True)):
+        if (place := stood.get(id(message))) is not None:
+            written.append(record.out[place])
+            shown.append(record.shown[place])
+        elif origin is not None and message.untouched:
+            written.append(natives[origin])
+            shown.append(record.seen[origin] if origin < known else step.seen[origin - known])
+        else:
+            written.append(write(message))
+            shown.append(snapshot(written[-1]))
+    return written, shown
 
 
 def _dropped(reports: Sequence[StageReport]) -> Iterator[int]:
     """The indexes in the history of what was dropped in this step."""
     return (change.index for report in reports for change in report.changes if change.outcome is Outcome.DROPPED)
-
-
-def _written(step: Step, messages: Sequence[Message], places: Sequence[int | None]) -> list[Any]:
-    """The messages in the caller's format; one that stood at a place of the view before is the same object again.
-
-    One that nobody has touched is the caller's object of this step, which may have been rebuilt since it was read.
-    """
-    out, write, natives = step.record.out, step.ctx.source.wire.write_message, step.natives
-
-    def native(message: Message, place: int | None, origin: int | None) -> Native:
-        if place is not None:
-            return out[place]
-        return natives[origin] if origin is not None and message.untouched else write(message)
-
-    return [native(*each) for each in paced(zip(messages, places, step.trail.origins, strict=True))]
 
 
 def _enter_in_book(step: Step) -> None:
@@ -641,7 +630,7 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
     return Report(
         stages=(*taken_off, *reports),
         in_force=done.in_force,
-        messages_before=len(record),
+        messages_before=len(record.seen),
         messages_after=len(record.view),
         tokens_before=more + ctx.fixed + record.given_tokens,
         tokens_after=trail.tokens,

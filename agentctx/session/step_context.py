@@ -11,7 +11,6 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.budget import Budget
 from agentctx.core.change_log import ChangesInForce
 from agentctx.core.message import ROLES, Context, Message, Native, Tool
-from agentctx.economics.conditions import warmth_after
 from agentctx.engine.cache_markers import check_head, relieved_head
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import Reader, found_format, reader
@@ -267,7 +266,7 @@ class Step:
         arrived: What the messages that are new weigh.
         raw: The new messages as they were read, with those of the unfinished round before them.
         raw_origin: The index in the history of each of ``raw``.
-        idle: Seconds since the last request was prepared; None when there was none.
+        warmth: The believed share of the last request that the provider's cache still holds.
         remembered: Whether a later step goes on from this one; else all stages run at once.
         open_from: Index in the history from which the last round is unfinished; None when it is finished.
         quiet_until: See ``Record``.
@@ -285,7 +284,7 @@ class Step:
     arrived: Sizes
     raw: list[Message]
     raw_origin: list[int]
-    idle: float | None
+    warmth: float
     remembered: bool = True
     open_from: int | None = None
     quiet_until: int = 0
@@ -307,7 +306,7 @@ class Step:
 
     def role_at(self, index: int) -> str:
         """The role of the message of the history at an index."""
-        known = len(self.record)
+        known = len(self.record.seen)
         return ROLES[self.record.roles[index]] if index < known else self.fresh[index - known].role
 
     def widen(self) -> None:
@@ -327,13 +326,10 @@ class Step:
 
     def late(self) -> frozenset[int]:
         """The identities of the messages that came after the model's last one, wherever they stand now."""
-        fresh = [index for index, message in enumerate(self.fresh, len(self.record)) if message.role == "assistant"]
+        fresh = [
+            index for index, message in enumerate(self.fresh, len(self.record.seen)) if message.role == "assistant"
+        ]
         return self.trail.after(max([self.record.roles.rfind(ROLES.index("assistant")), *fresh]))
-
-    @property
-    def warmth(self) -> float:
-        """The believed share of the last request that the provider's cache still holds."""
-        return warmth_after(self.ctx.source.profile, self.idle)
 
     def message_at(self, index: int) -> Message | None:
         """The message that was read from the history at ``index``; None when it is gone."""
@@ -344,8 +340,3 @@ class Step:
             strict=True,
         )
         return next((message for message, origin in known if origin == index), None)
-
-    @property
-    def tokens(self) -> int:
-        """Size of the request, in tokens."""
-        return self.trail.tokens
