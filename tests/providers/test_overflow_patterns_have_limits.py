@@ -1,28 +1,30 @@
 """Patterns that read what a server said, in work that grows with the text."""
 
-import importlib
-import pkgutil
-import re
 from re import _constants, _parser
 
 import pytest
 
-import agentctx.economics
 from agentctx import classify_error
+from agentctx.providers import overflow
+from agentctx.providers.registry import FORMATS
 
 
 def patterns_in(value):
-    """Every compiled pattern in a value of a module."""
-    if isinstance(value, re.Pattern):
-        yield value
+    """The text of every pattern in a value, compiled or to be compiled."""
+    if hasattr(value, "finditer") and hasattr(value, "pattern"):
+        yield value.pattern
     elif isinstance(value, (tuple, list)):
         for each in value:
             yield from patterns_in(each)
 
 
-NAMES = [f"agentctx.economics.{each.name}" for each in pkgutil.iter_modules(agentctx.economics.__path__)]
-VALUES = [value for name in NAMES for value in vars(importlib.import_module(name)).values()]
-PATTERNS = sorted({each.pattern for value in VALUES for each in patterns_in(value)})
+OWN = [(wire.overflow_words, wire.error_words) for wire in FORMATS.values()]
+PATTERNS = sorted({*patterns_in([*vars(overflow).values()]), *patterns_in(OWN)})
+
+
+def test_there_are_patterns():
+    """What is looked at below is not nothing."""
+    assert len(PATTERNS) > 60
 
 
 def gaps_without_limit(tree):
