@@ -67,3 +67,16 @@ def test_importing_loads_no_tokenizer_and_no_sdk():
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.strip() == "[]"
+
+
+def test_no_other_class_has_a_public_name():
+    """One word has one meaning: whoever reads a public name in the package reads of the public class."""
+    classes = [
+        (node.name, path)
+        for path in ROOT.rglob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef)
+    ]
+    public = {name for package in LAZY for name in import_module(package).__all__}
+    homes = {name: [str(path.relative_to(ROOT)) for each, path in classes if each == name] for name in public}
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}

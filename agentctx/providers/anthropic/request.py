@@ -58,7 +58,7 @@ NOTHING: Mapping[str, Any] = {}
 
 
 @frozen
-class Block:
+class ContentBlock:
     """One content block.
 
     Args:
@@ -80,7 +80,7 @@ class Block:
         return string_of(self.data, key)
 
     @property
-    def inner(self) -> tuple[Block, ...]:
+    def inner(self) -> tuple[ContentBlock, ...]:
         """The blocks in the content of a tool result; a string is no block."""
         content = self.data.get("content")
         if self.kind != "tool_result" or not isinstance(content, (list, tuple)):
@@ -102,7 +102,7 @@ class Entry:
     index: int
     role: str
     data: Mapping[str, Any]
-    blocks: tuple[Block, ...]
+    blocks: tuple[ContentBlock, ...]
 
     @property
     def path(self) -> str:
@@ -123,7 +123,7 @@ class Turn:
     entries: tuple[Entry, ...]
 
     @property
-    def blocks(self) -> tuple[Block, ...]:
+    def blocks(self) -> tuple[ContentBlock, ...]:
         """The blocks of all its messages."""
         return tuple(block for entry in self.entries for block in entry.blocks)
 
@@ -149,12 +149,12 @@ class MessagesRequest:
     data: Mapping[str, Any]
     entries: tuple[Entry, ...]
     turns: tuple[Turn, ...]
-    system: tuple[Block, ...]
+    system: tuple[ContentBlock, ...]
     tools: tuple[Mapping[str, Any], ...]
     model: Traits
 
     @property
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[ContentBlock]:
         """The blocks of all messages, in order."""
         return (block for entry in self.entries for block in entry.blocks)
 
@@ -179,10 +179,14 @@ def lay_out(data: Mapping[str, Any], profile: ModelProfile | None) -> MessagesRe
 
 
 def refused(
-    rule: str, at: Block | Entry | None, message: str, path: str = "", severity: Literal["error", "warn"] = "error"
+    rule: str,
+    at: ContentBlock | Entry | None,
+    message: str,
+    path: str = "",
+    severity: Literal["error", "warn"] = "error",
 ) -> Violation:
     """A rule broken at a block or a message (None: the request as a whole)."""
-    index = at.message if isinstance(at, Block) else None if at is None else at.index
+    index = at.message if isinstance(at, ContentBlock) else None if at is None else at.index
     return Violation(f"anth.{rule}", severity, index, path or ("messages" if at is None else at.path), message)
 
 
@@ -192,17 +196,17 @@ def _entry(native: object, index: int) -> Entry:
     return Entry(index, role, message, _blocks(message.get("content"), index, f"messages.{index}.content", role))
 
 
-def _blocks(content: object, message: int | None, path: str, role: str) -> tuple[Block, ...]:
+def _blocks(content: object, message: int | None, path: str, role: str) -> tuple[ContentBlock, ...]:
     if isinstance(content, str):
-        return (Block(message, path, role, "text", {"type": "text", "text": content}),)
+        return (ContentBlock(message, path, role, "text", {"type": "text", "text": content}),)
     if not isinstance(content, (list, tuple)):
         return ()
     return tuple(_block(native, message, f"{path}.{place}", role) for place, native in enumerate(content))
 
 
-def _block(native: object, message: int | None, path: str, role: str) -> Block:
+def _block(native: object, message: int | None, path: str, role: str) -> ContentBlock:
     data = mapping_or_none(native) or NOTHING
-    return Block(message, path, role, string_of(data, "type") or "", data)
+    return ContentBlock(message, path, role, string_of(data, "type") or "", data)
 
 
 def _turns(entries: Iterable[Entry]) -> Iterator[Turn]:

@@ -18,7 +18,7 @@ from agentctx.models.profile import ModelProfile
 from agentctx.providers.anthropic.request import (
     NOTHING,
     THINKING,
-    Block,
+    ContentBlock,
     Entry,
     MessagesRequest,
     Turn,
@@ -102,12 +102,12 @@ def _speaks(turn: Turn) -> bool:
     return turn.role == "user" and not turn.only_results
 
 
-def thoughts(request: MessagesRequest) -> list[Block]:
+def thoughts(request: MessagesRequest) -> list[ContentBlock]:
     """The reasoning blocks that the provider can recognise again, in order."""
     return [block for block in request.blocks if block.kind in THINKING and seal(block)]
 
 
-def seal(block: Block) -> str | None:
+def seal(block: ContentBlock) -> str | None:
     """What the provider recognises a reasoning block by: its signature, or its encrypted content."""
     return block.string("data") if block.kind == "redacted_thinking" else block.string("signature")
 
@@ -197,15 +197,15 @@ class _Strand:
     """
 
     start: Mapping[str, Any] | None
-    blocks: Sequence[Block]
+    blocks: Sequence[ContentBlock]
     content: Sequence[object]
-    thoughts: Sequence[tuple[Block, int]]
+    thoughts: Sequence[tuple[ContentBlock, int]]
 
 
 def _strand(request: MessagesRequest) -> _Strand:
     start: Mapping[str, Any] | None = None
-    blocks: list[Block] = []
-    found: list[tuple[Block, int]] = []
+    blocks: list[ContentBlock] = []
+    found: list[tuple[ContentBlock, int]] = []
     for block in request.blocks:
         if block.kind == "compaction" and block.string("content"):
             start, blocks, found = _plain(block.data), [], []
@@ -221,7 +221,7 @@ def _same_start(now: _Strand, then: _Strand) -> bool:
     return now.start is not None or then.start is None
 
 
-def _shift(now: _Strand, then: _Strand, matched: Sequence[tuple[Block, int, int]]) -> int:
+def _shift(now: _Strand, then: _Strand, matched: Sequence[tuple[ContentBlock, int, int]]) -> int:
     """How many blocks a new compaction block stands for."""
     if now.start == then.start or not matched:
         return 0
@@ -275,7 +275,7 @@ def _server_drops(request: MessagesRequest) -> bool:
     return binding.get("prefix_mismatch_behavior") == "drop_block"
 
 
-def _modified(block: Block) -> Violation:
+def _modified(block: ContentBlock) -> Violation:
     return refused(
         "thinking_modified",
         block,
@@ -284,7 +284,7 @@ def _modified(block: Block) -> Violation:
     )
 
 
-def _unbound(block: Block, changed: str | None) -> Violation:
+def _unbound(block: ContentBlock, changed: str | None) -> Violation:
     where = (
         ""
         if changed is None
@@ -301,7 +301,7 @@ def _unbound(block: Block, changed: str | None) -> Violation:
     )
 
 
-def _encrypted(block: Block) -> Iterator[str]:
+def _encrypted(block: ContentBlock) -> Iterator[str]:
     """The encrypted strings in a block of the server's, or in the citations of a text."""
     waiting: list[object] = []
     if block.kind == "compaction" or (block.kind.endswith("_tool_result") and block.role == "assistant"):
@@ -330,7 +330,7 @@ class Marker:
         ttl: How long the entry lives: ``"5m"`` or ``"1h"``.
     """
 
-    block: Block | None
+    block: ContentBlock | None
     path: str
     ttl: str
 
@@ -404,7 +404,7 @@ def _markers(request: MessagesRequest) -> Iterator[Marker]:
     yield from _marker(request.data, None, "")
 
 
-def _marker(data: Mapping[str, Any], block: Block | None, path: str) -> Iterator[Marker]:
+def _marker(data: Mapping[str, Any], block: ContentBlock | None, path: str) -> Iterator[Marker]:
     if (found := marker_of(data)) is not None:
         yield Marker(block, f"{path}.cache_control".removeprefix("."), string_of(found, "ttl") or "5m")
 
@@ -446,7 +446,7 @@ def image_sides(request: MessagesRequest) -> Iterator[Violation]:
 MEDIA_RULES = (image_count, image_sides)
 
 
-def _images(request: MessagesRequest) -> Iterator[Block]:
+def _images(request: MessagesRequest) -> Iterator[ContentBlock]:
     """All images, also those in tool results."""
     return (each for block in request.blocks for each in (block, *block.inner) if each.kind == "image")
 
@@ -574,7 +574,7 @@ def programmatic(request: MessagesRequest) -> Iterator[Violation]:
 def server_pairs(request: MessagesRequest) -> Iterator[Violation]:
     """A server tool's call and its result stand in one assistant turn, which only tool results may interrupt."""
     opened: set[str] = set()
-    waiting: dict[str, Block] = {}
+    waiting: dict[str, ContentBlock] = {}
     for turn in request.turns:
         if turn.role == "user" and not turn.only_results:
             yield from map(_unpaired, waiting.values())
@@ -630,15 +630,15 @@ def _rounds(request: MessagesRequest) -> Iterator[tuple[Turn, Turn | None]]:
     return ((turn, after) for turn, after in pairwise((*request.turns, None)) if turn and turn.role == "assistant")
 
 
-def _results(turn: Turn) -> list[Block]:
+def _results(turn: Turn) -> list[ContentBlock]:
     return [block for block in turn.blocks if block.kind == "tool_result"]
 
 
-def _leading_results(turn: Turn | None) -> list[Block]:
+def _leading_results(turn: Turn | None) -> list[ContentBlock]:
     return [] if turn is None else list(takewhile(lambda block: block.kind == "tool_result", turn.blocks))
 
 
-def _repeated(blocks: Iterable[Block], key: str) -> Iterator[tuple[Block, str]]:
+def _repeated(blocks: Iterable[ContentBlock], key: str) -> Iterator[tuple[ContentBlock, str]]:
     seen: set[str] = set()
     for block in blocks:
         if (name := block.string(key)) is None:
@@ -648,24 +648,24 @@ def _repeated(blocks: Iterable[Block], key: str) -> Iterator[tuple[Block, str]]:
         seen.add(name)
 
 
-def _from_code(block: Block) -> bool:
+def _from_code(block: ContentBlock) -> bool:
     caller = mapping_or_none(block.data.get("caller")) or {}
     return block.kind == "tool_use" and (string_of(caller, "type") or "").startswith("code_execution")
 
 
-def _server_call(block: Block) -> str | None:
+def _server_call(block: ContentBlock) -> str | None:
     return block.string("id") if block.kind.endswith("_tool_use") else None
 
 
-def _server_result(block: Block) -> str | None:
+def _server_result(block: ContentBlock) -> str | None:
     return block.string("tool_use_id") if block.kind.endswith("_tool_result") else None
 
 
-def _tool_of(block: Block) -> str:
+def _tool_of(block: ContentBlock) -> str:
     return "mcp" if block.kind == "mcp_tool_use" else block.string("name") or block.kind
 
 
-def _unpaired(block: Block) -> Violation:
+def _unpaired(block: ContentBlock) -> Violation:
     tool = _tool_of(block)
     result = "tool_search" if tool.startswith("tool_search") else tool
     return refused(
@@ -676,7 +676,7 @@ def _unpaired(block: Block) -> Violation:
     )
 
 
-def _unexpected(block: Block, call: str) -> Violation:
+def _unexpected(block: ContentBlock, call: str) -> Violation:
     return refused(
         "server_result_orphan",
         block,
@@ -685,7 +685,7 @@ def _unexpected(block: Block, call: str) -> Violation:
     )
 
 
-def _may_wait(request: MessagesRequest, waiting: dict[str, Block]) -> bool:
+def _may_wait(request: MessagesRequest, waiting: dict[str, ContentBlock]) -> bool:
     """Whether server calls may be open at the end: the turn paused, or it waits for the caller's own tools."""
     last = next((turn for turn in reversed(request.turns) if turn.role == "assistant"), None)
     if last is None or any(block.kind == "tool_use" for block in last.blocks):
@@ -694,7 +694,7 @@ def _may_wait(request: MessagesRequest, waiting: dict[str, Block]) -> bool:
     return all(block.message in indexes for block in waiting.values())
 
 
-def _without_tool(request: MessagesRequest, waiting: Iterable[Block]) -> Iterator[Violation]:
+def _without_tool(request: MessagesRequest, waiting: Iterable[ContentBlock]) -> Iterator[Violation]:
     """An open call needs its tool; what does not say which tools there are is taken for a part of a request."""
     if not isinstance(request.data.get("tools"), (list, tuple)):
         return
@@ -866,7 +866,7 @@ RULES: tuple[Rule, ...] = (
 COMPARISONS: tuple[Comparison, ...] = RULES_OF_WHAT_CAME_BEFORE
 
 
-def _text(block: Block) -> Violation | None:
+def _text(block: ContentBlock) -> Violation | None:
     words = block.string("text")
     if words is None:
         path = f"{block.path}.text"
