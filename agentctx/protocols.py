@@ -21,7 +21,7 @@ from agentctx.core.protection import ProtectRule, ThinkingPolicy, always, leadin
 from agentctx.core.report import Compaction
 from agentctx.errors import ConfigError
 from agentctx.models.profile import ModelProfile
-from agentctx.wire_format import WireFormat
+from agentctx.wire_format import USUAL, WireFormat
 
 T = TypeVar("T")
 
@@ -609,7 +609,7 @@ class Call:
     """
 
     meter: Meter
-    format: str = "openai-chat"
+    format: str = USUAL
     budget: Budget | None = None
     limit: int | None = None
     profile: ModelProfile | None = None

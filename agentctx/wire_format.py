@@ -28,6 +28,9 @@ from agentctx.core.message import (
 from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
 
+USUAL = "openai-chat"
+"""The format of values that were read in none, and of messages that every format would write alike."""
+
 Repaired = tuple[int, Message | None, str]
 """Index of a message, what to send instead (None: nothing), and why."""
 

@@ -29,7 +29,7 @@ from agentctx.providers.registry import FORMATS, detect, format_named
 from agentctx.tokens.counting import default_counter
 from agentctx.tokens.meter import MessageMeter
 from agentctx.tokens.remembering import remembering
-from agentctx.wire_format import CacheMarkers, WireFormat
+from agentctx.wire_format import USUAL, CacheMarkers, WireFormat
 
 
 @frozen
@@ -168,10 +168,6 @@ def legal(messages: Sequence[Message], given: Sequence[Message], meter: Meter, w
 def _first(messages: Sequence[Message]) -> int | None:
     """The place of the first message of the conversation."""
     return next((place for place, message in enumerate(messages) if message.role not in SYSTEM_ROLES), None)
-
-
-USUAL = "openai-chat"
-"""The format of values, and of messages that every format would write alike."""
 
 
 def reader_for(

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from agentctx.core.message import CONTROL
+from agentctx.core.message import BREAKPOINT, CONTROL
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.native import clean_text, mapping_or_none
 from agentctx.providers.openai_chat.messages import REASONING_BLOCKS, REASONING_TEXTS
@@ -515,7 +515,7 @@ def _new_cache_keys(request: ChatRequest) -> Iterator[Violation]:
         yield error("cache_options", None, "prompt_cache_options", text)
     for index, message in request.messages:
         for place, block in blocks(message):
-            if block.get("prompt_cache_breakpoint") is not None:
+            if block.get(BREAKPOINT) is not None:
                 path = f"messages[{index}].content[{place}].prompt_cache_breakpoint"
                 yield error("cache_options", index, path, f"Unknown parameter: '{path}'.")
 

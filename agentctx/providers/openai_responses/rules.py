@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from attrs import frozen
 
-from agentctx.core.message import Native
+from agentctx.core.message import BREAKPOINT, Native
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.native import clean_text, mapping_or_none
 from agentctx.providers.openai_responses.items import (
@@ -441,9 +441,9 @@ def cache_marker(request: ResponsesRequest) -> Iterator[Violation]:
     """R16: a cache marker stands on a block of input only; models before GPT-5.6 know none."""
     older = request.family is not None and not _takes_markers(request.family)
     for item in request.items:
-        marked = [(item.path, item.data)] if item.data.get("prompt_cache_breakpoint") is not None else []
+        marked = [(item.path, item.data)] if item.data.get(BREAKPOINT) is not None else []
         for path, data in (*marked, *blocks(item)):
-            if data.get("prompt_cache_breakpoint") is not None and (older or data.get("type") not in CACHEABLE):
+            if data.get(BREAKPOINT) is not None and (older or data.get("type") not in CACHEABLE):
                 where = f"{path}.prompt_cache_breakpoint"
                 yield broken("cache_marker", item, where, f"Unknown parameter: '{where}'.")
 

@@ -1,0 +1,47 @@
+"""A provider lives in its folder: no other module of the package knows a format by its name."""
+
+import ast
+from pathlib import Path
+
+import agentctx
+from agentctx.providers.registry import _PROVIDERS
+
+ROOT = Path(agentctx.__file__).parent
+KNOWING = {
+    "providers/registry.py": "the one table",
+    "wire_format.py": "what stands for messages that every format would write alike",
+    "providers/other_tools.py": "a tool that writes the name into its transcripts",
+    "models/cache_rules.py": "families of models",
+    "models/names.py": "who serves a model, and formulas of pictures",
+    "tokens/media.py": "formulas of pictures",
+    "clients/wrap.py": "packages of SDKs",
+    "clients/litellm.py": "packages of SDKs",
+}
+
+
+def strings(path):
+    """The strings in a module that are no docstrings."""
+    nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    constants = (node for node in nodes if isinstance(node, ast.Constant) and id(node) not in docstrings)
+    return {node.value for node in constants if isinstance(node.value, str)}
+
+
+def test_no_other_module_names_a_format():
+    """Outside the folders, the test fakes and the modules that are named here, no module holds a format's name."""
+    folders = {module.rpartition(".")[2] for module, _ in _PROVIDERS.values()}
+    found = {}
+    for path in ROOT.rglob("*.py"):
+        place = path.relative_to(ROOT)
+        own = place.parts[0] == "testing" or (place.parts[0] == "providers" and place.parts[1] in folders)
+        if not own and (named := strings(path) & _PROVIDERS.keys()):
+            found[place.as_posix()] = named
+    assert found.keys() <= KNOWING.keys(), found
+
+
+def test_cache_markers_are_named_once():
+    """The keys of cache markers stand in one module."""
+    keys = {"cache_control", "prompt_cache_breakpoint"}
+    assert [path.name for path in ROOT.rglob("*.py") if strings(path) & keys and "testing" not in path.parts] == [
+        "message.py"
+    ]
