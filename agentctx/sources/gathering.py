@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 
 import anyio
 from anyio import CapacityLimiter, to_thread
@@ -119,20 +119,61 @@ def prioritise(
         >>> [item.title for item in prioritise(items, max_tokens=100)][0]
         'build.log'
     """
-    return tuple(choose(items, max_tokens, counter_of_texts(counter)).values())
+    return tuple(select_items(items, max_tokens, counter_of_texts(counter)).values())
 
 
-def choose(items: Sequence[ContextItem], max_tokens: int, counter: TokenCounter) -> Mapping[int, ContextItem]:
+def select_items(items: Sequence[ContextItem], max_tokens: int, counter: TokenCounter) -> dict[int, ContextItem]:
     """What ``prioritise`` chooses, by its index in ``items``, the most relevant first."""
     if not items or max_tokens <= 0:
         return {}
-    choice = Choice(tuple(items), max_tokens, counter)
-    choice.share()
-    choice.fill()
-    chosen = {index: choice.taken[index] for index in choice.order if index in choice.taken}
+    cost = cache(lambda index: _cost(items[index], max_tokens, counter))
+    order = sorted(range(len(items)), key=lambda index: (-items[index].relevance, index))
+    room = max_tokens - counter.count(HEADING)
+    taken = {index: items[index] for index in _shared(items, order, cost, room)}
+    rest = [index for index in order if index not in taken]
+    taken |= _filled(items, rest, {item.source for item in taken.values()}, cost, room - sum(map(cost, taken)), counter)
+    chosen = {index: taken[index] for index in order if index in taken}
     while chosen and counter.count(render(tuple(chosen.values()))) > max_tokens:
         chosen.popitem()
     return chosen
+
+
+def _cost(item: ContextItem, most: int, counter: TokenCounter) -> int:
+    """Tokens of an item as it is written; of one that is larger than ``most``, only that it is."""
+    text = written(item)
+    return counter.count(text) if fits(text, most, counter) else most + 1
+
+
+def _shared(items: Sequence[ContextItem], order: Sequence[int], cost: Callable[[int], int], room: int) -> Iterator[int]:
+    """What fits the equal share of each source, its most relevant first."""
+    of_source: dict[str, list[int]] = defaultdict(list)
+    for index in order:
+        of_source[items[index].source].append(index)
+    for indexes in of_source.values():
+        yield from each_that_fits(indexes, cost, room // len(of_source))
+
+
+def _filled(
+    items: Sequence[ContextItem],
+    order: Sequence[int],
+    sources: set[str],
+    cost: Callable[[int], int],
+    room: int,
+    counter: TokenCounter,
+) -> dict[int, ContextItem]:
+    """What takes the rest of the room, the most relevant first; of a source not among ``sources`` the first is cut."""
+    taken: dict[int, ContextItem] = {}
+    for index in order:
+        item: ContextItem | None = items[index]
+        tokens = cost(index)
+        if tokens > room:
+            item = None if items[index].source in sources else shortened(items[index], room, counter)
+            tokens = 0 if item is None else counter.count(written(item))
+        if item is not None:
+            taken[index] = item
+            sources.add(item.source)
+            room -= tokens
+    return taken
 
 
 def render(items: Sequence[ContextItem]) -> str:
@@ -143,61 +184,6 @@ def render(items: Sequence[ContextItem]) -> str:
 def written(item: ContextItem) -> str:
     """One item as text."""
     return section(f"[{item.source}] {item.title}" if item.source else item.title, item.content)
-
-
-@define
-class Choice:
-    """Items being chosen."""
-
-    items: tuple[ContextItem, ...]
-    max_tokens: int
-    counter: TokenCounter
-    taken: dict[int, ContextItem] = field(factory=dict)
-    used: int = 0
-    order: list[int] = field(init=False)
-    _costs: dict[int, int] = field(factory=dict, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        """Rank the items."""
-        self.used = self.counter.count(HEADING)
-        self.order = sorted(range(len(self.items)), key=lambda index: (-self.items[index].relevance, index))
-
-    def share(self) -> None:
-        """Let each source take what fits its share, best first."""
-        of_source: dict[str, list[int]] = defaultdict(list)
-        for index in self.order:
-            of_source[self.items[index].source].append(index)
-        share = (self.max_tokens - self.used) // len(of_source)
-        for indexes in of_source.values():
-            for index in each_that_fits(indexes, self._cost, share):
-                self._take(index, self.items[index], self._cost(index))
-
-    def fill(self) -> None:
-        """Give what is left to the most relevant; cut the first item of a source that has nothing yet."""
-        sources = {self.items[index].source for index in self.taken}
-        for index in self.order:
-            item, room = self.items[index], self.max_tokens - self.used
-            if index in self.taken:
-                continue
-            if self._cost(index) <= room:
-                self._take(index, item, self._cost(index))
-            elif item.source not in sources and (shorter := shortened(item, room, self.counter)) is not None:
-                self._take(index, shorter, self.counter.count(written(shorter)))
-            else:
-                continue
-            sources.add(item.source)
-
-    def _take(self, index: int, item: ContextItem, cost: int) -> None:
-        self.taken[index] = item
-        self.used += cost
-
-    def _cost(self, index: int) -> int:
-        """Tokens of an item as it is written; of one that is larger than all the room, only that it is."""
-        if index not in self._costs:
-            text = written(self.items[index])
-            fitting = fits(text, self.max_tokens, self.counter)
-            self._costs[index] = self.counter.count(text) if fitting else self.max_tokens + 1
-        return self._costs[index]
 
 
 def shortened(item: ContextItem, max_tokens: int, counter: TokenCounter) -> ContextItem | None:
@@ -285,7 +271,7 @@ def _weigh(calls: Sequence[SourceCall], query: str, max_tokens: int | None, coun
         order = sorted(range(len(items)), key=lambda index: (-items[index].relevance, index))
         chosen: Mapping[int, ContextItem] = {index: items[index] for index in order}
     else:
-        chosen = choose(items, max_tokens, counter)
+        chosen = select_items(items, max_tokens, counter)
     return _gathered(calls, pieces, {fitting[index][0]: item for index, item in chosen.items()}, counter)
 
 

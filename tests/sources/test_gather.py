@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from agentctx import ConfigError
 from agentctx.sources import ContextItem, gather, prioritise
 from agentctx.sources.call_source import SourceOutcome, stop_when_abandoned
-from agentctx.sources.gathering import choose, render
+from agentctx.sources.gathering import render, select_items
 from agentctx.tokens import FixedCounter, TiktokenCounter
 
 pytestmark = pytest.mark.anyio
@@ -293,18 +293,18 @@ ITEMS = st.lists(
 @given(ITEMS, st.integers(0, 400))
 def test_never_more_than_the_room(items, room):
     """What is chosen, as it is written, has never more tokens than there is room for, and is ranked."""
-    chosen = choose(items, room, COUNTER)
+    chosen = select_items(items, room, COUNTER)
     assert COUNTER.count(render(tuple(chosen.values()))) <= room
     worth = [items[index].relevance for index in chosen]
     assert worth == sorted(worth, reverse=True)
-    assert choose(items, room, COUNTER) == chosen
+    assert select_items(items, room, COUNTER) == chosen
 
 
 @given(ITEMS)
 def test_with_room_for_all_all_are_chosen(items):
     """When everything fits, everything is there, and whole."""
     room = len(items) * COUNTER.count(render(items)) + 100
-    assert sorted(choose(items, room, COUNTER).items()) == list(enumerate(items))
+    assert sorted(select_items(items, room, COUNTER).items()) == list(enumerate(items))
 
 
 def test_every_source_gets_its_share_first():
