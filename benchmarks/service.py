@@ -241,11 +241,11 @@ async def cold_rows(effort: Effort) -> list[Row]:
         colds.append(cold)
     first = min(cold.ready[0] for cold in colds)
     last = min(cold.ready[-1] for cold in colds)
-    best = min(while_cold, key=max)
+    best, calm = min(while_cold, key=max), min(quiet, key=max)
     how = f"best of {effort.repeats}, {len(best):,} steps of {FEW} other conversations"
     what = f"{COLD} of {LONG:,} messages come in"
     return [
-        Row("nobody comes in: the longest step", 1_000 * max(min(quiet, key=max)), None, how=how, unit="ms"),
+        Row("nobody comes in: the longest step", 1_000 * max(calm), None, how=f"{len(calm):,} steps", unit="ms"),
         Row(f"{what}: half of the others' steps take at most", spread(best)[0], None, how=how, unit="ms"),
         Row(f"{what}: 99 of 100", spread(best)[2], None, how=how, unit="ms"),
         Row(f"{what}: the longest", 1_000 * max(best), 10, how=how, unit="ms"),
