@@ -367,11 +367,18 @@ class WireFormat(Protocol):
         return "\n\n".join(part.text for part in system.parts if isinstance(part, Text))
 
     def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
-        """The native tool definitions as values."""
-        return tuple(
-            Tool(each["name"], each.get("description", ""), each.get("parameters"), source=each)
-            for each in native or ()
-        )
+        """The native tool definitions as values; here each has a name, a description and a schema of parameters.
+
+        Raises:
+            InvalidInput: If one is no mapping with a name.
+        """
+        tools = []
+        for index, each in enumerate(native or ()):
+            if not isinstance(each, Mapping) or not isinstance(each.get("name"), str):
+                where = f"tools[{index}]"
+                raise InvalidInput(where, f"expected an object with a name, got {type(each).__name__}")
+            tools.append(Tool(each["name"], each.get("description", ""), each.get("parameters"), source=each))
+        return tuple(tools)
 
     def write_tool(self, tool: Tool, /) -> Native:
         """A tool of the caller's, with the JSON schema of its arguments, as a definition."""

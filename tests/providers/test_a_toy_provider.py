@@ -262,6 +262,8 @@ def test_tools_have_a_shape_by_themselves():
     """Where a format says nothing of it, a tool is its name, its description and the schema of its arguments."""
     assert Toy().read_tools(TOOLS) == (Tool("read", "Read a file.", TOOLS[0]["parameters"]),)
     assert Toy().write_tool(Tool("read", "Read a file.", TOOLS[0]["parameters"])) == TOOLS[0]
+    with pytest.raises(InvalidInput, match=r"tools\[1\]"):
+        Toy().read_tools([*TOOLS, {"title": "read"}])
 
 
 def test_the_wrong_name_is_told_apart():
