@@ -37,7 +37,7 @@ class Pipeline(Plan):
     budget. It remembers no conversation and may serve many tasks at once.
 
     Args:
-        stages: What to do, in order: anything with ``async (context, call) -> context``.
+        stages: What to do, in order: functions or objects with ``(context, call) -> context``, plain or async.
         budget: The room of one model call; a number is a window in tokens. Without it stages need limits of their
             own, or a model must be named. The budget of a pipeline within is what its stages come down to: where this
             one has none, and the model takes what cannot be brought down to it, it is sent, and the report says so.

@@ -1,4 +1,4 @@
-"""What users implement, and what a stage is told."""
+"""What users implement, what a stage says of itself, and what it is told."""
 
 from __future__ import annotations
 

@@ -119,8 +119,8 @@ def when(condition: Test, *stages: ContextStrategy) -> When:
     """Run ``stages`` only when ``condition`` holds, for example ``when(over(0.8), TrimRounds(20))``.
 
     Raises:
-        ConfigError: If there is no stage, or if the condition is a stage or another async function: what such a
-            function returns before it is awaited counts as true.
+        ConfigError: If there is no stage, or if the condition is a stage or an async function: what either
+            returns counts as true.
 
     Example:
         >>> from agentctx import ClearToolResults, Pipeline, over, when
