@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import cast
 
 
 class _Pattern:
@@ -12,8 +12,8 @@ class _Pattern:
     def __init__(self, source: str, flags: int) -> None:
         self._source, self._flags = source, flags
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a pattern has
-        found = getattr(re.compile(self._source, self._flags), name)
+    def __getattr__(self, name: str) -> object:
+        found: object = getattr(re.compile(self._source, self._flags), name)
         setattr(self, name, found)
         return found
 
