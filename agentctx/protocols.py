@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from typing import Literal, Protocol, TypeVar, cast, runtime_checkable
 
 from attrs import define, evolve, field, frozen
@@ -21,6 +21,7 @@ from agentctx.core.protection import ProtectRule, ThinkingPolicy, always, leadin
 from agentctx.core.report import Compaction
 from agentctx.errors import ConfigError
 from agentctx.models.profile import ModelProfile
+from agentctx.offload import offload
 from agentctx.wire_format import USUAL, WireFormat
 
 T = TypeVar("T")
@@ -95,6 +96,8 @@ class RunInner(Protocol):
 class Stage:
     """All that a stage may say of itself, with what holds where it does not. Derive from it and say what is different.
 
+    What it does is ``apply``, or an async ``__call__`` where it waits for something; every stage can be awaited.
+
     A plain function says nothing of this. An object that is called as a stage and does not derive from it may have some
     of this all the same, but for ``stages`` and how they are run.
 
@@ -106,7 +109,7 @@ class Stage:
         ...     word: str
         ...     scope = Scope.PRESSURE  # in a session only when the context has grown too large
         ...
-        ...     def __call__(self, context: Context, call: Call, /) -> Context:
+        ...     def apply(self, context: Context, call: Call, /) -> Context:
         ...         stays, places = call.protected(context), enumerate(context.messages)
         ...         kept = [each for place, each in places if place in stays or self.word not in each.text]
         ...         return context.with_messages(tuple(kept))
@@ -117,8 +120,16 @@ class Stage:
 
     __slots__ = ()
 
-    def __call__(self, context: Context, call: Call, /) -> Context | Awaitable[Context]:
-        """Return the context that the model shall see instead of this one; see ``ContextStrategy``."""
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """The context that the model shall see instead of this one: what ``apply`` makes of it.
+
+        A stage that waits for something, such as a call of a model, has this method instead.
+        """
+        messages, characters = self.effort(context, call)
+        return await offload(partial(self.apply, context, call), messages, characters)
+
+    def apply(self, context: Context, call: Call, /) -> Context:
+        """The same as a plain function of values, which is called off the event loop when it has much to do."""
         raise NotImplementedError
 
     @property

@@ -40,7 +40,7 @@ class FitGuarantee(Stage):
         """None for a request that fits."""
         return (0, 0) if call.size(context) <= self.limit else super().effort(context, call)
 
-    def __call__(self, context: Context, call: Call, /) -> Context:
+    def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context, at most ``limit`` tokens.
 
         Raises:
@@ -113,7 +113,7 @@ class FitRequestBytes(Stage):
     request_bytes: int
     origins: Sequence[int | None] | None = field(default=None, eq=False, repr=False)
 
-    def __call__(self, context: Context, call: Call, /) -> Context:
+    def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context, small enough.
 
         Raises:
@@ -126,7 +126,7 @@ class FitRequestBytes(Stage):
             known = known_as(given, context, self.origins)
             if aim < 1:
                 raise ContextOverflow(tokens, 0, biggest(context, call, known))
-            context = FitGuarantee(aim, known)(context, call)
+            context = FitGuarantee(aim, known).apply(context, call)
         return context
 
 
@@ -162,7 +162,7 @@ class LimitImages(Stage):
 
     images: int
 
-    def __call__(self, context: Context, call: Call, /) -> Context:
+    def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with no more images than the provider takes, as far as protection allows."""
         spare = sum(_count(message.parts) for message in context.messages) - self.images
         if spare <= 0:

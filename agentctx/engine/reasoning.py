@@ -36,7 +36,7 @@ class DropBoundThinking(Stage):
         """Little: it follows a change of the prefix."""
         return 0, 0
 
-    def __call__(self, context: Context, call: Call, /) -> Context:
+    def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context without reasoning that its provider would refuse."""
         if self.remark:
             call.remark(self.remark)

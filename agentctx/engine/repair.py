@@ -258,7 +258,7 @@ class RepairHistory(Stage):
         """It reads no text."""
         return len(context.messages), 0
 
-    def __call__(self, context: Context, call: Call, /) -> Context:
+    def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with every pair whole."""
         if call.wire is None:
             return context

@@ -69,7 +69,7 @@ class ClearToolResults(Stage):
         """It reads no text."""
         return len(context.messages), 0
 
-    def __call__(self, context: Context, call: Call, /) -> Context:
+    def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with old tool results cleared."""
         clear = self._old(context.messages, call.frozen(context).union(call.unread(context)))
 

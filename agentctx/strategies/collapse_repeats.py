@@ -51,7 +51,7 @@ class CollapseRepeats(Stage):
             )
             raise ConfigError(msg)
 
-    def __call__(self, context: Context, call: Call, /) -> Context:
+    def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with repeated results replaced by the marker."""
         repeated = _repeated(context.messages)
         places = sorted({index for index, _ in repeated} - call.frozen(context))

@@ -59,7 +59,7 @@ class Strict(Stage):
         """All of it, in tokens."""
         return tokens_of(context.messages, call)
 
-    def __call__(self, context: Context, call: Call, /) -> Context:
+    def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context as it is.
 
         Raises:
@@ -90,7 +90,7 @@ class Drop(_Reducer):
         """What must stay, in tokens."""
         return tokens_of(staying(context, call), call)
 
-    def __call__(self, context: Context, call: Call, /) -> Context:
+    def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context when it fits, else what must stay of it."""
         return _reduced(context, call, "Drop", "all that may go", _all_loose)
 
@@ -120,7 +120,7 @@ class DropTail(_Reducer):
         """The first unit and what must stay, in tokens."""
         return least_of(_ranked(context, staying_places(context, call), call))
 
-    def __call__(self, context: Context, call: Call, /) -> Context:
+    def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context without as much of its end as must go."""
         return _reduced(context, call, "DropTail", "last first", _end)
 
@@ -184,7 +184,7 @@ class TruncateOldest(_Reducer):
         """What is protected and what must stay, in tokens."""
         return least_of(self._pieces(context, staying_places(context, call), call))
 
-    def __call__(self, context: Context, call: Call, /) -> Context:
+    def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context without as much of its beginning as must go."""
         return _reduced(context, call, "TruncateOldest", "oldest first", self._beginning)
 

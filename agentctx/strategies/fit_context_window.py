@@ -61,7 +61,7 @@ class _Cut(Stage):
         """As of any cut."""
         return effort_to_cut(context, self.limit, call)
 
-    def __call__(self, context: Context, call: Call, /) -> Context:
+    def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context without them."""
         return drop_oldest(context, self.limit, self.aim, call)
 

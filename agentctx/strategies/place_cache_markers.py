@@ -69,7 +69,7 @@ class PlaceCacheMarkers(Stage):
         """Next to nothing: where no marker is, is known from the step before."""
         return 0, 0
 
-    def __call__(self, context: Context, call: Call, /) -> Context:
+    def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with its markers."""
         markers = None if call.wire is None else call.wire.cache_markers
         if markers is None or not self.concerns(call) or _too_short(context, call):

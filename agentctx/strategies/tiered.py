@@ -109,7 +109,7 @@ class Tiered(Stage):
         """The budget that this stage carries itself, if any."""
         return None if self.max_tokens is None else Budget(self.max_tokens)
 
-    def __call__(self, context: Context, call: Call, /) -> Context:
+    def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context without the rounds that their tiers have no room for."""
         limit, aim = limits("Tiered", self.max_tokens, call)
         if call.size(context) <= aim and all(rule.cap is None for rule in self.rules):

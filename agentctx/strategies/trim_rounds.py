@@ -47,7 +47,7 @@ class TrimRounds(Stage):
         """It reads no text."""
         return len(context.messages), 0
 
-    def __call__(self, context: Context, call: Call, /) -> Context:
+    def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with the older rounds dropped."""
         bundles = segments(context.messages, groups := units(context.messages))
         rounds = [index for index, bundle in enumerate(bundles) if bundle[-1].is_round]

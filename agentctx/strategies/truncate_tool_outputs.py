@@ -69,7 +69,7 @@ class TruncateToolOutputs(Stage):
         messages = context.messages
         return len(messages), sum(self._to_cut(message, call) for message in messages) if len(messages) < MUCH else 0
 
-    def __call__(self, context: Context, call: Call, /) -> Context:
+    def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with long tool outputs cut."""
         places = frozenset(range(len(context.messages))) - call.frozen(context)
 

@@ -301,8 +301,8 @@ async def test_an_eviction_that_wraps_another():
     seen = []
 
     def logged(evict):
-        def logging(context, call):
-            left = evict(context, call)
+        async def logging(context, call):
+            left = await evict(context, call)
             seen.append((len(context.messages), len(left.messages)))
             return left
 

@@ -6,7 +6,23 @@ from typing import ClassVar
 import pytest
 from attrs import frozen
 
-from agentctx import Budget, Call, FitContextWindow, Pipeline, Scope, Stage, Text, UnknownModel, first_of, over, when
+from agentctx import (
+    Budget,
+    Call,
+    Context,
+    FitContextWindow,
+    Message,
+    Pipeline,
+    Scope,
+    Stage,
+    Text,
+    TrimRounds,
+    TruncateToolOutputs,
+    UnknownModel,
+    first_of,
+    over,
+    when,
+)
 from agentctx.protocols import Phase, declared
 from agentctx.testing import assistant, transcript, user
 from agentctx.tokens.heuristic import HeuristicCounter
@@ -119,3 +135,11 @@ async def test_whoever_needs_a_budget_gets_the_model_s(place):
     assert view.report.limit == Budget.for_model("gpt-5.4").limit
     with pytest.raises(UnknownModel):
         await pipeline.prepare(MESSAGES, model="nobody-1")
+
+
+async def test_every_stage_can_be_awaited():
+    """A stage of one's own may await any other, whether that one waits for something or not."""
+    messages = tuple(Message(role, (Text(f"{place}"),)) for place in range(6) for role in ("user", "assistant"))
+    for stage in (TrimRounds(1), TruncateToolOutputs(max_tokens=5), Pipeline(TrimRounds(1))):
+        after = await stage(Context(messages), Call(MessageMeter(HeuristicCounter())))
+        assert isinstance(after, Context)

@@ -111,7 +111,7 @@ async def test_clearing_takes_one_object_in_many_places_for_many_results():
     asked = Message("assistant", (ToolCall("a", "read", "{}"),))
     told = Message("tool", (ToolResult("a", (Text("long " * 50),)),))
     sent = Context((Message("user", (Text("task"),)), *(asked, told) * 3, Message("assistant", (Text("so"),))))
-    cleared = ClearToolResults(1)(sent, Call(MessageMeter(HeuristicCounter())))
+    cleared = await ClearToolResults(1)(sent, Call(MessageMeter(HeuristicCounter())))
     assert [message is told for message in cleared.messages if message.results] == [False, False, True]
 
 
