@@ -175,7 +175,7 @@ def test_a_legal_history_comes_back_as_the_same_object():
     messages = [TASK, asked, GO_ON, {"type": "function_call_output", "call_id": "c1", "output": "done"}]
     source = reader(messages, format="openai-responses")
     context = Context(tuple(source.messages(messages)))
-    assert RepairHistory()(context, Call(source.meter, wire=source.wire)) is context
+    assert RepairHistory().apply(context, Call(source.meter, wire=source.wire)) is context
 
 
 @pytest.mark.anyio

@@ -12,6 +12,7 @@ wire = Gemini()
 SHARED = Path(__file__).parents[2] / "../shared"
 NEW, OLD = "gemini-3.5-flash", "gemini-2.5-pro"
 
+NOT_HERE = [pytest.param(None, marks=pytest.mark.skip(reason="what is shared does not lie beside the repository"))]
 ASK = {"role": "user", "parts": [{"text": "how is the weather?"}]}
 SAY = {"role": "model", "parts": [{"text": "fine"}]}
 RESULT = {"functionResponse": {"name": "look", "response": {"output": "sun"}}}
@@ -231,7 +232,7 @@ def vectors():
                 yield pytest.param(vector, id=vector["id"])
 
 
-@pytest.mark.parametrize("vector", [*vectors()])
+@pytest.mark.parametrize("vector", [*vectors()] or NOT_HERE)
 def test_a_vector_is_judged_as_labelled(vector):
     """A request is judged as it is labelled: in order, refused for this rule alone, or taken with a warning."""
     assert wire.recognises(vector["req"]) > 0
