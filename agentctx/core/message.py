@@ -315,7 +315,7 @@ class Message:
         """Remember that it carries no cache marker, so that nobody looks again; a cache, invisible to equality.
 
         Args:
-            markers: How markers are written that it has none of (``protocols.CacheMarkers``), compared by identity.
+            markers: How markers are written that it has none of (``wire_format.CacheMarkers``), compared by identity.
         """
         object.__setattr__(self, "_bare", markers)
 

@@ -87,8 +87,8 @@ class Record:
         decided: For each message of the history, how many messages were known when a stage last decided about it; 0
             when none has. Repair is no decision: it comes out the same again.
         ids: The call ids of the settled messages.
-        items: The settled messages that have a name of their own which no other may have (``protocols.NamesItems``),
-            by that name; None when it has to be looked up.
+        items: The settled messages that have a name of their own which no other may have, by
+            that name; None when it has to be looked up.
         given_tokens: Sum of ``sizes``.
         given_bytes: Sum of ``byte_sizes``.
         view_tokens: Tokens of the settled view.
