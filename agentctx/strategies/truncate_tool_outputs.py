@@ -9,8 +9,10 @@ from attrs import field, frozen
 from agentctx.core.message import Context, Message, Text, ToolResult
 from agentctx.engine.shrink import Cut, Keep, cut_to_chars, cut_to_tokens, edit_results, edited, with_text
 from agentctx.errors import ConfigError
-from agentctx.offload import MUCH
 from agentctx.protocols import Call, Scope, Stage
+
+_READ_PER_TOKEN = 8
+"""Characters that are read, about, for each token that stays: to see that a result is too long, and for its ends."""
 
 
 @frozen
@@ -64,10 +66,10 @@ class TruncateToolOutputs(Stage):
             msg = f'TruncateToolOutputs: keep must be "head", "tail" or "both", got {self.keep!r}'
             raise ConfigError(msg)
 
-    def effort(self, context: Context, call: Call, /) -> tuple[int, int]:
-        """It reads the results only that look as if they had to be cut."""
-        messages = context.messages
-        return len(messages), sum(self._to_cut(message, call) for message in messages) if len(messages) < MUCH else 0
+    def effort(self, context: Context, _call: Call, /) -> tuple[int, int]:
+        """It reads little more of a result than what may stay of it."""
+        results = (result for message in context.messages for result in message.results)
+        return len(context.messages), 0 if self.max_tokens is None else sum(map(self._read, results))
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with long tool outputs cut."""
@@ -78,11 +80,11 @@ class TruncateToolOutputs(Stage):
 
         return edited(context, sorted(places), cut, call, f"tool output longer than {self._limits()}")
 
-    def _to_cut(self, message: Message, call: Call) -> int:
-        """How many characters the results of a message have that look as if they had to be cut."""
-        if self.max_tokens is None or not message.results or call.count(message) <= self.max_tokens:
-            return 0
-        return sum(map(_characters, message.results))
+    def _read(self, result: ToolResult) -> int:
+        """How many characters of a result are read, about: none of one that is surely short enough."""
+        most = self.max_tokens or 0
+        characters = sum(len(part.text) for part in result.content if isinstance(part, Text))
+        return 0 if characters <= most else min(characters, _READ_PER_TOKEN * most)
 
     def _cut(self, result: ToolResult, call: Call) -> ToolResult:
         text = shorter = result.text
@@ -96,7 +98,3 @@ class TruncateToolOutputs(Stage):
     def _limits(self) -> str:
         limits = ((self.max_tokens, "tokens"), (self.max_chars, "characters"))
         return " and ".join(f"{limit:,} {unit}" for limit, unit in limits if limit is not None)
-
-
-def _characters(result: ToolResult) -> int:
-    return sum(len(part.text) for part in result.content if isinstance(part, Text))

@@ -44,6 +44,7 @@ from agentctx.engine.protect import bind
 from agentctx.engine.reading import reader
 from agentctx.engine.run_stages import run_alone
 from agentctx.engine.shrink import shrink_arguments
+from agentctx.testing import CountingCounter
 from agentctx.testing.builders import assistant, call, result, system, transcript, user
 from agentctx.tokens import FixedCounter, HeuristicCounter
 from agentctx.tokens.meter import MessageMeter
@@ -183,6 +184,17 @@ async def test_a_stage_with_nothing_to_do_gives_back_the_same_and_says_nothing(s
     assert await run_alone(stage, context, told) is context
     assert not told.notes.reasons
     assert not told.notes.remarks
+
+
+def test_how_much_is_read_of_a_long_output_is_said_without_reading_it():
+    """Of a megabyte, what may stay a few times over, and nothing of an output that is surely short enough."""
+    counter = CountingCounter()
+    results = [ToolResult("a", (Text("line of text\n" * 80_000),)), ToolResult("b", (Text("x" * 1_000),))]
+    sent = Context(tuple(Message("tool", (each,)) for each in results))
+    messages, characters = TruncateToolOutputs(max_tokens=1_000).effort(sent, Call(MessageMeter(counter)))
+    assert messages == 2
+    assert 1_000 < characters <= 10_000
+    assert not counter.texts
 
 
 async def test_the_system_prompt_is_in_the_body():
