@@ -307,13 +307,20 @@ class View:
         context: The same as values.
         options: What else must be put into the request for the provider to take it; mostly nothing. Each is to be
             merged into the option of that name.
+        origins: For each of ``messages``, the index in what was passed in of the message that it was or was made of;
+            None for one that a stage or a repair put in. A session's last view is a list like any other: when it is
+            passed back, with what came since, the indexes are those of that list.
 
     Example:
-        >>> from agentctx import Pipeline
-        >>> messages = [{"role": "user", "content": "Hello"}]
-        >>> view = await Pipeline(budget=8_000).prepare(messages)
-        >>> view.messages[0] is messages[0], view.report.acted
-        (True, False)
+        >>> from agentctx import Pipeline, TrimRounds
+        >>> from agentctx.testing import assistant, transcript, user
+        >>> turns = user("One?"), assistant("1."), user("Two?"), assistant("2."), user("Three?")
+        >>> messages = transcript("openai-chat", *turns)
+        >>> view = await Pipeline(TrimRounds(1)).prepare(messages)
+        >>> view.origins
+        (0, 2, 3, 4)
+        >>> [view.messages[place] is messages[index] for place, index in enumerate(view.origins)]
+        [True, True, True, True]
     """
 
     messages: list[Any]
@@ -322,6 +329,7 @@ class View:
     report: Report
     context: Context
     options: Mapping[str, Any] = field(factory=dict)
+    origins: tuple[int | None, ...] = ()
 
     def __repr__(self) -> str:
         """One line, without what is said in the messages: how much there is of what."""

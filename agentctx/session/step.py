@@ -655,6 +655,5 @@ def view_of(step: Step, given: Given, report: Report) -> View:
         tools = [tool.source for tool in chosen.tools]
     if chosen.system is not ctx.given.system:
         system = None if chosen.system is None else ctx.source.wire.write_system(chosen.system)
-    return View(
-        list(record.out), system, tools, report, ctx.context(record.view), options_of(step.trail, ctx.bare_call)
-    )
+    options, origins = options_of(step.trail, ctx.bare_call), tuple(record.origins)
+    return View(list(record.out), system, tools, report, ctx.context(record.view), options, origins)

@@ -78,6 +78,7 @@ def report_errors(given: PassedIn, before: Context, view: View, meter: Meter) ->
     added = {change.index: change for change in lines if change.outcome is Outcome.ADDED}
     yield from _objects(given.messages, view, named, added, sum(change.outcome is Outcome.ADDED for change in lines))
     yield from _copies(given.messages, view, named)
+    yield from _origins(given.messages, view, named, added)
     yield from _added(given.messages, view, added, meter)
     yield from _named(before, named, meter)
     yield from _counts(len(given.messages), view, named, len(added))
@@ -127,6 +128,27 @@ def _copies(given: Sequence[Any], view: View, named: Mapping[int, Sequence[Chang
         marked = index is not None and all(change.outcome is Outcome.MARKED for change in named.get(index, ()))
         if index is not None and marked and native == given[index]:
             yield f"messages[{index}] is sent as it came, and as a copy"
+
+
+def _origins(
+    given: Sequence[Any], view: View, named: Mapping[int, Sequence[Change]], added: Mapping[int, Change]
+) -> Iterator[str]:
+    """Each message of the view tells where it came from; what is not named as touched is that very object."""
+    if len(view.origins) != len(view.messages):
+        yield f"{len(view.messages)} messages have {len(view.origins)} origins"
+    known = [(place, origin) for place, origin in enumerate(view.origins) if origin is not None]
+    if (made := {*range(len(view.origins))} - {place for place, _ in known}) != added.keys():
+        yield f"the places {sorted(made)} have no origin, and {sorted(added)} are named as added"
+    gone = {index for index, found in named.items() if _gone(found)}
+    if sorted(origin for _, origin in known) != sorted({*range(len(given))} - gone):
+        yield f"{sorted(gone)} of {len(given)} messages are gone, and the origins are {view.origins}"
+        return
+    for place, origin in known:
+        if (view.messages[place] is given[origin]) != _as_it_came(named.get(origin, ())):
+            yield f"messages[{place}] of the view is made of messages[{origin}]: {[*map(str, named.get(origin, ()))]}"
+    stayed = [origin for _, origin in known if origin not in named]
+    if stayed != sorted(stayed):
+        yield f"nothing is named as moved, and the origins are {view.origins}"
 
 
 def _order(given: Sequence[Any], view: View, named: Mapping[int, Sequence[Change]]) -> Iterator[str]:

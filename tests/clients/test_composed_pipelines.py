@@ -112,3 +112,25 @@ async def test_composed_pipelines_send_what_flat_ones_send(serve, closing, form,
         assert any(changes for _, changes, _, _ in alone[1])
         for name, stages in COMPOSED.items():
             assert alone == await told(Pipeline(*stages, budget=BUDGET), client, desk, form, belonging), name
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("form", FORMS)
+async def test_the_last_view_tells_where_its_messages_came_from(serve, closing, form):
+    """``origins`` of a wrapped client's last view are places in the list that its method was called with."""
+    _desk, url = serve(FORMS[form][0])
+    client, *_ = clients(form, url)
+    closing(client)
+    wrapped = wrap(client, pipeline := Pipeline(*STAGES, budget=BUDGET), session=pipeline.session())
+    for rounds in STEPS:
+        history = FORMS[form][1](rounds)
+        await now(called(wrapped, form, history))
+        view = wrapped.agentctx.view
+        touched = {change.index for change in view.report.in_force}
+        passed = with_tools(history) if form == "openai-chat" else history
+        pairs = [*zip(view.messages, view.origins, strict=True)]
+        assert [message for message, origin in pairs if origin not in touched] == [
+            passed[origin] for _, origin in pairs if origin not in touched
+        ]
+        assert {*range(len(passed))} - {*view.origins} <= touched
+    assert len(view.origins) < len(passed)
