@@ -12,7 +12,7 @@ models), ``agentctx.providers``, ``agentctx.protocols`` (what users implement), 
 
 from typing import TYPE_CHECKING
 
-from agentctx.public import lazily
+from agentctx.lazy import lazily
 
 __version__ = "0.1.0"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from reprlib import Repr
 
-from agentctx.patterns import lazy_pattern
+from agentctx.lazy import lazy_pattern
 
 # What a terminal obeys, what turns the order of the characters around it, what ends a line unseen, what hides text,
 # and what no encoder takes.

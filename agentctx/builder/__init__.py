@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from agentctx.public import lazily
+from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
     from agentctx.builder.block import Block as Block

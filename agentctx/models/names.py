@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from attrs import frozen
 
+from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import ImageRule
-from agentctx.patterns import lazy_pattern
 
 T = TypeVar("T")
 Rules = Sequence[tuple[str, T]]

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from agentctx.public import lazily
+from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
     from agentctx.providers.overflow import Overflow as Overflow

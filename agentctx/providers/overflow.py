@@ -13,7 +13,7 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import Native
 from agentctx.errors import AgentctxError, ContextOverflow
-from agentctx.patterns import lazy_pattern
+from agentctx.lazy import lazy_pattern
 from agentctx.providers.registry import FORMATS
 
 _STATUS = frozenset({"status", "status_code", "statuscode", "http_status", "httpstatuscode", "code", "error_code"})

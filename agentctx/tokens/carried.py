@@ -14,7 +14,7 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import Media, Native
-from agentctx.patterns import lazy_pattern
+from agentctx.lazy import lazy_pattern
 
 _MAGIC: tuple[tuple[str, str], ...] = (
     ("iVBORw0KGgo", "image/png"),

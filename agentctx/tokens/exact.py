@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
-from agentctx.patterns import lazy_pattern
+from agentctx.lazy import lazy_pattern
 from agentctx.tokens.graphemes import ceiling, floor
 from agentctx.tokens.vocabulary import LONGEST_TOKEN, VOCABULARIES, vocabulary
 

@@ -10,7 +10,7 @@ from attrs import field, frozen
 
 from agentctx.core.message import Media, Part, ToolCall
 from agentctx.errors import ConfigError
-from agentctx.patterns import lazy_pattern
+from agentctx.lazy import lazy_pattern
 from agentctx.tokens.graphemes import ceiling, floor
 
 SCRIPTS: tuple[tuple[str, str, int], ...] = (

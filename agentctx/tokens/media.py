@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from attrs import define
 
 from agentctx.core.message import Media
+from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import ImageRule
-from agentctx.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from zipfile import ZipFile

@@ -31,5 +31,5 @@ def test_the_layers_are_those_that_are_checked():
         re.findall(r"agentctx\.(\w+)", (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("layers")[1])
     )
     picture = GUIDE.split("```mermaid")[1].split("```")[0]
-    small = {"__main__", "cli", "offload", "printable", "public"}
+    small = {"__main__", "cli", "lazy", "offload", "printable"}
     assert [layer for layer in sorted(layers - small) if not re.search(rf"\b{layer}\b", picture)] == []

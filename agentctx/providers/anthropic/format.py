@@ -14,8 +14,8 @@ from attrs import evolve, frozen
 
 from agentctx.core.message import Message, Native, Opaque, Tool, ToolCall
 from agentctx.errors import InvalidInput
+from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import ModelProfile
-from agentctx.patterns import lazy_pattern
 from agentctx.providers.anthropic.blocks import freed, read_content, write_content
 from agentctx.providers.anthropic.repair import IDS, repair
 from agentctx.providers.anthropic.request import traits

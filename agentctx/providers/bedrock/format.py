@@ -13,8 +13,8 @@ from attrs import frozen
 
 from agentctx.core.message import Message, Native, Part, Text, Tool
 from agentctx.errors import InvalidInput
+from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import ModelProfile
-from agentctx.patterns import lazy_pattern
 from agentctx.providers.bedrock.blocks import read_content, read_message, recognise, write_message
 from agentctx.providers.bedrock.cache_points import PointMarkers
 from agentctx.providers.bedrock.repair import IDS, REFUSES_MIXED, arrange_for, repair

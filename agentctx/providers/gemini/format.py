@@ -12,8 +12,8 @@ from attrs import frozen
 
 from agentctx.core.message import Message, Native, Text, Tool, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
+from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import ModelProfile
-from agentctx.patterns import lazy_pattern
 from agentctx.providers.gemini.contents import read_content, read_system, recognise, value, write_content
 from agentctx.providers.gemini.place import arrange, pair
 from agentctx.providers.gemini.repair import UNSIGNED, repair, unsigned, with_signatures

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from agentctx.patterns import lazy_pattern
+from agentctx.lazy import lazy_pattern
 
 
 def test_a_pattern_does_what_a_compiled_one_does():
