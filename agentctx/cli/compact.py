@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import IO, Annotated
+from typing import Annotated
 
 import anyio
 import typer
 
 from agentctx.cli import options
-from agentctx.cli.console import UnknownModels, at, err, in_one_line, to_json
+from agentctx.cli.console import UnknownModels, at, in_one_line, report_json, tell_reports
 from agentctx.cli.options import parse_bytes
-from agentctx.cli.transcripts import Entry, Layout, chosen, written
-from agentctx.core.report import Report, View, report_text
-from agentctx.printable import printable
+from agentctx.cli.transcripts import Entry, chosen, written
+from agentctx.core.report import Report, View
 
 Out = Annotated[
     str | None,
@@ -28,8 +27,6 @@ Target = Annotated[
         metavar="AMOUNT", show_default="all the room", help="Go down to this: 0.5 of all the room, 16k tokens."
     ),
 ]
-
-_MOST_CHANGES = 5
 
 
 @in_one_line
@@ -66,11 +63,15 @@ def compact(  # noqa: PLR0913 - each is an option of the command
         for entry in chosen(file, id, parse_bytes("--max-bytes", max_bytes)):
             with at(entry.place):
                 view = anyio.run(_prepare, entry, typed, model, format)
-                _write(stream, entry, view)
+                entry.write(entry.with_messages(view.messages), stream)
             if not json:  # stderr is the report's then
                 unknown.tell(model or entry.recording.model, otherwise="--model, --window")
             reports.append((entry.recording.id or entry.place, view.report))
-    _tell(reports, report, json=json)
+    if report is not None:
+        with written(report) as stream:
+            stream.writelines(line + b"\n" for line in map(report_json, reports))
+    if json or report is None:
+        tell_reports(reports, json=json)
 
 
 async def _prepare(entry: Entry, typed: options.Typed, model: str | None, format: str | None) -> View:  # noqa: A002
@@ -83,23 +84,3 @@ async def _prepare(entry: Entry, typed: options.Typed, model: str | None, format
         format=format or recording.format,
         model=model,
     )
-
-
-def _write(stream: IO[bytes], entry: Entry, view: View) -> None:
-    if entry.layout is Layout.MESSAGE_LINES:
-        stream.writelines(to_json(message) + b"\n" for message in view.messages)
-    else:
-        indent = 2 if entry.layout is Layout.PRETTY else None
-        stream.write(to_json(entry.with_messages(view.messages), indent=indent) + b"\n")
-
-
-def _tell(reports: list[tuple[str, Report]], target: str | None, *, json: bool) -> None:
-    lines = [to_json({"id": name, **made.to_dict()}) for name, made in reports]
-    if target is not None:
-        with written(target) as stream:
-            stream.writelines(line + b"\n" for line in lines)
-    if json:
-        typer.echo(b"\n".join(lines), err=True)
-    elif target is None:
-        for name, made in reports:
-            err().print(printable(f"{name}: {report_text(made, most=_MOST_CHANGES)}"))

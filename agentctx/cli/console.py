@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from typing import NoReturn, ParamSpec
@@ -16,6 +16,7 @@ from attrs import define, field
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from agentctx.core.report import Report, report_text
 from agentctx.errors import AgentctxError, AmbiguousFormat, ConfigError, ContextOverflow, InvalidInput
 from agentctx.models.table import encoding_for, find, percent_for
 from agentctx.printable import escaped, on_one_line, printable
@@ -25,6 +26,7 @@ NARROW = 70
 
 _PIPE_WIDTH = 100
 _LONGEST_NOTE = 300
+_MOST_CHANGES = 5
 _ALIKE = 100
 _PLAIN = str.maketrans("→━─▼✗…", ">#.vx~")
 _TRAILING = re.compile(r"[ ]+$", re.MULTILINE)
@@ -62,6 +64,21 @@ def print_json(value: object) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.write(to_json(value) + b"\n")
     sys.stdout.buffer.flush()
+
+
+def report_json(report: tuple[str, Report]) -> bytes:
+    """A named report as one line of JSON."""
+    name, made = report
+    return to_json({"id": name, **made.to_dict()})
+
+
+def tell_reports(reports: Iterable[tuple[str, Report]], *, json: bool) -> None:
+    """Write named reports to stderr: for people, or as JSON, one document a line."""
+    if json:
+        typer.echo(b"\n".join(map(report_json, reports)), err=True)
+        return
+    for name, made in reports:
+        err().print(printable(f"{name}: {report_text(made, most=_MOST_CHANGES)}"))
 
 
 @contextmanager

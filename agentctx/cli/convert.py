@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import IO, Annotated
+from typing import Annotated
 
 import typer
 
 from agentctx.cli import options
 from agentctx.cli.compact import Out
-from agentctx.cli.console import UnknownModels, at, err, in_one_line, to_json
+from agentctx.cli.console import UnknownModels, at, err, in_one_line, tell_reports
 from agentctx.cli.options import parse_bytes
-from agentctx.cli.transcripts import Entry, Layout, chosen, written
+from agentctx.cli.transcripts import Entry, chosen, written
 from agentctx.conversion import Converted, convert as converted
 from agentctx.core.message import Native
-from agentctx.core.report import Report, report_text
+from agentctx.core.report import Report
 from agentctx.printable import printable
 from agentctx.providers.registry import FORMATS, format_named
 
@@ -31,7 +31,6 @@ FromModel = Annotated[
     typer.Option(metavar="NAME", show_default="the recorded one", help="The model that was called until now."),
 ]
 
-_MOST_CHANGES = 5
 _KNOWN = frozenset(
     {"messages", "input", "contents", "system", "instructions", "system_instruction", "systemInstruction"}
     | {"tools", "toolConfig", "model", "modelId", "id", "format", "meta"}
@@ -68,13 +67,13 @@ def convert(  # noqa: PLR0913 - each is an option of the command
         for entry in chosen(file, id, parse_bytes("--max-bytes", max_bytes)):
             with at(entry.place):
                 done = _converted(entry, to, model, from_model, format)
-                _write(stream, entry, done, to, model)
+                entry.write(_plain(_document(entry, done, to, model)), stream)
                 unknown.tell(from_model or entry.recording.model, otherwise="--from-model")
                 unknown.tell(model)
             reports.append((entry.recording.id or entry.place, done.report))
             if not json:
                 _tell_left_out(entry)
-    _tell(reports, json=json)
+    tell_reports(reports, json=json)
 
 
 def _converted(
@@ -102,15 +101,6 @@ def _nested_tools(entry: Entry) -> Native:
     return config.get("tools") if isinstance(config, Mapping) else None
 
 
-def _write(stream: IO[bytes], entry: Entry, done: Converted, to: str, model: str | None) -> None:
-    document = _plain(_document(entry, done, to, model))
-    if entry.layout is Layout.MESSAGE_LINES and isinstance(document, list):
-        stream.writelines(to_json(message) + b"\n" for message in document)
-    else:
-        indent = 2 if entry.layout is Layout.PRETTY else None
-        stream.write(to_json(document, indent=indent) + b"\n")
-
-
 def _document(entry: Entry, done: Converted, to: str, model: str | None) -> Native:
     """The conversation in the kind of document that it came in."""
     if entry.recorded:
@@ -136,11 +126,3 @@ def _tell_left_out(entry: Entry) -> None:
         return
     if left := [key for key in entry.document if key not in _KNOWN]:
         err().print(printable(f"{entry.place}: set these anew for the provider: {', '.join(left)}"))
-
-
-def _tell(reports: list[tuple[str, Report]], *, json: bool) -> None:
-    if json:
-        typer.echo(b"\n".join(to_json({"id": name, **made.to_dict()}) for name, made in reports), err=True)
-        return
-    for name, made in reports:
-        err().print(printable(f"{name}: {report_text(made, most=_MOST_CHANGES)}"))

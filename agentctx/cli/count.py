@@ -17,7 +17,7 @@ from agentctx.cli.transcripts import Entry, chosen
 from agentctx.core.message import Context
 from agentctx.engine.reading import as_list, reader
 from agentctx.printable import on_one_line, printable
-from agentctx.show.view import part_texts
+from agentctx.show import part_texts
 
 ByMessage = Annotated[bool, typer.Option("--by-message", help="One line for each message.")]
 

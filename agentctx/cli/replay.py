@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any
 
 import anyio
 import typer
 from attrs import asdict, evolve, frozen
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from agentctx import warmup
 from agentctx.cli import options
-from agentctx.cli.console import Tally, UnknownModels, err, in_one_line, print_json, printing, progress
+from agentctx.cli.console import NARROW, Tally, UnknownModels, err, in_one_line, print_json, printing, progress
 from agentctx.cli.options import parse_bytes
-from agentctx.cli.tables import print_replay, print_view
 from agentctx.cli.transcripts import Entry, chosen
 from agentctx.core.budget import Budget
+from agentctx.core.compare import Outcome
+from agentctx.core.message import Native
 from agentctx.engine.reading import reader
 from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
+from agentctx.printable import on_one_line, printable
 from agentctx.replay import Recording, Step, calls_of, replay as replay_steps
-from agentctx.show.replay import step_json, summarise
-from agentctx.show.view import shown, view_json
+from agentctx.show import (
+    Shown,
+    Summary,
+    faults,
+    in_runs,
+    shown,
+    step_json,
+    step_note,
+    summarise,
+    summary_rows,
+    verdict,
+    view_json,
+)
 
 Trigger = Annotated[
     str | None,
@@ -123,7 +140,7 @@ async def _replay(entry: Entry, asked: _Asked) -> bool:
         print_json({**_head(recording, budget), "steps": list(map(step_json, steps)), "summary": asdict(summary)})
     else:
         with printing() as console:
-            print_replay(console, entry, budget, steps, summary)
+            _print_replay(console, entry, budget, steps, summary)
     return summary.clean
 
 
@@ -162,7 +179,7 @@ async def _show(recording: Recording, pipeline: Pipeline, model: str | None, ask
     source = reader(recording.messages, format=recording.format, model=model)
     lines = shown(step.view, source.messages(recording.messages[: step.index]), source.meter.message)
     with printing() as console:
-        print_view(console, step, recording.system, lines, full=asked.full)
+        _print_view(console, step, recording.system, lines, full=asked.full)
     return step.valid and step.fits
 
 
@@ -176,3 +193,187 @@ async def _step(recording: Recording, pipeline: Pipeline, model: str | None, wan
     last = 0 if step is None else step.number
     msg = f"--messages {wanted}: the recording has {last} model calls"
     raise ConfigError(msg)
+
+
+_MARKS = {
+    Outcome.KEPT: (" ", ""),
+    Outcome.EDITED: ("~", "yellow"),
+    Outcome.ADDED: ("+", "green"),
+    Outcome.DROPPED: ("-", "red"),
+    Outcome.SUMMARISED: ("-", "red"),
+    Outcome.OFFLOADED: ("-", "red"),
+}
+_LEGEND = "~ edited   + put in   - left out   (no mark: as given)"
+_SHORTEST = 12
+_MOST_PARTS = 3
+_BESIDE = 30
+
+
+def _print_view(console: Console, step: Step, system: Native, lines: Sequence[Shown], *, full: bool) -> None:
+    """Print the request of one step: the messages sent and left out, whole with the reasons or the start of each."""
+    head = f"call {step.number}: {step.messages_sent:,} of {step.messages_given:,} messages, "
+    console.print(Text(f"{head}{step.tokens_sent:,} of {step.tokens_given:,} tokens", style="bold"))
+    console.print(Text(_LEGEND, style="dim"))
+    beside = console.width >= NARROW
+    table = Table.grid(padding=(0, 1), expand=True)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, justify="right")
+    table.add_column(no_wrap=beside, ratio=None if beside else 1)
+    table.add_column(no_wrap=True, justify="right")
+    if beside:
+        table.add_column(ratio=1)
+    if system is not None:
+        words = _words((_system_text(system),), "", console, full=full)
+        table.add_row(*_placed("", "", Text("system", style="magenta"), "", words, beside=beside))
+    for run in ((line,) for line in lines) if full else in_runs(lines):
+        table.add_row(*_placed(*_row(run, console, full=full), beside=beside))
+    console.print(table)
+
+
+def _placed(
+    mark: RenderableType, place: RenderableType, role: Text, tokens: RenderableType, words: Text, *, beside: bool
+) -> tuple[RenderableType, ...]:
+    """The cells of a row: the words beside the numbers, or on a line below the role."""
+    if beside:
+        return mark, place, role, tokens, words
+    return mark, place, Group(*filter(None, (role, words))), tokens
+
+
+def _system_text(system: Native) -> str:
+    if isinstance(system, list):
+        return "\n".join(block["text"] for block in system if isinstance(block, dict) and "text" in block)
+    return str(system)
+
+
+def _row(run: Sequence[Shown], console: Console, *, full: bool) -> tuple[Text, Text, Text, Text, Text]:
+    first, last = run[0], run[-1]
+    mark, style = _MARKS[first.outcome]
+    place = "" if first.given is None else str(first.given)
+    role, parts = first.role, first.parts
+    if len(run) > 1:
+        place, role, parts = f"{first.given}-{last.given}", "", (f"{len(run)} messages",)
+    words = _why(first, style, full=full).append_text(
+        _words(parts, "dim" if first.sent is None else "", console, full=full)
+    )
+    tokens = sum(line.tokens for line in run)
+    words.no_wrap, words.overflow = not full, "fold" if full else "ellipsis"
+    return Text(mark, style=style), Text(place, style="dim"), Text(role, style="magenta"), Text(f"{tokens:,}"), words
+
+
+def _why(line: Shown, style: str, *, full: bool) -> Text:
+    if not line.stage:
+        return Text("")
+    why = f"{line.stage}: {line.reason}" if full and line.reason else line.stage
+    return Text.assemble((f"{printable(why)}  ", style))
+
+
+def _words(parts: Sequence[str], style: str, console: Console, *, full: bool) -> Text:
+    if full:
+        return Text(printable("\n".join(parts)), style=style)
+    first, more = parts[:_MOST_PARTS], len(parts) - _MOST_PARTS
+    width = max(_SHORTEST, (console.width - _BESIDE) // max(1, len(first)) - 2)
+    lines = [on_one_line(part, width) for part in first] + ([f"+ {more} more"] if more > 0 else [])
+    return Text("  ".join(lines), style=style)
+
+
+_BAR = 12
+
+_WIDE = 100
+"""Columns from which on there is room for a bar beside the stages."""
+
+
+def _print_replay(console: Console, entry: Entry, budget: Budget, steps: Sequence[Step], summary: Summary) -> None:
+    """Print the steps of one recording and what they sum up to."""
+    console.print(_title(entry, budget))
+    if console.width < NARROW:
+        _print_stacked(console, steps)
+    else:
+        console.print(_table(steps, bar=console.width >= _WIDE))
+    _print_faults(console, steps)
+    _print_summary(console, summary)
+    console.print(Text(verdict(summary), style="bold green" if summary.clean else "bold red"))
+
+
+def _title(entry: Entry, budget: Budget) -> Text:
+    recording = entry.recording
+    name = Text(printable(recording.id or entry.place), style="bold")
+    about = (f"{len(recording.messages):,} messages", f"window {budget.window:,}", f"limit {budget.limit:,}")
+    acts = (f"acts above {budget.trigger_tokens:,}", f"down to {budget.target_tokens:,}")
+    return name.append("  " + ", ".join((*about, *acts)), style="not bold dim")
+
+
+def _print_stacked(console: Console, steps: Sequence[Step]) -> None:
+    """A paragraph for each step, which wraps between words: every number stays."""
+    for step in steps:
+        number, mark, messages, tokens, prefix, _ = _step_row(step, 1, 1, bar=False)
+        line = Text.assemble(number, " ", mark, " ", messages, " messages, ", tokens, " tokens", style="")
+        console.print(line.append_text(Text.assemble(", ", prefix, " unchanged")) if prefix else line)
+        for note in filter(None, step_note(step).split("; ")):
+            console.print(Text(f"  {printable(note)}", style="red" if step.overflow else "yellow"))
+
+
+def _table(steps: Sequence[Step], *, bar: bool) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim", expand=False)
+    table.add_column("call", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("messages", justify="right", no_wrap=True)
+    table.add_column("tokens", justify="right", no_wrap=True)
+    table.add_column("unchanged prefix" if bar else "prefix", no_wrap=True)
+    table.add_column("left out at this call", overflow="fold")
+    messages = _width(step.messages_sent for step in steps)
+    tokens = _width(step.tokens_sent for step in steps)
+    for step in steps:
+        table.add_row(*_step_row(step, messages, tokens, bar=bar))
+    return table
+
+
+def _width(numbers: Iterable[int]) -> int:
+    return max((len(f"{number:,}") for number in numbers), default=1)
+
+
+def _step_row(step: Step, messages: int, tokens: int, *, bar: bool) -> tuple[Text, ...]:
+    mark = Text("▼", style="bold yellow") if step.compacted else Text(" ")
+    if step.overflow is not None or not step.valid:
+        mark = Text("✗", style="bold red")
+    return (
+        Text(str(step.number), style="bold" if step.compacted else ""),
+        mark,
+        _both(step.messages_given, step.messages_sent, messages),
+        _both(step.tokens_given, step.tokens_sent, tokens),
+        _prefix(step, bar=bar),
+        Text(printable(step_note(step)), style="red" if step.overflow else "yellow" if step.compacted else "dim"),
+    )
+
+
+def _both(given: int, sent: int, width: int) -> Text:
+    text = Text(f"{given:,} → ", style="dim")
+    return text.append(f"{sent:>{width},}", style="not dim" if given == sent else "not dim cyan")
+
+
+def _prefix(step: Step, *, bar: bool) -> Text:
+    if step.overflow is not None:
+        return Text("")
+    if not bar:
+        return Text(f"{step.prefix_share:.0%}")
+    full = int(_BAR * step.prefix_share)
+    return Text.assemble(("━" * full, "green"), ("─" * (_BAR - full), "dim"), f" {step.prefix_share:>4.0%}")
+
+
+def _print_faults(console: Console, steps: Sequence[Step]) -> None:
+    for fault in faults(steps):
+        style = "red" if fault.first.severity == "error" else "yellow"
+        console.print(Text(printable(str(fault)), style=style))
+
+
+def _print_summary(console: Console, summary: Summary) -> None:
+    rows = [(label, printable(what)) for label, what in summary_rows(summary)]
+    if console.width < NARROW:
+        for label, what in rows:
+            console.print(Text.assemble((f"{label}: " if label else "  ", "dim"), what))
+        return
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column()
+    for label, what in rows:
+        grid.add_row(label, Text(what))
+    console.print(grid)

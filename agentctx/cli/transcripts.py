@@ -29,6 +29,7 @@ from typing import IO, Any, cast
 
 from attrs import field, frozen
 
+from agentctx.cli.console import to_json
 from agentctx.core.message import Native
 from agentctx.errors import InvalidInput
 from agentctx.providers.other_tools import described, tool_of
@@ -157,6 +158,13 @@ class Entry:
     def with_messages(self, messages: Sequence[Native]) -> Native:
         """The same document with other messages."""
         return list(messages) if self.key is None else {**self.document, self.key: list(messages)}
+
+    def write(self, document: Native, stream: IO[bytes]) -> None:
+        """Write a document as the file wrote this one."""
+        if self.layout is Layout.MESSAGE_LINES and isinstance(document, list):
+            stream.writelines(to_json(message) + b"\n" for message in document)
+        else:
+            stream.write(to_json(document, indent=2 if self.layout is Layout.PRETTY else None) + b"\n")
 
     @property
     def recorded(self) -> bool:

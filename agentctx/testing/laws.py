@@ -28,7 +28,7 @@ from agentctx.pipeline import Pipeline
 from agentctx.protocols import Call, ContextStrategy
 from agentctx.providers.cache_markers import unmarked
 from agentctx.session.session import Session
-from agentctx.stores.memory import MemoryStore
+from agentctx.stores import MemoryStore
 from agentctx.strategies.when import first_of, when
 from agentctx.testing.audit import PassedIn, outcomes, report_errors
 from agentctx.testing.faithfulness import ALLOWED_EDITS, AllowedEdit, misquotes, with_callers_ids

@@ -18,7 +18,7 @@ from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy, Listener, Store, TokenCounter
 from agentctx.providers.native import as_mapping
 from agentctx.session.session import Session
-from agentctx.stores.memory import MemoryStore
+from agentctx.stores import MemoryStore
 from agentctx.testing.faithfulness import AllowedEdit
 from agentctx.testing.plan import History
 from agentctx.wire_format import Violation

@@ -1,4 +1,4 @@
-"""A store in memory."""
+"""Where what was left out is kept: stores that need no library."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from hashlib import sha256
 from attrs import define, field
 
 from agentctx.errors import StoreError
+
+__all__ = ["MemoryStore"]
 
 
 @define

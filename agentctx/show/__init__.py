@@ -1,1 +1,0 @@
-"""Reports and replays as text: pure functions."""
