@@ -10,7 +10,7 @@ from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, ToolC
 from agentctx.core.units import broken_pair
 from agentctx.providers.bedrock import Bedrock
 from agentctx.testing.histories import plans
-from agentctx.testing.writers.bedrock import BedrockWriter
+from agentctx.testing.writers import BedrockWriter
 from agentctx.wire_format import WireFormat
 
 wire = Bedrock()

@@ -16,7 +16,7 @@ from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, ToolC
 from agentctx.core.units import broken_pair
 from agentctx.providers.gemini import Gemini
 from agentctx.testing.histories import plans
-from agentctx.testing.writers.gemini import GeminiWriter
+from agentctx.testing.writers import GeminiWriter
 from agentctx.wire_format import WireFormat
 
 wire = Gemini()
