@@ -12,23 +12,14 @@ TurnRole = Literal["system", "developer", "user", "assistant", "results"]
 
 @frozen
 class Say:
-    """Text.
-
-    Args:
-        text: The characters.
-    """
+    """Text."""
 
     text: str
 
 
 @frozen
 class Picture:
-    """An image, carried inline.
-
-    Args:
-        data: The file in base64.
-        media_type: Its MIME type.
-    """
+    """An image, carried inline in base64."""
 
     data: str = field(repr=False)
     media_type: str = "image/png"
@@ -39,9 +30,8 @@ class Think:
     """Reasoning that the provider signed; formats without such blocks leave it out.
 
     Args:
-        text: The reasoning; when ``redacted``, its encrypted form.
+        text: The reasoning; when ``redacted``, its encrypted form, which only the provider can read.
         signature: The provider's signature.
-        redacted: Whether only the provider can read it.
     """
 
     text: str
@@ -54,8 +44,6 @@ class Ask:
     """The model calls a tool.
 
     Args:
-        id: The id of the call.
-        name: The tool.
         arguments: The arguments; text stands for arguments that are not a JSON object.
         caller: The id of the ``Code`` that calls it; None when the model itself does.
     """
@@ -71,9 +59,6 @@ class Hosted:
     """A tool that the provider ran itself within the turn; formats without such blocks leave it out.
 
     Args:
-        id: The id of the call.
-        name: The tool.
-        input: The arguments.
         result: What the tool found; None when the call is cut off from its result.
     """
 
@@ -85,12 +70,7 @@ class Hosted:
 
 @frozen
 class Code:
-    """Code that the provider runs, and that may call tools; formats without such blocks leave it out.
-
-    Args:
-        id: The id of the call.
-        text: The code.
-    """
+    """Code that the provider runs, and that may call tools; formats without such blocks leave it out."""
 
     id: str
     text: str = "await read()"
@@ -98,12 +78,7 @@ class Code:
 
 @frozen
 class Ran:
-    """What code has printed that stands before it, in this turn or an earlier one.
-
-    Args:
-        id: The id of the ``Code``.
-        output: What it printed.
-    """
+    """What the code with this id has printed; the code stands before it, in this turn or an earlier one."""
 
     id: str
     output: str = ""
@@ -111,12 +86,7 @@ class Ran:
 
 @frozen
 class Foreign:
-    """A block of a kind that nobody knows; formats that cannot carry it leave it out.
-
-    Args:
-        kind: The block's type name.
-        data: What else is in it.
-    """
+    """A block of a kind that nobody knows, and what is in it; formats that cannot carry it leave it out."""
 
     kind: str
     data: Mapping[str, Any] = field(factory=dict, hash=False)
@@ -127,7 +97,6 @@ class Answer:
     """What a tool answered.
 
     Args:
-        call_id: The id of the call that it answers.
         content: Text, or parts, or None for no content at all.
         is_error: Whether the tool failed.
         caller: The id of the ``Code`` that made the call, if one did.
@@ -165,8 +134,6 @@ class ToolSpec:
     """A tool that the model may call.
 
     Args:
-        name: Its name.
-        description: What the model is told of it.
         properties: The JSON schema of each argument, by name.
         hosted: Whether the provider runs it itself; formats without such tools leave it out.
     """
@@ -179,12 +146,7 @@ class ToolSpec:
 
 @frozen
 class Plan:
-    """A whole conversation.
-
-    Args:
-        turns: The turns in order.
-        tools: The tools on offer.
-    """
+    """A whole conversation: its turns in order, and the tools on offer."""
 
     turns: tuple[Turn, ...]
     tools: tuple[ToolSpec, ...] = ()
@@ -192,14 +154,7 @@ class Plan:
 
 @frozen
 class History:
-    """A conversation as its provider would see it.
-
-    Args:
-        format: Name of the format.
-        messages: The native messages.
-        system: The native system prompt where the format keeps it apart, else None.
-        tools: The native tool definitions, or None.
-    """
+    """A conversation as its provider would see it; ``system`` is None where the format does not keep it apart."""
 
     format: str
     messages: list[Any] = field(hash=False)

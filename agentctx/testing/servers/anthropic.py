@@ -18,8 +18,7 @@ from starlette.routing import Route
 
 from agentctx.checking import count
 from agentctx.engine.reading import known_profile
-from agentctx.testing.servers.aws_stream import frames
-from agentctx.testing.servers.desk import Asked, Desk, Event, Said, Verdict, body_of, events, unknown_field
+from agentctx.testing.servers.desk import Asked, Desk, Event, Said, Verdict, body_of, events, frames, unknown_field
 from agentctx.testing.servers.signing import broken, drops, sign
 
 Object = dict[str, Any]
@@ -47,9 +46,6 @@ def messages(desk: Desk) -> Starlette:
 
     Besides where Vertex and Bedrock have the former: ``…/models/{model}:rawPredict`` and ``:streamRawPredict``,
     ``/model/{model}/invoke`` and ``/invoke-with-response-stream``.
-
-    Args:
-        desk: How the server behaves.
     """
 
     async def direct(request: Request) -> Response:

@@ -16,8 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from agentctx.engine.reading import known_profile
-from agentctx.testing.servers.aws_stream import Sent, frames
-from agentctx.testing.servers.desk import Asked, Desk, Said, Verdict, body_of
+from agentctx.testing.servers.desk import Asked, Desk, Said, Sent, Verdict, body_of, frames
 from agentctx.testing.servers.signing import broken, drops, sign
 
 Object = dict[str, Any]
@@ -27,11 +26,7 @@ _MODEL = "The model returned the following errors: "
 
 
 def converse(desk: Desk) -> Starlette:
-    """``POST /model/{model}/converse`` and ``/converse-stream``.
-
-    Args:
-        desk: How the server behaves.
-    """
+    """``POST /model/{model}/converse`` and ``/converse-stream``."""
 
     async def create(request: Request) -> Response:
         model = unquote(request.path_params["model"])

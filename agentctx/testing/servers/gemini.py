@@ -20,11 +20,7 @@ Object = dict[str, Any]
 
 
 def generate_content(desk: Desk) -> Starlette:
-    """``POST /{version}/models/{model}:generateContent``, ``:streamGenerateContent`` and ``:countTokens``.
-
-    Args:
-        desk: How the server behaves.
-    """
+    """``POST /{version}/models/{model}:generateContent``, ``:streamGenerateContent`` and ``:countTokens``."""
 
     async def create(request: Request) -> Response:
         body = await body_of(request)

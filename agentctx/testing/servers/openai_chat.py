@@ -32,11 +32,7 @@ Object = dict[str, Any]
 
 
 def chat_completions(desk: Desk) -> Starlette:
-    """``POST /v1/chat/completions`` (and where Azure has it), whole and as a stream.
-
-    Args:
-        desk: How the server behaves.
-    """
+    """``POST /v1/chat/completions`` (and where Azure has it), whole and as a stream."""
 
     async def create(request: Request) -> Response:
         body = await body_of(request)

@@ -35,9 +35,6 @@ def responses(desk: Desk) -> Starlette:
     """``POST /v1/responses``, whole, as a stream and in the background; ``GET`` finds those of the background alone.
 
     It keeps nothing else, so it finds nothing else that was kept.
-
-    Args:
-        desk: How the server behaves.
     """
     kept: dict[str, Object] = {}
 
