@@ -47,13 +47,7 @@ class Shown:
 
 
 def shown(view: View, given: Sequence[Message], count: Callable[[Message], int]) -> tuple[Shown, ...]:
-    """Every message of the request in order, with those that were left out where they had stood.
-
-    Args:
-        view: The request.
-        given: The messages that it was made from, as values.
-        count: Tells the size of a message in tokens.
-    """
+    """Every message of the request in order, with those that were left out where they had stood."""
     after = view.context.messages
     found = match(given, after)
     made = {change.index: change for change in view.report.in_force if change.outcome is Outcome.ADDED}

@@ -6,8 +6,7 @@ from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
     from agentctx.builder.block import Block as Block
-    from agentctx.builder.build import Assembled as Assembled
-    from agentctx.builder.builder import ContextBuilder as ContextBuilder
+    from agentctx.builder.builder import Assembled as Assembled, ContextBuilder as ContextBuilder
     from agentctx.builder.categories import Category as Category, CategoryBudget as CategoryBudget, Division as Division
     from agentctx.builder.facts import FactExtractor as FactExtractor, Facts as Facts
     from agentctx.builder.rendering import MarkdownList as MarkdownList, MergeSystem as MergeSystem, XmlTags as XmlTags
@@ -18,8 +17,7 @@ else:
         __name__,
         {
             "agentctx.builder.block": "Block",
-            "agentctx.builder.build": "Assembled",
-            "agentctx.builder.builder": "ContextBuilder",
+            "agentctx.builder.builder": "Assembled ContextBuilder",
             "agentctx.builder.categories": "Category CategoryBudget Division",
             "agentctx.builder.facts": "FactExtractor Facts",
             "agentctx.builder.rendering": "MarkdownList MergeSystem XmlTags",

@@ -3,22 +3,441 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from time import perf_counter
 from typing import Any
 
-from attrs import evolve
+from anyio.lowlevel import checkpoint
+from attrs import define, evolve, field, frozen
 
-from agentctx.builder.block import Block
-from agentctx.builder.build import Assembled, BlockReader, Build, Options
-from agentctx.builder.facts import FactExtractor, Facts
-from agentctx.builder.rendering import Formatter, concatenate
+from agentctx.builder.assemble import SharedRoom, Slot, assemble, check_whole, slots_of
+from agentctx.builder.block import Block, names_of, own_copy
+from agentctx.builder.facts import FactExtractor, Facts, Reading, readings
+from agentctx.builder.rendering import Formatter, Section, concatenate
 from agentctx.builder.report import BuildReport
 from agentctx.core.budget import Budget
-from agentctx.core.tier import TierRule
+from agentctx.core.message import SYSTEM_ROLES, Context, Message, Text, Tool, flaw
+from agentctx.core.protection import NOT_SHOWN
+from agentctx.core.tier import Tier, TierRule, allocate
 from agentctx.engine.options import as_budget
-from agentctx.errors import ConfigError
-from agentctx.protocols import TokenCounter
-from agentctx.tokens.counting import as_counter
+from agentctx.engine.reading import Reader, known_profile
+from agentctx.engine.repair import repair
+from agentctx.engine.run_stages import Noting, answered
+from agentctx.errors import ConfigError, ContextOverflow, InvalidInput, StageError
+from agentctx.protocols import Call, Meter, TokenCounter, name_of
+from agentctx.providers.registry import FORMATS, detect, format_named
+from agentctx.tokens.counting import as_counter, default_counter
+from agentctx.tokens.meter import MessageMeter
+from agentctx.tokens.remembering import remembering
+from agentctx.wire_format import USUAL, CacheMarkers, WireFormat
+
+
+@frozen
+class Options:
+    """What a builder is made with; see ``ContextBuilder``."""
+
+    budget: Budget
+    counter: TokenCounter | None
+    model: str | None
+    format: str | None
+    tools: Sequence[Any] | None
+    tiers: tuple[TierRule, ...] = field()
+    formatter: Formatter = field()
+
+    @tiers.validator
+    def _check_tiers(self, _attribute: object, tiers: tuple[TierRule, ...]) -> None:
+        given: Sequence[object] = tiers
+        for place, rule in enumerate(given):
+            if not isinstance(rule, TierRule):
+                msg = f"ContextBuilder: tiers[{place}]: expected a TierRule, got {rule!r}"
+                raise ConfigError(msg)
+        if len(self.rules) < len(tiers):
+            msg = "ContextBuilder: tiers: one rule for each tier"
+            raise ConfigError(msg)
+        allocate([0] * len(tiers), tiers, 0)
+
+    @formatter.validator
+    def _check_formatter(self, _attribute: object, formatter: object) -> None:
+        if not callable(formatter) or isinstance(formatter, type):
+            msg = f"ContextBuilder: formatter: expected an async function of sections, got {formatter!r}"
+            raise ConfigError(msg)
+
+    @property
+    def rules(self) -> Mapping[Tier, TierRule]:
+        """The rules by tier."""
+        return {rule.tier: rule for rule in self.tiers}
+
+
+MOST = 4
+"""The most marks of one request (Anthropic: "A maximum of 4 blocks with cache_control may be provided")."""
+
+SYSTEM = -1
+"""The place of the system prompt that is kept apart."""
+
+LONG = "1h"
+"""The longer lifetime; marks with the shorter one must not stand before it."""
+
+Cache = bool | str | Mapping[str, Any]
+
+
+@frozen
+class CachePoint:
+    """Where a prefix ends that the provider shall keep.
+
+    Args:
+        place: Index of the message that ends it; ``SYSTEM`` for the system prompt that is kept apart.
+        parts: How many parts of that message belong to it.
+        cache: How long, or the provider's own mark.
+    """
+
+    place: int
+    parts: int
+    cache: Cache
+
+
+def cache_points(
+    sections: Sequence[Section], caches: Sequence[Cache | None], messages: Sequence[Message], context: Context
+) -> list[CachePoint]:
+    """Where the prefixes end that shall be kept: the last four of them, in order.
+
+    A block that a formatter has merged into another message ends there. A prefix before one that is kept for an
+    hour is kept for an hour as well, since providers refuse it otherwise.
+    """
+    places = {id(message): place for place, message in enumerate(messages)}
+    own = {id(message) for section in sections for message in section.messages}
+    made = next((place for place, message in enumerate(messages) if id(message) not in own), None)
+    apart = len(messages) - len(context.messages)
+    found: dict[tuple[int, int], CachePoint] = {}
+    for section, cache in zip(sections, caches, strict=True):
+        place = places.get(id(section.messages[-1]), made)
+        if cache and place is not None:
+            point = _point(place, apart, messages, cache)
+            found[point.place, point.parts] = point
+    return _longest_first([found[key] for key in sorted(found)][-MOST:])
+
+
+def _point(place: int, apart: int, messages: Sequence[Message], cache: Cache) -> CachePoint:
+    if place >= apart:
+        return CachePoint(place - apart, len(messages[place].parts), cache)
+    return CachePoint(SYSTEM, sum(len(message.parts) for message in messages[: place + 1]), cache)
+
+
+def _longest_first(points: Sequence[CachePoint]) -> list[CachePoint]:
+    last = max((n for n, point in enumerate(points) if _lifetime(point.cache) == LONG), default=-1)
+    return [evolve(point, cache=_for_long(point.cache)) if n < last else point for n, point in enumerate(points)]
+
+
+def _lifetime(cache: Cache) -> object:
+    return cache.get("ttl") if isinstance(cache, Mapping) else cache
+
+
+def _for_long(cache: Cache) -> Cache:
+    return {**cache, "ttl": LONG} if isinstance(cache, Mapping) else LONG
+
+
+def marked(message: Message, point: CachePoint, markers: CacheMarkers | None) -> Message:
+    """The message with a marker on the last part up to the point that can carry one; itself where there is none."""
+    new = None if markers is None else markers.given(point.cache)
+    if markers is None or new is None:
+        return message
+    made = (markers.put(message, place, new) for place in reversed(range(min(point.parts, len(message.parts)))))
+    return next((each for each in made if each is not None), message)
+
+
+def legal(messages: Sequence[Message], given: Sequence[Message], meter: Meter, wire: WireFormat) -> tuple[Message, ...]:
+    """The messages as their format takes them.
+
+    Where a conversation that the user began would now begin with the model, which some providers refuse (Bedrock:
+    "A conversation must start with a user message"), the user says first that something was left out.
+    """
+    whole = repair(messages, Call(meter, wire.name, wire=wire), wire)
+    made = tuple(messages if whole is None else whole)
+    place = _first(made)
+    if not wire.user_first or place is None or made[place].role != "assistant":
+        return made
+    began = _first(given)
+    if began is None or given[began].role == "assistant":
+        return made
+    return (*made[:place], Message("user", (Text(NOT_SHOWN),)), *made[place:])
+
+
+def _first(messages: Sequence[Message]) -> int | None:
+    """The place of the first message of the conversation."""
+    return next((place for place, message in enumerate(messages) if message.role not in SYSTEM_ROLES), None)
+
+
+def reader_for(
+    blocks: Sequence[Block], tools: object, format_name: str | None, model: str | None, counter: TokenCounter | None
+) -> Reader:
+    """Find out how to read blocks, from all their messages together."""
+    wire = format_named(format_name) if format_name is not None else _found(blocks, tools, model)
+    profile = known_profile(model)
+    return Reader(
+        wire,
+        MessageMeter(default_counter(model) if counter is None else remembering(counter), profile, wire.overheads),
+        profile,
+    )
+
+
+def _found(blocks: Sequence[Block], tools: object, model: str | None) -> WireFormat:
+    natives = [message for block in blocks for message in block.messages if not isinstance(message, Message)]
+    if not natives and tools is None:
+        return FORMATS[USUAL]
+    return detect({"messages": natives} if tools is None else {"messages": natives, "tools": tools}, model)
+
+
+@define(eq=False)
+class BlockReader:
+    """Reads blocks, each once."""
+
+    known: dict[int, tuple[Block, str, tuple[Message, ...]]] = field(factory=dict)
+
+    def read(self, blocks: Sequence[Block], source: Reader, notes: list[str]) -> list[Block]:
+        """The blocks with values for messages; what was illegal is repaired, and put into the notes."""
+        self.known = {id(block): self.known.get(id(block)) or (block, "", ()) for block in blocks}
+        seen: set[str] = set()
+        return [
+            self._legal(block, name, self._values(block, name, source), source, seen, notes)
+            for block, name in zip(blocks, names_of(blocks), strict=True)
+        ]
+
+    def _values(self, block: Block, name: str, source: Reader) -> tuple[Message, ...]:
+        _, format_name, values = self.known[id(block)]
+        if format_name != source.wire.name:
+            values = _read(block, name, source)
+            self.known[id(block)] = (block, source.wire.name, values)
+        return values
+
+    def _legal(
+        self, block: Block, name: str, values: tuple[Message, ...], source: Reader, seen: set[str], notes: list[str]
+    ) -> Block:
+        call = Call(source.meter, source.wire.name, wire=source.wire)
+        legal = repair(values, call, source.wire, seen=seen)
+        if legal is None:
+            return block.with_messages(values)
+        said = [*(reason.why for reason in call.notes.reasons.values()), *call.notes.remarks]
+        notes.extend(f"{name} was repaired: {why}" for why in dict.fromkeys(said))
+        return block.with_messages(legal)
+
+
+def _read(block: Block, name: str, source: Reader) -> tuple[Message, ...]:
+    if all(isinstance(message, Message) for message in block.messages):
+        return block.messages
+    try:
+        natives = [message for message in block.messages if not isinstance(message, Message)]
+        values = iter(source.messages(natives))
+    except InvalidInput as error:
+        where = f"{name}, {error.where}"
+        raise InvalidInput(where, error.what) from error
+    return tuple(message if isinstance(message, Message) else next(values) for message in block.messages)
+
+
+def as_context(messages: Sequence[Message], tools: tuple[Tool, ...], wire: WireFormat) -> Context:
+    """The request; its leading system messages become the system prompt where the format keeps that apart.
+
+    The Responses format has ``instructions``, and takes system messages among its items as well: there they stay.
+    """
+    count = 0
+    if not wire.system_leads:
+        count = next((n for n, message in enumerate(messages) if message.role not in SYSTEM_ROLES), len(messages))
+    if count == 0:
+        return Context(tuple(messages), None, tools)
+    parts = tuple(part for message in messages[:count] for part in message.parts)
+    return Context(tuple(messages[count:]), Message("system", parts), tools)
+
+
+def written(context: Context, points: Sequence[CachePoint], wire: WireFormat) -> tuple[Any, list[Any]]:
+    """System prompt and messages as the format writes them, with cache marks; they share nothing with the blocks."""
+    system, messages = context.system, list(context.messages)
+    for point in reversed(points):  # a marker may be a part of its own, behind which the others move on
+        if point.place != SYSTEM:
+            messages[point.place] = marked(messages[point.place], point, wire.cache_markers)
+        elif system is not None:
+            system = marked(system, point, wire.cache_markers)
+    native = None if system is None else wire.write_system(system)
+    return own_copy(native), [own_copy(wire.write_message(message)) for message in messages]
+
+
+ATTEMPTS = 8
+"""How often the blocks are cut further because the formatter added to them."""
+
+LESSONS = 3
+"""How often facts are taken from what was left out, each time making room for them by leaving out a little more."""
+
+
+@frozen
+class Assembled:
+    """A request that was built of blocks.
+
+    Args:
+        messages: The messages, in the provider's own shape; the caller's to change.
+        system: The system prompt in that shape where the format keeps it apart, else None.
+        tools: The tool definitions as they were passed in.
+        report: What was done to each block.
+        context: The same as values.
+
+    Example:
+        >>> from agentctx.builder import Block, ContextBuilder
+        >>> rules = Block("rules", [{"role": "system", "content": "Be brief."}], tier=0)
+        >>> task = Block("task", [{"role": "user", "content": "Hi"}])
+        >>> built = await ContextBuilder(16_000, format="anthropic").add(rules, task).build()
+        >>> built.system, built.messages
+        ('Be brief.', [{'role': 'user', 'content': 'Hi'}])
+    """
+
+    messages: list[Any]
+    system: Any
+    tools: Any
+    report: BuildReport
+    context: Context = field(repr=False)
+
+
+@define(eq=False)
+class Build:
+    """One build; what it has come to can be reported at any time."""
+
+    options: Options
+    facts: Facts | None = None
+    slots: list[Slot] = field(factory=list)
+    tools: tuple[Tool, ...] = ()
+    fixed: int = 0
+    tokens: int = 0
+    points: Sequence[CachePoint] = ()
+    notes: list[str] = field(factory=list)
+    started: float = field(factory=perf_counter)
+
+    async def run(self, blocks: Sequence[Block], reader: BlockReader) -> Assembled:
+        """Build the request; see ``ContextBuilder.build``."""
+        await checkpoint()
+        options = self.options
+        ordered = sorted(blocks, key=lambda block: block.tier)
+        source = reader_for(ordered, options.tools, options.format, options.model, options.counter)
+        self.tools = source.fixed_part(None, options.tools)[1]
+        messages = await self._messages(reader.read(ordered, source, self.notes), source)
+        context = as_context(messages, self.tools, source.wire)
+        caches = [slot.block.cache for slot in self.slots if slot.out.messages]
+        self.points = cache_points(self._sections, caches, messages, context)
+        system, natives = written(context, self.points, source.wire)
+        return Assembled(natives, system, options.tools, self.report(), context)
+
+    async def _messages(self, blocks: Sequence[Block], source: Reader) -> tuple[Message, ...]:
+        meter = source.meter
+        with Noting("while the messages of the blocks were counted"):
+            await meter.settle([message for block in blocks for message in block.messages])
+        self.fixed = meter.fixed(Context((), None, self.tools))
+        messages = await self._formatted(blocks, source)
+        for _ in range(LESSONS):
+            if not await self._learned():
+                break
+            messages = await self._formatted(blocks, source)
+        return messages
+
+    def report(self, error: BaseException | None = None) -> BuildReport:
+        """What was done so far."""
+        return BuildReport(
+            limit=self.options.budget.limit,
+            fixed_tokens=self.fixed,
+            tokens=self.tokens,
+            blocks=tuple(slot.report() for slot in self.slots),
+            seconds=perf_counter() - self.started,
+            facts=() if self.facts is None else tuple(self.facts.known),
+            cache_points=tuple(point.place for point in self.points),
+            error=None if error is None else f"{type(error).__name__}: {error}",
+            notes=tuple(self.notes),
+        )
+
+    @property
+    def _sections(self) -> list[Section]:
+        return [Section(slot.block.id, slot.block.tier, slot.out.messages) for slot in self.slots if slot.out.messages]
+
+    async def _formatted(self, blocks: Sequence[Block], source: Reader) -> tuple[Message, ...]:
+        """Cut and format until all of it fits; a formatter that adds to the blocks leaves them less room."""
+        limit, less = self.options.budget.limit, 0
+        call = Call(source.meter, source.wire.name, profile=source.profile, wire=source.wire)
+        self.slots, self.tokens = slots_of(blocks, call), 0
+        if self.facts is not None and self.facts.known:
+            above = sum(slot.size for slot in self.slots if slot.block.tier < Tier.HISTORY)
+            known = self.facts.block(limit - self.fixed - above)
+            self.slots = slots_of([*blocks, known], call)
+        for _ in range(ATTEMPTS):
+            with _noting_share(name_of(self.options.formatter), less):
+                await assemble(self.slots, SharedRoom(limit, self.fixed + less, self.options.rules))
+            messages = await self._format(source)
+            await source.meter.settle(messages)
+            self.tokens = source.meter.size(as_context(messages, self.tools, source.wire))
+            if self.tokens <= limit:
+                return messages
+            less = max(less, self.tokens - self.fixed - sum(slot.out.tokens for slot in self.slots))
+        with _noting_share(name_of(self.options.formatter), less):
+            raise ContextOverflow(self.tokens, limit)
+
+    async def _format(self, source: Reader) -> tuple[Message, ...]:
+        formatter, sections = self.options.formatter, self._sections
+        before = [message for section in sections for message in section.messages]
+        keep = [slot.given[slot.keep] for slot in self.slots if slot.keep is not None]
+        name = name_of(formatter)
+        with Noting(f"while the formatter {name} was running"):
+            made = await answered(name, formatter(sections))
+            messages = check_formatter(name, before, made, keep)
+        given = [message for slot in self.slots for message in slot.given]
+        return legal(messages, given, source.meter, source.wire)
+
+    async def _learned(self) -> bool:
+        """Take facts from what the conversation lost; whether there are new ones."""
+        if self.facts is None:
+            return False
+        try:
+            return await self.facts.learn(_lost(self.slots))
+        except self.facts.on as error:
+            if isinstance(error, StageError):
+                raise
+            self.notes.append(f"the fact extractor raised {type(error).__name__}: {error}")
+            return False
+
+
+@contextmanager
+def _noting_share(formatter: str, tokens: int) -> Iterator[None]:
+    """Say in an overflow that passes through how much of it is the formatter's."""
+    try:
+        yield
+    except ContextOverflow as error:
+        if tokens:
+            error.add_note(f"the formatter {formatter} adds {tokens:,} tokens to what the blocks have")
+        raise
+
+
+def check_formatter(
+    name: str, before: Sequence[Message], after: object, keep: Sequence[Message]
+) -> tuple[Message, ...]:
+    """What a formatter returned, checked against its contract."""
+    messages = _as_messages(name, after)
+    there = set(map(id, messages))
+    for message in keep:
+        if id(message) not in there and message not in messages:
+            raise StageError(name, f"lost or changed the user's newest words ({message.text[:40]!r})")
+    check_whole(name, before, messages)
+    return messages
+
+
+def _as_messages(name: str, value: object) -> tuple[Message, ...]:
+    if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
+        raise StageError(name, f"returned {type(value).__name__} instead of messages")
+    for place, each in enumerate(value):
+        wrong = flaw(each)
+        if wrong is not None:
+            raise StageError(name, f"messages[{place}]{wrong[0]} of what it returned is {wrong[1]}")
+    return tuple(value)
+
+
+def _lost(slots: Sequence[Slot]) -> dict[Reading, Message]:
+    """The messages of the conversation that do not go out as they were."""
+    talk = [slot for slot in slots if slot.block.tier >= Tier.HISTORY]
+    kept = {id(message) for slot in talk for message in slot.out.messages}
+    if all(slot.out.messages is slot.given for slot in talk):
+        return {}
+    given = readings(message for slot in talk for message in slot.given)
+    return {reading: message for reading, message in given if id(message) not in kept}
 
 
 class ContextBuilder:

@@ -98,12 +98,7 @@ class UnknownModels:
     _told: set[str] = field(factory=set)
 
     def tell(self, model: str | None, *, otherwise: str = "--model") -> None:
-        """Say so, unless the model is known.
-
-        Args:
-            model: Its name; None when there is none.
-            otherwise: The options that say more of it.
-        """
+        """Say so, unless the model is known."""
         if model is None or model in self._told or find(model) is not None:
             return
         self._told.add(model)
@@ -172,11 +167,7 @@ def _code(error: AgentctxError) -> int:
 
 @define
 class Tally:
-    """The exit code of a command that goes through several recordings; the worst one counts.
-
-    Args:
-        code: The exit code so far.
-    """
+    """The exit code of a command that goes through several recordings; the worst one counts."""
 
     code: int = 0
 
@@ -197,11 +188,7 @@ class Tally:
             self.code = max(self.code, _code(error))
 
     def end(self) -> None:
-        """End the command with the exit code.
-
-        Raises:
-            typer.Exit: If it is not 0.
-        """
+        """End the command with the exit code."""
         if self.code:
             raise typer.Exit(self.code)
 

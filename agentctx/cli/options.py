@@ -24,24 +24,12 @@ _LARGEST = 10**12
 
 
 def parse_tokens(option: str, text: str) -> int:
-    """A token count: ``8000``, ``8_000``, ``32k`` (thousands) or ``1.5m`` (millions).
-
-    Args:
-        option: The option's name, for the error.
-        text: What was typed.
-
-    Raises:
-        ConfigError: If it is no positive whole number of tokens.
-    """
+    """A token count: ``8000``, ``8_000``, ``32k`` (thousands) or ``1.5m`` (millions)."""
     return _whole(option, text, "a positive whole number of tokens such as 8000, 32k or 1.5m")
 
 
 def parse_amount(option: str, text: str) -> Amount:
-    """A token count as in ``parse_tokens``, or a share: ``0.8`` or ``80%``.
-
-    Raises:
-        ConfigError: If it is neither.
-    """
+    """A token count as in ``parse_tokens``, or a share: ``0.8`` or ``80%``."""
     expected = "a share such as 0.8 or 80%, or a number of tokens such as 24k"
     number, unit = _split(option, text, expected)
     share = number / 100 if unit == "%" else number
@@ -53,22 +41,14 @@ def parse_amount(option: str, text: str) -> Amount:
 
 
 def parse_limit(option: str, text: str) -> int | None:
-    """A whole number such as ``0``, ``8`` or ``2k``, or ``off`` for None.
-
-    Raises:
-        ConfigError: If it is neither.
-    """
+    """A whole number such as ``0``, ``8`` or ``2k``, or ``off`` for None."""
     if text.strip().lower() == "off":
         return None
     return _whole(option, text, "a whole number such as 8 or 2k, or off", least=0)
 
 
 def parse_bytes(option: str, text: str) -> int:
-    """A number of bytes: ``5000000``, ``64m`` (millions), ``2g`` (thousand millions), ``64 MB``.
-
-    Raises:
-        ConfigError: If it is no positive whole number of bytes.
-    """
+    """A number of bytes: ``5000000``, ``64m`` (millions), ``2g`` (thousand millions), ``64 MB``."""
     expected = "a positive whole number of bytes such as 500k, 64m or 2g"
     number = re.sub(r"(?<=[kmg])b$", "", text.strip(), flags=re.IGNORECASE)
     try:
@@ -181,20 +161,13 @@ class Typed:
     keep_results: str
 
     def pipeline(self, model: str | None) -> Pipeline:
-        """The pipeline for a model.
-
-        Raises:
-            ConfigError: If an option makes no sense, or the window is not known.
-        """
+        """The pipeline for a model."""
         return Pipeline(*self.stages(), budget=self.budget(model))
 
     def once(self, model: str | None) -> Pipeline:
         """The pipeline for one call without a session: down to the target when one was typed, else to the limit.
 
         Each stage runs only when the request is still larger than that.
-
-        Raises:
-            ConfigError: As ``pipeline``.
         """
         budget = self.budget(model)
         room = budget.limit if self.target is None else budget.target_tokens
@@ -203,12 +176,7 @@ class Typed:
         return Pipeline(*needed, fit, budget=Budget(budget.window, budget.window - room))
 
     def budget(self, model: str | None) -> Budget:
-        """The budget for a model; see the class for the defaults.
-
-        Raises:
-            ConfigError: If there is no window, the amounts contradict each other, or a number of tokens can only be
-                meant as a percentage.
-        """
+        """The budget for a model; see the class for the defaults."""
         window = self._window(model)
         reserve = min(_RESERVE, window // 4) if self.reserve is None else parse_amount("--reserve", self.reserve)
         if self.window is None and model is not None:  # the answer may have room of its own beside the input

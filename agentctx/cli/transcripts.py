@@ -47,9 +47,6 @@ def written(target: str | None) -> Iterator[IO[bytes]]:
     Args:
         target: Path of the file; an existing file is replaced and keeps its permissions. A pipe or a device is
             written into at the end and never replaced.
-
-    Raises:
-        InvalidInput: If the file cannot be written; names it.
     """
     if target is None or target == "-":
         with tempfile.TemporaryFile() as stream:
@@ -183,15 +180,7 @@ MAX_BYTES = 256_000_000
 
 
 def entries(source: str, max_bytes: int = MAX_BYTES) -> Iterator[Entry]:
-    """Read the recordings of a file one by one; a file of JSON lines is never held in memory as a whole.
-
-    Args:
-        source: Path of the file, or ``-`` for stdin.
-        max_bytes: The most bytes to read, unpacked: a few kilobytes of gzip may hold gigabytes.
-
-    Raises:
-        InvalidInput: If it cannot be opened or read, or is too large; names the file and the line.
-    """
+    """Read the recordings of a file one by one; a file of JSON lines is never held in memory as a whole."""
     name = "stdin" if source == "-" else source
     with _translated(name), _open(source) as opened:
         stream = cast("IO[bytes]", BufferedReader(_Limited(opened, name, max_bytes)))
@@ -205,11 +194,7 @@ def entries(source: str, max_bytes: int = MAX_BYTES) -> Iterator[Entry]:
 
 
 def chosen(source: str, wanted: str | None, max_bytes: int = MAX_BYTES) -> Iterator[Entry]:
-    """The recordings of a file, or only the one with the id ``wanted``.
-
-    Raises:
-        InvalidInput: As ``entries``, and when no recording has this id.
-    """
+    """The recordings of a file, or only the one with the id ``wanted``."""
     found = False
     for entry in entries(source, max_bytes):
         if wanted is None or entry.recording.id == wanted:
@@ -339,11 +324,7 @@ def _unpacked(stream: BufferedReader[RawIOBase]) -> IO[bytes]:
 
 
 class _Limited(RawIOBase):
-    """A stream that is not read beyond a number of bytes.
-
-    Raises:
-        InvalidInput: When there is more; says how to read it.
-    """
+    """A stream that is not read beyond a number of bytes."""
 
     def __init__(self, stream: IO[bytes], name: str, max_bytes: int) -> None:
         self._stream = stream

@@ -54,11 +54,7 @@ class Condition:
         return self.approval is None or self.approval(before, after, call)
 
     def __bool__(self) -> bool:
-        """Not true or false by itself: of two that are joined with ``and`` or ``or``, Python would drop one.
-
-        Raises:
-            ConfigError: Always.
-        """
+        """Not true or false by itself: of two that are joined with ``and`` or ``or``, Python would drop one."""
         msg = f"{self.name}: join conditions with &, | and ~ instead of and, or and not"
         raise ConfigError(msg)
 
@@ -125,9 +121,6 @@ def forecast(model: ModelProfile, cut: Cut, warmth: float = 1.0, rules: CacheRul
     In prices of plain input, with r for reading and w for writing: the loss is ``(w - r) * kept``, once; the gain
     ``r * dropped`` a call. So it pays back after ``(w - r) * kept / (r * dropped)`` calls; at once when the cache is
     cold, for then all is written anyway. Where a long request costs more, the sizes decide the prices.
-
-    Raises:
-        ConfigError: If the model table has no prices for the model.
     """
     before, after = cut.head + cut.kept + cut.dropped, cut.head + cut.kept
     return compared(model, Request(before + cut.new, before), Request(after + cut.new, cut.head), warmth, rules)
@@ -136,11 +129,7 @@ def forecast(model: ModelProfile, cut: Cut, warmth: float = 1.0, rules: CacheRul
 def compared(
     model: ModelProfile, without: Request, with_cut: Request, warmth: float = 1.0, rules: CacheRules | None = None
 ) -> Forecast:
-    """What sending one request instead of another does to the bill of this call and of those that build on it.
-
-    Raises:
-        ConfigError: If the model table has no prices for the model.
-    """
+    """What sending one request instead of another does to the bill of this call and of those that build on it."""
     rules = cache_rules(model) if rules is None else rules
     uncut, cut = (_price(model, rules, int(warmth * each.known), each.tokens) for each in (without, with_cut))
     later_uncut, later_cut = (_price(model, rules, each.tokens, each.tokens) for each in (without, with_cut))
@@ -162,11 +151,7 @@ def _calls(once: float, gain: float) -> float:
 
 
 def call_cost(model: ModelProfile, prompt: int, cached: int = 0, output: int = 0) -> float:
-    """What a call costs of whose prompt ``cached`` tokens are read from the cache, in USD.
-
-    Raises:
-        ConfigError: If the model table has no prices for the model.
-    """
+    """What a call costs of whose prompt ``cached`` tokens are read from the cache, in USD."""
     rest = prompt - cached
     usage = Usage(0, cached, rest, 0, output) if cache_rules(model).write_fee else Usage(rest, cached, 0, 0, output)
     return cost(usage, model)
@@ -230,9 +215,6 @@ def expected_forecast(context: Context, call: Call) -> Forecast | None:
 
     Taken for certain: what stands before the first cut is what is never cut, the system prompt, the tools and the
     first task, and the rest that stays has to be written again. A cut that begins later costs less than this.
-
-    Raises:
-        ConfigError: If no model was named, or the model table has no prices for it.
     """
     size = call.size(context)
     if call.limit is None or size <= call.limit:
@@ -243,11 +225,7 @@ def expected_forecast(context: Context, call: Call) -> Forecast | None:
 
 
 def made_forecast(before: Context, after: Context, call: Call) -> Forecast | None:
-    """What sending ``after`` in the place of ``before`` does to the bill; None when it is no smaller.
-
-    Raises:
-        ConfigError: If no model was named, or the model table has no prices for it.
-    """
+    """What sending ``after`` in the place of ``before`` does to the bill; None when it is no smaller."""
     size, smaller = call.size(before), call.size(after)
     if smaller >= size:
         return None

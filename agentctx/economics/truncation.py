@@ -95,11 +95,5 @@ def _is_short(billed: int, sent: int, *, calibrated: bool) -> bool:
 
 
 def leaves_out_cached(billed: int, sent: int, fresh: int | None) -> bool:
-    """Whether only what was new was billed, so that the rest came from a cache and is left out of the count.
-
-    Args:
-        billed: See ``suspect_truncation``.
-        sent: See ``suspect_truncation``.
-        fresh: See ``suspect_truncation``.
-    """
+    """Whether only what was new was billed, so that the rest came from a cache and is left out of the count."""
     return fresh is not None and billed < SHARE * sent and SHARE * fresh <= billed <= fresh / SHARE + BLOCK

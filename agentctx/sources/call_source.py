@@ -124,11 +124,7 @@ class SourceCall:
         self.seconds = anyio.current_time() - started
 
     def _introduce(self) -> None:
-        """Find out what the provider is called, what it brings, and how much.
-
-        Raises:
-            SourceError: If what it says of itself makes no sense.
-        """
+        """Find out what the provider is called, what it brings, and how much."""
         name = getattr(self.provider, "name", None) or getattr(self.provider, "__name__", None)
         self.name = name if isinstance(name, str) else self.name
         self.description = str(getattr(self.provider, "description", ""))
@@ -148,11 +144,7 @@ async def result_of(function: Callable[..., object], *arguments: str, threads: C
 
 
 def as_items(name: str, found: object) -> tuple[ContextItem, ...]:
-    """What a provider returned, its items named after it.
-
-    Raises:
-        SourceError: If it is not a list of items.
-    """
+    """What a provider returned, its items named after it."""
     if found is None:
         return ()
     if not isinstance(found, Sequence) or not all(isinstance(item, ContextItem) for item in found):

@@ -54,9 +54,6 @@ def read_text(path: Path, max_bytes: int, root: Path) -> tuple[str, Stamp]:
     """The text of a file, its links resolved, and its stamp: what has become a link since is not followed.
 
     A file in ``root`` must not lead out of it.
-
-    Raises:
-        SourceError: If it cannot be read, is no text in UTF-8, or is larger than ``max_bytes``.
     """
     try:
         with opened(root if path.is_relative_to(root) else path.parent, str(path)) as file:
@@ -142,12 +139,6 @@ def walk(
 
     Links are not followed, a folder that cannot be read is passed over. In a worker thread the walk ends when the
     task that waits for it is cancelled.
-
-    Args:
-        root: The folder.
-        gitignore: Whether what ``.gitignore`` files take out is left out.
-        hidden: Whether folders are looked into whose name begins with a dot.
-        skipped: Names of folders that are not looked into.
     """
     open_folders = [_Folder.read(root, "", (), gitignore=gitignore)]
     while open_folders:

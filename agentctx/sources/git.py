@@ -67,11 +67,7 @@ def _program() -> str:
 
 @asynccontextmanager
 async def disarmed(root: Path) -> AsyncIterator[Mapping[str, str]]:
-    """The variables that let git look at the repository that a folder is in, and run nothing of it.
-
-    Raises:
-        SourceError: If git is not installed, the folder is in no repository, or the repository cannot be read.
-    """
+    """The variables that let git look at the repository that a folder is in, and run nothing of it."""
     _program()
     found = await to_thread.run_sync(git_folder, root)
     if found is None:
@@ -97,9 +93,6 @@ async def run_git(root: Path, *arguments: str, variables: Mapping[str, str] | No
 
     A command that looks at a repository gets the variables of ``disarmed``; no other variable of git's is passed on.
     Without ``check`` a failure is no error: it is what was printed before.
-
-    Raises:
-        SourceError: If git is not installed, or failed.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # not a hook's tree
     env = {**inherited, **_SETTINGS, **(variables or {})}

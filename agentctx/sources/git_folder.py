@@ -66,12 +66,7 @@ class GitFolder:
 
 
 def git_folder(folder: Path) -> GitFolder | None:
-    """The repository that a folder is in, found as git finds it; None outside of one.
-
-    Raises:
-        SourceError: If ``.git`` leads to a folder that does not lead back, or is made of links to elsewhere: whoever
-            wrote the files would choose which other repository is told of.
-    """
+    """The repository that a folder is in, found as git finds it; None outside of one."""
     if not folder.is_dir():
         raise SourceError("git", f"cannot look into {folder.name!r}: it is no folder")
     folder = Path(os.path.realpath(folder))
@@ -124,11 +119,7 @@ def _checked(tree: Path | None, own: Path) -> GitFolder:
 
 
 def refuse_foreign_objects(found: GitFolder) -> None:
-    """Look for what would let git read commits and files of another repository as if they were this one's.
-
-    Raises:
-        SourceError: If there are alternates, or a link, pipe or device where objects are; says what to do.
-    """
+    """Look for what would let git read commits and files of another repository as if they were this one's."""
     within = found.common if found.tree is None or not found.common.is_relative_to(found.tree) else found.tree
     folders = deque([found.common / "objects"])
     while folders:
@@ -163,9 +154,6 @@ def refuse_pipes(found: GitFolder) -> None:
     """Look for pipes and devices where git reads files: it would wait for them, for ever.
 
     Folders are looked into level by level; of a very large tree those deepest down are not.
-
-    Raises:
-        SourceError: If there is one; names it.
     """
     places = (each for each in (found.tree, found.own, found.common) if each is not None)
     for place in dict.fromkeys(places):
@@ -204,11 +192,7 @@ def _waits(path: str) -> bool:
 
 
 def _text(folder: Path, name: str) -> str:
-    """A small file; empty when it is not there.
-
-    Raises:
-        SourceError: If there is a NUL in it: no name of a file or branch has one.
-    """
+    """A small file; empty when it is not there."""
     text = (read_below(folder, name, _SMALL) or b"").decode("utf-8", "surrogateescape")
     if "\0" in text:
         raise SourceError("git", f"{name} is not text: there is a NUL in it")
@@ -242,9 +226,6 @@ def copy_repository(found: GitFolder, settings: Mapping[str, str], into: Path) -
 
     Returns:
         The variables that make git use it.
-
-    Raises:
-        SourceError: If it cannot be copied.
     """
     own = into / "own"
     common = own if found.own == found.common else into / "common"

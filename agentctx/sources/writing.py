@@ -15,15 +15,7 @@ _LONGEST = 1e9
 
 
 def amount(least: int, *, optional: bool = False) -> Callable[[object, Any, Any], None]:
-    """A validator of attrs for a whole number.
-
-    Args:
-        least: The smallest that makes sense.
-        optional: Whether None makes sense too.
-
-    Raises:
-        ConfigError: By the validator, for anything else; names the class and the option.
-    """
+    """A validator of attrs for a whole number."""
 
     def check(instance: object, attribute: Native, value: Native) -> None:
         if value is None and optional:
@@ -37,22 +29,14 @@ def amount(least: int, *, optional: bool = False) -> Callable[[object, Any, Any]
 
 
 def seconds(instance: object, attribute: Native, value: Native) -> None:
-    """A validator of attrs for a time in seconds.
-
-    Raises:
-        ConfigError: If it is no positive number; names the class and the option.
-    """
+    """A validator of attrs for a time in seconds."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _LONGEST:
         msg = f"{type(instance).__name__}: {attribute.name}: expected a positive number of seconds, got {value!r:.80}"
         raise ConfigError(msg)
 
 
 def several(option: str, given: object) -> tuple[str, ...]:
-    """The texts of an option.
-
-    Raises:
-        ConfigError: If it is anything else; one text alone would be taken apart into its letters.
-    """
+    """The texts of an option."""
     texts = None if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
     if texts is None or not all(isinstance(each, str) for each in texts):
         msg = f"{option}: expected a list of texts, got {given!r:.80}"
@@ -82,14 +66,7 @@ _SLACK = 8
 
 
 def cut_lines(text: str, max_tokens: int, counter: TokenCounter, keep: Literal["head", "tail"] = "head") -> str:
-    """The text when it fits, else its first or last lines and how many are left out; empty when not one line fits.
-
-    Args:
-        text: The text.
-        max_tokens: The most tokens of the result.
-        counter: Counts tokens.
-        keep: Which end stays.
-    """
+    """The text when it fits, else its first or last lines and how many are left out; empty when not one line fits."""
     if max_tokens < 1:
         return ""
     if fits(text, max_tokens, counter):

@@ -26,15 +26,7 @@ from agentctx.wire_format import Violation
 
 @frozen
 class PreparedCall:
-    """One model call that was prepared.
-
-    Args:
-        given: The native messages that were passed in.
-        view: What came out; None when nothing can be sent.
-        overflow: The error that says that the request cannot be made to fit, if it is that.
-        refusal: The error that says that nothing is left to send, if it is that.
-        in_session: Whether a session prepared it.
-    """
+    """One model call that was prepared."""
 
     given: list[Any] = field(repr=False)
     view: View | None = field(repr=False)

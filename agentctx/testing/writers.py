@@ -427,11 +427,7 @@ WRITERS: Mapping[str, Writer] = {
 
 
 def write(plan: Plan, format: str) -> History:  # noqa: A002 - the name that the whole library gives it
-    """Write a plan down as a provider's messages.
-
-    Raises:
-        ConfigError: If there is no writer for the format.
-    """
+    """Write a plan down as a provider's messages."""
     if format not in WRITERS:
         msg = f"format: expected one of {', '.join(WRITERS)}, got {format!r}"
         raise ConfigError(msg)

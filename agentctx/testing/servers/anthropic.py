@@ -28,13 +28,7 @@ _DROP = "`thinking.block_binding.prefix_mismatch_behavior`"
 
 @frozen
 class _Call:
-    """A request as it came in, whoever offers the model.
-
-    Args:
-        body: What it says, the model included.
-        betas: The beta features that it asks for.
-        aws: Whether it came by Bedrock, which streams in its own form and has its own errors.
-    """
+    """A request as it came in, whoever offers the model."""
 
     body: Object
     betas: tuple[str, ...] = ()

@@ -216,13 +216,7 @@ class Asked:
 
 @frozen
 class Verdict:
-    """What a server thinks of a request.
-
-    Args:
-        tokens: Its size.
-        wrong: The provider's words about the first rule that it breaks; None when it breaks none.
-        too_large: Whether it is larger than the window.
-    """
+    """What a server thinks of a request."""
 
     tokens: int
     wrong: str | None
