@@ -8,10 +8,12 @@ from typing import Any
 from agentctx.core.message import Context, Native
 from agentctx.engine.reading import as_list, known_profile, naming_what_is_too_deep, reader
 from agentctx.errors import InvalidInput
+from agentctx.models.table import encoding_for
 from agentctx.protocols import TokenCounter
 from agentctx.providers.other_tools import refuse_file_of_a_tool
 from agentctx.providers.registry import FORMATS, detect, format_named, messages_of
-from agentctx.tokens.counting import as_counter, default_counter
+from agentctx.tokens.counting import as_counter
+from agentctx.tokens.exact import loaded
 from agentctx.wire_format import Violation
 
 
@@ -95,5 +97,5 @@ def warmup(model: str | None = None) -> None:
         >>> from agentctx import warmup
         >>> warmup("gpt-5.4")
     """
-    default_counter(model).count("warm")
+    loaded("o200k_base" if model is None else encoding_for(model)).encode_ordinary("warm")
     tuple(FORMATS.values())  # each is imported when it is first looked up

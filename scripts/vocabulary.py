@@ -3,8 +3,9 @@
 
 Usage: ``python scripts/vocabulary.py FOLDER`` where FOLDER holds ``o200k_base.tiktoken`` and ``cl100k_base.tiktoken``.
 
-The ranks of both vocabularies count up from 0 without a gap, so a file of one length byte a token, followed by the
-tokens themselves in the order of their ranks, says everything; it is then deflated. The numbers that
+A file says how many tokens there are of each length from 1 to 128, in four bytes each. Then come the tokens, the short
+ones first and those of one length sorted, so that one can be looked up without reading them all. Then come their ranks:
+the lowest byte of each, the middle one of each, the highest one of each. All of it is deflated. The numbers that
 ``agentctx/tokens/vocabulary.py`` checks the files by are printed.
 """
 
@@ -12,11 +13,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import struct
 import sys
 import zlib
 from pathlib import Path
 
 TARGET = Path(__file__).parents[1] / "agentctx" / "tokens" / "vocabularies"
+
+LONGEST = 128
 
 # What tiktoken itself checks its downloads by (tiktoken_ext/openai_public.py).
 OFFICIAL = {
@@ -29,14 +33,21 @@ def compact(official: bytes) -> tuple[int, bytes]:
     """The number of tokens in the text of a ``.tiktoken`` file, and its compact form before compression.
 
     Raises:
-        ValueError: If the ranks have a gap or a token is longer than 255 bytes; the form cannot hold either.
+        ValueError: If the ranks have a gap or a token is longer than 128 bytes; the form cannot hold either.
     """
     pairs = [line.split() for line in official.splitlines()]
     if [int(rank) for _, rank in pairs] != list(range(len(pairs))):
         msg = "the ranks do not count up from 0 without a gap"
         raise ValueError(msg)
-    tokens = [base64.b64decode(token, validate=True) for token, _ in pairs]
-    return len(tokens), bytes(map(len, tokens)) + b"".join(tokens)
+    ranks = {base64.b64decode(token, validate=True): int(rank) for token, rank in pairs}
+    tokens = sorted(ranks, key=lambda token: (len(token), token))
+    lengths = [len(token) for token in tokens]
+    counts = [lengths.count(length) for length in range(1, LONGEST + 1)]
+    if sum(counts) != len(tokens):
+        msg = f"a token is longer than {LONGEST} bytes"
+        raise ValueError(msg)
+    bytes_of_ranks = [bytes(ranks[token] >> bits & 255 for token in tokens) for bits in (0, 8, 16)]
+    return len(tokens), b"".join((struct.pack(f"<{LONGEST}I", *counts), *tokens, *bytes_of_ranks))
 
 
 def build(source: Path, name: str) -> str:

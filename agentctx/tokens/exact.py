@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 from agentctx.lazy import lazy_pattern
+from agentctx.tokens.byte_pairs import FirstTexts
 from agentctx.tokens.graphemes import ceiling, floor
 from agentctx.tokens.vocabulary import LONGEST_TOKEN, VOCABULARIES, vocabulary
 
@@ -129,10 +130,16 @@ _SLICE_ERROR = 8  # tokens; more than a cut in the middle of a word was ever see
 _caches: dict[str, TextCache] = {name: TextCache() for name in VOCABULARIES}
 
 
+_first_texts: dict[str, FirstTexts] = {name: FirstTexts(each) for name, each in VOCABULARIES.items()}
+"""What counts the first texts of an encoding, until tiktoken is loaded."""
+
+
 @cache
-def _loaded(name: str) -> Encoding:
+def loaded(name: str) -> Encoding:
+    """The encoding of this name, by tiktoken from here on."""
     from agentctx.tokens.tiktoken import encoding  # noqa: PLC0415 - importing agentctx must not load tiktoken
 
+    _first_texts.pop(name, None)
     return encoding(name)
 
 
@@ -140,7 +147,8 @@ def _loaded(name: str) -> Encoding:
 class TiktokenCounter:
     """Counts exactly what tiktoken counts, special tokens being read as the text that they are.
 
-    Counters of one encoding are equal and share what they remember. The vocabulary is loaded with the first count.
+    Counters of one encoding are equal and share what they remember. The first texts of a program are counted without
+    tiktoken, which is loaded once there is more to count.
     A run of more than 500,000 blanks is cut, since tiktoken panics on 1,000,000: the count may be off by one at each
     cut. Lone surrogates count as U+FFFD, as in tiktoken.
 
@@ -172,7 +180,10 @@ class TiktokenCounter:
         return count
 
     def _count(self, text: str) -> int:
-        encode = _loaded(self.encoding).encode_ordinary
+        first = _first_texts.get(self.encoding)
+        if first is not None and (count := first.count(text)) is not None:
+            return count
+        encode = loaded(self.encoding).encode_ordinary
         if len(text) <= CHUNK:
             return len(encode(text))
         return sum(len(encode(chunk)) for chunk in chunks(text))
@@ -192,7 +203,7 @@ class TiktokenCounter:
 
     def _surely_exceeds(self, text: str, limit: int) -> bool:
         """Whether slices that are only roughly exact have so many tokens that the whole has too many for sure."""
-        encode = _loaded(self.encoding).encode_ordinary
+        encode = loaded(self.encoding).encode_ordinary
         total = 0
         for slices, start in enumerate(range(0, len(text), _SLICE), start=1):
             total += len(encode(text[start : start + _SLICE]))
@@ -250,9 +261,9 @@ class TiktokenCounter:
         return ids
 
     def _encode(self, text: str) -> list[int]:
-        encode = _loaded(self.encoding).encode_ordinary
+        encode = loaded(self.encoding).encode_ordinary
         return [token for part in safe_parts(text) for token in encode(part)]
 
     def _length(self, ids: list[int]) -> int:
         """How many whole characters these tokens hold."""
-        return len(_loaded(self.encoding).decode_bytes(ids).decode("utf-8", "ignore"))
+        return len(loaded(self.encoding).decode_bytes(ids).decode("utf-8", "ignore"))

@@ -34,7 +34,7 @@ def encoding(name: str) -> tiktoken.Encoding:
 def _load(name: str) -> tiktoken.Encoding:
     source = vocabulary(name)
     return tiktoken.Encoding(
-        name, pat_str=source.pattern, mergeable_ranks=source.ranks(), special_tokens=dict(source.special)
+        name, pat_str=source.pattern, mergeable_ranks=source.tokens().ranks(), special_tokens=dict(source.special)
     )
 
 

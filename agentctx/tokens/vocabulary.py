@@ -1,22 +1,70 @@
 """The vocabularies that the package ships, read without any network.
 
-A file holds one length byte for each token and then the tokens themselves, in the order of their ranks, deflated.
-``scripts/vocabulary.py`` makes it from the file that OpenAI publishes. Pattern and special tokens are those of
-``tiktoken_ext.openai_public`` (tiktoken 0.14).
+A file holds how many tokens there are of each length, the tokens themselves, the short ones first and those of one
+length sorted, and then their ranks, deflated. ``scripts/vocabulary.py`` makes it from the file that OpenAI publishes.
+Pattern and special tokens are those of ``tiktoken_ext.openai_public`` (tiktoken 0.14).
 """
 
 from __future__ import annotations
 
+import struct
 import zlib
-from collections.abc import Mapping
-from itertools import accumulate, pairwise
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from agentctx.errors import ConfigError, VocabularyError
 
 LONGEST_TOKEN = 128
 """The longest token of the shipped vocabularies, in bytes: a text of n bytes has at least n / 128 tokens."""
+
+
+_HEAD = struct.Struct(f"<{LONGEST_TOKEN}I")
+
+
+@define(eq=False, repr=False)
+class Tokens:
+    """The tokens of a vocabulary with their ranks: one can be looked up without a dictionary of all.
+
+    Args:
+        content: The file's content: the number of tokens of each length from 1 on, in four bytes each; the tokens; then
+            the lowest byte of each rank, the middle one of each, and the highest one of each.
+    """
+
+    content: bytes
+    _counts: Sequence[int] = field(init=False)
+    _numbers: Sequence[int] = field(init=False)
+    _starts: Sequence[int] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Find where the tokens of each length begin: which number the first has, and where it stands."""
+        self._counts = 0, *_HEAD.unpack_from(self.content)
+        self._numbers = (0, *accumulate(self._counts))
+        sizes = (length * count for length, count in enumerate(self._counts))
+        self._starts = tuple(accumulate(sizes, initial=_HEAD.size))
+
+    def rank(self, token: bytes) -> int | None:
+        """The rank of a token of at most ``LONGEST_TOKEN`` bytes, or None when it is none."""
+        content, length = self.content, len(token)
+        places = range(self._starts[length], self._starts[length + 1], length)
+        at = bisect_left(places, token, key=lambda place: content[place : place + length])
+        if at == len(places) or content[places[at] : places[at] + length] != token:
+            return None
+        low, size = self._starts[-1] + self._numbers[length] + at, self._numbers[-1]
+        return content[low] | content[low + size] << 8 | content[low + 2 * size] << 16
+
+    def ranks(self) -> dict[bytes, int]:
+        """Every token with its rank."""
+        tokens: list[bytes] = []
+        for length, count in enumerate(self._counts):
+            tokens += struct.unpack_from(f"{length}s" * count, self.content, self._starts[length])
+        size, first = len(tokens), self._starts[-1]
+        numbers = bytearray(4 * size)
+        for byte in range(3):
+            numbers[byte::4] = self.content[first + byte * size : first + (byte + 1) * size]
+        return dict(zip(tokens, struct.unpack(f"<{size}I", numbers), strict=True))
 
 
 @frozen
@@ -37,15 +85,13 @@ class Vocabulary:
     pattern: str = field(repr=False)
     special: Mapping[str, int] = field(repr=False, hash=False)
 
-    def ranks(self) -> dict[bytes, int]:
-        """Every token with its rank.
+    def tokens(self) -> Tokens:
+        """The tokens, as they stand in the file.
 
         Raises:
             VocabularyError: If the file is missing or is not the one that was shipped.
         """
-        content = self._content()
-        offsets = pairwise(accumulate(content[: self.size], initial=self.size))
-        return {content[start:stop]: rank for rank, (start, stop) in enumerate(offsets)}
+        return Tokens(self._content())
 
     def _content(self) -> bytes:
         import hashlib  # noqa: PLC0415 - not before text is counted
@@ -69,7 +115,7 @@ _CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 O200K_BASE = Vocabulary(
     "o200k_base",
     199_998,
-    "440741350e7cfa1c0f4869ce742d1b043550adbda5187adcac9e787edac6fba9",
+    "0aa965009404c24b6107e0c365e1eb3797d166c062b12af3557d702bc75d8737",
     "|".join(
         (
             r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+" + _CONTRACTION,
@@ -87,7 +133,7 @@ O200K_BASE = Vocabulary(
 CL100K_BASE = Vocabulary(
     "cl100k_base",
     100_256,
-    "18288f996f452d44e0e65996176591a4b712a3eb1b42afd6f0511e735c099480",
+    "61e5a6c661743077ce589918a52cde709ae9a1a8c1894dbf7db7ed63b1cb3329",
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]"
     r"|\s+(?!\S)|\s",
     {

@@ -22,15 +22,20 @@ def test_only_one_module_loads_tiktoken(module):
 
 
 def test_counters_are_built_without_tiktoken():
-    """Building a counter and a meter loads neither tiktoken nor a vocabulary; the first count does."""
+    """Building a counter and a meter loads no tiktoken, nor do the first texts; the first in another script does."""
     program = (
         "import sys\n"
         "from agentctx.tokens.counting import default_counter\n"
         "from agentctx.tokens.meter import MessageMeter\n"
-        "meter = MessageMeter(default_counter('gpt-5.4'))\n"
-        "print('tiktoken' in sys.modules, meter.counter.count('hello world'), 'tiktoken' in sys.modules)"
+        "count = MessageMeter(default_counter('gpt-5.4')).counter.count\n"
+        "print(count('hello world'), 'tiktoken' in sys.modules, count('hello \u4e16\u754c'), 'tiktoken' in sys.modules)"
     )
-    assert run(program) == "False 2 True\n"
+    assert run(program) == "2 False 2 True\n"
+
+
+def test_the_warmup_loads_tiktoken():
+    """After the warm-up no count waits for tiktoken."""
+    assert run("import sys, agentctx; agentctx.warmup('gpt-4'); print('tiktoken' in sys.modules)") == "True\n"
 
 
 def test_counting_needs_no_network():
