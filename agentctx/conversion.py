@@ -18,9 +18,7 @@ from agentctx.engine.repair import repair
 from agentctx.errors import InvalidInput
 from agentctx.models.table import shares_reasoning
 from agentctx.protocols import Call, TokenCounter
-from agentctx.providers.spelling import Respelling
-from agentctx.providers.translate.parts import Translator, Turn, beside_tool, grouped
-from agentctx.providers.translate.tools import placeholder, translated
+from agentctx.providers.translate import Respelling, Translator, Turn, beside_tool, grouped, placeholder, translated
 from agentctx.tokens.counting import as_counter
 from agentctx.wire_format import Capabilities
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
+from hashlib import sha256
 from typing import Any, Literal, Protocol
 
 from attrs import field, frozen
@@ -125,6 +126,34 @@ class Spelling:
     def takes(self, word: str) -> bool:
         """Whether a word is spelled so."""
         return self.pattern.fullmatch(word) is not None
+
+    def respelled(self, word: str, salt: str = "") -> str:
+        """A word spelled so, made from the word (and the salt) alone; the word itself when it may stay."""
+        if not salt and self.takes(word):
+            return word
+        number = int.from_bytes(sha256(f"{word}\0{salt}".encode("utf-8", "surrogatepass")).digest())
+        if not self.takes("a_0"):  # no room for a part of the word
+            return _in_digits(number, self.longest)
+        kept = re.sub(r"[^a-zA-Z0-9_-]", "_", word)[: self.longest - _MARK - 1]
+        return f"{kept if kept[:1].isalpha() else f'c{kept[:-1]}'}_{_in_digits(number, _MARK)}"
+
+    def numbered(self, word: str, number: int) -> str:
+        """The word with a number behind it, spelled so."""
+        plain = f"{word}_{number}"
+        return plain if self.takes(plain) else self.respelled(word, str(number))
+
+
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_MARK = 8
+"""Characters of the hash in a word that keeps some of what it was made from."""
+
+
+def _in_digits(number: int, length: int) -> str:
+    digits = ""
+    for _ in range(length):
+        number, rest = divmod(number, len(_DIGITS))
+        digits += _DIGITS[rest]
+    return digits
 
 
 MediaTypes = Mapping[str, frozenset[str]]

@@ -29,7 +29,7 @@ from agentctx.clients.streams import hold, hold_async
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.providers.adapter import api_path
-from agentctx.providers.anthropic.adapter import Messages
+from agentctx.providers.anthropic.format import Messages
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from agentctx.clients.proxy import NotSent, derived, proxy
 from agentctx.clients.streams import follow, follow_async
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
-from agentctx.providers.bedrock.adapter import Converse
+from agentctx.providers.bedrock.format import Converse
 
 T = TypeVar("T")
 

@@ -23,7 +23,7 @@ from agentctx.clients.streams import follow, follow_async
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.providers.adapter import get
-from agentctx.providers.gemini.adapter import GenerateContent
+from agentctx.providers.gemini.format import GenerateContent
 
 T = TypeVar("T")
 

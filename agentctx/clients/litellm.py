@@ -28,9 +28,9 @@ from agentctx.clients.streams import follow_async, hold, hold_async
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.providers.adapter import Adapter
-from agentctx.providers.anthropic.adapter import Messages
-from agentctx.providers.openai_chat.adapter import ChatCompletions
-from agentctx.providers.openai_responses.adapter import Responses
+from agentctx.providers.anthropic.format import Messages
+from agentctx.providers.openai_chat.format import ChatCompletions
+from agentctx.providers.openai_responses.format import Responses
 
 T = TypeVar("T")
 

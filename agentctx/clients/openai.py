@@ -23,8 +23,8 @@ from agentctx.clients.streams import hold, hold_async
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.providers.adapter import Adapter, api_path, get
-from agentctx.providers.openai_chat.adapter import ChatCompletions
-from agentctx.providers.openai_responses.adapter import Responses
+from agentctx.providers.openai_chat.format import ChatCompletions
+from agentctx.providers.openai_responses.format import Responses
 
 T = TypeVar("T")
 

@@ -39,17 +39,38 @@ class Adapter(Protocol):
         """The wire format of its messages."""
         ...
 
+    @property
+    def messages_key(self) -> str:
+        """Where the messages stand in a request."""
+        return "messages"
+
+    @property
+    def system_key(self) -> str | None:
+        """Where the system prompt stands in a request; None where it stands among the messages."""
+        return None
+
     def read(self, body: Body, /) -> RequestParts | None:
         """What there is to prepare in a request; None when it has no messages: then it is sent as it is.
 
         Raises:
             InvalidInput: If it cannot be prepared.
         """
-        ...
+        if (messages := body.get(self.messages_key)) is None:
+            return None
+        system = None if self.system_key is None else body.get(self.system_key)
+        return RequestParts(messages, system, body.get("tools"), name_of_model(body))
 
     def write(self, body: Body, request: RequestParts, view: View, /) -> dict[str, Any]:
-        """The same request with what the pipeline made of it; ``request`` is what was read. ``body`` stays as it is."""
-        ...
+        """The same request with the view's messages and options, and its system prompt and tools where they changed.
+
+        ``request`` is what was read. ``body`` stays as it is.
+        """
+        written = {**body, self.messages_key: view.messages}
+        if self.system_key is not None and view.system is not request.system:
+            put(written, self.system_key, view.system)
+        if view.tools is not request.tools:
+            put(written, "tools", view.tools)
+        return merged(written, view.options)
 
     def usage(self, said: Native, /) -> Native:
         """The usage in an answer, or in one event of a stream; None when it says nothing of the prompt."""
@@ -75,16 +96,6 @@ def get(thing: object, *path: str) -> Native:
             return None
         thing = thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
     return thing
-
-
-def with_view(body: Body, request: RequestParts, view: View, key: str, system: str | None = None) -> dict[str, Any]:
-    """The request with the view's messages and options, and its system prompt and tools where a stage changed them."""
-    written = {**body, key: view.messages}
-    if system is not None and view.system is not request.system:
-        put(written, system, view.system)
-    if view.tools is not request.tools:
-        put(written, "tools", view.tools)
-    return merged(written, view.options)
 
 
 def put(body: dict[str, Native], key: str, value: object) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from attrs import evolve
 
-from agentctx.core.message import Native, Part, Text, Tool, ToolCall
+from agentctx.core.message import Native, Opaque, Part, Text, Thinking, Tool, ToolCall
 from agentctx.errors import InvalidInput
+
+T = TypeVar("T")
+Parts = tuple[Part, ...]
 
 _STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN', re.DOTALL)
 
@@ -113,6 +116,62 @@ def tool_as_read(definition: Mapping[str, Any], schema: object, source: Native) 
     """A tool by its definition; what is not said as it should be is taken for nothing."""
     name, description = string_of(definition, "name") or "", string_of(definition, "description") or ""
     return Tool(name, description, mapping_or_none(schema), source=source)
+
+
+def placed(read: Callable[[Native], T], native: Native, where: str, index: int = 0) -> T:
+    """What ``read`` makes of a value; an error says where in the request it stands (``messages[{}]``).
+
+    Raises:
+        InvalidInput: If it cannot be read.
+    """
+    try:
+        return read(native)
+    except InvalidInput as error:
+        raise InvalidInput(where=f"{where.format(index)}{error.where}", what=error.what) from error
+
+
+def each_read(read: Callable[[Native], Part], natives: Native, what: str) -> Parts:
+    """The members of a list (of ``what``) as parts; None has none.
+
+    Raises:
+        InvalidInput: If one cannot be read; ``where`` is the path from the list on, for example ``[2].text``.
+    """
+    if natives is None:
+        return ()
+    if not isinstance(natives, (list, tuple)):
+        raise InvalidInput(where="", what=f"expected {what}, got {type(natives).__name__}")
+    parts: list[Part] = []
+    try:
+        for native in natives:
+            parts.append(read(native))  # noqa: PERF401 - the length tells which could not be read
+    except InvalidInput as error:
+        raise InvalidInput(where=f"[{len(parts)}]{error.where}", what=error.what) from error
+    return tuple(parts)
+
+
+def still_says(part: Part, read: Callable[..., Part], *where: object) -> bool:
+    """Whether a part still says what its native block says."""
+    try:
+        return read(part.source, *where) == part
+    except InvalidInput:
+        return False
+
+
+def as_block(
+    part: Part,
+    old: Mapping[str, Any] | None,
+    read: Callable[[Native], Part],
+    made: Callable[[Any, Mapping[str, Any]], T],
+) -> T | Native:
+    """A part as a block: the very block it was read from when it still says the same, else one ``made`` over the old.
+
+    Reasoning and blocks that we do not understand always go back as they came.
+    """
+    if isinstance(part, Opaque):
+        return part.data if part.source is None else part.source
+    if old is not None and (isinstance(part, Thinking) or still_says(part, read)):
+        return part.source
+    return made(part, old or {})
 
 
 def words_of(block: Mapping[str, Any], keys: Iterable[str]) -> str:
@@ -247,8 +306,8 @@ def with_object(part: ToolCall, why: list[str]) -> ToolCall:
     return part if arguments is part.arguments else evolve(part, arguments=arguments)
 
 
-def same(new: Sequence[Part], old: Sequence[Part]) -> bool:
-    """Whether these are the very same parts."""
+def same(new: Sequence[object], old: Sequence[object]) -> bool:
+    """Whether these are the very same objects."""
     return len(new) == len(old) and all(one is other for one, other in zip(new, old, strict=True))
 
 

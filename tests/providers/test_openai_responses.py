@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, ToolCall, ToolResult, units
+from agentctx.providers.openai_responses.format import Responses
 from agentctx.providers.registry import detect, format_named
 
 WIRE = format_named("openai-responses")
@@ -337,16 +338,16 @@ def test_what_only_the_provider_has_is_refused_with_advice():
         WIRE.read_message({"type": "item_reference", "id": "rs_1"}, 0)
     for key in ("previous_response_id", "conversation"):
         with pytest.raises(InvalidInput, match="store=False") as caught:
-            WIRE.read_request({key: "x", "input": "hi"})
+            Responses().read({key: "x", "input": "hi"})
         assert caught.value.where == key
 
 
 def test_an_input_of_words_alone_is_a_message_of_the_user():
     """A string as input is what the user says; anything else but a list is refused."""
-    assert WIRE.read_request({"input": "hi"}) == [{"role": "user", "content": "hi"}]
-    assert WIRE.read_request({"input": [ITEMS["call"]]}) == [ITEMS["call"]]
+    assert Responses().read({"input": "hi"}).messages == [{"role": "user", "content": "hi"}]
+    assert Responses().read({"input": [ITEMS["call"]]}).messages == [ITEMS["call"]]
     with pytest.raises(InvalidInput):
-        WIRE.read_request({"input": 5})
+        Responses().read({"input": 5})
 
 
 def test_a_tool_may_speak_without_being_asked():

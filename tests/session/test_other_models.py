@@ -23,7 +23,7 @@ from agentctx import (
 )
 from agentctx.engine.reading import reader
 from agentctx.engine.reasoning import FOREIGN_ID
-from agentctx.providers.translate.parts import FOREIGN_REASONING
+from agentctx.providers.translate import FOREIGN_REASONING
 from agentctx.session.learned_limits import MOST_MODELS
 from agentctx.testing.builders import assistant, call, result, thinking, transcript, user
 

@@ -10,9 +10,21 @@ from typing import Any
 
 from attrs import evolve
 
-from agentctx.core.message import Media, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.message import Media, Native, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
-from agentctx.providers.native import as_mapping, fields_of, json_object, json_of, mapping_or_none, string_of, words_of
+from agentctx.providers.native import (
+    Parts,
+    as_block,
+    as_mapping,
+    each_read,
+    fields_of,
+    json_object,
+    json_of,
+    mapping_or_none,
+    placed,
+    string_of,
+    words_of,
+)
 from agentctx.tokens.carried import base64_of
 
 Block = Mapping[str, Any]
@@ -43,17 +55,7 @@ def read_content(content: object) -> tuple[Part, ...]:
     """
     if isinstance(content, str):
         return (Text(content, source=content),)
-    if content is None:
-        return ()
-    if not isinstance(content, (list, tuple)):
-        raise InvalidInput(where="", what=f"expected a string or a list of blocks, got {type(content).__name__}")
-    parts: list[Part] = []
-    try:
-        for block in content:
-            parts.append(read_block(block))  # noqa: PERF401 - the length tells which block could not be read
-    except InvalidInput as error:
-        raise InvalidInput(where=f"[{len(parts)}]{error.where}", what=error.what) from error
-    return tuple(parts)
+    return each_read(read_block, content, "a string or a list of blocks")
 
 
 def write_block(part: Part) -> object:
@@ -65,14 +67,7 @@ def write_block(part: Part) -> object:
     Raises:
         InvalidInput: If the format has no such block (a sound, a film).
     """
-    native = part.source
-    if isinstance(part, Opaque):
-        return part.data if native is None else native
-    if native is None:
-        return _made(part, {})
-    if isinstance(part, Thinking) or _still_says(native, part):
-        return native
-    return _made(part, mapping_or_none(native) or {})
+    return as_block(part, mapping_or_none(part.source), read_block, _made)
 
 
 def write_content(parts: tuple[Part, ...], old: object = None) -> str | list[object]:
@@ -91,13 +86,6 @@ def freed(part: Part, callers: AbstractSet[str]) -> Part:
     if isinstance(part, Opaque):
         return evolve(part, caller=None, source=block, data=block)
     return evolve(part, caller=None, source=block)
-
-
-def _still_says(native: object, part: Part) -> bool:
-    try:
-        return read_block(native) == part
-    except InvalidInput:
-        return False
 
 
 def _string(block: Block, key: str) -> str:
@@ -120,13 +108,13 @@ def _read_tool_use(block: Block, native: object) -> Part:
 
 
 def _read_tool_result(block: Block, native: object) -> Part:
-    content = block.get("content")
-    try:
-        # An absent content and an empty one say the same.
-        parts = () if content == "" else read_content(content)
-    except InvalidInput as error:
-        raise InvalidInput(where=f".content{error.where}", what=error.what) from error
+    parts = placed(_read_said, block.get("content"), ".content")
     return ToolResult(_string(block, "tool_use_id"), parts, is_error=bool(block.get("is_error")), source=native)
+
+
+def _read_said(content: Native) -> Parts:
+    """What a result says; an absent content and an empty one say the same."""
+    return () if content == "" else read_content(content)
 
 
 def _read_thinking(block: Block, native: object) -> Part:
@@ -225,7 +213,7 @@ def _made_result(part: ToolResult, block: dict[str, Any]) -> dict[str, Any]:
 
 def _read_result_content(block: Block) -> tuple[Part, ...] | None:
     try:
-        return () if (content := block.get("content")) == "" else read_content(content)
+        return _read_said(block.get("content"))
     except InvalidInput:
         return None
 

@@ -16,14 +16,14 @@ from agentctx.core.message import Message, Native, Opaque, Tool, ToolCall
 from agentctx.errors import InvalidInput
 from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import ModelProfile
+from agentctx.providers.adapter import Adapter, Body, RequestParts, get
 from agentctx.providers.anthropic.blocks import freed, read_content, write_content
 from agentctx.providers.anthropic.repair import IDS, repair
 from agentctx.providers.anthropic.request import traits
 from agentctx.providers.anthropic.rules import violations
 from agentctx.providers.cache_markers import CONTROL_MARKERS
-from agentctx.providers.native import ALSO, PDF, PICTURES, as_mapping, mapping_or_none, tool_as_read
-from agentctx.providers.spelling import numbered
-from agentctx.wire_format import Capabilities, Note, Repaired, TokenOverheads, Violation, WireFormat
+from agentctx.providers.native import ALSO, PDF, PICTURES, as_mapping, mapping_or_none, placed, same, tool_as_read
+from agentctx.wire_format import Capabilities, Note, TokenOverheads, WireFormat
 
 NOT_TAKEN = "the model takes no system message among the messages: it is said by the user"
 NO_PLACE = "no user turn stands before the system message: it is said by the user"
@@ -50,8 +50,7 @@ def place_system(
             note(each, MOVED)
         out.append(message)
     out += _settled(waiting, out[-1] if out else after, note, takes=takes)
-    same = len(out) == len(messages) and all(one is other for one, other in zip(out, messages, strict=True))
-    return messages if same else out
+    return messages if same(out, messages) else out
 
 
 def _settled(waiting: Sequence[Message], before: Message | None, note: Note, *, takes: bool) -> list[Message]:
@@ -187,9 +186,11 @@ class Anthropic(WireFormat):
         """Claude's own."""
         return 3 if "claude" in family else 0
 
-    def recognises(self, request: Mapping[str, Any], /) -> int:
-        """How surely this request is in this format: 0 means impossible, higher is surer."""
-        return recognise(request)
+    recognises = staticmethod(recognise)
+    repair = staticmethod(repair)
+    arrange_for = staticmethod(place_system)
+    numbered = staticmethod(IDS.numbered)
+    validate = staticmethod(violations)
 
     def read_message(self, native: object, index: int, /) -> Message:
         """One native message (a mapping or an SDK object) as a value that remembers it.
@@ -200,30 +201,16 @@ class Anthropic(WireFormat):
         message: Mapping[str, Any] = native if type(native) is dict else as_mapping(native, f"messages[{index}]")
         role = message.get("role")
         if role not in ROLES:
-            raise InvalidInput(
-                where=f"messages[{index}].role", what=f"expected one of {', '.join(ROLES)}, got {role!r}"
-            )
+            listed = ", ".join(ROLES)
+            raise InvalidInput(where=f"messages[{index}].role", what=f"expected one of {listed}, got {role!r}")
         if "content" not in message and role != "system":
             raise InvalidInput(where=f"messages[{index}].content", what="missing")
-        try:
-            parts = read_content(message.get("content"))
-        except InvalidInput as error:
-            raise InvalidInput(where=f"messages[{index}].content{error.where}", what=error.what) from error
+        parts = placed(read_content, message.get("content"), "messages[{}].content", index)
         return Message.read(role, parts, native)
 
     def read_system(self, native: object, /) -> Message | None:
-        """The native system prompt (a string or a list of text blocks) as a value; None when there is none.
-
-        Raises:
-            InvalidInput: If it cannot be read; names the place in ``system``.
-        """
-        if native is None:
-            return None
-        try:
-            parts = read_content(native)
-        except InvalidInput as error:
-            raise InvalidInput(where=f"system{error.where}", what=error.what) from error
-        return Message.read("system", parts, native)
+        """The native system prompt (a string or a list of text blocks) as a value; None when there is none."""
+        return None if native is None else Message.read("system", placed(read_content, native, "system"), native)
 
     def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
         """The native tool definitions as values.
@@ -241,29 +228,9 @@ class Anthropic(WireFormat):
         role = _WRITTEN_ROLES.get(message.role, message.role)
         return {**old, "role": role, "content": write_content(message.parts, old.get("content"))}
 
-    def repair(self, messages: Sequence[Message], _earlier: Mapping[str, Message], /) -> Sequence[Repaired]:
-        """What this format refuses and can be repaired in place: (index, new message or None to drop it, why)."""
-        return repair(messages)
-
-    def arrange_for(
-        self, messages: Sequence[Message], profile: ModelProfile | None, note: Note, after: Message | None = None, /
-    ) -> Sequence[Message]:
-        """The messages with each system message where the model takes it; the same object when they stand so."""
-        return place_system(messages, profile, note, after)
-
     def without_callers(self, message: Message, callers: AbstractSet[str], /) -> Message:
         """The message with no word of these callers: what they called, the model called itself."""
         return message.with_parts(tuple(freed(part, callers) for part in message.parts))
-
-    def numbered(self, call_id: str, number: int, /) -> str:
-        """Another id for a call, made of the one that it shares with others."""
-        return numbered(call_id, number, IDS)
-
-    def validate(
-        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
-    ) -> tuple[Violation, ...]:
-        """Every rule that the request breaks, in the order of its messages."""
-        return violations(request, profile, before)
 
     def capabilities(self, model: str | None, profile: ModelProfile | None, /) -> Capabilities:
         """What it can say to a model: system messages in the middle only where the model takes them."""
@@ -290,3 +257,43 @@ class Anthropic(WireFormat):
 def _read_tool(native: object, index: int) -> Tool:
     tool = as_mapping(native, f"tools[{index}]")
     return tool_as_read(tool, tool.get("input_schema"), native)
+
+
+_BEFORE_CONTENT = frozenset({"message_start", "ping"})
+_EMPTY_AT_FIRST = frozenset({"text", "thinking", "tool_use", "server_tool_use", "mcp_tool_use"})
+
+
+@frozen
+class Messages(Adapter):
+    """``POST /v1/messages``, as Anthropic's SDK sends and answers it. Betas among the options belong into a header."""
+
+    format = "anthropic"
+    system_key = "system"
+
+    def read(self, body: Body, /) -> RequestParts | None:
+        """Messages, system prompt, tools and model.
+
+        Raises:
+            InvalidInput: If the request goes on from a thread that the provider keeps: that can be neither counted
+                nor cut.
+        """
+        if body.get("thread") is not None:
+            what = "the provider adds what it has kept, which can be neither counted nor cut here: send all messages"
+            raise InvalidInput("thread", what)
+        return super().read(body)
+
+    def usage(self, said: Native, /) -> Native:
+        """The ``usage`` of a message; of a stream that at its start, or at its end when the prompt is in it."""
+        usage = get(said, "message", "usage") or get(said, "usage")
+        return usage if get(usage, "input_tokens") is not None else None
+
+    def begins(self, event: Native, /) -> bool:
+        """Whether an event carries something that the model said; most blocks are empty when they start."""
+        kind = get(event, "type")
+        if kind == "content_block_start":
+            return get(event, "content_block", "type") not in _EMPTY_AT_FIRST
+        return kind not in _BEFORE_CONTENT
+
+    def failure(self, said: Native, /) -> Native:
+        """The error event of a stream's body; the SDK raises it where it reads the stream itself."""
+        return said if get(said, "type") == "error" else None

@@ -12,7 +12,6 @@ from attrs import evolve
 from agentctx.core.message import CONTROL, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.pace import paced
 from agentctx.providers.native import cleaned, fields_of, mapping_or_none, same, with_object
-from agentctx.providers.spelling import respelled
 from agentctx.wire_format import Repaired, Spelling
 
 IDS = Spelling("a-zA-Z0-9_-", 64)
@@ -25,7 +24,7 @@ _TAKES = re.compile("[a-zA-Z0-9_-]+")
 _SERVER_TAKES = re.compile("srvtoolu_[a-zA-Z0-9_]+")
 
 
-def repair(messages: Sequence[Message]) -> list[Repaired]:
+def repair(messages: Sequence[Message], _earlier: object = None) -> list[Repaired]:
     """The messages that cannot be sent as they are, each with what to send instead."""
     found: list[Repaired] = []
     for index, message in paced(enumerate(messages)):
@@ -126,7 +125,7 @@ def _spelled(call_id: str, why: list[str]) -> str:
     if _TAKES.fullmatch(call_id):
         return call_id
     why.append(_SPELLED)
-    return respelled(call_id, IDS)
+    return IDS.respelled(call_id)
 
 
 def _unmarked(part: Thinking, why: list[str]) -> Thinking:

@@ -14,12 +14,15 @@ from typing import Any
 from agentctx.core.message import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
 from agentctx.providers.native import (
+    as_block,
     base64_or_text,
+    each_read,
     fields,
     fields_or_none,
     json_object,
     json_of,
     needed_string,
+    placed,
     words_of,
 )
 
@@ -63,10 +66,7 @@ def read_message(native: object, index: int) -> Message:
         raise InvalidInput(where=f"messages[{index}].role", what=f"expected user or assistant, got {role!r}")
     if "content" not in message:
         raise InvalidInput(where=f"messages[{index}].content", what="missing")
-    try:
-        parts = read_content(message["content"])
-    except InvalidInput as error:
-        raise InvalidInput(where=f"messages[{index}].content{error.where}", what=error.what) from error
+    parts = placed(read_content, message["content"], "messages[{}].content", index)
     return Message.read(role, parts, native)
 
 
@@ -76,17 +76,7 @@ def read_content(content: object) -> tuple[Part, ...]:
     Raises:
         InvalidInput: If it cannot be read; ``where`` is the path from the content on, for example ``[2].text``.
     """
-    if content is None:
-        return ()
-    if not isinstance(content, (list, tuple)):
-        raise InvalidInput(where="", what=f"expected a list of blocks, got {type(content).__name__}")
-    parts: list[Part] = []
-    try:
-        for native in content:
-            parts.append(read_block(native))  # noqa: PERF401 - the length tells which block could not be read
-    except InvalidInput as error:
-        raise InvalidInput(where=f"[{len(parts)}]{error.where}", what=error.what) from error
-    return tuple(parts)
+    return each_read(read_block, content, "a list of blocks")
 
 
 def read_block(native: object) -> Part:
@@ -129,10 +119,7 @@ def _read_result(kind: str, block: Block, native: object) -> Part:
     call_id = needed_string(result, "toolUseId", f".{kind}")
     if result.get("type") is not None:
         return Opaque(kind, block, closes=call_id, source=native)
-    try:
-        content = read_content(result.get("content"))
-    except InvalidInput as error:
-        raise InvalidInput(where=f".{kind}.content{error.where}", what=error.what) from error
+    content = placed(read_content, result.get("content"), f".{kind}.content")
     return ToolResult(call_id, content, is_error=result.get("status") == "error", source=native)
 
 
@@ -193,22 +180,7 @@ def write_block(part: Part) -> object:
     Raises:
         InvalidInput: If the part cannot be written.
     """
-    native = part.source
-    if isinstance(part, Opaque):
-        return part.data if native is None else native
-    old = fields_or_none(native)
-    if old is None:
-        return _made(part, {})
-    if isinstance(part, Thinking) or _still_says(native, part):
-        return native
-    return _made(part, old)
-
-
-def _still_says(native: object, part: Part) -> bool:
-    try:
-        return read_block(native) == part
-    except InvalidInput:
-        return False
+    return as_block(part, fields_or_none(part.source), read_block, _made)
 
 
 def _made(part: Text | Media | Thinking | ToolCall | ToolResult, old: NativeBlock) -> dict[str, Any]:

@@ -5,16 +5,17 @@ Source: https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Conv
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
 
 from attrs import frozen
 
-from agentctx.core.message import Message, Native, Part, Text, Tool
-from agentctx.errors import InvalidInput
+from agentctx.core.message import Message, Native, Tool
+from agentctx.core.report import View
 from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import ModelProfile
+from agentctx.providers.adapter import Adapter, Body, RequestParts, get, put
 from agentctx.providers.bedrock.blocks import read_content, read_message, recognise, write_message
 from agentctx.providers.bedrock.cache_points import PointMarkers
 from agentctx.providers.bedrock.repair import IDS, REFUSES_MIXED, arrange_for, repair
@@ -28,10 +29,10 @@ from agentctx.providers.native import (
     TEXT_FILES,
     fields,
     fields_or_none,
+    placed,
     tool_as_read,
 )
-from agentctx.providers.spelling import numbered
-from agentctx.wire_format import Capabilities, Note, Repaired, TokenOverheads, Violation, WireFormat
+from agentctx.wire_format import Capabilities, TokenOverheads, WireFormat
 
 _THINKING = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
 
@@ -74,33 +75,18 @@ class Bedrock(WireFormat):
         """After Claude's own API; of open models after Chat Completions."""
         return 2 if "claude" in family else 1 if OPEN_MODELS.search(family) else 0
 
-    def recognises(self, request: Mapping[str, Any], /) -> int:
-        """How surely this request is in this format: 0 means impossible, higher is surer."""
-        return recognise(request)
-
-    def read_message(self, native: object, index: int, /) -> Message:
-        """One native message as a value that remembers it.
-
-        Raises:
-            InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
-        """
-        return read_message(native, index)
+    recognises = staticmethod(recognise)
+    read_message = staticmethod(read_message)
+    repair = staticmethod(repair)
+    arrange_for = staticmethod(arrange_for)
+    numbered = staticmethod(IDS.numbered)
+    validate = staticmethod(violations)
 
     def read_system(self, native: object, /) -> Message | None:
-        """The system prompt (a list of blocks, or a string) as a value; None when there is none.
-
-        Raises:
-            InvalidInput: If it cannot be read; names the place in ``system``.
-        """
-        if native is None:
-            return None
-        try:
-            parts: tuple[Part, ...] = (
-                (Text(native, source=native),) if isinstance(native, str) else read_content(native)
-            )
-        except InvalidInput as error:
-            raise InvalidInput(where=f"system{error.where}", what=error.what) from error
-        return Message.read("system", parts, native)
+        """The system prompt (a list of blocks, or a string) as a value; None when there is none."""
+        if native is None or isinstance(native, str):
+            return super().read_system(native)
+        return Message.read("system", placed(read_content, native, "system"), native)
 
     def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
         """The members of ``toolConfig.tools`` as values.
@@ -113,26 +99,6 @@ class Bedrock(WireFormat):
     def write_message(self, message: Message, /) -> object:
         """A message as this format writes it: the payload it was read from when nobody touched it."""
         return message.source if message.as_read else write_message(message)
-
-    def repair(self, messages: Sequence[Message], _earlier: Mapping[str, Message], /) -> Sequence[Repaired]:
-        """What this format refuses and can be repaired in place: (index, new message or None to drop it, why)."""
-        return repair(messages)
-
-    def arrange_for(
-        self, messages: Sequence[Message], profile: ModelProfile | None, note: Note, after: Message | None = None, /
-    ) -> Sequence[Message]:
-        """The messages as the model takes them one after the other; the same object when it takes them as they are."""
-        return arrange_for(messages, profile, note, after)
-
-    def numbered(self, call_id: str, number: int, /) -> str:
-        """Another id for a call, made of the one that it shares with others."""
-        return numbered(call_id, number, IDS)
-
-    def validate(
-        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
-    ) -> tuple[Violation, ...]:
-        """Every rule that the request breaks, in the order of its messages."""
-        return violations(request, profile, before)
 
     def request(
         self, messages: Sequence[Any], system: Native = None, tools: Native = None, model: str | None = None, /
@@ -171,3 +137,35 @@ def _read_tool(native: object, index: int) -> Tool:
     spec = fields_or_none(tool.get("toolSpec")) or fields_or_none(tool.get("systemTool")) or {}
     schema = fields_or_none(spec.get("inputSchema")) or {}
     return tool_as_read(spec, schema.get("json"), native)
+
+
+_BEFORE_CONTENT = frozenset({"messageStart", "contentBlockStart"})
+
+
+@frozen
+class Converse(Adapter):
+    """``Converse`` and ``ConverseStream``, as botocore sends and answers them."""
+
+    format = "bedrock"
+    system_key = "system"
+
+    def read(self, body: Body, /) -> RequestParts | None:
+        """Messages, system prompt, tools and model; None for a prompt that the provider keeps."""
+        tools = get(body.get("toolConfig"), "tools")
+        return super().read({**body, "tools": tools, "model": body.get("modelId")})
+
+    def write(self, body: Body, request: RequestParts, view: View, /) -> dict[str, Any]:
+        """The request with the view's messages, system prompt, tools and options."""
+        written = super().write(body, request, view)
+        if view.tools is not request.tools:
+            written.pop("tools", None)
+            put(written, "toolConfig", {**(body.get("toolConfig") or {}), "tools": view.tools} if view.tools else None)
+        return written
+
+    def usage(self, said: Native, /) -> Native:
+        """The ``usage`` of an answer, or of a stream's ``metadata`` event."""
+        return get(said, "usage") or get(said, "metadata", "usage")
+
+    def begins(self, event: Native, /) -> bool:
+        """Whether an event carries something that the model said."""
+        return not _BEFORE_CONTENT.issuperset(event)

@@ -16,7 +16,7 @@ from agentctx.core.message import Media, Message, Opaque, Part, Text, ToolCall, 
 from agentctx.core.protection import NOT_SHOWN
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.native import NOT_JSON, cleaned, fields_or_none, finite_json, same, with_object
-from agentctx.providers.translate.parts import HEARD
+from agentctx.providers.translate import HEARD
 from agentctx.wire_format import Note, Repaired, Spelling
 
 TAKES_ASSISTANT_FIRST = re.compile(r"claude|qwen")
@@ -78,7 +78,7 @@ DOCUMENT = "[a document]"
 """What is said beside a document that came without a word."""
 
 
-def repair(messages: Sequence[Message]) -> list[Repaired]:
+def repair(messages: Sequence[Message], _earlier: object = None) -> list[Repaired]:
     """The messages that cannot be sent as they are, each with what to send instead."""
     found: list[Repaired] = []
     for index, message in enumerate(messages):

@@ -10,17 +10,21 @@ import json
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from agentctx.core.message import Media, Message, Native, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
 from agentctx.providers.native import (
     base64_or_text,
+    each_read,
     fields,
     fields_or_none,
     json_object,
     json_of,
     needed_string,
+    placed,
+    same,
     words_of,
 )
 
@@ -214,12 +218,10 @@ def read_content(native: object, index: int) -> Message:
         InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
     """
     if type(native) is not dict or "parts" not in native:
-        try:
-            if (bare := bare_parts(native)) is not None:
-                return Message.read(ROLES[role_of(bare)], read_parts(bare, bare=True), native)
-            read_bare(native)
-        except InvalidInput as error:
-            raise InvalidInput(where=f"messages[{index}]{error.where}", what=error.what) from error
+        if (bare := bare_parts(native)) is not None:
+            parts = placed(partial(read_parts, bare=True), bare, "messages[{}]", index)
+            return Message.read(ROLES[role_of(bare)], parts, native)
+        placed(read_bare, native, "messages[{}]", index)
     content: Block = native if type(native) is dict else fields(native, f"messages[{index}]")
     named = content.get("role")
     role = ROLES.get(named) if isinstance(named, str) or named is None else None
@@ -227,10 +229,7 @@ def read_content(native: object, index: int) -> Message:
         raise InvalidInput(
             where=f"messages[{index}].role", what=f"expected user, model, function or tool, got {named!r}"
         )
-    try:
-        parts = read_parts(content.get("parts"))
-    except InvalidInput as error:
-        raise InvalidInput(where=f"messages[{index}].parts{error.where}", what=error.what) from error
+    parts = placed(read_parts, content.get("parts"), "messages[{}].parts", index)
     return Message.read(role, parts, native)
 
 
@@ -254,18 +253,13 @@ def read_parts(natives: object, *, bare: bool = False) -> tuple[Part, ...]:
     Raises:
         InvalidInput: If they cannot be read; ``where`` is the path from the list on, for example ``[2].text``.
     """
-    if natives is None:
-        return ()
-    if not isinstance(natives, (list, tuple)):
-        raise InvalidInput(where="", what=f"expected a list of parts, got {type(natives).__name__}")
-    parts: list[Part] = []
     counts: Counts = {}
-    try:
-        for native in natives:
-            parts.append((read_bare(native) if bare else None) or read_part(native, counts))  # noqa: PERF401 - the length tells which part could not be read
-    except InvalidInput as error:
-        raise InvalidInput(where=f"[{len(parts)}]{error.where}", what=error.what) from error
-    return _with_code_pairs(tuple(parts)) if _CODE in counts else tuple(parts)
+
+    def read(native: Native) -> Part:
+        return (read_bare(native) if bare else None) or read_part(native, counts)
+
+    parts = each_read(read, natives, "a list of parts")
+    return _with_code_pairs(parts) if _CODE in counts else parts
 
 
 def read_part(native: object, counts: Counts) -> Part:
@@ -446,7 +440,7 @@ def write_content(message: Message) -> object:
     parts = [write_part(part) for part in message.parts]
     before = old.get("parts")
     same_role = bool(old) and ROLES.get(old.get("role")) == message.role
-    if same_role and isinstance(before, (list, tuple)) and _same(parts, before):
+    if same_role and isinstance(before, (list, tuple)) and same(parts, before):
         return message.source
     if bare and message.source is not None and message.role != "assistant":
         return parts  # the SDK makes one content of them, and puts a mapping before the parts beside it
@@ -469,10 +463,6 @@ def write_part(part: Part) -> object:
     if isinstance(part, Thinking) or _still_says(native, part):
         return native
     return _made(part, block)
-
-
-def _same(parts: Sequence[object], before: Sequence[object]) -> bool:
-    return len(parts) == len(before) and all(new is old for new, old in zip(parts, before, strict=True))
 
 
 def _still_says(native: object, part: Part) -> bool:

@@ -5,6 +5,7 @@ Source: https://ai.google.dev/api/generate-content.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from agentctx.core.message import Message, Native, Text, Tool, ToolCall, ToolRes
 from agentctx.errors import InvalidInput
 from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import ModelProfile
+from agentctx.providers.adapter import Adapter, Body, RequestParts, get
 from agentctx.providers.gemini.contents import read_content, read_system, recognise, value, write_content
 from agentctx.providers.gemini.place import arrange, pair
 from agentctx.providers.gemini.repair import UNSIGNED, repair, unsigned, with_signatures
@@ -26,9 +28,10 @@ from agentctx.providers.native import (
     TEXT_FILES,
     fields,
     fields_or_none,
+    placed,
     tool_as_read,
 )
-from agentctx.wire_format import Arranged, Capabilities, Note, Repaired, Spelling, TokenOverheads, Violation, WireFormat
+from agentctx.wire_format import Capabilities, Spelling, TokenOverheads, WireFormat
 
 
 @frozen
@@ -60,45 +63,17 @@ class Gemini(WireFormat):
         """Gemini's own."""
         return 3 if "gemini" in family else 0
 
-    def recognises(self, request: Mapping[str, Any], /) -> int:
-        """How surely this request is in this format: 0 means impossible, higher is surer."""
-        return recognise(request)
-
-    def read_message(self, native: object, index: int, /) -> Message:
-        """One native content (a mapping or an SDK object) as a value that remembers it.
-
-        Raises:
-            InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
-        """
-        return read_content(native, index)
-
-    def pair(self, messages: Sequence[Message], after: Sequence[Message] = (), /) -> list[Message]:
-        """The messages with each response under the id of the call that it answers."""
-        return pair(messages, after)
-
-    def arrange(self, messages: Sequence[Message], after: Message | None = None, /) -> Sequence[Arranged]:
-        """What has to change so that responses stand together and calls where they may stand."""
-        return arrange(messages, after)
-
-    def arrange_for(
-        self, messages: Sequence[Message], profile: ModelProfile | None, note: Note, _after: Message | None = None, /
-    ) -> Sequence[Message]:
-        """The messages with the thought signatures that the model asks for; the same object when it takes them."""
-        return with_signatures(messages, profile, note)
+    recognises = staticmethod(recognise)
+    read_message = staticmethod(read_content)
+    pair = staticmethod(pair)
+    arrange = staticmethod(arrange)
+    arrange_for = staticmethod(with_signatures)
+    repair = staticmethod(repair)
+    validate = staticmethod(violations)
 
     def read_system(self, native: object, /) -> Message | None:
-        """The system instruction (a string, a content, a list of parts) as a value; None when there is none.
-
-        Raises:
-            InvalidInput: If it cannot be read; names the place in ``system``.
-        """
-        if native is None:
-            return None
-        try:
-            parts = read_system(native)
-        except InvalidInput as error:
-            raise InvalidInput(where=f"system{error.where}", what=error.what) from error
-        return Message.read("system", parts, native)
+        """The system instruction (a string, a content, a list of parts) as a value; None when there is none."""
+        return None if native is None else Message.read("system", placed(read_system, native, "system"), native)
 
     def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
         """The functions of the native tools, and each built-in tool, as values.
@@ -112,22 +87,12 @@ class Gemini(WireFormat):
         """A message as this format writes it: the content it was read from when nobody touched it."""
         return message.source if message.as_read else write_content(message)
 
-    def repair(self, messages: Sequence[Message], _earlier: Mapping[str, Message], /) -> Sequence[Repaired]:
-        """What this format refuses and can be repaired in place: (index, new message or None to drop it, why)."""
-        return repair(messages)
-
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
         """One user content that answers all the calls with ``text``, as errors."""
         if not calls:
             return ()
         results = (ToolResult(call.id, (Text(text),), call.name, is_error=True) for call in calls)
         return (Message("user", tuple(results)),)
-
-    def validate(
-        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
-    ) -> tuple[Violation, ...]:
-        """Every rule that the request breaks, in the order of its contents."""
-        return violations(request, profile, before)
 
     def capabilities(self, _model: str | None, _profile: ModelProfile | None, /) -> Capabilities:
         """What it can say."""
@@ -180,3 +145,43 @@ def _read_function(native: object, source: object) -> Tool:
     function = fields_or_none(native) or {}
     schema = value(function, "parameters")
     return tool_as_read(function, value(function, "parametersJsonSchema") if schema is None else schema, source)
+
+
+@frozen
+class GenerateContent(Adapter):
+    """``POST /models/…:generateContent`` and ``:streamGenerateContent``, as Google's SDK sends and answers them.
+
+    Args:
+        model: The model's name, which stands in the path.
+    """
+
+    model: str
+    format = "gemini"
+    messages_key = "contents"
+    system_key = "systemInstruction"
+
+    def read(self, body: Body, /) -> RequestParts | None:
+        """Contents, system instruction and tools.
+
+        Raises:
+            InvalidInput: If the request goes on from what the provider keeps: that can be neither counted nor cut.
+        """
+        if body.get("cachedContent") is not None:
+            what = "what the provider keeps can be neither counted nor cut: pass its contents instead"
+            raise InvalidInput("cachedContent", what)
+        return super().read({**body, "model": self.model})
+
+    def usage(self, said: Native, /) -> Native:
+        """The ``usageMetadata`` of an answer or a chunk."""
+        return get(_payload(said), "usageMetadata")
+
+    def begins(self, event: Native, /) -> bool:
+        """Whether a chunk has parts, or ends."""
+        candidates = get(_payload(event), "candidates") or ()
+        return any(get(each, "content", "parts") or get(each, "finishReason") for each in candidates)
+
+
+def _payload(said: Native) -> Mapping[str, Native]:
+    body = get(said, "body")
+    payload = json.loads(body) if isinstance(body, str) and body else None
+    return payload if isinstance(payload, Mapping) else {}

@@ -15,6 +15,7 @@ from attrs import define, evolve, field
 from agentctx.core.message import Message, Part, Text, ToolCall, ToolResult
 from agentctx.core.protection import NOT_SHOWN
 from agentctx.providers.gemini.contents import is_bare, is_made, made_id
+from agentctx.providers.native import same
 from agentctx.wire_format import Arranged
 
 
@@ -173,7 +174,7 @@ def _answering(result: ToolResult, call: ToolCall) -> ToolResult:
 def _replaced(message: Message, new: dict[int, ToolCall] | dict[int, ToolResult]) -> Message:
     """The message with other parts, as if it had been read with them; itself when they are the same."""
     parts: tuple[Part, ...] = tuple(new.get(id(part), part) for part in message.parts)
-    if all(one is other for one, other in zip(parts, message.parts, strict=True)):
+    if same(parts, message.parts):
         return message
     return Message.read(message.role, parts, message.source)
 

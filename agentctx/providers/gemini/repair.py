@@ -17,7 +17,7 @@ UNSIGNED = "skip_thought_signature_validator"
 """What stands for the thought signature of a call that another model made; the provider lets it pass."""
 
 
-def repair(messages: Sequence[Message]) -> list[Repaired]:
+def repair(messages: Sequence[Message], _earlier: object = None) -> list[Repaired]:
     """The messages that cannot be sent as they are, each with what to send instead."""
     found: list[Repaired] = []
     for index, message in enumerate(messages):
@@ -76,7 +76,9 @@ ASKED_FROM = 3
 WHY = "the model asks for a thought signature on the call: one that stands for none"
 
 
-def with_signatures(messages: Sequence[Message], profile: ModelProfile | None, note: Note) -> Sequence[Message]:
+def with_signatures(
+    messages: Sequence[Message], profile: ModelProfile | None, note: Note, _after: Message | None = None
+) -> Sequence[Message]:
     """The messages with a signature on the first call of each step of the current turn; the same when all have."""
     if profile is None or (generation_of(profile.family.lower()) or 0) < ASKED_FROM:
         return messages

@@ -20,8 +20,7 @@ from agentctx.providers.native import mapping_or_none
 from agentctx.providers.openai_chat.messages import LEGACY
 from agentctx.providers.openai_chat.repair import IDS
 from agentctx.providers.openai_chat.rules import ChatRequest, calls, error, opened, warn
-from agentctx.providers.spelling import numbered as with_number, respelled
-from agentctx.providers.translate.parts import HEARD
+from agentctx.providers.translate import HEARD
 from agentctx.wire_format import Arranged, Spelling, Violation
 
 _REASONING_LEFT_OUT = "The `reasoning_content` in the thinking mode must be passed back to the API."
@@ -199,7 +198,7 @@ def _spelled(part: Part, dialect: Dialect, why: list[str]) -> Part:
     if pattern.fullmatch(identity):
         return part
     why.append("the id of a tool call is spelled as the provider takes it")
-    new = respelled(identity, dialect.spelling)
+    new = dialect.spelling.respelled(identity)
     return evolve(part, id=new) if isinstance(part, ToolCall) else evolve(part, call_id=new)
 
 
@@ -207,7 +206,7 @@ def numbered(call_id: str, number: int, dialect: Dialect) -> str:
     """Another id for a call, made of the one that it shares with others; a legacy function call has none."""
     if call_id.startswith(LEGACY):
         return call_id
-    return with_number(call_id, number, IDS if dialect.id_pattern is None else dialect.spelling)
+    return (IDS if dialect.id_pattern is None else dialect.spelling).numbered(call_id, number)
 
 
 def _brings_reasoning(message: Message, dialect: Dialect) -> bool:

@@ -12,12 +12,12 @@ from attrs import evolve, field, frozen
 from agentctx.core.message import BREAKPOINT, CONTROL, Message, Native, Tool, ToolCall, Ttl
 from agentctx.models.profile import ModelProfile
 from agentctx.models.table import family_of
+from agentctx.providers.adapter import Adapter, Body, get
 from agentctx.providers.cache_markers import KeyMarkers, breakpoint_of, control
 from agentctx.providers.native import OPEN_MODELS, OPENAI_MODELS, PDF, PICTURES, SOUNDS, mapping_or_none
 from agentctx.providers.openai_chat import dialects, messages, repair, rules
 from agentctx.providers.openai_chat.dialects import DIALECTS, Dialect, dialect_of
-from agentctx.providers.spelling import numbered
-from agentctx.providers.translate.tools import is_strict
+from agentctx.providers.translate import is_strict
 from agentctx.wire_format import Arranged, Capabilities, Repaired, Spelling, TokenOverheads, Violation, WireFormat
 
 IMPOSSIBLE, POSSIBLE, LIKELY, CERTAIN = 0, 1, 5, 10
@@ -141,25 +141,12 @@ class OpenAIChat(WireFormat):
         found = dialect_of(model) or dialect_of(family_of(model))
         return self if found is None else in_dialect(found)
 
-    def recognises(self, request: Mapping[str, Any], /) -> int:
-        """How surely the request is in this format: 0 impossible, 1 possible, 5 likely, 10 certain."""
-        return evidence(request)
-
-    def read_message(self, native: Native, index: int, /) -> Message:
-        """One native message as a value. See ``messages.read_message``."""
-        return messages.read_message(native, index)
-
-    def read_system(self, native: Native, /) -> Message | None:
-        """A system prompt passed apart from the messages. See ``messages.read_system``."""
-        return messages.read_system(native)
-
-    def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
-        """The native tool definitions. See ``messages.read_tools``."""
-        return messages.read_tools(native)
-
-    def write_message(self, message: Message, /) -> Native:
-        """A message as Chat Completions writes it. See ``messages.write_message``."""
-        return messages.write_message(message)
+    recognises = staticmethod(evidence)
+    read_message = staticmethod(messages.read_message)
+    read_system = staticmethod(messages.read_system)
+    read_tools = staticmethod(messages.read_tools)
+    write_message = staticmethod(messages.write_message)
+    validate = staticmethod(rules.validate)
 
     def write_tool(self, tool: Tool, /) -> Native:
         """A tool of the caller's as a definition."""
@@ -168,22 +155,16 @@ class OpenAIChat(WireFormat):
         return {"type": "function", "function": {**function, "strict": True} if is_strict(tool) else function}
 
     def repair(self, messages: Sequence[Message], _earlier: Mapping[str, Message], /) -> Sequence[Repaired]:
-        """What is refused and can be repaired in one message. See ``repair.repair``."""
+        """What is refused and can be repaired in one message."""
         return tuple(repair.repair(messages))
 
     def numbered(self, call_id: str, number: int, /) -> str:
         """Another id for a call, made of the one that it shares with others; a legacy function call has none."""
-        return call_id if call_id.startswith(messages.LEGACY) else numbered(call_id, number, repair.IDS)
+        return call_id if call_id.startswith(messages.LEGACY) else repair.IDS.numbered(call_id, number)
 
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
         """One tool message for each call, saying ``text``; the format cannot say that it failed."""
         return tuple(Message("tool", (messages.answer_to(call, text),)) for call in calls)
-
-    def validate(
-        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
-    ) -> tuple[Violation, ...]:
-        """Every rule that the request breaks. See ``rules.validate``."""
-        return rules.validate(request, profile, before)
 
     def capabilities(self, _model: str | None, _profile: ModelProfile | None, /) -> Capabilities:
         """What it can say."""
@@ -274,3 +255,32 @@ class ChatDialect(OpenAIChat):
 def in_dialect(spoken: Dialect) -> ChatDialect:
     """Chat Completions in a dialect; the same object for the same dialect."""
     return ChatDialect(spoken.full_name, spoken.unique_ids, spoken=spoken)
+
+
+@frozen
+class ChatCompletions(Adapter):
+    """``POST /chat/completions``, as OpenAI's SDK and LiteLLM send and answer it."""
+
+    format = "openai-chat"
+
+    def begins(self, event: Native, /) -> bool:
+        """Whether a chunk says more than the role of the speaker."""
+        return any(_says(choice) for choice in get(event, "choices") or ())
+
+    def failure(self, said: Native, /) -> Native:
+        """The ``error`` that some gateways answer with status 200."""
+        return get(said, "error") if not get(said, "choices") else None
+
+    def tells_usage(self, body: Body, /) -> bool:
+        """A stream tells it only where that is asked for."""
+        return not get(body, "stream") or bool(get(body, "stream_options", "include_usage"))
+
+
+def _says(choice: object) -> bool:
+    if get(choice, "finish_reason"):
+        return True
+    delta = get(choice, "delta")
+    if delta is None:
+        return False
+    fields = delta if isinstance(delta, Mapping) else {**vars(delta), **(get(delta, "model_extra") or {})}
+    return any(value for name, value in fields.items() if name != "role")

@@ -7,7 +7,7 @@ mapping of the message's key to its value, for example ``{"reasoning_content": "
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress
 from mimetypes import guess_type
 from typing import Any, NoReturn
@@ -16,7 +16,7 @@ from attrs import evolve
 
 from agentctx.core.message import Media, Message, Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
-from agentctx.providers.native import as_mapping, mapping_or_none
+from agentctx.providers.native import as_mapping, mapping_or_none, same, still_says
 from agentctx.tokens.carried import media_of
 
 LEGACY = "function_call:"
@@ -369,16 +369,12 @@ def _beside(parts: Sequence[Part], source: Mapping[str, Any]) -> dict[str, Any]:
             found["audio"] = _audio(part)
     calls = [part for part in parts if isinstance(part, ToolCall)]
     if modern := [_call(call) for call in calls if not call.id.startswith(LEGACY)]:
-        same = source.get("tool_calls")
-        found["tool_calls"] = modern if not _all_same(modern, same) else same
+        was = source.get("tool_calls")
+        found["tool_calls"] = was if isinstance(was, list) and same(modern, was) else modern
     for call in calls:
         if call.id.startswith(LEGACY):
             found["function_call"] = _function_call(call)
     return found
-
-
-def _all_same(made: Sequence[Any], was: object) -> bool:
-    return isinstance(was, list) and len(was) == len(made) and all(a is b for a, b in zip(made, was, strict=True))
 
 
 def _with_reasoning(native: dict[str, Any], message: Message) -> dict[str, Any]:
@@ -416,22 +412,12 @@ def _is_plain(part: Part) -> bool:
     return isinstance(part, Text) and isinstance(part.source, str) and part.source == part.text
 
 
-def _unchanged(part: Part, read: Callable[[Any, int, int], Part]) -> bool:
-    """Whether the part still says what its native block says."""
-    if part.source is None:
-        return False
-    try:
-        return read(part.source, 0, 0) == part
-    except InvalidInput:
-        return False
-
-
 def _block(part: Part) -> Native:
     if isinstance(part, Opaque | Thinking) and part.source is not None:
         return part.source
     if isinstance(part, Opaque):
         return part.data
-    if not isinstance(part.source, str) and _unchanged(part, read_block):
+    if not isinstance(part.source, str) and still_says(part, read_block, 0, 0):
         return part.source
     kept = mapping_or_none(part.source) or {}
     if isinstance(part, Text | Thinking):
@@ -461,7 +447,7 @@ def _audio(part: Media) -> Native:
 
 
 def _call(call: ToolCall) -> Native:
-    if _unchanged(call, read_call):
+    if still_says(call, read_call, 0, 0):
         return call.source
     kept = mapping_or_none(call.source) or {}
     if kept.get("type") == "custom":
@@ -472,7 +458,7 @@ def _call(call: ToolCall) -> Native:
 
 
 def _function_call(call: ToolCall) -> Native:
-    if _unchanged(call, lambda native, index, _: read_function_call(native, index)):
+    if still_says(call, read_function_call, 0):
         return call.source
     return {**(mapping_or_none(call.source) or {}), "name": call.name, "arguments": call.arguments}
 

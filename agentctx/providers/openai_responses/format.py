@@ -11,8 +11,10 @@ from typing import Any
 from attrs import evolve, frozen
 
 from agentctx.core.message import BREAKPOINT, Message, Native, Opaque, Tool, ToolCall, ToolResult
+from agentctx.core.report import View
 from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
+from agentctx.providers.adapter import Adapter, Body, RequestParts, get
 from agentctx.providers.cache_markers import KeyMarkers, breakpoint_of
 from agentctx.providers.native import OPENAI_MODELS, PDF, PICTURES, mapping_or_none
 from agentctx.providers.openai_responses import items, repair, rules
@@ -28,9 +30,8 @@ from agentctx.providers.openai_responses.items import (
     without_field,
     without_id,
 )
-from agentctx.providers.spelling import numbered
-from agentctx.providers.translate.tools import is_strict
-from agentctx.wire_format import Arranged, Capabilities, Note, Repaired, TokenOverheads, Violation, WireFormat
+from agentctx.providers.translate import is_strict
+from agentctx.wire_format import Arranged, Capabilities, Note, TokenOverheads, WireFormat
 
 IMPOSSIBLE, POSSIBLE, LIKELY, CERTAIN = 0, 1, 5, 10
 
@@ -103,9 +104,6 @@ def _blocks(content: object) -> int:
     return POSSIBLE
 
 
-_CHAINS = ("previous_response_id", "conversation")
-
-
 @frozen
 class OpenAIResponses(WireFormat):
     """The Responses format.
@@ -143,57 +141,18 @@ class OpenAIResponses(WireFormat):
         """After Chat Completions."""
         return 1 if OPENAI_MODELS.search(family) else 0
 
-    def recognises(self, request: Mapping[str, Any], /) -> int:
-        """How surely the request is in this format: 0 impossible, 1 possible, 5 likely, 10 certain."""
-        return evidence(request)
-
-    def read_message(self, native: Native, index: int, /) -> Message:
-        """One native item as a value. See ``items.read_message``."""
-        return items.read_message(native, index)
-
-    def read_system(self, native: Native, /) -> Message | None:
-        """The ``instructions``. See ``items.read_system``."""
-        return items.read_system(native)
-
-    def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
-        """The native tool definitions. See ``items.read_tools``."""
-        return items.read_tools(native)
-
-    def read_request(self, request: Mapping[str, Any], /) -> list[Any]:
-        """The items of a whole request; a string is one message of the user.
-
-        Raises:
-            InvalidInput: If the request goes on from what the provider keeps: that can be neither counted nor cut.
-        """
-        for key in _CHAINS:
-            if request.get(key) is not None:
-                what = (
-                    "the provider adds what it has kept, which can be neither counted nor cut here: leave it out and "
-                    "send all items in input, with store=False and include=['reasoning.encrypted_content'] "
-                    "(in Microsoft's Agent Framework: Agent(client, default_options={'store': False}))"
-                )
-                raise InvalidInput(key, what)
-        items = request.get("input")
-        if isinstance(items, str):
-            return [{"role": "user", "content": items}]
-        if not isinstance(items, (list, tuple)):
-            raise InvalidInput("input", f"expected a string or a list of items, got {type(items).__name__}")
-        return list(items)
-
-    def write_message(self, message: Message, /) -> Native:
-        """A message as an item. See ``items.write_message``."""
-        return items.write_message(message)
-
-    def item_name(self, message: Message, /) -> str | None:
-        """The id of an item, which no other may have. See ``repair.item_id``."""
-        return repair.item_id(message)
-
-    def repair(self, messages: Sequence[Message], earlier: Mapping[str, Message], /) -> Sequence[Repaired]:
-        """What is refused and can be repaired without looking for pairs. See ``repair.repair``."""
-        return repair.repair(messages, earlier)
+    recognises = staticmethod(evidence)
+    read_message = staticmethod(items.read_message)
+    read_system = staticmethod(items.read_system)
+    read_tools = staticmethod(items.read_tools)
+    write_message = staticmethod(items.write_message)
+    validate = staticmethod(rules.validate)
+    numbered = staticmethod(repair.IDS.numbered)
+    item_name = staticmethod(repair.item_id)
+    repair = staticmethod(repair.repair)
 
     def arrange(self, messages: Sequence[Message], _after: Message | None = None, /) -> Sequence[Arranged]:
-        """Which answers have to be of another kind, that of their calls. See ``repair.of_their_kind``."""
+        """Which answers have to be of another kind, that of their calls.."""
         return tuple(repair.of_their_kind(messages))
 
     def without_callers(self, message: Message, _callers: AbstractSet[str], /) -> Message:
@@ -211,19 +170,9 @@ class OpenAIResponses(WireFormat):
             return messages
         return repair.summarised(messages, note)
 
-    def numbered(self, call_id: str, number: int, /) -> str:
-        """Another id for a call, made of the one that it shares with others."""
-        return numbered(call_id, number, repair.IDS)
-
     def synthetic_result(self, calls: Sequence[ToolCall], text: str, /) -> tuple[Message, ...]:
         """One answer for each call, of the kind that the call asks for, saying ``text`` where that kind has words."""
         return tuple(items.read_message(lost_output(call, text), 0) for call in calls)
-
-    def validate(
-        self, request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None, /
-    ) -> tuple[Violation, ...]:
-        """Every rule that the request breaks. See ``rules.validate``."""
-        return rules.validate(request, profile, before)
 
     def capabilities(self, _model: str | None, _profile: ModelProfile | None, /) -> Capabilities:
         """What it can say."""
@@ -250,3 +199,64 @@ class OpenAIResponses(WireFormat):
         said = {"description": tool.description} if tool.description else {}
         made = {"type": "function", "name": tool.name, **said, "parameters": tool.parameters}
         return {**made, "strict": is_strict(tool)}
+
+
+_BEFORE_CONTENT = frozenset(
+    {"response.created", "response.queued", "response.in_progress", "response.content_part.added", "keepalive"}
+)
+_CHAINS = ("previous_response_id", "conversation")
+
+
+@frozen
+class Responses(Adapter):
+    """``POST /responses``, as OpenAI's SDK sends and answers it."""
+
+    format = "openai-responses"
+    messages_key = "input"
+    system_key = "instructions"
+
+    def read(self, body: Body, /) -> RequestParts | None:
+        """Items, instructions, tools and model; None for a prompt that the provider keeps, without any input.
+
+        Raises:
+            InvalidInput: If the request goes on from what the provider keeps: that can be neither counted nor cut.
+        """
+        for key in _CHAINS:
+            if body.get(key) is not None:
+                what = (
+                    "the provider adds what it has kept, which can be neither counted nor cut here: leave it out and "
+                    "send all items in input, with store=False and include=['reasoning.encrypted_content'] "
+                    "(in Microsoft's Agent Framework: Agent(client, default_options={'store': False}))"
+                )
+                raise InvalidInput(key, what)
+        items = body.get("input")
+        if isinstance(items, str):
+            items = [{"role": "user", "content": items}]
+        elif items is not None and not isinstance(items, (list, tuple)):
+            raise InvalidInput("input", f"expected a string or a list of items, got {type(items).__name__}")
+        return super().read({**body, "input": None if items is None else [*items]})
+
+    def write(self, body: Body, request: RequestParts, view: View, /) -> dict[str, Any]:
+        """The request with the view's items, instructions and tools; an input that was a string stays one."""
+        written = super().write(body, request, view)
+        if isinstance(body.get("input"), str) and view.messages == list(request.messages):
+            written["input"] = body["input"]
+        return written
+
+    def usage(self, said: Native, /) -> Native:
+        """The ``usage`` of a response, or of the response within an event."""
+        return get(said, "usage") or get(said, "response", "usage")
+
+    def begins(self, event: Native, /) -> bool:
+        """Whether an event is of something that the model made."""
+        kind = get(event, "type")
+        if kind == "response.output_item.added":
+            return bool(get(event, "item", "type") != "message")
+        return kind not in _BEFORE_CONTENT
+
+    def failure(self, said: Native, /) -> Native:
+        """The error of a failed response, which the SDK hands over like any other."""
+        if get(said, "type") == "error":
+            return said
+        failed = get(said, "response") if get(said, "type") == "response.failed" else said
+        return get(failed, "error") if get(failed, "status") == "failed" else None

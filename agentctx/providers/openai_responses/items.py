@@ -15,7 +15,7 @@ from attrs import evolve, frozen
 
 from agentctx.core.message import Media, Message, Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult
 from agentctx.errors import InvalidInput
-from agentctx.providers.native import as_mapping, fields_of, fields_or_none, mapping_or_none, string_of
+from agentctx.providers.native import as_mapping, fields_of, fields_or_none, mapping_or_none, still_says, string_of
 from agentctx.tokens.overheads import serialise
 
 ROLES = ("user", "assistant", "system", "developer")
@@ -214,20 +214,13 @@ def write_block(part: Part, text_type: str) -> Native:
     if isinstance(part, Opaque):
         return part.data if native is None else native
     kept = mapping_or_none(native)
-    if kept is not None and "type" in kept and _still_says(native, part):
+    if kept is not None and "type" in kept and still_says(part, read_block, "", 0):
         return native
     if isinstance(part, Text):
         return _text_block(part, kept or {}, text_type)
     if isinstance(part, Media):
         return _media_block(part, kept or {})
     raise InvalidInput("message.parts", f"a {type(part).__name__} cannot stand within content")
-
-
-def _still_says(native: Native, part: Part) -> bool:
-    try:
-        return read_block(native, "", 0) == part
-    except InvalidInput:
-        return False
 
 
 def _text_block(part: Text, kept: Mapping[str, Any], text_type: str) -> dict[str, Any]:

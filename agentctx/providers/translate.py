@@ -1,10 +1,11 @@
-"""Parts that one provider's model and tools made, as parts that any other provider takes."""
+"""What one provider's model and tools said and were, as what any other provider takes: parts, ids, turns, tools."""
 
 from __future__ import annotations
 
 import binascii
 import json
 from base64 import b64decode
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from itertools import groupby
 from mimetypes import guess_type
@@ -18,6 +19,7 @@ from agentctx.core.message import (
     SYSTEM_ROLES,
     Media,
     Message,
+    Native,
     Opaque,
     Part,
     Text,
@@ -28,10 +30,9 @@ from agentctx.core.message import (
 )
 from agentctx.core.protection import FOREIGN_REASONING, NOT_SHOWN
 from agentctx.providers.native import fields_or_none, json_object, mapping_or_none
-from agentctx.providers.spelling import Respelling
 from agentctx.tokens.carried import carried
 from agentctx.tokens.media import document_text
-from agentctx.wire_format import Capabilities, MediaTypes, WireFormat
+from agentctx.wire_format import Capabilities, MediaTypes, Spelling, WireFormat
 
 _WORDS = frozenset(
     {"title", "text", "content", "url", "uri", "query", "queries", "refusal", "code", "output", "stdout", "stderr"}
@@ -312,6 +313,52 @@ class Spoken:
 
 
 @define
+class Respelling:
+    """New words for old ones.
+
+    Args:
+        spelling: What is wanted.
+        unique: Whether each use of a word has to get a word of its own.
+    """
+
+    spelling: Spelling
+    unique: bool = False
+    _made: dict[tuple[str, int], str] = field(factory=dict, init=False)
+    _owner: dict[str, tuple[str, int]] = field(factory=dict, init=False)
+    _uses: dict[str, int] = field(factory=dict, init=False)
+    _open: dict[str, deque[str]] = field(factory=dict, init=False)
+
+    def of(self, word: str) -> str:
+        """The new word for an old one: always the same."""
+        return self._word(word, 0)
+
+    def of_call(self, call_id: str) -> str:
+        """The new id of a call."""
+        use = self._uses.get(call_id, 0) if self.unique else 0
+        self._uses[call_id] = use + 1
+        made = self._word(call_id, use)
+        self._open.setdefault(call_id, deque()).append(made)
+        return made
+
+    def of_result(self, call_id: str) -> str:
+        """The new id of the call that a result answers: of the earliest one that is not answered."""
+        waiting = self._open.get(call_id)
+        return waiting.popleft() if waiting else self._word(call_id, max(0, self._uses.get(call_id, 1) - 1))
+
+    def _word(self, word: str, use: int) -> str:
+        if (made := self._made.get((word, use))) is not None:
+            return made
+        attempt = 0
+        while True:
+            salt = f"{use}.{attempt}" if use or attempt else ""
+            made = self.spelling.respelled(word, salt)
+            if self._owner.setdefault(made, (word, use)) == (word, use):
+                self._made[word, use] = made
+                return made
+            attempt += 1
+
+
+@define
 class Translator:
     """Turns the messages of one conversation into plain values, one after the other.
 
@@ -587,3 +634,96 @@ def _with_answers(turns: Sequence[Turn]) -> Iterator[Turn]:
                 yield Turn("assistant", (Text(HEARD),))
             yield rest
         heard = bool(results) and not rest.parts
+
+
+Schema = Mapping[str, Any]
+
+_NOTHING: Schema = {"type": "object", "properties": {}}
+_FREE_INPUT: Schema = {
+    "type": "object",
+    "properties": {"input": {"type": "string", "description": "The input as plain text."}},
+    "required": ["input"],
+}
+_DEFINED = frozenset({"functionDeclarations", "function_declarations", "toolSpec", "input_schema", "parameters"})
+"""Keys of which each definition has one that is not told by its type."""
+
+
+def translated(tools: Iterable[Tool], wire: WireFormat, names: Respelling) -> tuple[list[Any], list[str]]:
+    """Tool definitions as a format writes them, and the names of those that have no counterpart."""
+    made: list[Any] = []
+    lost: list[str] = []
+    for tool in tools:
+        schema = schema_of(tool)
+        if schema is None:
+            lost.append(tool.name or _kind(tool))
+        else:
+            made.append(wire.write_tool(evolve(tool, name=names.of(tool.name), parameters=schema)))
+    return made, lost
+
+
+def placeholder(name: str) -> Tool:
+    """A tool that is called in the history and not on offer any more."""
+    return Tool(name, "Not available any more.", _NOTHING)
+
+
+def schema_of(tool: Tool) -> Schema | None:
+    """The JSON schema of a tool's arguments; None when the tool is no function of the caller's."""
+    source = fields_or_none(tool.source) or {}
+    if not tool.name or not _is_function(tool, source):
+        return None
+    if source.get("type") == "custom" and "input_schema" not in source:
+        return _FREE_INPUT
+    if tool.parameters is None:
+        return _NOTHING
+    return _lower(tool.parameters) if _is_google(source) else _object(tool.parameters)
+
+
+def _is_function(tool: Tool, source: Mapping[str, Any]) -> bool:
+    """Whether the caller runs it, and its definition says all of it."""
+    return tool.source is None or source.get("type") in ("function", "custom") or not _DEFINED.isdisjoint(source)
+
+
+def _kind(tool: Tool) -> str:
+    source = fields_or_none(tool.source) or {}
+    kind = source.get("type")
+    return kind if isinstance(kind, str) else next(iter(source), "tool")
+
+
+def _is_google(source: Mapping[str, Any]) -> bool:
+    return "functionDeclarations" in source or "function_declarations" in source
+
+
+def _object(schema: Schema) -> Schema:
+    """The schema; an object's where it does not say so."""
+    return schema if schema.get("type") == "object" else {**schema, "type": "object"}
+
+
+def _lower(schema: Schema) -> Schema:
+    """Gemini's own dialect of OpenAPI schemas as JSON schema: types in small letters, null as a type."""
+    return _object(_lowered(schema))
+
+
+def _lowered(schema: object) -> Native:
+    if isinstance(schema, (list, tuple)):
+        return [_lowered(each) for each in schema]
+    if (fields := fields_or_none(schema)) is None:
+        return schema
+    found = {key: _property(key, value) for key, value in fields.items() if key != "nullable"}
+    if fields.get("nullable") is True and isinstance(kind := found.get("type"), str):
+        found["type"] = [kind, "null"]
+    return found
+
+
+def _property(key: str, value: object) -> Native:
+    if key == "type" and isinstance(name := getattr(value, "value", value), str):
+        return name.lower()
+    if key in {"properties", "defs", "$defs"} and (named := fields_or_none(value)) is not None:
+        return {name: _lowered(each) for name, each in named.items()}
+    return value if key in {"enum", "required", "example", "default"} else _lowered(value)
+
+
+def is_strict(tool: Tool) -> bool:
+    """Whether a definition says that the model has to keep to it."""
+    source = fields_or_none(tool.source) or {}
+    body = fields_or_none(source.get("function")) or source
+    return body.get("strict") is True
