@@ -9,7 +9,7 @@ switch: what is kept there can be neither counted nor cut. The tool runner then 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from copy import copy
 from typing import Any, TypeVar
@@ -19,13 +19,12 @@ import httpx2
 from anthropic import APIRequest, AsyncCallNext, AsyncStream, CallNext, Middleware, Stream
 from attrs import field, frozen
 
-from agentctx.clients.bodies import watch, watch_async
+from agentctx.clients.bodies import watch
 from agentctx.clients.bridge import drive
 from agentctx.clients.conversations import Conversations
-from agentctx.clients.exchange import Answer, Send, Ways, answer, begun, blocked, waiting
-from agentctx.clients.model_call import ModelCall
+from agentctx.clients.model_call import Answer, ModelCall, Send, Ways, answer, begun
 from agentctx.clients.proxy import NotSent, derived
-from agentctx.clients.streams import hold, hold_async
+from agentctx.clients.streams import hold
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.providers.adapter import api_path
@@ -87,30 +86,19 @@ class Preparing(Middleware):
 
     def handle(self, request: APIRequest, call_next: CallNext) -> Native:
         """Prepare a sync client's request."""
-        body = _body_of(request)
-        if body is None:
-            return call_next(request)
-
-        async def send(prepared: dict[str, Native]) -> Native:
-            return call_next(_with_body(request, prepared, self.betas))
-
-        async def attempt() -> Native:
-            call = _again(request) or await begun(self.conversations, _ADAPTER, body, _SYNC)
-            return call_next(request) if call is None else await _answered(call, send, _SYNC)
-
-        return drive(attempt())
+        return drive(self._handled(request, call_next, _SYNC))
 
     async def handle_async(self, request: APIRequest, call_next: AsyncCallNext) -> Native:
         """Prepare an async client's request."""
-        body = _body_of(request)
-        if body is None:
-            return await call_next(request)
+        return await self._handled(request, call_next, _ASYNC)
 
+    async def _handled(self, request: APIRequest, call_next: Callable[[APIRequest], Native], ways: Ways) -> Native:
         async def send(prepared: dict[str, Native]) -> Native:
-            return await call_next(_with_body(request, prepared, self.betas))
+            return await ways.sent(call_next(_with_body(request, prepared, self.betas)))
 
-        call = _again(request) or await begun(self.conversations, _ADAPTER, body, _ASYNC)
-        return await call_next(request) if call is None else await _answered(call, send, _ASYNC)
+        body = _body_of(request)
+        call = None if body is None else _again(request) or await begun(self.conversations, _ADAPTER, body, ways)
+        return await (ways.sent(call_next(request)) if call is None else _answered(call, send, ways))
 
 
 def _body_of(request: APIRequest) -> Mapping[str, Any] | None:
@@ -155,40 +143,20 @@ def _asked(headers: Mapping[str, Any]) -> str | None:
     return next(found, None)
 
 
-async def _open_async(value: Native, call: ModelCall, /) -> Answer:
+async def _open(value: Native, call: ModelCall, ways: Ways, /) -> Answer:
     http = getattr(value, "http_response", None)
     if http is None:
         return Answer(value)
     if _is_the_callers(http):
-        return watch_async(value, http, call)
+        return watch(value, http, call, waits=ways.waits)
     if not http.is_success:
-        await http.aread()
+        await ways.sent(http.aread() if ways.waits else http.read())
         return Answer(value, refusal=RequestRefused(http.status_code, http.text))
-    inner = await value.parse()
-    if not isinstance(inner, AsyncStream):
-        call.learn(call.adapter.usage(inner))
-        return Answer(value)
-    answer = hold_async(inner, call, _ERRORS)
-    answer.value = value
-    return answer
-
-
-async def _open(value: Native, call: ModelCall, /) -> Answer:
-    http = getattr(value, "http_response", None)
-    if http is None:
-        return Answer(value)
-    if _is_the_callers(http):
-        return watch(value, http, call)
-    if not http.is_success:
-        http.read()
-        return Answer(value, refusal=RequestRefused(http.status_code, http.text))
-    inner = value.parse()
-    if not isinstance(inner, Stream):
-        call.learn(call.adapter.usage(inner))
-        return Answer(value)
-    answer = hold(inner, call, _ERRORS)
-    answer.value = value
-    return answer
+    inner = await ways.sent(value.parse())
+    if isinstance(inner, AsyncStream | Stream):
+        return hold(inner, call, ways, value)
+    call.learn(call.adapter.usage(inner))
+    return Answer(value)
 
 
 def _is_the_callers(http: Native) -> bool:
@@ -207,5 +175,4 @@ class OverflowBeforeSending(NotSent, anthropic.BadRequestError):
         anthropic.BadRequestError.__init__(self, message, response=response, body=said)
 
 
-_ASYNC = Ways(_ERRORS, _open_async, waiting, OverflowBeforeSending)
-_SYNC = Ways(_ERRORS, _open, blocked, OverflowBeforeSending)
+_SYNC, _ASYNC = (Ways(_ERRORS, _open, OverflowBeforeSending, waits) for waits in (False, True))

@@ -15,12 +15,10 @@ from attrs import evolve
 from botocore.client import BaseClient  # type: ignore[import-untyped]  # botocore carries no types
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]  # as above
 
-from agentctx.clients.bridge import drive
 from agentctx.clients.conversations import Conversations
-from agentctx.clients.exchange import Answer, Ways, blocked, exchange, waiting
-from agentctx.clients.model_call import ModelCall
+from agentctx.clients.model_call import Answer, ModelCall, Ways, exchange
 from agentctx.clients.proxy import NotSent, derived, proxy
-from agentctx.clients.streams import follow, follow_async
+from agentctx.clients.streams import follow
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.providers.bedrock.format import Converse
@@ -46,34 +44,22 @@ def wrap(client: T, conversations: Conversations) -> T:
         msg = f"wrap: {service} has no model calls; pass a client of bedrock-runtime"
         raise ConfigError(msg)
     kind: Any = type(client)
-    make = _async_call if iscoroutinefunction(kind._make_api_call) else _call  # noqa: SLF001 - botocore has no other seam
-    return proxy(client, {"_make_api_call": make(kind, conversations)})
+    waits = iscoroutinefunction(kind._make_api_call)  # noqa: SLF001 - botocore has no other seam
+    ways = Ways(_ERRORS, _open, OverflowBeforeSending, waits)
+    return proxy(client, {"_make_api_call": _call(kind, conversations, ways)})
 
 
-def _async_call(kind: Native, conversations: Conversations) -> Callable[..., Native]:
+def _call(kind: Native, conversations: Conversations, ways: Ways) -> Callable[..., Native]:
     async def call(client: Native, operation: str, params: dict[str, Native]) -> Native:
         async def send(body: dict[str, Native]) -> Native:
-            return await kind._make_api_call(client, operation, body)  # noqa: SLF001 - as above
+            return await ways.sent(kind._make_api_call(client, operation, body))  # noqa: SLF001 - as above
 
         if operation not in _OPERATIONS:
             _refuse(operation, params)
             return await send(params)
-        return await exchange(conversations, _ADAPTER, params, send, _told_as(_ASYNC, client, operation))
+        return await exchange(conversations, _ADAPTER, params, send, _told_as(ways, client, operation))
 
-    return call
-
-
-def _call(kind: Native, conversations: Conversations) -> Callable[..., Native]:
-    def call(client: Native, operation: str, params: dict[str, Native]) -> Native:
-        async def send(body: dict[str, Native]) -> Native:
-            return kind._make_api_call(client, operation, body)  # noqa: SLF001 - as above
-
-        if operation not in _OPERATIONS:
-            _refuse(operation, params)
-            return drive(send(params))
-        return drive(exchange(conversations, _ADAPTER, params, send, _told_as(_SYNC, client, operation)))
-
-    return call
+    return ways.plain(call)
 
 
 def _refuse(operation: str, params: Mapping[str, Any]) -> None:
@@ -109,22 +95,13 @@ _MAKES_NO_TEXT = ("stability.", "luma.", "image", "canvas", "reel", "embed", "re
 """What is in the names of models that take a ``prompt`` and make no text, or take text and make none."""
 
 
-async def _open_async(value: Native, call: ModelCall, /) -> Answer:
+async def _open(value: Native, call: ModelCall, ways: Ways, /) -> Answer:
     stream = value.get("stream")
     if stream is None:
         call.learn(call.adapter.usage(value))
         return Answer(value)
-    answer = follow_async(aiter(stream), call, _ERRORS, stream.close)
-    return _behind(value, stream, answer, "__aiter__")
-
-
-async def _open(value: Native, call: ModelCall, /) -> Answer:
-    stream = value.get("stream")
-    if stream is None:
-        call.learn(call.adapter.usage(value))
-        return Answer(value)
-    answer = follow(iter(stream), call, _ERRORS, stream.close)
-    return _behind(value, stream, answer, "__iter__")
+    answer = follow(aiter(stream) if ways.waits else iter(stream), call, ways, stream.close)
+    return _behind(value, stream, answer, "__aiter__" if ways.waits else "__iter__")
 
 
 def _behind(value: object, stream: Native, answer: Answer, iterate: str) -> Answer:
@@ -169,7 +146,3 @@ def _not_sent(kind: type[Exception], operation: str) -> type[NotSent]:
     """The overflow as the client's own exception, which ``except client.exceptions.ValidationException`` catches."""
     own: type[NotSent] = type("OverflowBeforeSending", (OverflowBeforeSending, kind), {"operation": operation})
     return own
-
-
-_ASYNC = Ways(_ERRORS, _open_async, waiting, OverflowBeforeSending)
-_SYNC = Ways(_ERRORS, _open, blocked, OverflowBeforeSending)

@@ -14,8 +14,7 @@ from functools import cache, partial
 from typing import Any
 
 from agentctx.clients.bridge import drive
-from agentctx.clients.exchange import Answer
-from agentctx.clients.model_call import ModelCall
+from agentctx.clients.model_call import Answer, ModelCall
 from agentctx.clients.proxy import derived
 from agentctx.clients.streams import Held, Pull, Started, pulling
 from agentctx.core.message import Native
@@ -23,27 +22,16 @@ from agentctx.core.message import Native
 _END_OF_EVENT = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
-def watch_async(value: object, http: Native, call: ModelCall) -> Answer:
-    """Look at an async response's body from now on."""
-    return _watched(value, http, call, http.aiter_bytes().__anext__, _ASYNC)
-
-
-def watch(value: object, http: Native, call: ModelCall) -> Answer:
-    """Look at a sync response's body from now on; as ``watch_async``."""
-    return _watched(value, http, call, pulling(http.iter_bytes().__next__), _SYNC)
-
-
-def _watched(
-    value: object, http: Native, call: ModelCall, pull: Pull, reading: Mapping[str, Callable[..., Native]]
-) -> Answer:
-    pull = _reading(http, pull)
+def watch(value: object, http: Native, call: ModelCall, *, waits: bool) -> Answer:
+    """Look at a response's body from now on."""
+    pull = _reading(http, http.aiter_bytes().__anext__ if waits else pulling(http.iter_bytes().__next__))
     events = "text/event-stream" in http.headers.get("content-type", "")
     given = _events(pull) if events else _whole(pull, call)
     kind: Any = type(http)
-    close = partial(kind.aclose if reading is _ASYNC else kind.close, http)
+    close = partial(kind.aclose if waits else kind.close, http)
     started = Started(Held(call, (), said_in if events else _nothing_said), given, close)
     http._agentctx_body = started  # noqa: SLF001 - our own attribute
-    http.__class__ = _watching(kind, frozenset(reading.items()))
+    http.__class__ = _watching(kind, frozenset((_ASYNC if waits else _SYNC).items()))
     return Answer(value, close=started.drop, stream=started if events else None)
 
 

@@ -6,7 +6,7 @@ model call, also within automatic function calling.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from typing import Any, NoReturn, TypeVar
 
@@ -16,10 +16,9 @@ from google.genai.client import AsyncClient
 
 from agentctx.clients.bridge import drive
 from agentctx.clients.conversations import Conversations
-from agentctx.clients.exchange import Answer, Ways, blocked, exchange, waiting
-from agentctx.clients.model_call import ModelCall
+from agentctx.clients.model_call import Answer, ModelCall, Ways, exchange
 from agentctx.clients.proxy import NotSent, derived
-from agentctx.clients.streams import follow, follow_async
+from agentctx.clients.streams import follow
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.providers.adapter import get
@@ -62,19 +61,19 @@ def _api(api: Native, conversations: Conversations) -> Native:
 
     def request(_proxy: object, *args: Native, **more: Native) -> Native:
         call = _Call(api.request, args, more)
-        return drive(call.prepared(conversations, _SYNC, _now)) if call.asks(_WHOLE) else call.plainly()
+        return drive(call.prepared(conversations, _SYNC)) if call.asks(_WHOLE) else call.plainly()
 
     def request_streamed(_proxy: object, *args: Native, **more: Native) -> Iterator[Native]:
         call = _Call(api.request_streamed, args, more)
-        yield from drive(call.prepared(conversations, _STREAM, _now)) if call.asks(_STREAMED) else call.plainly()
+        yield from drive(call.prepared(conversations, _STREAM)) if call.asks(_STREAMED) else call.plainly()
 
     async def async_request(_proxy: object, *args: Native, **more: Native) -> Native:
         call = _Call(api.async_request, args, more)
-        return await (call.prepared(conversations, _ASYNC, _later) if call.asks(_WHOLE) else call.plainly())
+        return await (call.prepared(conversations, _ASYNC) if call.asks(_WHOLE) else call.plainly())
 
     async def async_request_streamed(_proxy: object, *args: Native, **more: Native) -> Native:
         call = _Call(api.async_request_streamed, args, more)
-        return await (call.prepared(conversations, _ASYNC_STREAM, _later) if call.asks(_STREAMED) else call.plainly())
+        return await (call.prepared(conversations, _ASYNC_STREAM) if call.asks(_STREAMED) else call.plainly())
 
     methods = (request, request_streamed, async_request, async_request_streamed)
     named: dict[str, Callable[..., Any]] = {method.__name__: method for method in methods}
@@ -105,15 +104,13 @@ class _Call:
         """What the client itself makes of the call."""
         return self.method(*self.args, **self.more)
 
-    async def prepared(
-        self, known: Conversations, ways: Ways, answered: Callable[[Native], Awaitable[Native]]
-    ) -> Native:
+    async def prepared(self, known: Conversations, ways: Ways) -> Native:
         """The answer to the prepared request."""
         http_method, path, body, *options = self.args
         _refuse_added(options[0] if options else self.more.get("http_options"))
 
         async def send(prepared: dict[str, Native]) -> Native:
-            return await answered(self.method(http_method, path, prepared, *options, **self.more))
+            return await ways.sent(self.method(http_method, path, prepared, *options, **self.more))
 
         model = path.partition(":")[0].rpartition("/")[2]
         return await exchange(known, GenerateContent(model), body, send, ways)
@@ -139,25 +136,13 @@ def _refuse_interactions(_client: object) -> NoReturn:
     raise ConfigError(msg)
 
 
-async def _now(answer: Native) -> Native:
-    return answer
-
-
-async def _later(answer: Awaitable[Native]) -> Native:
-    return await answer
-
-
-async def _open(value: object, call: ModelCall, /) -> Answer:
+async def _open(value: object, call: ModelCall, _ways: Ways, /) -> Answer:
     call.learn(call.adapter.usage(value))
     return Answer(value)
 
 
-async def _open_async_stream(value: Native, call: ModelCall, /) -> Answer:
-    return follow_async(value, call, _ERRORS)
-
-
-async def _open_stream(value: Native, call: ModelCall, /) -> Answer:
-    return follow(value, call, _ERRORS)
+async def _open_stream(value: Native, call: ModelCall, ways: Ways, /) -> Answer:
+    return follow(value, call, ways)
 
 
 def _nothing(_object: object) -> None:
@@ -173,7 +158,5 @@ class OverflowBeforeSending(NotSent, errors.ClientError):
         errors.ClientError.__init__(self, 400, said)
 
 
-_ASYNC = Ways(_ERRORS, _open, waiting, OverflowBeforeSending)
-_ASYNC_STREAM = Ways(_ERRORS, _open_async_stream, waiting, OverflowBeforeSending)
-_SYNC = Ways(_ERRORS, _open, blocked, OverflowBeforeSending)
-_STREAM = Ways(_ERRORS, _open_stream, blocked, OverflowBeforeSending)
+_SYNC, _ASYNC = (Ways(_ERRORS, _open, OverflowBeforeSending, waits) for waits in (False, True))
+_STREAM, _ASYNC_STREAM = (Ways(_ERRORS, _open_stream, OverflowBeforeSending, waits) for waits in (False, True))

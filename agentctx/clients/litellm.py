@@ -19,12 +19,10 @@ from litellm import exceptions
 from litellm.router import Router
 
 from agentctx.clients.bodies import events_of, said_in
-from agentctx.clients.bridge import drive
 from agentctx.clients.conversations import Conversations
-from agentctx.clients.exchange import Answer, Refused, Ways, blocked, exchange, waiting
-from agentctx.clients.model_call import ModelCall
+from agentctx.clients.model_call import Answer, ModelCall, Refused, Ways, exchange
 from agentctx.clients.proxy import NotSent, derived
-from agentctx.clients.streams import follow_async, hold, hold_async
+from agentctx.clients.streams import follow, hold
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.providers.adapter import Adapter
@@ -263,38 +261,24 @@ class _Call:
 def _prepared(function: Callable[..., Any], adapter: Adapter, conversations: Conversations) -> Callable[..., Any]:
     """The function in front of which requests are prepared."""
     names = tuple(signature(function).parameters)
+    ways = Ways(_ERRORS, _open, OverflowBeforeSending, iscoroutinefunction(function))
 
     @wraps(function)
-    async def waits(*args: Native, **more: Native) -> Native:
+    async def call(*args: Native, **more: Native) -> Native:
         async def send(body: dict[str, Native]) -> Native:
-            return await function(**body)
+            return await ways.sent(function(**body))
 
-        return await exchange(conversations, adapter, _body(names, args, more), send, _ASYNC)
+        return await exchange(conversations, adapter, {**dict(zip(names, args, strict=False)), **more}, send, ways)
 
-    @wraps(function)
-    def blocks(*args: Native, **more: Native) -> Native:
-        async def send(body: dict[str, Native]) -> Native:
-            return function(**body)
-
-        return drive(exchange(conversations, adapter, _body(names, args, more), send, _SYNC))
-
-    return waits if iscoroutinefunction(function) else blocks
+    return ways.plain(call)
 
 
-def _body(names: tuple[str, ...], args: tuple[Any, ...], more: Mapping[str, Any]) -> dict[str, Any]:
-    return {**dict(zip(names, args, strict=False)), **more}
-
-
-async def _open_async(value: Native, call: ModelCall, /) -> Answer:
-    if not hasattr(value, "__anext__"):
+async def _open(value: Native, call: ModelCall, ways: Ways, /) -> Answer:
+    if not hasattr(value, "__anext__" if ways.waits else "__next__"):
         return _opened(value, call)
-    if call.adapter is _MESSAGES:  # bytes, as the HTTP response has them
-        return follow_async(events_of(value), call, _ERRORS, getattr(value, "aclose", None), said_in)
-    return hold_async(value, call, _ERRORS)
-
-
-async def _open(value: object, call: ModelCall, /) -> Answer:
-    return hold(value, call, _ERRORS) if hasattr(value, "__next__") else _opened(value, call)
+    if ways.waits and call.adapter is _MESSAGES:  # bytes, as the HTTP response has them
+        return follow(events_of(value), call, ways, getattr(value, "aclose", None), said_in)
+    return hold(value, call, ways)
 
 
 def _opened(value: object, call: ModelCall) -> Answer:
@@ -311,7 +295,3 @@ class OverflowBeforeSending(NotSent, exceptions.ContextWindowExceededError):
     def tell(self, message: str) -> None:
         """Be built as LiteLLM builds its error."""
         exceptions.ContextWindowExceededError.__init__(self, message, "", "agentctx")
-
-
-_ASYNC = Ways(_ERRORS, _open_async, waiting, OverflowBeforeSending)
-_SYNC = Ways(_ERRORS, _open, blocked, OverflowBeforeSending)

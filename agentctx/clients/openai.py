@@ -13,13 +13,11 @@ import httpx
 import openai
 from openai import AsyncOpenAI, AsyncStream, OpenAI, Stream
 
-from agentctx.clients.bodies import watch, watch_async
-from agentctx.clients.bridge import drive
+from agentctx.clients.bodies import watch
 from agentctx.clients.conversations import Conversations
-from agentctx.clients.exchange import Answer, Refused, Ways, blocked, exchange, waiting
-from agentctx.clients.model_call import ModelCall
+from agentctx.clients.model_call import Answer, ModelCall, Refused, Ways, exchange
 from agentctx.clients.proxy import NotSent, body_of, proxy
-from agentctx.clients.streams import hold, hold_async
+from agentctx.clients.streams import hold
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
 from agentctx.providers.adapter import Adapter, api_path, get
@@ -42,48 +40,29 @@ def wrap(client: T, conversations: Conversations) -> T:
     Raises:
         ConfigError: If it is something else of this SDK.
     """
-    if isinstance(client, AsyncOpenAI):
-        return proxy(client, {"request": _async_request(type(client), conversations)})
-    if isinstance(client, OpenAI):
-        return proxy(client, {"request": _request(type(client), conversations)})
+    if isinstance(client, AsyncOpenAI | OpenAI):
+        ways = Ways(_ERRORS, _open, OverflowBeforeSending, isinstance(client, AsyncOpenAI))
+        return proxy(client, {"request": _request(type(client), conversations, ways)})
     msg = f"wrap: {type(client).__qualname__} of openai is no client; pass an OpenAI or AsyncOpenAI"
     raise ConfigError(msg)
 
 
-def _async_request(kind: Native, conversations: Conversations) -> Callable[..., Native]:
-    """The ``request`` that prepares, in front of an async client's own."""
+def _request(kind: Native, conversations: Conversations, ways: Ways) -> Callable[..., Native]:
+    """The ``request`` that prepares, in front of a client's own."""
 
     async def request(client: Native, cast_to: Native, options: Native, **more: Native) -> Native:
         adapter = _adapter_of(options)
         if adapter is None:
-            value = await kind.request(client, cast_to, options, **more)
+            value = await ways.sent(kind.request(client, cast_to, options, **more))
             call = _earlier(options, conversations)
-            return value if call is None else (await _open_async(value, call)).value
+            return value if call is None else (await _open(value, call, ways)).value
 
         async def send(body: dict[str, Native]) -> Native:
-            return await kind.request(client, cast_to, _with_body(options, body), **more)
+            return await ways.sent(kind.request(client, cast_to, _with_body(options, body), **more))
 
-        return await exchange(conversations, adapter, _body_of(options), send, _ASYNC)
+        return await exchange(conversations, adapter, _body_of(options), send, ways)
 
-    return request
-
-
-def _request(kind: Native, conversations: Conversations) -> Callable[..., Native]:
-    """The ``request`` that prepares, in front of a sync client's own."""
-
-    def request(client: Native, cast_to: Native, options: Native, **more: Native) -> Native:
-        adapter = _adapter_of(options)
-        if adapter is None:
-            value = kind.request(client, cast_to, options, **more)
-            call = _earlier(options, conversations)
-            return value if call is None else drive(_open(value, call)).value
-
-        async def send(body: dict[str, Native]) -> Native:
-            return kind.request(client, cast_to, _with_body(options, body), **more)
-
-        return drive(exchange(conversations, adapter, _body_of(options), send, _SYNC))
-
-    return request
+    return ways.plain(request)
 
 
 def _adapter_of(options: Native) -> Adapter | None:
@@ -120,26 +99,13 @@ def _with_body(options: Native, body: dict[str, Native]) -> Native:
     return options.model_copy(update={"json_data": body, "extra_json": None})
 
 
-async def _open_async(value: Native, call: ModelCall, /) -> Answer:
+async def _open(value: Native, call: ModelCall, ways: Ways, /) -> Answer:
     if _is_the_callers(value):
-        return watch_async(value, value.http_response, call)
+        return watch(value, value.http_response, call, waits=ways.waits)
     inner = _inner(value)
-    if not isinstance(inner, AsyncStream):
+    if not isinstance(inner, AsyncStream | Stream):
         return _opened(value, inner, call)
-    answer = hold_async(inner, call, _ERRORS)
-    answer.value = value
-    return answer
-
-
-async def _open(value: Native, call: ModelCall, /) -> Answer:
-    if _is_the_callers(value):
-        return watch(value, value.http_response, call)
-    inner = _inner(value)
-    if not isinstance(inner, Stream):
-        return _opened(value, inner, call)
-    answer = hold(inner, call, _ERRORS)
-    answer.value = value
-    return answer
+    return hold(inner, call, ways, value)
 
 
 def _is_the_callers(value: object) -> bool:
@@ -188,7 +154,3 @@ class OverflowBeforeSending(NotSent, openai.BadRequestError):
         request = httpx.Request("POST", "https://request.was.not.sent")
         response = httpx.Response(400, request=request, json={"error": body_of(message)})
         openai.BadRequestError.__init__(self, message, response=response, body=body_of(message))
-
-
-_ASYNC = Ways(_ERRORS, _open_async, waiting, OverflowBeforeSending)
-_SYNC = Ways(_ERRORS, _open, blocked, OverflowBeforeSending)

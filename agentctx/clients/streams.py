@@ -19,8 +19,7 @@ from typing import Any, TypeVar
 from attrs import define, field, frozen
 
 from agentctx.clients.bridge import drive
-from agentctx.clients.exchange import Again, Answer, Refused
-from agentctx.clients.model_call import ModelCall
+from agentctx.clients.model_call import Again, Answer, ModelCall, Refused, Ways
 from agentctx.clients.proxy import derived
 from agentctx.core.message import Native
 from agentctx.providers.adapter import get
@@ -222,12 +221,12 @@ class Started:
 
 
 async def _anext(stream: Native) -> Native:
-    return await _started_async(stream).next()
+    return await _started(stream, waits=True).next()
 
 
 def _next(stream: Native) -> Native:
     try:
-        return drive(_started(stream).next())
+        return drive(_started(stream, waits=False).next())
     except StopAsyncIteration:
         raise StopIteration from None
 
@@ -237,23 +236,18 @@ def _itself(stream: T) -> T:
 
 
 async def _close_async(stream: Native) -> None:
-    await _started_async(stream).drop()
+    await _started(stream, waits=True).drop()
 
 
 def _close(stream: Native) -> None:
-    drive(_started(stream).drop())
+    drive(_started(stream, waits=False).drop())
 
 
-def _started_async(stream: Native) -> Started:
+def _started(stream: Native, *, waits: bool) -> Started:
     """A stream object that was put in front; made anew each time, so that it is freed as soon as it is dropped."""
     kind: Any = type(stream).__base__
-    return Started(stream._agentctx_held, partial(kind.__anext__, stream), _closing(kind, stream))  # noqa: SLF001 - ours
-
-
-def _started(stream: Native) -> Started:
-    """The same for a sync stream."""
-    kind: Any = type(stream).__base__
-    return Started(stream._agentctx_held, pulling(partial(kind.__next__, stream)), _closing(kind, stream))  # noqa: SLF001 - ours
+    pull = partial(kind.__anext__, stream) if waits else pulling(partial(kind.__next__, stream))
+    return Started(stream._agentctx_held, pull, _closing(kind, stream))  # noqa: SLF001 - ours
 
 
 def _closing(kind: Native, stream: Native) -> Close:
@@ -277,66 +271,49 @@ def pulling(step: Callable[[], Any]) -> Pull:
     return pull
 
 
-def hold_async(stream: Native, call: ModelCall, errors: tuple[type[Exception], ...]) -> Answer:
-    """Look at what an SDK's async stream object hands out, from now on."""
-    _put_in_front(stream, Held(call, errors), _ASYNC)
-    return _answer(stream, _started_async(stream))
-
-
-def hold(stream: Native, call: ModelCall, errors: tuple[type[Exception], ...]) -> Answer:
-    """Look at what an SDK's stream object hands out, from now on; as ``hold_async``."""
-    _put_in_front(stream, Held(call, errors), _SYNC)
-    return _answer(stream, _started(stream))
+def hold(stream: Native, call: ModelCall, ways: Ways, value: Native = None) -> Answer:
+    """Look at what an SDK's stream object hands out, from now on; ``value`` is what holds the stream, if not itself."""
+    _put_in_front(stream, Held(call, ways.errors), _ASYNC if ways.waits else _SYNC)
+    return _answer(stream if value is None else value, _started(stream, waits=ways.waits))
 
 
 def _answer(value: object, started: Started) -> Answer:
     return Answer(value, close=started.drop, stream=started)
 
 
-def follow_async(
-    stream: AsyncGenerator[Any],
-    call: ModelCall,
-    errors: tuple[type[Exception], ...],
-    close: Close | None = None,
-    read: Callable[[Any], Any] = _as_it_is,
-) -> Answer:
-    """Look at what an async generator yields; the answer is another one."""
-    started = Started(Held(call, errors, read), stream.__anext__, close or stream.aclose)
-
-    async def rest() -> AsyncGenerator[Any]:
-        async with aclosing(stream):
-            try:
-                while True:
-                    try:
-                        event = await started.next()
-                    except StopAsyncIteration:
-                        return
-                    yield event
-            finally:
-                await started.held.let_go()
-
-    return _answer(rest(), started)
-
-
 def follow(
-    stream: Generator[Any], call: ModelCall, errors: tuple[type[Exception], ...], close: Close | None = None
+    stream: Native, call: ModelCall, ways: Ways, close: Close | None = None, read: Callable[[Any], Any] = _as_it_is
 ) -> Answer:
-    """Look at what a generator yields; as ``follow_async``."""
-    started = Started(Held(call, errors), pulling(stream.__next__), close or stream.close)
+    """Look at what a generator, or an async one, yields; the answer is another one."""
+    pull = stream.__anext__ if ways.waits else pulling(stream.__next__)
+    started = Started(Held(call, ways.errors, read), pull, close or (stream.aclose if ways.waits else stream.close))
+    return _answer((_rest_async if ways.waits else _rest)(stream, started), started)
 
-    def rest() -> Generator[Any]:
-        with closing(stream):
-            try:
-                while True:
-                    try:
-                        event = drive(started.next())
-                    except StopAsyncIteration:
-                        return
-                    yield event
-            finally:
-                drive(started.held.let_go())
 
-    return _answer(rest(), started)
+async def _rest_async(stream: AsyncGenerator[Any], started: Started) -> AsyncGenerator[Any]:
+    async with aclosing(stream):
+        try:
+            while True:
+                try:
+                    event = await started.next()
+                except StopAsyncIteration:
+                    return
+                yield event
+        finally:
+            await started.held.let_go()
+
+
+def _rest(stream: Generator[Any], started: Started) -> Generator[Any]:
+    with closing(stream):
+        try:
+            while True:
+                try:
+                    event = drive(started.next())
+                except StopAsyncIteration:
+                    return
+                yield event
+        finally:
+            drive(started.held.let_go())
 
 
 def _put_in_front(stream: Native, held: Held, reading: Mapping[str, Callable[..., Native]]) -> None:
