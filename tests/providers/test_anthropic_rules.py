@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from agentctx.models import ModelProfile
 from agentctx.providers.anthropic import Anthropic, rules
-from agentctx.providers.anthropic.request import lay_out
+from agentctx.providers.anthropic.rules import lay_out
 
 wire = Anthropic()
 

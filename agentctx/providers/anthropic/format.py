@@ -19,8 +19,7 @@ from agentctx.models.profile import ModelProfile
 from agentctx.providers.adapter import Adapter, Body, RequestParts, get
 from agentctx.providers.anthropic.blocks import freed, read_content, write_content
 from agentctx.providers.anthropic.repair import IDS, repair
-from agentctx.providers.anthropic.request import traits
-from agentctx.providers.anthropic.rules import violations
+from agentctx.providers.anthropic.rules import traits, violations
 from agentctx.providers.cache_markers import CONTROL_MARKERS
 from agentctx.providers.native import ALSO, PDF, PICTURES, as_mapping, mapping_or_none, placed, same, tool_as_read
 from agentctx.wire_format import Capabilities, Note, TokenOverheads, WireFormat

@@ -7,27 +7,163 @@ the API; a text for which there is no recording says what the documentation says
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise, takewhile
 from typing import Any
 
 from attrs import frozen
 
 from agentctx.core.message import CONTROL
+from agentctx.models import names
 from agentctx.models.profile import ModelProfile
-from agentctx.providers.anthropic.request import (
-    NOTHING,
-    THINKING,
-    ContentBlock,
-    Entry,
-    MessagesRequest,
-    Turn,
-    lay_out,
-    refused,
-)
 from agentctx.providers.native import mapping_or_none, string_of
+from agentctx.providers.rules import (
+    NOTHING,
+    Comparison,
+    Entry,
+    Rule,
+    Turn as TurnOf,
+    entries_of,
+    in_order,
+    refusing,
+    turns_of,
+)
 from agentctx.tokens.media import image_size
 from agentctx.wire_format import Violation
+
+_NO_FORCED_CHOICE = re.compile(r"claude-(?:(?:opus|sonnet)-5-5|(?:fable|mythos)-5-1)(?!\d)")
+
+
+@frozen
+class Traits:
+    """What a model takes, as its profile says it; where the model is not known, everything that some model takes."""
+
+    bound_thinking: bool = False
+    system_in_messages: bool = True
+    prefill: bool = True
+    forced_choice: bool = True
+    window: int | None = None
+
+
+def traits(model: str | None, profile: ModelProfile | None) -> Traits:
+    """What a model takes: by its profile when there is one, else by its name."""
+    name = ((model or "") if profile is None else profile.family).lower().replace(".", "-")
+    forced_choice = not _NO_FORCED_CHOICE.search(name)
+    if profile is not None:
+        return Traits(
+            profile.bound_thinking, profile.system_in_messages, profile.prefill, forced_choice, profile.window
+        )
+    if "claude" not in name:
+        return Traits()
+    return Traits(
+        bound_thinking=bool(names.BOUND_THINKING.search(name)),
+        system_in_messages=bool(names.SYSTEM_IN_MESSAGES.search(name)),
+        prefill=not names.NO_PREFILL.search(name),
+        forced_choice=forced_choice,
+    )
+
+
+THINKING = frozenset({"thinking", "redacted_thinking"})
+
+refused = refusing("anth", "messages")
+
+
+@frozen
+class ContentBlock:
+    """One content block.
+
+    Args:
+        index: Index of its message; None in the system prompt.
+        path: Its place, as the provider writes it, for example ``messages.3.content.1``.
+        role: The role of its message.
+        kind: Its type; empty when it has none.
+        data: The block itself.
+    """
+
+    index: int | None
+    path: str
+    role: str
+    kind: str
+    data: Mapping[str, Any]
+
+    def string(self, key: str) -> str | None:
+        """The value of a key when it is a string."""
+        return string_of(self.data, key)
+
+    @property
+    def inner(self) -> tuple[ContentBlock, ...]:
+        """The blocks in the content of a tool result; a string is no block."""
+        content = self.data.get("content")
+        if self.kind != "tool_result" or not isinstance(content, (list, tuple)):
+            return ()
+        return _blocks(content, self.index, f"{self.path}.tool_result.content", self.role)
+
+
+Message = Entry[ContentBlock]
+Turn = TurnOf[ContentBlock]
+
+
+@frozen
+class MessagesRequest:
+    """A request, laid out.
+
+    Args:
+        data: The request itself.
+        entries: Its messages, in order.
+        turns: Its user and assistant messages, merged by role.
+        system: The blocks of the system prompt.
+        tools: The tool definitions.
+        model: What the model takes and refuses.
+    """
+
+    data: Mapping[str, Any]
+    entries: tuple[Message, ...]
+    turns: tuple[Turn, ...]
+    system: tuple[ContentBlock, ...]
+    tools: tuple[Mapping[str, Any], ...]
+    model: Traits
+
+    @property
+    def blocks(self) -> Iterator[ContentBlock]:
+        """The blocks of all messages, in order."""
+        return (block for entry in self.entries for block in entry.blocks)
+
+    def option(self, key: str) -> Mapping[str, Any]:
+        """An option of the request that is an object; empty when it is not."""
+        return mapping_or_none(self.data.get(key)) or NOTHING
+
+
+def lay_out(data: Mapping[str, Any], profile: ModelProfile | None) -> MessagesRequest:
+    """Lay a request out; without a profile its model is known by its name."""
+    tools = data.get("tools")
+    entries = tuple(entries_of(data.get("messages"), mapping_or_none, _blocks))
+    return MessagesRequest(
+        data,
+        entries,
+        tuple(turns_of(entries)),
+        _blocks(data.get("system"), None, "system", "system"),
+        tuple(mapping_or_none(tool) or NOTHING for tool in (tools if isinstance(tools, (list, tuple)) else ())),
+        traits(string_of(data, "model"), profile),
+    )
+
+
+def _blocks(content: object, index: int | None, path: str, role: str) -> tuple[ContentBlock, ...]:
+    if isinstance(content, str):
+        return (ContentBlock(index, path, role, "text", {"type": "text", "text": content}),)
+    if not isinstance(content, (list, tuple)):
+        return ()
+    return tuple(_block(native, index, f"{path}.{place}", role) for place, native in enumerate(content))
+
+
+def _block(native: object, index: int | None, path: str, role: str) -> ContentBlock:
+    data = mapping_or_none(native) or NOTHING
+    return ContentBlock(index, path, role, string_of(data, "type") or "", data)
+
+
+def only_results(turn: Turn) -> bool:
+    """Whether it is nothing but tool results."""
+    return turn.role == "user" and all(block.kind == "tool_result" for block in turn.blocks)
+
 
 _UNSEEN = frozenset({"compaction", "fallback"})
 
@@ -99,7 +235,7 @@ def open_round(request: MessagesRequest) -> tuple[Turn, ...]:
 
 
 def _speaks(turn: Turn) -> bool:
-    return turn.role == "user" and not turn.only_results
+    return turn.role == "user" and not only_results(turn)
 
 
 def thoughts(request: MessagesRequest) -> list[ContentBlock]:
@@ -123,7 +259,7 @@ def sealed(request: MessagesRequest, before: MessagesRequest) -> Iterator[Violat
         original = known.get(seal(block))
         if original is not None and original.data.get("thinking") == block.data.get("thinking"):
             continue
-        if original is not None or block.message == latest:
+        if original is not None or block.index == latest:
             yield _modified(block)
         else:
             text = f"{block.path}: Invalid `signature` in `{block.kind}` block"
@@ -133,13 +269,13 @@ def sealed(request: MessagesRequest, before: MessagesRequest) -> Iterator[Violat
 def latest_whole(request: MessagesRequest, before: MessagesRequest) -> Iterator[Violation]:
     """The reasoning of the latest assistant message is sent back all or not at all, in its order."""
     latest = _latest_message(request)
-    kept = [block for block in thoughts(request) if block.message == latest]
+    kept = [block for block in thoughts(request) if block.index == latest]
     originals = thoughts(before)
-    homes = {seal(block): block.message for block in originals}
+    homes = {seal(block): block.index for block in originals}
     if not kept or any(seal(block) not in homes for block in kept):
         return
     home = homes[seal(kept[0])]
-    if [seal(block) for block in kept] != [seal(block) for block in originals if block.message == home]:
+    if [seal(block) for block in kept] != [seal(block) for block in originals if block.index == home]:
         yield _modified(kept[0])
 
 
@@ -182,7 +318,13 @@ def encrypted(request: MessagesRequest, before: MessagesRequest) -> Iterator[Vio
             yield refused("encrypted_modified", block, text)
 
 
-RULES_OF_WHAT_CAME_BEFORE = (sealed, latest_whole, manual_whole, bound, encrypted)
+RULES_OF_WHAT_CAME_BEFORE: tuple[Comparison[MessagesRequest], ...] = (
+    sealed,
+    latest_whole,
+    manual_whole,
+    bound,
+    encrypted,
+)
 
 
 @frozen
@@ -258,11 +400,11 @@ def _equal(one: object, other: object) -> bool:
         return False
 
 
-def _calls(entry: Entry) -> list[str]:
+def _calls(entry: Message) -> list[str]:
     return [call for block in entry.blocks if block.kind == "tool_use" and (call := block.string("id")) is not None]
 
 
-def _thinks(entry: Entry) -> bool:
+def _thinks(entry: Message) -> bool:
     return any(block.kind in THINKING for block in entry.blocks)
 
 
@@ -370,7 +512,7 @@ def places(request: MessagesRequest) -> Iterator[Violation]:
         elif block.kind == "text" and block.data.get("text") == "":
             path = f"{block.path}.text"
             yield refused("cache_on_empty", block, f"{path}: cache_control cannot be set for empty text blocks", path)
-        elif block.message is not None and _cleared(request.entries[block.message].data):
+        elif block.index is not None and _cleared(request.entries[block.index].data):
             text = f"{marker.path}: cache_control cannot be set on messages with `clear_at`"
             yield refused("cache_on_clear_at", block, text, marker.path)
 
@@ -523,10 +665,10 @@ def roles(request: MessagesRequest) -> Iterator[Violation]:
     """Results stand in user messages, calls in assistant messages."""
     for block in request.blocks:
         if block.kind == "tool_result" and block.role != "user":
-            text = f"messages.{block.message}: `tool_result` blocks can only be in `user` messages"
+            text = f"messages.{block.index}: `tool_result` blocks can only be in `user` messages"
             yield refused("tool_result_role", block, text)
         elif block.kind in _INPUT_KINDS and block.role != "assistant":
-            text = f"messages.{block.message}: `{block.kind}` blocks can only be in `assistant` messages"
+            text = f"messages.{block.index}: `{block.kind}` blocks can only be in `assistant` messages"
             yield refused("tool_use_role", block, text)
 
 
@@ -564,7 +706,7 @@ def inputs(request: MessagesRequest) -> Iterator[Violation]:
 def programmatic(request: MessagesRequest) -> Iterator[Violation]:
     """While calls made by code execution wait, the answering user turn holds tool results only."""
     for turn, answer in _rounds(request):
-        if answer is None or answer.only_results or not any(_from_code(block) for block in turn.blocks):
+        if answer is None or only_results(answer) or not any(_from_code(block) for block in turn.blocks):
             continue
         block = next(block for block in answer.blocks if block.kind != "tool_result")
         text = f"{block.path}: only `tool_result` blocks are allowed while programmatic tool calls are pending"
@@ -576,7 +718,7 @@ def server_pairs(request: MessagesRequest) -> Iterator[Violation]:
     opened: set[str] = set()
     waiting: dict[str, ContentBlock] = {}
     for turn in request.turns:
-        if turn.role == "user" and not turn.only_results:
+        if turn.role == "user" and not only_results(turn):
             yield from map(_unpaired, waiting.values())
             waiting = {}
         for block in turn.blocks:
@@ -691,7 +833,7 @@ def _may_wait(request: MessagesRequest, waiting: dict[str, ContentBlock]) -> boo
     if last is None or any(block.kind == "tool_use" for block in last.blocks):
         return True
     indexes = {entry.index for entry in last.entries}
-    return all(block.message in indexes for block in waiting.values())
+    return all(block.index in indexes for block in waiting.values())
 
 
 def _without_tool(request: MessagesRequest, waiting: Iterable[ContentBlock]) -> Iterator[Violation]:
@@ -710,9 +852,6 @@ def _without_tool(request: MessagesRequest, waiting: Iterable[ContentBlock]) -> 
             yield refused("server_tool_missing", block, text)
 
 
-Rule = Callable[[MessagesRequest], Iterable[Violation]]
-Comparison = Callable[[MessagesRequest, MessagesRequest], Iterable[Violation]]
-
 _MOST_MESSAGES = 100_000
 _MOST_BYTES = 32 * 1024 * 1024
 
@@ -725,8 +864,8 @@ def violations(
     found = [violation for rule in RULES for violation in rule(laid)]
     if before is not None:
         original = lay_out(before, profile)
-        found.extend(violation for compare in COMPARISONS for violation in compare(laid, original))
-    return tuple(sorted(found, key=lambda violation: -1 if violation.index is None else violation.index))
+        found.extend(violation for compare in RULES_OF_WHAT_CAME_BEFORE for violation in compare(laid, original))
+    return in_order(found)
 
 
 def message_count(request: MessagesRequest) -> Iterator[Violation]:
@@ -846,7 +985,7 @@ def system_place(request: MessagesRequest) -> Iterator[Violation]:
             yield refused("system_position", entry, text)
 
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[Rule[MessagesRequest], ...] = (
     message_count,
     request_size,
     role,
@@ -862,8 +1001,6 @@ RULES: tuple[Rule, ...] = (
     *THINKING_RULES,
     *MEDIA_RULES,
 )
-
-COMPARISONS: tuple[Comparison, ...] = RULES_OF_WHAT_CAME_BEFORE
 
 
 def _text(block: ContentBlock) -> Violation | None:
@@ -881,11 +1018,11 @@ def _text(block: ContentBlock) -> Violation | None:
     return None
 
 
-def _settings_only(entry: Entry) -> bool:
+def _settings_only(entry: Message) -> bool:
     return entry.role == "system" and bool(entry.data.get("output_config"))
 
 
-def _neighbour(entries: tuple[Entry, ...], index: int, step: int) -> Entry | None:
+def _neighbour(entries: tuple[Message, ...], index: int, step: int) -> Message | None:
     """The nearest message on one side that is no system message."""
     index += step
     while 0 <= index < len(entries):
@@ -895,11 +1032,11 @@ def _neighbour(entries: tuple[Entry, ...], index: int, step: int) -> Entry | Non
     return None
 
 
-def _has(entry: Entry | None, kind: str) -> bool:
+def _has(entry: Message | None, kind: str) -> bool:
     return entry is not None and any(block.kind == kind for block in entry.blocks)
 
 
-def _may_precede_system(entry: Entry) -> bool:
+def _may_precede_system(entry: Message) -> bool:
     """A user turn, or an assistant turn that ends in the result of a server tool."""
     if entry.role == "user":
         return True

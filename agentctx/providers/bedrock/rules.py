@@ -7,47 +7,41 @@ text for which there is no recording says what the documentation or the service 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import groupby, pairwise
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
 
 from attrs import evolve, frozen
 
 from agentctx.models.profile import ModelProfile
-from agentctx.providers.anthropic import (
-    request as anthropic_request,
-    rules as anthropic_rules_before,
-    rules as anthropic_rules_thinking,
-)
+from agentctx.providers.anthropic import rules as anthropic_rules
 from agentctx.providers.bedrock.blocks import kind_of
 from agentctx.providers.bedrock.repair import ID, NAME, REFUSES_MIXED
-from agentctx.providers.native import base64_or_text, fields_or_none
+from agentctx.providers.native import base64_or_text, fields_or_none, string_of
+from agentctx.providers.rules import (
+    NOTHING,
+    Entry,
+    Rule,
+    Turn as TurnOf,
+    entries_of,
+    in_order,
+    refusing,
+    turns_of,
+)
 from agentctx.tokens.media import image_size
 from agentctx.wire_format import Violation
 
-NOTHING: Mapping[str, Any] = {}
 _FAMILY = re.compile(
     r"claude|qwen|nova|mi[sx]tral|magistral|llama|command|jamba|deepseek|gpt-oss|kimi|glm|minimax|titan"
 )
 
 
+refused = refusing("br", "messages")
+
+
 @frozen
-class BlockAt:
-    """One content block.
-
-    Args:
-        message: Index of its message; None in the system prompt.
-        path: Its place, as the provider writes it, for example ``messages.3.content.1``.
-        role: The role of its message.
-        kind: The member that it holds; empty when it holds none.
-        data: The block itself.
-    """
-
-    message: int | None
-    path: str
-    role: str
-    kind: str
-    data: Mapping[str, Any]
+class BlockAt(anthropic_rules.ContentBlock):
+    """One content block; its kind is the member that it holds."""
 
     @property
     def held(self) -> Mapping[str, Any]:
@@ -57,62 +51,25 @@ class BlockAt:
     @property
     def text(self) -> str | None:
         """Its text, when it is one."""
-        text = self.data.get("text")
-        return text if isinstance(text, str) else None
+        return self.string("text")
 
     @property
     def call(self) -> str | None:
         """The id of the call, when it is a caller's own tool call or the result of one."""
         if self.kind not in {"toolUse", "toolResult"} or self.held.get("type") is not None:
             return None
-        found = self.held.get("toolUseId")
-        return found if isinstance(found, str) else None
+        return string_of(self.held, "toolUseId")
 
     @property
     def inner(self) -> tuple[BlockAt, ...]:
         """The blocks in the content of a tool result."""
         if self.kind != "toolResult":
             return ()
-        return blocks_of(self.held.get("content"), self.message, f"{self.path}.toolResult.content", self.role)
+        return blocks_of(self.held.get("content"), self.index, f"{self.path}.toolResult.content", self.role)
 
 
-@frozen
-class Entry:
-    """One message.
-
-    Args:
-        index: Its index.
-        role: Its role; empty when it is no string.
-        data: The message itself; empty when it is no object.
-        blocks: Its content.
-    """
-
-    index: int
-    role: str
-    data: Mapping[str, Any]
-    blocks: tuple[BlockAt, ...]
-
-    @property
-    def path(self) -> str:
-        """Its place, as the provider writes it."""
-        return f"messages.{self.index}"
-
-
-@frozen
-class Turn:
-    """Neighbouring messages of one role, which newer models take as one.
-
-    Args:
-        role: ``"user"`` or ``"assistant"``.
-        entries: Its messages.
-    """
-
-    role: str
-    entries: tuple[Entry, ...]
-
-    def of_kind(self, kind: str) -> tuple[BlockAt, ...]:
-        """Its blocks of one kind that belong to the caller's own tools."""
-        return tuple(block for entry in self.entries for block in entry.blocks if block.kind == kind and block.call)
+Message = Entry[BlockAt]
+Turn = TurnOf[BlockAt]
 
 
 @frozen
@@ -129,7 +86,7 @@ class ConverseRequest:
     """
 
     data: Mapping[str, Any]
-    entries: tuple[Entry, ...]
+    entries: tuple[Message, ...]
     turns: tuple[Turn, ...]
     system: tuple[BlockAt, ...]
     model: str
@@ -158,49 +115,30 @@ class ConverseRequest:
 
 def lay_out(data: Mapping[str, Any], profile: ModelProfile | None) -> ConverseRequest:
     """Lay a request out; its model is known by the profile, else by its id."""
-    native = data.get("messages")
-    given = native if isinstance(native, (list, tuple)) else ()
-    entries = tuple(_entry(message, index) for index, message in enumerate(given))
+    entries = tuple(entries_of(data.get("messages"), fields_or_none, blocks_of))
     named = data.get("modelId", data.get("model"))
     model = profile.family if profile is not None else named if isinstance(named, str) else ""
     system = data.get("system")
     said = ({"text": system},) if isinstance(system, str) else system
-    return ConverseRequest(
-        data, entries, tuple(_turns(entries)), blocks_of(said, None, "system", "system"), model, profile
-    )
+    apart = blocks_of(said, None, "system", "system")
+    return ConverseRequest(data, entries, tuple(turns_of(entries)), apart, model, profile)
 
 
-def blocks_of(content: object, message: int | None, path: str, role: str) -> tuple[BlockAt, ...]:
+def blocks_of(content: object, index: int | None, path: str, role: str) -> tuple[BlockAt, ...]:
     """Content blocks; none when there is no list of them."""
     if not isinstance(content, (list, tuple)):
         return ()
-    return tuple(_block(native, message, f"{path}.{place}", role) for place, native in enumerate(content))
+    return tuple(_block(native, index, f"{path}.{place}", role) for place, native in enumerate(content))
 
 
-def refused(
-    rule: str, at: BlockAt | Entry | None, message: str, path: str = "", severity: Literal["error", "warn"] = "error"
-) -> Violation:
-    """A rule broken at a block or a message (None: the request as a whole)."""
-    index = at.message if isinstance(at, BlockAt) else None if at is None else at.index
-    return Violation(f"br.{rule}", severity, index, path or ("messages" if at is None else at.path), message)
-
-
-def _entry(native: object, index: int) -> Entry:
-    message = fields_or_none(native) or NOTHING
-    named = message.get("role")
-    role = named if isinstance(named, str) else ""
-    return Entry(index, role, message, blocks_of(message.get("content"), index, f"messages.{index}.content", role))
-
-
-def _block(native: object, message: int | None, path: str, role: str) -> BlockAt:
+def _block(native: object, index: int | None, path: str, role: str) -> BlockAt:
     data = fields_or_none(native) or NOTHING
-    return BlockAt(message, path, role, kind_of(data), data)
+    return BlockAt(index, path, role, kind_of(data), data)
 
 
-def _turns(entries: Iterable[Entry]) -> Iterator[Turn]:
-    speaking = (entry for entry in entries if entry.role in {"user", "assistant"})
-    for role, run in groupby(speaking, key=lambda entry: entry.role):
-        yield Turn(role, tuple(run))
+def _of_kind(turn: Turn, kind: str) -> tuple[BlockAt, ...]:
+    """The blocks of one kind that belong to the caller's own tools."""
+    return tuple(block for block in turn.blocks if block.kind == kind and block.call)
 
 
 _MEDIA = frozenset({"image", "document", "video", "audio"})
@@ -281,11 +219,11 @@ def reasoning(request: ConverseRequest, before: ConverseRequest | None) -> Itera
     laid = _as_anthropic(request)
     found: list[Violation] = []
     if request.family == "claude":
-        found.extend(anthropic_rules_thinking.leads_round(laid))
-        found.extend(anthropic_rules_thinking.signatures(laid))
+        found.extend(anthropic_rules.leads_round(laid))
+        found.extend(anthropic_rules.signatures(laid))
     if before is not None:
         original = _as_anthropic(before)
-        for compare in anthropic_rules_before.RULES_OF_WHAT_CAME_BEFORE:
+        for compare in anthropic_rules.RULES_OF_WHAT_CAME_BEFORE:
             found.extend(compare(laid, original))
     yield from (_renamed(violation, request) for violation in found)
 
@@ -303,7 +241,7 @@ def _renamed(violation: Violation, request: ConverseRequest) -> Violation:
     )
 
 
-def _as_anthropic(request: ConverseRequest) -> anthropic_request.MessagesRequest:
+def _as_anthropic(request: ConverseRequest) -> anthropic_rules.MessagesRequest:
     messages = [
         {"role": entry.role, "content": [_as_block(block) for block in _kept(entry)]} for entry in request.entries
     ]
@@ -315,10 +253,10 @@ def _as_anthropic(request: ConverseRequest) -> anthropic_request.MessagesRequest
         "tools": [_tool(tool) for tool in request.tools or () if "cachePoint" not in tool],
         "thinking": extra.get("thinking"),
     }
-    return anthropic_request.lay_out(data, request.profile)
+    return anthropic_rules.lay_out(data, request.profile)
 
 
-def _kept(entry: Entry) -> list[BlockAt]:
+def _kept(entry: Message) -> list[BlockAt]:
     """The blocks without cache points, which in the Messages API are a mark on the block before."""
     return [block for block in entry.blocks if block.kind != "cachePoint"]
 
@@ -353,8 +291,8 @@ def unanswered(request: ConverseRequest) -> Iterator[Violation]:
     for turn, after in pairwise((*request.turns, None)):
         if turn is None or turn.role != "assistant":
             continue
-        given = set() if after is None else {block.call for block in after.of_kind("toolResult")}
-        if missing := [block.call or "" for block in turn.of_kind("toolUse") if block.call not in given]:
+        given = set() if after is None else {block.call for block in _of_kind(after, "toolResult")}
+        if missing := [block.call or "" for block in _of_kind(turn, "toolUse") if block.call not in given]:
             last = turn.entries[-1]
             text = (
                 f"Expected toolResult blocks at messages.{last.index + 1}.content for the following Ids: "
@@ -368,15 +306,15 @@ def excess(request: ConverseRequest) -> Iterator[Violation]:
     for before, turn in pairwise((None, *request.turns)):
         if turn is None or turn.role != "user":
             continue
-        asked = 0 if before is None else len(before.of_kind("toolUse"))
-        answers = turn.of_kind("toolResult")
+        asked = 0 if before is None else len(_of_kind(before, "toolUse"))
+        answers = _of_kind(turn, "toolResult")
         if len(answers) > asked:
             at = answers[asked]
             text = (
-                f"The number of toolResult blocks at messages.{at.message}.content exceeds the number of toolUse "
+                f"The number of toolResult blocks at messages.{at.index}.content exceeds the number of toolUse "
                 "blocks of previous turn."
             )
-            yield refused("tool_result_excess", at, text, f"messages.{at.message}.content")
+            yield refused("tool_result_excess", at, text, f"messages.{at.index}.content")
 
 
 def unique_calls(request: ConverseRequest) -> Iterator[Violation]:
@@ -516,8 +454,6 @@ def _spelled(block: BlockAt, key: str, rule: str, pattern: re.Pattern[str]) -> I
         yield refused(rule, block, text, path)
 
 
-Rule = Callable[[ConverseRequest], Iterable[Violation]]
-
 _START = "A conversation must start with a user message. Try again with a conversation that starts with a user message."
 _ALTERNATE = (
     "A conversation must alternate between user and assistant roles. Make sure the conversation alternates between "
@@ -536,7 +472,7 @@ def violations(
     laid = lay_out(request, profile)
     found = [violation for rule in RULES for violation in rule(laid)]
     found.extend(reasoning(laid, None if before is None else lay_out(before, profile)))
-    return tuple(sorted(found, key=lambda violation: -1 if violation.index is None else violation.index))
+    return in_order(found)
 
 
 def messages_given(request: ConverseRequest) -> Iterator[Violation]:
@@ -630,7 +566,7 @@ def cache_points(request: ConverseRequest) -> Iterator[Violation]:
             yield refused("cache_ttl", block, text, path)
 
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[Rule[ConverseRequest], ...] = (
     messages_given,
     role,
     first_user,

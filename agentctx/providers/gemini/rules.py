@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 from attrs import frozen
 
@@ -18,9 +18,10 @@ from agentctx.core.message import Native
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.gemini.contents import as_contents, data_key, signature_of, snake, value
 from agentctx.providers.native import fields_or_none, mapping_or_none
+from agentctx.providers.rules import NOTHING, Rule, in_order, refusing
 from agentctx.wire_format import Violation
 
-NOTHING: Mapping[str, Any] = {}
+refused = refusing("gem", "contents")
 _GENERATION = re.compile(r"gemini-(\d+)")
 _NEWEST = re.compile(r"gemini-(?:pro|flash|flash-lite)-latest")
 _CAMEL = re.compile(r"_([a-z])")
@@ -31,14 +32,14 @@ class PartAt:
     """One part.
 
     Args:
-        content: Index of its content.
+        index: Index of its content.
         path: Its place, as the provider writes it, for example ``contents[3].parts[1]``.
         kind: What it holds, in the API's spelling; empty when it holds nothing.
         data: The part itself.
         held: What it holds, when that is an object; else empty.
     """
 
-    content: int
+    index: int
     path: str
     kind: str
     data: Mapping[str, Any]
@@ -145,14 +146,6 @@ def lay_out(data: Mapping[str, Any], profile: ModelProfile | None) -> GenerateRe
     return GenerateRequest(data, contents, generation_of(name.lower()))
 
 
-def refused(
-    rule: str, at: PartAt | ContentAt | None, message: str, severity: Literal["error", "warn"] = "error"
-) -> Violation:
-    """A rule broken at a part or a content (None: the request as a whole)."""
-    index = at.content if isinstance(at, PartAt) else None if at is None else at.index
-    return Violation(f"gem.{rule}", severity, index, "contents" if at is None else at.path, message)
-
-
 def generation_of(name: str) -> int | None:
     """The generation (2, 3, …) of a Gemini model, by its name in lower case; None when the name does not tell."""
     if _NEWEST.search(name):
@@ -169,13 +162,13 @@ def _content(native: object, index: int) -> ContentAt:
     return ContentAt(index, content.get("role"), content, tuple(found))
 
 
-def _part(native: object, content: int, path: str) -> PartAt:
+def _part(native: object, index: int, path: str) -> PartAt:
     block = fields_or_none(native) or NOTHING
     key = data_key(block)
     if key is None:
-        return PartAt(content, path, "", block, NOTHING)
+        return PartAt(index, path, "", block, NOTHING)
     kind = _CAMEL.sub(lambda found: found[1].upper(), str(key))
-    return PartAt(content, path, kind, block, fields_or_none(block[key]) or NOTHING)
+    return PartAt(index, path, kind, block, fields_or_none(block[key]) or NOTHING)
 
 
 DUMMIES = frozenset({"skip_thought_signature_validator", "context_engineering_is_the_way_to_go"})
@@ -217,10 +210,6 @@ def signatures_kept(request: GenerateRequest, before: GenerateRequest) -> Iterat
             yield refused("sig_modified", part, "Corrupted thought signature")
 
 
-SIGNATURE_RULES = (first_signed,)
-SIGNATURE_COMPARISONS = (signatures_kept,)
-
-
 def _current_turn(request: GenerateRequest) -> tuple[ContentAt, ...]:
     """Everything after the latest content in which the user says something, and not only functions answer."""
     contents = request.contents
@@ -250,9 +239,6 @@ def _among(said: object, candidates: list[object]) -> bool:
         return False
 
 
-Rule = Callable[[GenerateRequest], Iterable[Violation]]
-Comparison = Callable[[GenerateRequest, GenerateRequest], Iterable[Violation]]
-
 _ALTERNATING = re.compile(r"gemini-1\.0|gemini-pro(?:-vision)?\Z")
 _CALL_TURN = (
     "Please ensure that function call turn comes immediately after a user turn or after a function response turn."
@@ -271,8 +257,8 @@ def violations(
     found = [violation for rule in RULES for violation in rule(laid)]
     if before is not None:
         original = lay_out(before, profile)
-        found.extend(violation for compare in COMPARISONS for violation in compare(laid, original))
-    return tuple(sorted(found, key=lambda violation: -1 if violation.index is None else violation.index))
+        found.extend(signatures_kept(laid, original))
+    return in_order(found)
 
 
 def contents_given(request: GenerateRequest) -> Iterator[Violation]:
@@ -412,7 +398,7 @@ def cached_end(request: GenerateRequest) -> Iterator[Violation]:
         yield refused("cached_end", last, "Requests ending with a model turn are not supported")
 
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[Rule[GenerateRequest], ...] = (
     contents_given,
     role,
     parts_given,
@@ -426,10 +412,8 @@ RULES: tuple[Rule, ...] = (
     text_beside,
     alternation,
     cached_end,
-    *SIGNATURE_RULES,
+    first_signed,
 )
-
-COMPARISONS: tuple[Comparison, ...] = SIGNATURE_COMPARISONS
 
 
 def _functions(request: GenerateRequest) -> Iterator[PartAt]:

@@ -17,6 +17,7 @@ from agentctx.providers.cache_markers import KeyMarkers, breakpoint_of, control
 from agentctx.providers.native import OPEN_MODELS, OPENAI_MODELS, PDF, PICTURES, SOUNDS, mapping_or_none
 from agentctx.providers.openai_chat import dialects, messages, repair, rules
 from agentctx.providers.openai_chat.dialects import DIALECTS, Dialect, dialect_of
+from agentctx.providers.rules import in_order
 from agentctx.providers.translate import is_strict
 from agentctx.wire_format import Arranged, Capabilities, Repaired, Spelling, TokenOverheads, Violation, WireFormat
 
@@ -239,7 +240,7 @@ class ChatDialect(OpenAIChat):
         dialect = self.spoken.of_model(model) if isinstance(model, str) else self.spoken
         own = dialects.violations(request, model if isinstance(model, str) else None, dialect)
         found = [*super().validate(request, profile, before), *own]
-        return tuple(sorted(found, key=lambda one: (one.index is None, one.index or 0)))
+        return in_order(found, whole="last")
 
     def capabilities(self, model: str | None, profile: ModelProfile | None, /) -> Capabilities:
         """What it can say, as the provider takes it."""

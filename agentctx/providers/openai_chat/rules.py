@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from attrs import define, field, frozen
@@ -14,6 +14,7 @@ from agentctx.models.profile import ModelProfile
 from agentctx.providers.native import clean_text, mapping_or_none
 from agentctx.providers.openai_chat.messages import REASONING_BLOCKS, REASONING_TEXTS
 from agentctx.providers.openai_chat.repair import CARRIES_SIGNATURE, ID_MAX, NAME, NAME_MAX
+from agentctx.providers.rules import Rule, in_order
 from agentctx.wire_format import Violation
 
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")
@@ -45,9 +46,6 @@ class ChatRequest:
         if found := re.match(r"gpt-(\d+)(?:\.(\d+))?", self.model):
             return int(found[1]), int(found[2] or 0)
         return (0, 0) if re.match(r"o\d|chatgpt-", self.model) else None
-
-
-Rule = Callable[[ChatRequest], Iterator[Violation]]
 
 
 def opened(body: Mapping[str, Any], model: str | None, before: ChatRequest | None = None) -> ChatRequest:
@@ -561,7 +559,7 @@ def _bytes(value: object) -> str:
         return repr(type(value))
 
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[Rule[ChatRequest], ...] = (
     messages_present,
     role,
     content_required,
@@ -591,5 +589,4 @@ def validate(
     origin = None if before is None else opened(before, model)
     view = opened(request, model, origin)
     found = [violation for rule in RULES for violation in rule(view)]
-    last = view.total
-    return tuple(sorted(found, key=lambda one: last if one.index is None else one.index))
+    return in_order(found, whole="last")

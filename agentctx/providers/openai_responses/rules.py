@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from attrs import frozen
@@ -25,6 +25,7 @@ from agentctx.providers.openai_responses.items import (
     openai_family,
 )
 from agentctx.providers.openai_responses.repair import CACHEABLE, CALL_ID_MAX, NAME, NAME_MAX
+from agentctx.providers.rules import Rule, in_order
 from agentctx.wire_format import Violation
 
 
@@ -115,9 +116,6 @@ class ResponsesRequest:
     def foreign(self) -> bool:
         """Whether another provider's model is named."""
         return self.model is not None and self.family is None
-
-
-Rule = Callable[[ResponsesRequest], Iterator[Violation]]
 
 
 def input_of(body: Mapping[str, Native]) -> Native:
@@ -620,7 +618,7 @@ def cache_key(request: ResponsesRequest) -> Iterator[Violation]:
         yield too_long("cache_key_length", None, "prompt_cache_key", CACHE_KEY_MAX, len(key))
 
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[Rule[ResponsesRequest], ...] = (
     input_present,
     item_type,
     role,
@@ -655,5 +653,4 @@ def validate(
     origin = None if before is None else opened(before, None)
     view = opened(request, model, origin)
     found = [violation for rule in RULES for violation in rule(view)]
-    last = view.total
-    return tuple(sorted(found, key=lambda one: last if one.index is None else one.index))
+    return in_order(found, whole="last")
