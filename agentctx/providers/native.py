@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from attrs import evolve
 
-from agentctx.core.message import Native, Opaque, Part, Text, Thinking, Tool, ToolCall
+from agentctx.core.message import Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult, is_marker
 from agentctx.errors import InvalidInput
 
 T = TypeVar("T")
@@ -304,6 +304,22 @@ def with_object(part: ToolCall, why: list[str]) -> ToolCall:
         why.append("tool input made an object")
         arguments = json.dumps(json_object(arguments), ensure_ascii=False)
     return part if arguments is part.arguments else evolve(part, arguments=arguments)
+
+
+def put_results_first(parts: list[Part], why: list[str]) -> None:
+    """Sort the results of tools before everything else; cache markers may stand among them."""
+    results = [isinstance(part, ToolResult) for part in parts if not is_marker(part)]
+    if True in results and results != sorted(results, reverse=True):
+        why.append("tool results put before the text")
+        parts.sort(key=lambda part: not isinstance(part, ToolResult))
+
+
+def spoken(part: Text, why: list[str]) -> Text | None:
+    """The text without lone surrogates; itself when there are none, None where it is blank."""
+    if not part.text or part.text.isspace():
+        why.append("blank text removed")
+        return None
+    return cleaned(part, why)
 
 
 def same(new: Sequence[object], old: Sequence[object]) -> bool:

@@ -11,13 +11,12 @@ from attrs import evolve
 
 from agentctx.core.message import CONTROL, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.pace import paced
-from agentctx.providers.native import cleaned, fields_of, mapping_or_none, same, with_object
+from agentctx.providers.native import cleaned, fields_of, mapping_or_none, put_results_first, same, spoken, with_object
 from agentctx.wire_format import Repaired, Spelling
 
 IDS = Spelling("a-zA-Z0-9_-", 64)
 """How an id is spelled that has to be made anew; the provider takes longer ones."""
 
-_BLANK = "blank text removed"
 _SPELLED = "the id of a call is spelled as the provider takes it"
 _MARKED = "a cache marker cannot stand on reasoning"
 _TAKES = re.compile("[a-zA-Z0-9_-]+")
@@ -43,9 +42,8 @@ def _repair_parts(message: Message, why: list[str]) -> tuple[Part, ...]:
     """The parts to send; the very tuple when they are fine."""
     parts = message.parts
     repaired = [better for part in parts if (better := _repair_part(part, why)) is not None]
-    if message.role != "assistant" and _results_late(repaired):
-        why.append("tool results put before the text")
-        repaired.sort(key=lambda part: not isinstance(part, ToolResult))
+    if message.role != "assistant":
+        put_results_first(repaired, why)
     return parts if same(repaired, parts) else tuple(repaired)
 
 
@@ -58,20 +56,10 @@ def _without_trailing_blanks(parts: tuple[Part, ...], why: list[str]) -> tuple[P
     return (*parts[:-1], evolve(last, text=text))
 
 
-def _results_late(parts: Sequence[Part]) -> bool:
-    others = False
-    for part in parts:
-        if not isinstance(part, ToolResult):
-            others = True
-        elif others:
-            return True
-    return False
-
-
 def _repair_part(part: Part, why: list[str]) -> Part | None:
     """The part to send instead of this one, itself when it is fine, None when it must not be sent."""
     if isinstance(part, Text):
-        return _repair_text(part, why)
+        return spoken(part, why)
     if isinstance(part, ToolResult):
         return _repair_result(part, why)
     if isinstance(part, ToolCall):
@@ -135,13 +123,6 @@ def _unmarked(part: Thinking, why: list[str]) -> Thinking:
         return part
     why.append(_MARKED)
     return evolve(part, source={key: value for key, value in block.items() if key != CONTROL})
-
-
-def _repair_text(part: Text, why: list[str]) -> Text | None:
-    if not part.text or part.text.isspace():
-        why.append(_BLANK)
-        return None
-    return cleaned(part, why)
 
 
 def _repair_result(part: ToolResult, why: list[str]) -> ToolResult:

@@ -15,7 +15,15 @@ from attrs import evolve
 from agentctx.core.message import Media, Message, Opaque, Part, Text, ToolCall, ToolResult, is_marker
 from agentctx.core.protection import NOT_SHOWN
 from agentctx.models.profile import ModelProfile
-from agentctx.providers.native import NOT_JSON, cleaned, fields_or_none, finite_json, same, with_object
+from agentctx.providers.native import (
+    NOT_JSON,
+    fields_or_none,
+    finite_json,
+    put_results_first,
+    same,
+    spoken,
+    with_object,
+)
 from agentctx.providers.translate import HEARD
 from agentctx.wire_format import Note, Repaired, Spelling
 
@@ -84,7 +92,7 @@ def repair(messages: Sequence[Message], _earlier: object = None) -> list[Repaire
     for index, message in enumerate(messages):
         why: list[str] = []
         parts = _repair_parts(message, why)
-        if not _says_something(parts):
+        if all(map(is_marker, parts)):  # there is no block, or cache points alone
             found.append((index, None, "empty content"))
         elif parts is not message.parts:
             found.append((index, message.with_parts(parts), "; ".join(dict.fromkeys(why))))
@@ -95,9 +103,8 @@ def _repair_parts(message: Message, why: list[str]) -> tuple[Part, ...]:
     """The parts to send; the very tuple when they are fine."""
     told = (_of_user(part, message.role, why) for part in message.parts)
     repaired = [better for part in told if (better := _repair_part(part, why)) is not None]
-    if message.role != "assistant" and _results_late(repaired):
-        why.append("tool results put before the text")
-        repaired.sort(key=lambda part: not isinstance(part, ToolResult))
+    if message.role != "assistant":
+        put_results_first(repaired, why)
     if any(_is_document(part) for part in repaired) and not any(isinstance(part, Text) for part in repaired):
         why.append("a document needs a text beside it")
         repaired.append(Text(DOCUMENT))
@@ -115,20 +122,6 @@ def _of_user(part: Part, role: str, why: list[str]) -> Part:
     return Text(text if isinstance(text, str) else f"[{kind} left out: only user messages may carry it]")
 
 
-def _says_something(parts: Sequence[Part]) -> bool:
-    """Whether there is a block, and not cache points alone."""
-    return any(not _is_cache_point(part) for part in parts)
-
-
-def _is_cache_point(part: Part) -> bool:
-    return isinstance(part, Opaque) and part.kind == "cachePoint"
-
-
-def _results_late(parts: Sequence[Part]) -> bool:
-    results = [isinstance(part, ToolResult) for part in parts if not _is_cache_point(part)]
-    return True in results and results != sorted(results, reverse=True)
-
-
 def _is_document(part: Part) -> bool:
     return isinstance(part, (Media, Opaque)) and part.kind == "document"
 
@@ -136,10 +129,7 @@ def _is_document(part: Part) -> bool:
 def _repair_part(part: Part, why: list[str]) -> Part | None:
     """The part to send instead of this one, itself when it is fine, None when it must not be sent."""
     if isinstance(part, Text):
-        if not part.text or part.text.isspace():
-            why.append("blank text removed")
-            return None
-        return cleaned(part, why)
+        return spoken(part, why)
     if isinstance(part, ToolResult):
         return _repair_result(part, why)
     if isinstance(part, ToolCall):

@@ -68,19 +68,12 @@ def _part(part: Part, role: str, reasons: list[str]) -> Part:
 
 
 def _text(part: Text, reasons: list[str]) -> Text:
-    if part.text.isascii() or (clean := clean_text(part.text)) is part.text:
-        return part
-    reasons.append("lone surrogates cannot be sent")
-    return evolve(part, text=clean)
+    clean = cleaned(part.text, reasons)
+    return part if clean is part.text else evolve(part, text=clean)
 
 
 def _call(part: ToolCall, reasons: list[str]) -> ToolCall:
-    clean = clean_text(part.arguments)
-    if clean is not part.arguments:
-        reasons.append("lone surrogates cannot be sent")
-    finite = finite_json(clean)
-    if finite is not clean:
-        reasons.append("arguments are not JSON: it has no NaN and no Infinity")
+    finite = sent_arguments(part, reasons)
     identity, name = _short(part.id, reasons), _legal_name(part, reasons)
     if finite is not part.arguments or identity is not part.id or name is not part.name:
         part = evolve(part, id=identity, name=name, arguments=finite)
@@ -93,7 +86,7 @@ def _call(part: ToolCall, reasons: list[str]) -> ToolCall:
 def _result(part: ToolResult, reasons: list[str]) -> ToolResult:
     before = len(reasons)
     content = tuple([_part(inner, "tool", reasons) for inner in part.content])
-    if not content and _key(part.source, "content") is None:
+    if not content and value_of(part.source, "content") is None:
         content = (Text(""),)
         reasons.append("content must not be null")
     identity = _short(part.call_id, reasons)
@@ -110,10 +103,10 @@ def _media(part: Media, role: str, reasons: list[str]) -> Part:
 
 def _reasoning(part: Thinking, reasons: list[str]) -> Thinking:
     """Reasoning held by a key of the message is unsigned text, so that it can be cleaned."""
-    clean = clean_text(part.text)
-    if clean is part.text or part.signed or not isinstance(part.source, dict) or len(part.source) != 1:
+    if part.signed or not isinstance(part.source, dict) or len(part.source) != 1:
         return part
-    reasons.append("lone surrogates cannot be sent")
+    if (clean := cleaned(part.text, reasons)) is part.text:
+        return part
     return evolve(part, text=clean, source=dict.fromkeys(part.source, clean))
 
 
@@ -122,15 +115,14 @@ def _short(identity: str, reasons: list[str]) -> str:
     if len(identity) <= ID_MAX or CARRIES_SIGNATURE in identity:
         return identity
     reasons.append(f"the id of a tool call is longer than {ID_MAX} characters")
-    return "call_" + hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()[:32]
+    return short_id(identity)
 
 
 def _legal_name(call: ToolCall, reasons: list[str]) -> str:
-    """The name, or what is nearest to it among the names that are taken; models make names up."""
     if NAME.fullmatch(call.name) or call.id.startswith(LEGACY):
         return call.name
     reasons.append("the name of a tool call has characters that are not allowed")
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", call.name)[:NAME_MAX] or "_"
+    return nearest_name(call.name)
 
 
 def _shape(message: Message) -> list[str]:
@@ -139,13 +131,39 @@ def _shape(message: Message) -> list[str]:
     if source is None or message.role == "tool":
         return []
     reasons = []
-    if message.role == "assistant" and _key(source, "tool_calls") == [] and not message.calls:
+    if message.role == "assistant" and value_of(source, "tool_calls") == [] and not message.calls:
         reasons.append("tool_calls must not be empty")
     if not message.parts or (message.role == "assistant" and all(isinstance(part, Thinking) for part in message.parts)):
-        reasons += ["content must not be null"] if _key(source, "content") is None else []
+        reasons += ["content must not be null"] if value_of(source, "content") is None else []
     return reasons
 
 
-def _key(source: Native, key: str) -> Native:
+def value_of(source: Native, key: str) -> Native:
     """The value of a key of a native message, without dumping SDK objects."""
-    return source.get(key) if isinstance(source, Mapping) else getattr(source, key, None)
+    return source.get(key) if type(source) is dict or isinstance(source, Mapping) else getattr(source, key, None)
+
+
+def cleaned(text: str, why: list[str]) -> str:
+    """Text without lone surrogates; itself when there are none."""
+    if text.isascii() or (clean := clean_text(text)) is text:
+        return text
+    why.append("lone surrogates cannot be sent")
+    return clean
+
+
+def sent_arguments(call: ToolCall, why: list[str]) -> str:
+    """The arguments of a call as they can be sent; themselves when they can."""
+    clean = cleaned(call.arguments, why)
+    if (finite := finite_json(clean)) is not clean:
+        why.append("arguments are not JSON: it has no NaN and no Infinity")
+    return finite
+
+
+def short_id(identity: str) -> str:
+    """An id that fits, made from a longer one alone, so that call and result still match."""
+    return "call_" + hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def nearest_name(name: str) -> str:
+    """What is nearest to a name among the names that are taken; models make names up."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:NAME_MAX] or "_"

@@ -99,10 +99,33 @@ def missing(rule: str, index: int | None, path: str) -> Violation:
     return error(rule, index, path, f"Missing required parameter: '{path}'.")
 
 
+def type_text(path: str, expected: str, got: object) -> str:
+    """What OpenAI says of a value of another type than it must be."""
+    return f"Invalid type for '{path}': expected {expected}, but got {kind_of(got)} instead."
+
+
+def length_text(path: str, limit: int, length: int, kind: str = "string") -> str:
+    """What OpenAI says of a string (in characters) or an array that is longer than it may be."""
+    one = "an array" if kind == "array" else "a string"
+    text = f"Expected {one} with maximum length {limit}, but got {one} with length {length} instead."
+    return f"Invalid '{path}': {kind} too long. {text}"
+
+
+def empty_text(path: str) -> str:
+    """What OpenAI says of a list that must not be empty."""
+    text = "Expected an array with minimum length 1, but got an empty array instead."
+    return f"Invalid '{path}': empty array. {text}"
+
+
+def name_text(path: str) -> str:
+    """What OpenAI says of a name with characters that are not allowed."""
+    text = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
+    return f"Invalid '{path}': {text}"
+
+
 def wrong_type(rule: str, index: int | None, path: str, expected: str, got: object) -> Violation:
     """Something is of another type than it must be."""
-    text = f"Invalid type for '{path}': expected {expected}, but got {kind_of(got)} instead."
-    return error(rule, index, path, text)
+    return error(rule, index, path, type_text(path, expected, got))
 
 
 def needed_text(rule: str, index: int | None, path: str, got: object) -> Iterator[Violation]:
@@ -111,24 +134,6 @@ def needed_text(rule: str, index: int | None, path: str, got: object) -> Iterato
         yield missing(rule, index, path)
     elif not isinstance(got, str):
         yield wrong_type(rule, index, path, "a string", got)
-
-
-def too_long(rule: str, index: int | None, path: str, limit: int, length: int) -> Violation:
-    """A string is longer than it may be, in characters."""
-    text = f"Expected a string with maximum length {limit}, but got a string with length {length} instead."
-    return error(rule, index, path, f"Invalid '{path}': string too long. {text}")
-
-
-def too_many(rule: str, index: int | None, path: str, limit: int, length: int) -> Violation:
-    """A list has more entries than it may have."""
-    text = f"Expected an array with maximum length {limit}, but got an array with length {length} instead."
-    return error(rule, index, path, f"Invalid '{path}': array too long. {text}")
-
-
-def empty_array(rule: str, index: int | None, path: str) -> Violation:
-    """A list is empty that must not be."""
-    text = "Expected an array with minimum length 1, but got an empty array instead."
-    return error(rule, index, path, f"Invalid '{path}': empty array. {text}")
 
 
 CALLS_MAX = 128
@@ -149,7 +154,7 @@ def messages_present(request: ChatRequest) -> Iterator[Violation]:
     elif not isinstance(native, list | tuple):
         yield wrong_type("messages_type", None, "messages", "an array of objects", native)
     elif not native:
-        yield empty_array("messages_empty", None, "messages")
+        yield error("messages_empty", None, "messages", empty_text("messages"))
     else:
         known = {index for index, _ in request.messages}
         for index in range(len(native)):
@@ -232,9 +237,9 @@ def tool_calls(request: ChatRequest) -> Iterator[Violation]:
         if not isinstance(native, list | tuple):
             yield wrong_type("tool_calls_type", index, path, "an array of objects", native)
         elif not native:
-            yield empty_array("tool_calls_empty", index, path)
+            yield error("tool_calls_empty", index, path, empty_text(path))
         elif len(native) > CALLS_MAX:
-            yield too_many("tool_calls_too_many", index, path, CALLS_MAX, len(native))
+            yield error("tool_calls_too_many", index, path, length_text(path, CALLS_MAX, len(native), "array"))
         known = {place for place, _ in calls(message)}
         for place, call in enumerate(native if isinstance(native, list | tuple) else ()):
             if place not in known:
@@ -248,7 +253,7 @@ def call_ids(request: ChatRequest) -> Iterator[Violation]:
             path, identity = f"messages[{index}].tool_calls[{place}].id", call.get("id")
             yield from needed_text("call_id", index, path, identity)
             if isinstance(identity, str) and len(identity) > ID_MAX and CARRIES_SIGNATURE not in identity:
-                yield too_long("call_id_length", index, path, ID_MAX, len(identity))
+                yield error("call_id_length", index, path, length_text(path, ID_MAX, len(identity)))
 
 
 def call_bodies(request: ChatRequest) -> Iterator[Violation]:
@@ -279,21 +284,18 @@ def function_name(name: object, index: int | None, path: str) -> Iterator[Violat
     if not isinstance(name, str) or NAME.fullmatch(name):
         return
     if len(name) > NAME_MAX:
-        yield too_long("function_name_length", index, path, NAME_MAX, len(name))
+        yield error("function_name_length", index, path, length_text(path, NAME_MAX, len(name)))
     else:
-        text = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
-        yield error("function_name", index, path, f"Invalid '{path}': {text}")
+        yield error("function_name", index, path, name_text(path))
 
 
 def strings(request: ChatRequest) -> Iterator[Violation]:
     """C18: no string is too long for the endpoint, and each can be sent as UTF-8."""
     for index, message in request.messages:
         for path, text in _strings(message, f"messages[{index}]"):
-            if len(text) > STRING_MAX:
-                yield too_long("string_length", index, path, STRING_MAX, len(text))
-            elif len(text) > STRING_SEEN:
-                seen = too_long("string_length", index, path, STRING_SEEN, len(text))
-                yield warn("string_length", index, path, seen.message)
+            if len(text) > STRING_SEEN:
+                limit, told = (STRING_MAX, error) if len(text) > STRING_MAX else (STRING_SEEN, warn)
+                yield told("string_length", index, path, length_text(path, limit, len(text)))
             if clean_text(text) is not text:
                 yield error("surrogate", index, path, "We could not parse the JSON body of your request.")
 
@@ -401,9 +403,9 @@ def tools(request: ChatRequest) -> Iterator[Violation]:
         yield wrong_type("tools_type", None, "tools", "an array of objects", native)
         return
     if not native:
-        yield warn("tools_empty", None, "tools", empty_array("tools_empty", None, "tools").message)
+        yield warn("tools_empty", None, "tools", empty_text("tools"))
     if len(native) > TOOLS_MAX:
-        yield too_many("tools_too_many", None, "tools", TOOLS_MAX, len(native))
+        yield error("tools_too_many", None, "tools", length_text("tools", TOOLS_MAX, len(native), "array"))
     for place, tool in enumerate(native):
         definition = mapping_or_none(tool)
         if definition is None:
@@ -495,9 +497,9 @@ def unknown_keys(request: ChatRequest) -> Iterator[Violation]:
 
 def cache_keys(request: ChatRequest) -> Iterator[Violation]:
     """C17: a cache key has at most 64 characters; each generation of models takes its own cache options."""
-    key = request.body.get("prompt_cache_key")
+    key = request.body.get(path := "prompt_cache_key")
     if isinstance(key, str) and len(key) > CACHE_KEY_MAX:
-        yield too_long("cache_key_length", None, "prompt_cache_key", CACHE_KEY_MAX, len(key))
+        yield error("cache_key_length", None, path, length_text(path, CACHE_KEY_MAX, len(key)))
     if request.gpt is None:
         return
     if request.gpt >= (5, 5) and request.body.get("prompt_cache_retention") == "in_memory":

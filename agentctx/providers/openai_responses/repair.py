@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import define, evolve, field
 
-from agentctx.core.message import BREAKPOINT, Message, Native, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from agentctx.core.message import BREAKPOINT, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.pace import paced
-from agentctx.providers.native import clean_text, fields_of, finite_json
+from agentctx.providers.native import fields_of
+from agentctx.providers.openai_chat.repair import NAME, cleaned, nearest_name, sent_arguments, short_id, value_of
 from agentctx.providers.openai_responses.items import answer_as, kind_answering, read_message, without_id
 from agentctx.wire_format import Repaired, Spelling
 
@@ -21,17 +20,10 @@ CALL_ID_MAX = 64
 IDS = Spelling(r"\s\S", CALL_ID_MAX)
 """How the ids of calls are spelled: anyhow, if they are short."""
 
-NAME_MAX = 64
-"""The longest name of a function, in characters."""
-
 CACHEABLE = ("input_text", "input_image", "input_file")
 """The blocks that a cache marker may stand on."""
 
-NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""What a function may be called."""
-
 _NEEDS_ID = frozenset({"reasoning", "mcp_approval_request"})
-_SURROGATES = "lone surrogates cannot be sent"
 
 
 @define
@@ -84,7 +76,7 @@ def _is_fine(part: Part) -> bool:
         return plain and len(part.id) <= CALL_ID_MAX and NAME.fullmatch(part.name) is not None
     if isinstance(part, ToolResult):
         return len(part.call_id) <= CALL_ID_MAX and all(map(_is_fine, part.content))
-    return not isinstance(part, Thinking) or not _value(part.source, "content")
+    return not isinstance(part, Thinking) or not value_of(part.source, "content")
 
 
 def _repair_parts(repairing: _Repairing, index: int, message: Message) -> None:
@@ -102,27 +94,21 @@ def _part(part: Part, why: list[str]) -> Part:
 def _marked_wrongly(part: Text | ToolCall) -> bool:
     """Whether a cache marker stands on a block that is none of input."""
     block = part.source
-    if block is None or isinstance(block, str) or _value(block, BREAKPOINT) is None:
+    if block is None or isinstance(block, str) or value_of(block, BREAKPOINT) is None:
         return False
-    return _value(block, "type") not in CACHEABLE
+    return value_of(block, "type") not in CACHEABLE
 
 
 def _text(part: Text, why: list[str]) -> Text:
     if _marked_wrongly(part):
         why.append("a cache marker stands on input only")
         part = evolve(part, source={key: held for key, held in fields_of(part.source).items() if key != BREAKPOINT})
-    if (clean := clean_text(part.text)) is part.text:
-        return part
-    why.append(_SURROGATES)
-    return evolve(part, text=clean)
+    clean = cleaned(part.text, why)
+    return part if clean is part.text else evolve(part, text=clean)
 
 
 def _call(part: ToolCall, why: list[str]) -> ToolCall:
-    arguments = clean_text(part.arguments)
-    if arguments is not part.arguments:
-        why.append(_SURROGATES)
-    if (finite := finite_json(arguments)) is not arguments:
-        why.append("arguments are not JSON: it has no NaN and no Infinity")
+    finite = sent_arguments(part, why)
     identity, name = _short(part.id, why), _legal(part.name, why)
     if identity is part.id and name is part.name and finite is part.arguments:
         return part
@@ -139,7 +125,7 @@ def _result(part: ToolResult, why: list[str]) -> ToolResult:
 def _thinking(part: Thinking, why: list[str]) -> Thinking:
     """Encrypted reasoning goes back without its readable form, which OpenAI refuses."""
     source = part.source
-    if part.encrypted is None or not _value(source, "content"):
+    if part.encrypted is None or not value_of(source, "content"):
         return part
     why.append("reasoning goes back encrypted only")
     native = {**fields_of(source), "content": []}
@@ -155,7 +141,7 @@ def summarised(messages: Sequence[Message], note: Callable[[Message, str], None]
 
 
 def _is_readable(message: Message) -> bool:
-    return any(isinstance(part, Thinking) and _value(part.source, "content") for part in message.parts)
+    return any(isinstance(part, Thinking) and value_of(part.source, "content") for part in message.parts)
 
 
 def _summarised(message: Message, note: Callable[[Message, str], None]) -> Message:
@@ -182,7 +168,7 @@ def _short(identity: str, why: list[str]) -> str:
     if len(identity) <= CALL_ID_MAX:
         return identity
     why.append(f"the id of a call is longer than {CALL_ID_MAX} characters")
-    return "call_" + hashlib.sha256(identity.encode(errors="surrogatepass")).hexdigest()[:32]
+    return short_id(identity)
 
 
 def _legal(name: str, why: list[str]) -> str:
@@ -190,18 +176,13 @@ def _legal(name: str, why: list[str]) -> str:
     if NAME.fullmatch(name):
         return name
     why.append("the name of a call has characters that are not allowed")
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:NAME_MAX] or "_"
-
-
-def _value(native: Native, key: str) -> Native:
-    """The value of a key of a native item, without dumping SDK objects."""
-    return native.get(key) if type(native) is dict or isinstance(native, Mapping) else getattr(native, key, None)
+    return nearest_name(name)
 
 
 def item_id(message: Message) -> str | None:
     """The id of an item, which no other may have; None when it has none."""
-    identity = _value(message.source, "id")
-    if not isinstance(identity, str) or _value(message.source, "type") == "local_shell_call_output":
+    identity = value_of(message.source, "id")
+    if not isinstance(identity, str) or value_of(message.source, "type") == "local_shell_call_output":
         return None  # the id of a local shell's answer is that of the call
     return identity
 
@@ -214,7 +195,7 @@ def of_their_kind(messages: Sequence[Message]) -> Iterator[tuple[int, tuple[Mess
             if isinstance(part, ToolCall):
                 asked[part.id] = part
             elif isinstance(part, ToolResult) and (call := asked.get(part.call_id)) is not None:
-                kind = _value(message.source, "type") or "function_call_output"
+                kind = value_of(message.source, "type") or "function_call_output"
                 if message.role == "tool" and kind != kind_answering(call):
                     made = message.replaced(read_message(answer_as(call, part), index))
                     yield index, (made,), f"a {kind_answering(call)} has to answer the call, not a {kind}"
@@ -231,7 +212,7 @@ def _repeated(repairing: _Repairing, earlier: Mapping[str, Message], *, reasonin
         if first is message:
             continue
         same = first == message or bool(first.payload == message.payload)  # which may have been cut since
-        if same or _value(message.source, "type") in _NEEDS_ID:
+        if same or value_of(message.source, "type") in _NEEDS_ID:
             repairing.put(index, None, f"the item {identity!r} is there twice")
         else:
             repairing.put(index, without_id(now), f"another item has the id {identity!r}")

@@ -13,6 +13,15 @@ from attrs import frozen
 from agentctx.core.message import BREAKPOINT, Native
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.native import clean_text, mapping_or_none
+from agentctx.providers.openai_chat.repair import NAME, NAME_MAX
+from agentctx.providers.openai_chat.rules import (
+    CACHE_KEY_MAX,
+    STRING_MAX,
+    empty_text,
+    length_text,
+    name_text,
+    type_text,
+)
 from agentctx.providers.openai_responses.items import (
     CALLS,
     ROLES,
@@ -24,7 +33,7 @@ from agentctx.providers.openai_responses.items import (
     kind_of,
     openai_family,
 )
-from agentctx.providers.openai_responses.repair import CACHEABLE, CALL_ID_MAX, NAME, NAME_MAX
+from agentctx.providers.openai_responses.repair import CACHEABLE, CALL_ID_MAX
 from agentctx.providers.rules import Rule, in_order
 from agentctx.wire_format import Violation
 
@@ -150,34 +159,11 @@ def broken(
     return Violation(f"resp.{rule}", severity, None if at is None else at.index, path, message)
 
 
-def json_type(value: object) -> str:
-    """The JSON type of a value as the provider calls it, with its article."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "a boolean"
-    names = ((str, "a string"), (int, "an integer"), (float, "a decimal number"), ((list, tuple), "an array"))
-    return next((name for kind, name in names if isinstance(value, kind)), "an object")
-
-
 def wrong_type(rule: str, at: Item | None, path: str, expected: str, got: object) -> Violation:
     """Something is missing, or of another type than it must be."""
     if got is None:
         return broken(rule, at, path, f"Missing required parameter: '{path}'.")
-    text = f"Invalid type for '{path}': expected {expected}, but got {json_type(got)} instead."
-    return broken(rule, at, path, text)
-
-
-def too_long(rule: str, at: Item | None, path: str, limit: int, length: int) -> Violation:
-    """A string is longer than it may be, in characters."""
-    text = f"Expected a string with maximum length {limit}, but got a string with length {length} instead."
-    return broken(rule, at, path, f"Invalid '{path}': string too long. {text}")
-
-
-def too_many(rule: str, at: Item | None, path: str, limit: int, length: int) -> Violation:
-    """A list has more entries than it may have."""
-    text = f"Expected an array with maximum length {limit}, but got an array with length {length} instead."
-    return broken(rule, at, path, f"Invalid '{path}': array too long. {text}")
+    return broken(rule, at, path, type_text(path, expected, got))
 
 
 def item_ids(request: ResponsesRequest) -> Iterator[Violation]:
@@ -321,7 +307,8 @@ def reasoning_content(request: ResponsesRequest) -> Iterator[Violation]:
     for item in request.items:
         content = item.data.get("content")
         if item.kind == "reasoning" and isinstance(content, (list, tuple)) and content:
-            yield too_many("reasoning_content", item, f"{item.path}.content", 0, len(content))
+            path = f"{item.path}.content"
+            yield broken("reasoning_content", item, path, length_text(path, 0, len(content), "array"))
 
 
 def trigger_last(request: ResponsesRequest) -> Iterator[Violation]:
@@ -333,7 +320,6 @@ def trigger_last(request: ResponsesRequest) -> Iterator[Violation]:
 
 
 ITEMS_MAX = 131_072
-STRING_MAX = 10_485_760
 _SPOKEN = frozenset({"output_text", "refusal"})
 
 
@@ -348,10 +334,9 @@ def input_present(request: ResponsesRequest) -> Iterator[Violation]:
         yield wrong_type("input", None, "input", "one of a string or array of objects", native)
         return
     if not native and not request.chained:
-        text = "Invalid 'input': empty array. Expected an array with minimum length 1, but got an empty array instead."
-        yield broken("input_empty", None, "input", text)
+        yield broken("input_empty", None, "input", empty_text("input"))
     if len(native) > ITEMS_MAX:
-        yield too_many("input_too_long", None, "input", ITEMS_MAX, len(native))
+        yield broken("input_too_long", None, "input", length_text("input", ITEMS_MAX, len(native), "array"))
     known = {item.index for item in request.items}
     for index in range(len(native)):
         if index not in known:
@@ -429,10 +414,9 @@ def function_name(name: object, item: Item | None, path: str) -> Iterator[Violat
     if not isinstance(name, str):
         yield wrong_type("function_name", item, path, "a string", name)
     elif len(name) > NAME_MAX:
-        yield too_long("function_name_length", item, path, NAME_MAX, len(name))
+        yield broken("function_name_length", item, path, length_text(path, NAME_MAX, len(name)))
     elif not NAME.fullmatch(name):
-        text = "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
-        yield broken("function_name", item, path, f"Invalid '{path}': {text}")
+        yield broken("function_name", item, path, name_text(path))
 
 
 def cache_marker(request: ResponsesRequest) -> Iterator[Violation]:
@@ -456,7 +440,7 @@ def strings(request: ResponsesRequest) -> Iterator[Violation]:
     for item in request.items:
         for path, text in _strings(item):
             if len(text) > STRING_MAX:
-                yield too_long("string_length", item, path, STRING_MAX, len(text))
+                yield broken("string_length", item, path, length_text(path, STRING_MAX, len(text)))
             if clean_text(text) is not text:
                 yield broken("surrogate", item, path, "We could not parse the JSON body of your request.")
 
@@ -542,12 +526,9 @@ def call_ids(request: ResponsesRequest) -> Iterator[Violation]:
         identity, path = item.call_id, f"{item.path}.call_id"
         if isinstance(identity, str):
             if len(identity) > CALL_ID_MAX and not item.kind.startswith("mcp_"):
-                yield too_long("call_id_length", item, path, CALL_ID_MAX, len(identity))
+                yield broken("call_id_length", item, path, length_text(path, CALL_ID_MAX, len(identity)))
         elif identity is not None or item.kind != "function_call_output":  # a tool may speak without being asked
             yield wrong_type("call_id", item, path, "a string", identity)
-
-
-CACHE_KEY_MAX = 64
 
 
 def chain(request: ResponsesRequest) -> Iterator[Violation]:
@@ -613,9 +594,9 @@ def _names(native: object) -> Iterator[str]:
 
 def cache_key(request: ResponsesRequest) -> Iterator[Violation]:
     """A cache key has at most 64 characters."""
-    key = request.body.get("prompt_cache_key")
+    key = request.body.get(path := "prompt_cache_key")
     if isinstance(key, str) and len(key) > CACHE_KEY_MAX:
-        yield too_long("cache_key_length", None, "prompt_cache_key", CACHE_KEY_MAX, len(key))
+        yield broken("cache_key_length", None, path, length_text(path, CACHE_KEY_MAX, len(key)))
 
 
 RULES: tuple[Rule[ResponsesRequest], ...] = (
