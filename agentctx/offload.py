@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from itertools import count
@@ -28,6 +28,16 @@ MUCH_TEXT, VERY_MUCH_TEXT = 64 * 1024, 256 * 1024
 
 _TURNS = 3
 """How often the event loop turns before a younger step has its work done: the older one may come back with more."""
+
+
+def amount(lengths: Iterable[int]) -> tuple[int, int]:
+    """How many messages these are the lengths of, and how many characters; of very much only that it is very much."""
+    messages = characters = 0
+    for length in lengths:
+        messages, characters = messages + 1, characters + length
+        if messages >= VERY_MUCH or characters >= VERY_MUCH_TEXT:
+            break
+    return messages, characters
 
 
 async def offload(work: Callable[[], T], messages: int, characters: int = 0) -> T:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from enum import Enum
 from functools import cache, partial
 from typing import Literal, Protocol, TypeVar, cast, runtime_checkable
@@ -11,17 +11,12 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
-from agentctx.core.message import (
-    Context,
-    Message,
-    Native,
-    Part,
-)
+from agentctx.core.message import Context, Media, Message, Native, Part, ToolResult
 from agentctx.core.protection import ProtectRule, ThinkingPolicy, always, leading_thought, places_of, summaries, unread
 from agentctx.core.report import Compaction
 from agentctx.errors import ConfigError
 from agentctx.models.profile import ModelProfile
-from agentctx.offload import offload
+from agentctx.offload import amount, offload
 from agentctx.wire_format import USUAL, WireFormat
 
 T = TypeVar("T")
@@ -67,7 +62,8 @@ class Phase(Enum):
 class ContextStrategy(Protocol):
     """A stage. A function qualifies, plain or async; the same object out means "nothing changed".
 
-    A plain one is a function of values: for a large context it is called in a worker thread, where it holds up nobody.
+    A plain one is a function of values: for a large context it is called in a worker thread, where it holds up nobody,
+    and where steps of other conversations may call it at the same time.
     An async one is for what waits, such as a call of a model. A stage with options, or one that need not run at every
     step, is a class derived from ``Stage``.
 
@@ -96,7 +92,8 @@ class RunInner(Protocol):
 class Stage:
     """All that a stage may say of itself, with what holds where it does not. Derive from it and say what is different.
 
-    What it does is ``apply``, or an async ``__call__`` where it waits for something; every stage can be awaited.
+    What it does is ``apply``, a plain function, or an async ``__call__`` where it waits for something; every stage can
+    be awaited. Where ``apply`` is called, in a worker thread or not, is decided by ``effort``.
 
     A plain function says nothing of this. An object that is called as a stage and does not derive from it may have some
     of this all the same, but for ``stages`` and how they are run.
@@ -125,12 +122,12 @@ class Stage:
 
         A stage that waits for something, such as a call of a model, has this method instead.
         """
-        messages, characters = self.effort(context, call)
-        return await offload(partial(self.apply, context, call), messages, characters)
+        return await offload(partial(self.apply, context, call), *amount(self.effort(context, call)))
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """The same as a plain function of values, which is called off the event loop when it has much to do."""
-        raise NotImplementedError
+        msg = f"{self.name} has neither a plain apply nor an async __call__"
+        raise NotImplementedError(msg)
 
     @property
     def name(self) -> str:
@@ -185,9 +182,16 @@ class Stage:
         """Whether it has anything to do with this model and format; else a session does not run it."""
         return self.stages is None or any(declared(stage).concerns(call) for stage in self.stages)
 
-    def effort(self, context: Context, call: Call, /) -> tuple[int, int]:
-        """How much a plain stage works on, which decides where it is run: messages, and characters to count or cut."""
-        return len(context.messages), call.meter.bytes(context)
+    def effort(self, context: Context, call: Call, /) -> Iterable[int]:
+        """What ``apply`` looks at: for each message, how many characters of it are read to be counted, searched or cut.
+
+        For many messages, or much text, it is called in a worker thread, which costs about a millisecond; else at once,
+        and nothing else goes on meanwhile. What says nothing is taken to read all the text of all the messages that it
+        is given (in a session these are, for ``Scope.ARRIVALS``, the new ones), without the files and pictures in them.
+        A stage that reads less says so: 0 for a message of which it reads nothing, and ``()`` where a glance suffices.
+        Of what is very much, only the beginning is asked for.
+        """
+        return whole_text(context, call)
 
     def true_at(self, _messages: Sequence[Message], /) -> Collection[int] | None:
         """Of which messages, by index, what it writes into them still holds when the caller has gone back to these.
@@ -211,6 +215,18 @@ class Stage:
         for stage in self.stages or ():
             context = await run(stage, context, call)
         return context
+
+
+def whole_text(context: Context, call: Call) -> Iterable[int]:
+    """How many characters each message has, or about so many; files and pictures are no text."""
+    weigh = call.meter.weight
+    return (weigh(message) - sum(map(_file_size, message.parts)) for message in context.messages)
+
+
+def _file_size(part: Part) -> int:
+    if isinstance(part, ToolResult):
+        return sum(map(_file_size, part.content))
+    return len(part.data or "") if isinstance(part, Media) else 0
 
 
 def declared(stage: ContextStrategy) -> Stage:
@@ -268,7 +284,7 @@ class _Underived(Stage):
     def concerns(self, call: Call, /) -> bool:
         return self._said("concerns", super().concerns)(call)
 
-    def effort(self, context: Context, call: Call, /) -> tuple[int, int]:
+    def effort(self, context: Context, call: Call, /) -> Iterable[int]:
         return self._said("effort", super().effort)(context, call)
 
     def true_at(self, messages: Sequence[Message], /) -> Collection[int] | None:

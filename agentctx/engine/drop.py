@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 
 from attrs import frozen
 
@@ -12,7 +12,7 @@ from agentctx.core.pace import paced
 from agentctx.core.units import Unit, segments, units
 from agentctx.engine.select import until_full
 from agentctx.engine.shrink import shrink_results
-from agentctx.protocols import Call
+from agentctx.protocols import Call, whole_text
 
 
 def droppable(groups: Sequence[Unit], protected: frozenset[int]) -> list[Unit]:
@@ -182,9 +182,9 @@ def _cut_what_stays(context: Context, limit: int, call: Call, room: Room, held: 
     return shrunk, room if shrunk is context else lay_out(shrunk, call, unread=held)
 
 
-def effort_to_cut(context: Context, limit: int, call: Call) -> tuple[int, int]:
+def effort_to_cut(context: Context, limit: int, call: Call) -> Iterable[int]:
     """What a stage that drops units looks at; see ``Stage.effort``. No result of what fits ``limit`` has to be cut."""
-    return len(context.messages), call.meter.bytes(context) if call.size(context) > limit else 0
+    return whole_text(context, call) if call.size(context) > limit else repeat(0, len(context.messages))
 
 
 def drop_oldest(context: Context, limit: int, aim: int, call: Call, size: int | None = None) -> Context:

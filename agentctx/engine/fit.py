@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -13,7 +13,7 @@ from agentctx.core.message import Context, Media, Message, Native, Part, Text, T
 from agentctx.engine.drop import drop_oldest, lay_out
 from agentctx.engine.shrink import shrink_arguments, shrink_results
 from agentctx.errors import BigItem, ContextOverflow
-from agentctx.protocols import Call, Stage
+from agentctx.protocols import Call, Stage, whole_text
 from agentctx.tokens.carried import base64_of
 
 NAMED = 5
@@ -36,9 +36,9 @@ class FitGuarantee(Stage):
     limit: int
     origins: Sequence[int | None] | None = field(default=None, eq=False, repr=False)
 
-    def effort(self, context: Context, call: Call, /) -> tuple[int, int]:
+    def effort(self, context: Context, call: Call, /) -> Iterable[int]:
         """None for a request that fits."""
-        return (0, 0) if call.size(context) <= self.limit else super().effort(context, call)
+        return () if call.size(context) <= self.limit else whole_text(context, call)
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context, at most ``limit`` tokens.

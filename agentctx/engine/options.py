@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from inspect import iscoroutinefunction
 
 from agentctx.core.budget import Budget
 from agentctx.core.protection import ProtectRule
 from agentctx.errors import ConfigError
-from agentctx.protocols import Call, ContextStrategy, declared
+from agentctx.protocols import Call, ContextStrategy, Stage, declared
 
 
 def limits(stage: str, max_tokens: int | None, call: Call) -> tuple[int, int]:
@@ -33,15 +34,23 @@ def limits(stage: str, max_tokens: int | None, call: Call) -> tuple[int, int]:
 
 
 def check_stages(where: str, stages: Sequence[ContextStrategy]) -> None:
-    """Check that each stage can be called.
+    """Check that each stage can be called, and does something when it is.
 
     Raises:
-        ConfigError: If one cannot, or is a class.
+        ConfigError: If one cannot, is a class, or derives from ``Stage`` and does not say what it does.
     """
     for place, stage in enumerate(stages):
         if not callable(stage) or isinstance(stage, type):
             msg = f"{where}: stages[{place}] is {stage!r}; a stage is called with (context, call)"
             raise ConfigError(msg)
+        if isinstance(stage, Stage) and _does_nothing(type(stage)):
+            msg = f"{where}: stages[{place}] is {stage!r}; give it a plain apply, or an async __call__ where it waits"
+            raise ConfigError(msg)
+
+
+def _does_nothing(kind: type[Stage]) -> bool:
+    """Whether such stages have neither a plain ``apply`` nor a way of their own to be called."""
+    return kind.__call__ is Stage.__call__ and (kind.apply is Stage.apply or iscoroutinefunction(kind.apply))
 
 
 def check_rules(protect: Iterable[ProtectRule]) -> tuple[ProtectRule, ...]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set as AbstractSet
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
+from itertools import groupby, repeat
 from operator import itemgetter
 
 from attrs import define, evolve, field, frozen
@@ -254,9 +254,9 @@ class RepairHistory(Stage):
 
     lost_result: str = LOST_RESULT
 
-    def effort(self, context: Context, _call: Call, /) -> tuple[int, int]:
+    def effort(self, context: Context, _call: Call, /) -> Iterable[int]:
         """It reads no text."""
-        return len(context.messages), 0
+        return repeat(0, len(context.messages))
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with every pair whole."""

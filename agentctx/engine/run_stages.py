@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from inspect import isawaitable
 from itertools import chain
@@ -23,7 +23,7 @@ from agentctx.engine.changes import Account, StageDiff, head_changes, marks_diff
 from agentctx.engine.listeners import is_async
 from agentctx.engine.originals import Originals, kept
 from agentctx.errors import StageError
-from agentctx.offload import offload
+from agentctx.offload import amount, offload
 from agentctx.protocols import Call, ContextStrategy, Phase, Stage, declared
 
 T = TypeVar("T")
@@ -104,9 +104,13 @@ async def _answer(stage: ContextStrategy, context: Context, call: Call) -> objec
     if is_async(stage):
         answer: object = stage(context, call)
     else:
-        messages, characters = declared(stage).effort(context, call)
-        answer = await offload(lambda: stage(context, call), messages, characters)
+        answer = await run_plain(stage, declared(stage).effort(context, call), context, call)
     return await answer if isawaitable(answer) else answer
+
+
+async def run_plain(work: Callable[[Context, Call], T], effort: Iterable[int], context: Context, call: Call) -> T:
+    """What a plain function makes of a context, called where a plain stage of this ``effort`` would be."""
+    return await offload(partial(work, context, call), *amount(effort))
 
 
 async def run_alone(stage: ContextStrategy, context: Context, call: Call, name: str | None = None) -> Context:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
+from itertools import repeat
 from typing import ClassVar
 
 from attrs import field, frozen
@@ -65,9 +66,9 @@ class ClearToolResults(Stage):
             msg = f"ClearToolResults: placeholder must be text that is not blank, got {self.placeholder!r}"
             raise ConfigError(msg)
 
-    def effort(self, context: Context, _call: Call, /) -> tuple[int, int]:
+    def effort(self, context: Context, _call: Call, /) -> Iterable[int]:
         """It reads no text."""
-        return len(context.messages), 0
+        return repeat(0, len(context.messages))
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with old tool results cleared."""

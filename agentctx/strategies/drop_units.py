@@ -34,7 +34,7 @@ from agentctx.protocols import Call, Scope, Stage
 class _Reducer(Stage):
     __slots__ = ()
 
-    def effort(self, context: Context, call: Call, /) -> tuple[int, int]:
+    def effort(self, context: Context, call: Call, /) -> Iterable[int]:
         """As of a cut to the limit."""
         return effort_to_cut(context, limits(self.name, None, call)[0], call)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from attrs import field, frozen
@@ -57,7 +57,7 @@ class _Cut(Stage):
         """What it is part of."""
         return FitContextWindow.__name__
 
-    def effort(self, context: Context, call: Call, /) -> tuple[int, int]:
+    def effort(self, context: Context, call: Call, /) -> Iterable[int]:
         """As of any cut."""
         return effort_to_cut(context, self.limit, call)
 

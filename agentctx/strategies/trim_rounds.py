@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import repeat
 from typing import ClassVar
 
 from attrs import field, frozen
@@ -43,9 +45,9 @@ class TrimRounds(Stage):
             msg = f"TrimRounds: max_rounds must be a whole number of at least 1, got {value!r}"
             raise ConfigError(msg)
 
-    def effort(self, context: Context, _call: Call, /) -> tuple[int, int]:
+    def effort(self, context: Context, _call: Call, /) -> Iterable[int]:
         """It reads no text."""
-        return len(context.messages), 0
+        return repeat(0, len(context.messages))
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with the older rounds dropped."""

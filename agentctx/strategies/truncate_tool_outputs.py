@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from typing import ClassVar
 
 from attrs import field, frozen
@@ -9,7 +11,7 @@ from attrs import field, frozen
 from agentctx.core.message import Context, Message, Text, ToolResult
 from agentctx.engine.shrink import Cut, Keep, cut_to_chars, cut_to_tokens, edit_results, edited, with_text
 from agentctx.errors import ConfigError
-from agentctx.protocols import Call, Scope, Stage
+from agentctx.protocols import Call, Scope, Stage, as_cutter
 
 _READ_PER_TOKEN = 8
 """Characters that are read, about, for each token that stays: to see that a result is too long, and for its ends."""
@@ -66,10 +68,10 @@ class TruncateToolOutputs(Stage):
             msg = f'TruncateToolOutputs: keep must be "head", "tail" or "both", got {self.keep!r}'
             raise ConfigError(msg)
 
-    def effort(self, context: Context, _call: Call, /) -> tuple[int, int]:
-        """It reads little more of a result than what may stay of it."""
-        results = (result for message in context.messages for result in message.results)
-        return len(context.messages), 0 if self.max_tokens is None else sum(map(self._read, results))
+    def effort(self, context: Context, call: Call, /) -> Iterable[int]:
+        """It reads little more of a result than what may stay of it, with a counter that can cut."""
+        read = partial(self._read, cuts=as_cutter(call.counter) is not None)
+        return (sum(map(read, message.results)) for message in context.messages)
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with long tool outputs cut."""
@@ -80,11 +82,13 @@ class TruncateToolOutputs(Stage):
 
         return edited(context, sorted(places), cut, call, f"tool output longer than {self._limits()}")
 
-    def _read(self, result: ToolResult) -> int:
+    def _read(self, result: ToolResult, *, cuts: bool) -> int:
         """How many characters of a result are read, about: none of one that is surely short enough."""
-        most = self.max_tokens or 0
+        if self.max_tokens is None:
+            return 0
+        most = self.max_tokens
         characters = sum(len(part.text) for part in result.content if isinstance(part, Text))
-        return 0 if characters <= most else min(characters, _READ_PER_TOKEN * most)
+        return 0 if characters <= most else min(characters, _READ_PER_TOKEN * most) if cuts else characters
 
     def _cut(self, result: ToolResult, call: Call) -> ToolResult:
         text = shorter = result.text

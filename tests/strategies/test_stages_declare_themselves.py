@@ -23,6 +23,8 @@ from agentctx import (
     over,
     when,
 )
+from agentctx.engine.reading import reader
+from agentctx.offload import VERY_MUCH
 from agentctx.protocols import Phase, declared
 from agentctx.testing import assistant, transcript, user
 from agentctx.tokens.heuristic import HeuristicCounter
@@ -63,6 +65,38 @@ async def test_a_plain_stage_works_off_the_loop_when_it_has_much_to_do(rounds, a
     messages = transcript("openai-chat", *[turn for _ in range(rounds) for turn in (user("go"), assistant("gone"))])
     await Pipeline(noting).prepare([*messages, MESSAGES[0]], format="openai-chat")
     assert [ident != get_ident() for ident in seen] == [apart]
+
+
+def reads(natives, tools=None):
+    """What a stage that says nothing of it is taken to read."""
+    source = reader(natives, tools=tools, format="openai-chat")
+    context = Context(tuple(source.messages(natives)), *source.fixed_part(None, tools))
+    return [*declared(without_answers).effort(context, Call(source.meter))]
+
+
+def test_what_a_stage_reads_is_the_text_of_the_messages_that_it_is_given():
+    """No picture in them, and neither system prompt nor tools: so one for arrivals is weighed by what arrives."""
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400_000}}
+    tools = [{"type": "function", "function": {"name": "read", "description": "much " * 50_000}}]
+    natives = [*MESSAGES[:1], {"role": "user", "content": [picture, {"type": "text", "text": "see"}]}]
+    assert reads(natives, tools) == [4, 3]
+
+
+async def test_what_a_long_history_says_is_not_asked_for_to_its_end():
+    """A thousand messages are many, whatever stands in them."""
+    asked = []
+
+    @frozen
+    class Reading(Stage):
+        def effort(self, context, _call):
+            return (asked.append(message) or 0 for message in context.messages)
+
+        def apply(self, context, _call):
+            return context
+
+    messages = transcript("openai-chat", *[turn for _ in range(2_000) for turn in (user("go"), assistant("gone"))])
+    await Pipeline(Reading()).prepare(messages, format="openai-chat")
+    assert len(asked) == VERY_MUCH
 
 
 async def test_a_plain_function_may_give_back_what_has_to_be_awaited():

@@ -9,6 +9,7 @@ from agentctx import (
     FitContextWindow,
     Pipeline,
     Protect,
+    Stage,
     TrimRounds,
     TruncateToolOutputs,
     count,
@@ -25,6 +26,14 @@ HELLO = [{"role": "user", "content": "hello"}]
 
 async def waiting(_context, _call):
     """An async function where a condition is expected."""
+
+
+class Waiting(Stage):
+    """A stage that waits where it must not."""
+
+    async def apply(self, context, _call):
+        """What is said in ``__call__``."""
+        return context
 
 
 WRONG = {
@@ -54,6 +63,8 @@ WRONG = {
     "within must be": lambda: pays_back(within="20"),
     "when: stages[0]": lambda: when(over(1), TrimRounds),
     "first_of: stages[0]": lambda: first_of(5),
+    "give it a plain apply": lambda: Pipeline(Stage()),
+    "where it waits": lambda: when(over(1), Waiting()),
     "Protect.last_user": lambda: Protect.last_user("2"),
     "Protect.where": lambda: Protect.where("user"),
     "Protect.pins": lambda: Protect.pins("0"),
