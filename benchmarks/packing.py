@@ -21,7 +21,7 @@ from agentctx import Call, Context, Pack, Pipeline
 from agentctx.engine.drop import lay_out
 from agentctx.strategies.pack import STRATEGIES, Strategy
 from agentctx.strategies.packing.choose import Candidates, candidates_of
-from agentctx.strategies.packing.scores import ranked
+from agentctx.strategies.packing.scores import relevances, scores, traits_of
 from agentctx.tokens import TiktokenCounter
 from agentctx.tokens.meter import MessageMeter
 
@@ -124,7 +124,9 @@ async def case(count: int, seed: int) -> Case:
     """The units of a transcript with their worths, and half of the room that they take."""
     context, told = await read(count, seed)
     laid_out = candidates_of(context, lay_out(context, told), told, told.size(context) // 2, 0)
-    return Case(laid_out, await ranked(context, laid_out, STRATEGIES["hybrid"], TASK, None))
+    traits = [traits_of(unit.of(context.messages)) for unit in laid_out.units]
+    weights = STRATEGIES["hybrid"]
+    return Case(laid_out, scores(laid_out, weights, traits, await relevances(traits, weights, TASK, None)))
 
 
 def greedy(case: Case, rank: Callable[[int], float]) -> list[int]:

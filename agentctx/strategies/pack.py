@@ -16,11 +16,11 @@ from agentctx.core.units import units
 from agentctx.engine.drop import shrink_open_round
 from agentctx.engine.options import check_tokens, limits
 from agentctx.engine.relevance import Relevance
+from agentctx.engine.run_stages import run_plain
 from agentctx.errors import ConfigError
-from agentctx.offload import offload
 from agentctx.protocols import Call, Scope, Stage
 from agentctx.strategies.packing.choose import Candidates, candidates_of
-from agentctx.strategies.packing.scores import Weights, ranked, shortened, still_short
+from agentctx.strategies.packing.scores import Traits, Weights, relevances, scores, shortened, still_short, traits_of
 from agentctx.tokens.graphemes import floor
 
 Strategy = Literal["recent", "relevance", "hybrid", "compression"]
@@ -124,22 +124,31 @@ class Pack(Stage):
         limit, aim = limits("Pack", self.max_tokens, call)
         if call.size(context) <= aim:
             return context
+        laid_out = await run_plain(partial(self._laid_out, limit, aim), self.effort(context, call), context, call)
+        relevant = await relevances(laid_out.traits, self.weights, laid_out.task, self.relevance)
+        return await run_plain(partial(self._packed, laid_out, relevant), self.effort(context, call), context, call)
+
+    def _laid_out(self, limit: int, aim: int, context: Context, call: Call) -> LaidOut:
+        """What there is to choose from."""
         context, room = shrink_open_round(context, limit, call)
         full = candidates_of(context, room, call, aim, self.keep_last)
         task = task_of(context.messages) if self.task is None else self.task
-        scores = await ranked(context, full, self.weights, task, self.relevance)
-        decide = partial(self._packed, context, full, scores, call)
-        packed = await offload(decide, len(context.messages))
+        return LaidOut(context, full, [traits_of(unit.of(context.messages)) for unit in full.units], task)
+
+    def _packed(self, laid_out: LaidOut, relevant: Sequence[float], _context: Context, call: Call) -> Context:
+        """Return the context with what is worth most."""
+        context, full = laid_out.context, laid_out.candidates
+        packed = self._decided(context, full, scores(full, self.weights, laid_out.traits, relevant), call)
         if packed.is_whole:
             return context
         name = self.strategy if isinstance(self.strategy, str) else "own weights"
-        after = packed_context(context, packed, call, f"worth less than what stays in {aim:,} tokens ({name})")
+        after = packed_context(context, packed, call, f"worth less than what stays in {full.aim:,} tokens ({name})")
         for line in in_words(context, packed, name, call.size(after)):
             call.remark(line)
         return after
 
-    def _packed(self, context: Context, full: Candidates, scores: Sequence[int], call: Call) -> Packed:
-        """Decide."""
+    def _decided(self, context: Context, full: Candidates, scores: Sequence[int], call: Call) -> Packed:
+        """What stays, and how."""
         short = shortened(context, full, call) if self.strategy == "compression" else {}
         small = full.resized({index: sum(map(call.count, messages)) for index, messages in short.items()})
         chosen, note = self._chosen(context, small, scores, call)
@@ -164,6 +173,23 @@ class Pack(Stage):
                 return (chosen, note) if lost <= cost * max(scores) else (best, None)
             chosen = small.pick(scores, small.room - cost)
         return best, None
+
+
+@frozen
+class LaidOut:
+    """A request laid out for packing.
+
+    Args:
+        context: It; the results of what must stay are cut where they alone are too large.
+        candidates: The units that may be chosen.
+        traits: What is known of each of them.
+        task: What the model is at, in words.
+    """
+
+    context: Context
+    candidates: Candidates
+    traits: Sequence[Traits]
+    task: str
 
 
 @frozen

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from math import exp
 
 from attrs import frozen
@@ -14,7 +13,6 @@ from agentctx.engine.relevance import Bm25, Relevance, shares
 from agentctx.engine.select import each_that_fits
 from agentctx.engine.shrink import Cut, cut_to_tokens, edit_results, with_text
 from agentctx.errors import ConfigError
-from agentctx.offload import offload
 from agentctx.protocols import Call
 from agentctx.strategies.packing.choose import Candidates
 
@@ -137,22 +135,14 @@ STEPS = 1_000_000
 """Scores are taken to this many parts of one."""
 
 
-async def ranked(
-    context: Context, candidates: Candidates, weights: Weights, task: str, relevance: Relevance | None
-) -> Sequence[int]:
-    """What a token of each unit is worth, by ``scores``; without ``relevance`` BM25 says what is relevant."""
-    if not candidates.units:
-        return []
-    traits = await offload(partial(_all_traits, context, candidates), len(context.messages))
-    if not weights.relevance or not task.strip():
-        return scores(candidates, weights, traits, [0.0] * len(traits))
+async def relevances(
+    traits: Sequence[Traits], weights: Weights, task: str, relevance: Relevance | None
+) -> Sequence[float]:
+    """How much each unit has to do with the task, 0 to 1; without ``relevance`` BM25 says it."""
+    if not traits or not weights.relevance or not task.strip():
+        return [0.0] * len(traits)
     texts = [one.text for one in traits]
-    found = await (Bm25() if relevance is None else relevance)(task, texts)
-    return scores(candidates, weights, traits, shares(found, len(texts)))
-
-
-def _all_traits(context: Context, candidates: Candidates) -> list[Traits]:
-    return [traits_of(unit.of(context.messages)) for unit in candidates.units]
+    return shares(await (Bm25() if relevance is None else relevance)(task, texts), len(texts))
 
 
 def scores(
