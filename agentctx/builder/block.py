@@ -11,6 +11,7 @@ from attrs import evolve, field, frozen
 
 from agentctx.core.message import Message, Native, Ttl
 from agentctx.core.tier import Tier, as_tier
+from agentctx.engine.options import check_tokens
 from agentctx.errors import ConfigError
 from agentctx.protocols import ContextStrategy
 from agentctx.strategies.drop_units import Strict
@@ -76,10 +77,7 @@ class Block:
         if not callable(self.evict) or isinstance(self.evict, type):
             msg = f"Block {self.id!r}: evict: expected a stage, for example TruncateOldest(), got {self.evict!r}"
             raise ConfigError(msg)
-        cap: object = self.max_tokens
-        if cap is not None and (isinstance(cap, bool) or not isinstance(cap, int) or cap < 1):
-            msg = f"Block {self.id!r}: max_tokens: expected a positive number of tokens, got {cap!r}"
-            raise ConfigError(msg)
+        check_tokens(f"Block {self.id!r}: max_tokens", self.max_tokens)
         cache: object = self.cache
         if not (cache is None or isinstance(cache, (bool, Mapping)) or cache in get_args(Ttl)):
             lifetimes = " or ".join(map(repr, get_args(Ttl)))

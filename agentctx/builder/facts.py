@@ -11,6 +11,7 @@ from attrs import define, field
 from agentctx.builder.block import Block
 from agentctx.core.message import Message, Native, Text
 from agentctx.core.tier import Tier
+from agentctx.engine.options import check_tokens
 from agentctx.engine.run_stages import Noting, answered
 from agentctx.errors import ConfigError, StageError
 from agentctx.strategies.drop_units import TruncateOldest
@@ -59,9 +60,7 @@ def _callable(_instance: object, _attribute: object, value: Native) -> None:
 
 
 def _positive(_instance: object, _attribute: object, value: Native) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-        msg = f"Facts: max_tokens: expected a positive number of tokens, got {value!r}"
-        raise ConfigError(msg)
+    check_tokens("Facts: max_tokens", value)
 
 
 def _share(_instance: object, _attribute: object, value: Native) -> None:

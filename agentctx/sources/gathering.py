@@ -12,10 +12,11 @@ from attrs import define, field, frozen
 
 from agentctx.engine.relevance import coverage, raw_words
 from agentctx.engine.select import each_that_fits
+from agentctx.engine.shrink import fits
 from agentctx.errors import ConfigError
 from agentctx.protocols import ContextItem, ContextProvider, TokenCounter
 from agentctx.sources.call_source import SourceCall, SourceOutcome
-from agentctx.sources.writing import cut_lines, fits, section
+from agentctx.sources.writing import cut_lines, section
 from agentctx.tokens.remembering import counter_of_texts
 
 

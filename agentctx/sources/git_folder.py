@@ -3,7 +3,8 @@
 A repository's own configuration can name programs in more places than anyone can list: filters, hooks, monitors,
 signature checkers, remotes that are fetched from. So none of it is read by the git that looks at the repository. That
 git gets a folder of its own, with the index, the current commit and a handful of settings that are known to be plain
-values; commits and files are read where they are. What git writes, it writes there.
+values; commits and files are read where they are. What git writes, it writes there. (A library that reads
+repositories is no way around it: dulwich runs the filters that they configure, and follows their alternates.)
 """
 
 from __future__ import annotations

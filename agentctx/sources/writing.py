@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from agentctx.core.message import Native
+from agentctx.engine.shrink import cutter_of, fits
 from agentctx.errors import ConfigError
-from agentctx.protocols import TokenCounter, as_cutter
+from agentctx.protocols import TokenCounter
 
 _LONGEST = 1e9
 """The most seconds that can be waited for: any event loop can count so far."""
@@ -71,9 +72,10 @@ def cut_lines(text: str, max_tokens: int, counter: TokenCounter, keep: Literal["
         return ""
     if fits(text, max_tokens, counter):
         return text
+    end = cutter_of(counter).head if keep == "head" else cutter_of(counter).tail
     room = max_tokens - counter.count(_marked("", _lines(text), keep))
     for _ in range(_SLACK):
-        piece = _whole_lines(_end_of(text, room, counter, keep), text, keep) if room > 0 else ""
+        piece = _whole_lines(end(text, room), text, keep) if room > 0 else ""
         if not piece.strip():
             return ""
         result = _marked(piece, max(1, _lines(text) - _lines(piece)), keep)
@@ -84,27 +86,8 @@ def cut_lines(text: str, max_tokens: int, counter: TokenCounter, keep: Literal["
     return ""
 
 
-def fits(text: str, tokens: int, counter: TokenCounter) -> bool:
-    """Whether the text has at most so many tokens; no more of it is counted than must be."""
-    cutter = as_cutter(counter)
-    return counter.count(text) <= tokens if cutter is None else not cutter.exceeds(text, tokens)
-
-
 def _lines(text: str) -> int:
     return text.count("\n") + (not text.endswith("\n"))
-
-
-def _end_of(text: str, tokens: int, counter: TokenCounter, keep: Literal["head", "tail"]) -> str:
-    """A longest start or end of the text within so many tokens; bisected when the counter cannot cut."""
-    cutter = as_cutter(counter)
-    if cutter is not None:
-        return cutter.head(text, tokens) if keep == "head" else cutter.tail(text, tokens)
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        piece = text[:middle] if keep == "head" else text[len(text) - middle :]
-        low, high = (middle, high) if counter.count(piece) <= tokens else (low, middle - 1)
-    return text[:low] if keep == "head" else text[len(text) - low :]
 
 
 def _whole_lines(piece: str, text: str, keep: Literal["head", "tail"]) -> str:
