@@ -193,6 +193,13 @@ class Stage:
         """
         return whole_text(context, call)
 
+    def drops_oldest_above(self, _call: Call, /) -> int | None:
+        """The tokens above which it drops the oldest rounds, as few as must be, and does nothing else with the others.
+
+        Then what it drops is the same whatever stands in it. None: it has to see everything.
+        """
+        return None
+
     def true_at(self, _messages: Sequence[Message], /) -> Collection[int] | None:
         """Of which messages, by index, what it writes into them still holds when the caller has gone back to these.
 

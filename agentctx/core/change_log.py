@@ -10,6 +10,7 @@ from itertools import pairwise
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.compare import Change, Outcome
+from agentctx.core.later import Later
 from agentctx.core.message import ROLES
 from agentctx.core.pace import paced
 
@@ -34,7 +35,7 @@ class Span:
 
 
 @frozen(eq=False)
-class ChangesInForce:
+class ChangesInForce(Later):
     """The changes in force at one moment.
 
     Args:

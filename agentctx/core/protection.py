@@ -86,6 +86,11 @@ def _has_user_words(part: Part) -> bool:
     return not isinstance(part, ToolResult) and not is_marker(part)
 
 
+def says_something(text: str) -> bool:
+    """Whether a message of the user with this text alone is one ``has_user_words`` is true of, at a glance."""
+    return bool(text) and not text.isspace() and text not in STAND_INS and not text.startswith("[Summary of ")
+
+
 def system_messages(messages: Sequence[Message]) -> list[int]:
     """The indexes of all system and developer messages, also of those that go out under another role."""
     return [index for index, message in enumerate(messages) if message.is_system]

@@ -11,6 +11,7 @@ from attrs import asdict, field, frozen
 
 from agentctx.core.change_log import ChangesInForce
 from agentctx.core.compare import Change, HeadChange, Outcome
+from agentctx.core.later import Later
 from agentctx.core.message import Context
 from agentctx.printable import printable
 
@@ -61,7 +62,7 @@ class Forecast:
 
 
 @frozen
-class StageReport:
+class StageReport(Later):
     """What one stage did.
 
     Args:
@@ -102,7 +103,7 @@ class StageReport:
 
 
 @frozen
-class Report:
+class Report(Later):
     """What happened to a request on its way to the model.
 
     ``changes`` are the messages that were changed at this step, ``in_force`` all that are not sent as they came, also
@@ -151,7 +152,7 @@ class Report:
     prefix_tokens: int = 0
     rebilled_tokens: int = 0
     seconds: float = 0.0
-    _forecast: Callable[[], Forecast] | None = field(default=None, eq=False, repr=False)
+    _forecast: Callable[[], Forecast | None] | None = field(default=None, eq=False, repr=False)
 
     @property
     def forecast(self) -> Forecast | None:

@@ -197,4 +197,9 @@ def drop_oldest(context: Context, limit: int, aim: int, call: Call, size: int | 
     context, room = shrink_open_round(context, limit, call, size)
     kept = until_full(paced(reversed(room.sizes)), int, aim - room.floor)
     gone = chain.from_iterable(room.bundles[: len(room.bundles) - len(kept)])
-    return without(context, gone, call, f"over {aim:,} tokens: oldest first")
+    return without(context, gone, call, oldest_first(aim))
+
+
+def oldest_first(aim: int) -> str:
+    """Why the oldest rounds went."""
+    return f"over {aim:,} tokens: oldest first"

@@ -30,9 +30,10 @@ from agentctx.engine.reading import naming_what_is_too_deep
 from agentctx.engine.reasoning import DropForeignReasoning, options_of
 from agentctx.engine.repair import Earlier, cleaned, has_server_calls, names_of, paired
 from agentctx.engine.run_stages import Trail, keep_originals, run_stage
+from agentctx.engine.unread import Unread, unread
 from agentctx.errors import ContextOverflow
-from agentctx.offload import MUCH, offload
-from agentctx.protocols import Call
+from agentctx.offload import MUCH, VERY_MUCH_TEXT, offload
+from agentctx.protocols import Call, declared
 from agentctx.session.compaction import compact, compact_at_once
 from agentctx.session.fingerprint import Digest, snapshot, snapshots
 from agentctx.session.matching import asked_at, match, shared_start
@@ -161,7 +162,8 @@ async def take_in(
     if record is state.record and 0 < len(given.messages) == len(record.seen):
         step = _stand_still(ctx, record, given.messages, warmth)
     else:
-        step = await _read_in(ctx, record, given.messages, warmth, remembered=remembered)
+        around = None if remembered else await _read_around(ctx, record, given.messages, warmth)
+        step = around or await _read_in(ctx, record, given.messages, warmth, remembered=remembered)
         if remembered and step.raw:
             await _treat(step)
     step.reasoning_made_with, step.marked_for = state.reasoning_made_with(ctx), state.marked_for
@@ -198,6 +200,38 @@ async def _read_in(
     if raw:
         await _repair(step)
     return step
+
+
+async def _read_around(ctx: StepContext, record: Record, natives: Sequence[Native], warmth: float) -> Step | None:
+    """The step with what is around messages that need not be read; None where all have to be."""
+    found = await _unread(ctx, natives)
+    if found is None:
+        return None
+    raw, origins = list(found.around), found.origins
+    arrived = ctx.weigh(raw)
+    trail = Trail(ctx.context(raw), list(origins), ctx.fixed + sum(arrived.tokens))
+    seen = [natives[origin] for origin in origins]
+    step = Step(ctx, record, natives, seen, trail, arrived, raw, origins, warmth, remembered=False, unread=found)
+    await _repair(step)
+    return None if trail.reports else step
+
+
+async def _unread(ctx: StepContext, natives: Sequence[Native]) -> Unread | None:
+    """What the plan's stage would leave out whatever it says; None where something else may look at it."""
+    plan, source, budget = ctx.plan, ctx.source, ctx.budget
+    if len(natives) < MUCH or len(plan.at_once) != 1 or ctx.binds:
+        return None
+    if ctx.given.system is not ctx.system or ctx.given.tools is not ctx.tools:  # its markers were taken off
+        return None
+    if plan.pinned or plan.counting or plan.originals or source.wire.minds_the_end or source.wire.reads_places:
+        return None
+    call = plan.call(source, budget, None if budget is None else budget.limit, len(natives), lambda _index: None)
+    stage = declared(plan.at_once[0])
+    aim = stage.drops_oldest_above(call) if stage.concerns(call) else None
+    if aim is None:
+        return None
+    work = partial(unread, natives, source, stage.name, aim, ctx.fixed)
+    return await offload(work, len(natives), characters=VERY_MUCH_TEXT)
 
 
 def _stand_still(ctx: StepContext, record: Record, natives: Sequence[Native], warmth: float) -> Step:
@@ -396,7 +430,7 @@ async def commit(state: State, step: Step, given: Given, now: float, *, on_copy:
 
 def _committed_nowhere(state: State, step: Step) -> Committed:
     """What a step from nothing made, for the report; no later step goes on from it."""
-    record, trail = step.record, step.trail
+    record, trail, left = step.record, step.trail, step.unread
     messages, meter = trail.context.messages, step.ctx.source.meter
     write, known = step.ctx.source.wire.write_message, zip(messages, trail.origins, strict=True)
     record.out = [
@@ -404,11 +438,14 @@ def _committed_nowhere(state: State, step: Step) -> Committed:
         for message, origin in paced(known)
     ]
     record.remember(step.seen, step.raw, step.arrived)
-    _enter_in_book(step)
+    if left is not None:
+        record.book.spans.append(left.span())
+    record.book.write(change for report in trail.reports for change in report.changes)
     record.view, record.origins, record.settled = list(messages), trail.origins, len(messages)
     record.note_made(trail.made, (), messages)
     record.view_bytes = sum(map(meter.weight, messages))
-    return Committed(state, record, record.in_force(), compare.match(step.raw, messages).first_changed, 0, 0)
+    in_force = record.in_force() if left is None else left.in_force(record.in_force())
+    return Committed(state, record, in_force, compare.match(step.raw, messages).first_changed, 0, 0)
 
 
 def _same_fixed(state: State, ctx: StepContext, given: Given) -> bool:
@@ -626,8 +663,11 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
     budget, reports = ctx.budget, trail.reports
     began = reports[0].tokens_before if reports else trail.tokens
     taken_off = relief(ctx.given, ctx.context(()), ctx.bare_call, began)
+    billed = partial(
+        bill, ctx.source.profile, sent=done.sent, prefix=done.prefix, size=trail.tokens, warmth=step.warmth
+    )
     more = sum(stage.tokens_before - began for stage in taken_off)
-    return Report(
+    report = Report(
         stages=(*taken_off, *reports),
         in_force=done.in_force,
         messages_before=len(record.seen),
@@ -641,10 +681,9 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
         prefix_tokens=done.prefix,
         rebilled_tokens=max(0, done.sent - done.prefix),
         seconds=since(started),
-        forecast=bill(
-            ctx.source.profile, sent=done.sent, given=began, prefix=done.prefix, size=trail.tokens, warmth=step.warmth
-        ),
+        forecast=billed(given=began),
     )
+    return report if step.unread is None else step.unread.told(report, lambda more: billed(given=began + more))
 
 
 def view_of(step: Step, given: Given, report: Report) -> View:

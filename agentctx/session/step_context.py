@@ -16,6 +16,7 @@ from agentctx.engine.plan import Plan
 from agentctx.engine.reading import Reader, found_format, reader
 from agentctx.engine.reasoning import opening
 from agentctx.engine.run_stages import Trail
+from agentctx.engine.unread import Unread
 from agentctx.errors import InvalidInput
 from agentctx.offload import offload
 from agentctx.protocols import Call, Meter
@@ -274,6 +275,7 @@ class Step:
         reasoning_made_with: System prompt and tools that the reasoning so far was made with; None when they are those
             of now.
         marked_for: The model whose cache markers the record's view carries; None when it is not known.
+        unread: What is left out for certain and was not read, in a step that is kept nowhere; None when all was read.
     """
 
     ctx: StepContext
@@ -291,6 +293,7 @@ class Step:
     waiting: bool = False
     reasoning_made_with: tuple[Message | None, tuple[Tool, ...]] | None = None
     marked_for: str | None = None
+    unread: Unread | None = None
 
     @property
     def fresh(self) -> list[Message]:
@@ -326,9 +329,8 @@ class Step:
 
     def late(self) -> frozenset[int]:
         """The identities of the messages that came after the model's last one, wherever they stand now."""
-        fresh = [
-            index for index, message in enumerate(self.fresh, len(self.record.seen)) if message.role == "assistant"
-        ]
+        known = zip(self.raw_origin[len(self.raw) - len(self.seen) :], self.fresh, strict=True)
+        fresh = [index for index, message in known if message.role == "assistant"]
         return self.trail.after(max([self.record.roles.rfind(ROLES.index("assistant")), *fresh]))
 
     def message_at(self, index: int) -> Message | None:

@@ -17,9 +17,19 @@ from agentctx.providers.cache_markers import KeyMarkers, breakpoint_of, control
 from agentctx.providers.native import OPEN_MODELS, OPENAI_MODELS, PDF, PICTURES, SOUNDS, mapping_or_none
 from agentctx.providers.openai_chat import dialects, messages, repair, rules
 from agentctx.providers.openai_chat.dialects import DIALECTS, Dialect, dialect_of
+from agentctx.providers.openai_chat.outline import outline
 from agentctx.providers.rules import in_order
 from agentctx.providers.translate import is_strict
-from agentctx.wire_format import Arranged, Capabilities, Repaired, Spelling, TokenOverheads, Violation, WireFormat
+from agentctx.wire_format import (
+    Arranged,
+    Capabilities,
+    Outline,
+    Repaired,
+    Spelling,
+    TokenOverheads,
+    Violation,
+    WireFormat,
+)
 
 IMPOSSIBLE, POSSIBLE, LIKELY, CERTAIN = 0, 1, 5, 10
 
@@ -143,6 +153,7 @@ class OpenAIChat(WireFormat):
         return self if found is None else in_dialect(found)
 
     recognises = staticmethod(evidence)
+    outline = staticmethod(outline)
     read_message = staticmethod(messages.read_message)
     read_system = staticmethod(messages.read_system)
     read_tools = staticmethod(messages.read_tools)
@@ -205,6 +216,10 @@ class ChatDialect(OpenAIChat):
     def as_called(self, _model: str, /) -> WireFormat:
         """Itself: it was chosen."""
         return self
+
+    def outline(self, _natives: Sequence[Native], /) -> Outline | None:
+        """None: a dialect may have something to repair in any message."""
+        return None
 
     def repair(self, messages: Sequence[Message], earlier: Mapping[str, Message], /) -> Sequence[Repaired]:
         """What is refused by all, and what the dialect refuses, repaired in one message."""
