@@ -296,5 +296,6 @@ def _tools(tools: Sequence[Tool], messages: Sequence[Message], translator: Trans
         called = dict.fromkeys(call.name for message in messages for call in message.calls)
         made, _ = translated(map(placeholder, called), log.goal.wire, Respelling(translator.target.names))
         if called:
-            log.remarks.append(f"Converse wants the tools that were called: placeholders for {', '.join(called)}")
+            wanted = f"{log.goal.wire.name} wants the tools that were called"
+            log.remarks.append(f"{wanted}: placeholders for {', '.join(called)}")
     return made or None

@@ -100,6 +100,30 @@ class TokenOverheads:
 
 
 @frozen
+class UsageKeys:
+    """Under which keys a provider says in a usage how large a request was.
+
+    Args:
+        prompt: The tokens of the prompt: all of them, or all but those of ``parts``. The first key that is there holds.
+        parts: Tokens of the prompt that are not in it: they are added up.
+        answer: The tokens of the answer.
+        rounds: A list of the rounds, where several prompts may be summed up in one usage.
+        server_tools: An object of counts, of which each also tells of more than one prompt, and the keys of the counts.
+
+    Example:
+        >>> from agentctx.providers import UsageKeys
+        >>> UsageKeys(prompt=("tokens_in",), answer=("tokens_out",)).parts
+        ()
+    """
+
+    prompt: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+    answer: tuple[str, ...] = ()
+    rounds: str = ""
+    server_tools: tuple[str, tuple[str, ...]] = ("", ())
+
+
+@frozen
 class Spelling:
     """How ids or names have to be spelled.
 
@@ -338,6 +362,11 @@ class WireFormat(Protocol):
     def overheads(self) -> TokenOverheads:
         """What its messages cost beside what they say."""
         return TokenOverheads()
+
+    @property
+    def usage_keys(self) -> UsageKeys:
+        """Under which keys its usage says how large a request was; empty: under those of another format."""
+        return UsageKeys()
 
     @property
     def cache_markers(self) -> CacheMarkers | None:

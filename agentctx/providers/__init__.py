@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         Capabilities as Capabilities,
         Spelling as Spelling,
         TokenOverheads as TokenOverheads,
+        UsageKeys as UsageKeys,
         Violation as Violation,
         WireFormat as WireFormat,
     )
@@ -21,6 +22,6 @@ else:
         {
             "agentctx.providers.overflow": "Overflow",
             "agentctx.providers.registry": "register_format",
-            "agentctx.wire_format": "CacheMarkers Capabilities Spelling TokenOverheads Violation WireFormat",
+            "agentctx.wire_format": "CacheMarkers Capabilities Spelling TokenOverheads UsageKeys Violation WireFormat",
         },
     )

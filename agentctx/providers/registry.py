@@ -13,7 +13,7 @@ from agentctx.errors import AmbiguousFormat, ConfigError, InvalidInput
 from agentctx.models.table import family_of
 from agentctx.providers.native import fields_or_none
 from agentctx.providers.other_tools import refuse_file_of_a_tool, refuse_messages_of_a_tool
-from agentctx.wire_format import WireFormat
+from agentctx.wire_format import UsageKeys, WireFormat
 
 _PROVIDERS: Mapping[str, tuple[str, str]] = {
     "openai-chat": ("agentctx.providers.openai_chat", "OpenAIChat"),
@@ -22,7 +22,7 @@ _PROVIDERS: Mapping[str, tuple[str, str]] = {
     "gemini": ("agentctx.providers.gemini", "Gemini"),
     "bedrock": ("agentctx.providers.bedrock", "Bedrock"),
 }
-"""The one table of the providers: where each format lives. It is imported when it is first asked for."""
+"""The one table of the providers: the folder of each, and the class in its ``format.py``, imported when asked for."""
 
 
 class _Formats(Mapping[str, WireFormat]):
@@ -34,7 +34,7 @@ class _Formats(Mapping[str, WireFormat]):
     def __getitem__(self, name: str) -> WireFormat:
         if name not in self._loaded:
             module, kind = _PROVIDERS[name]
-            self._loaded[name] = getattr(import_module(module), kind)()
+            self._loaded[name] = getattr(import_module(f"{module}.format"), kind)()
         return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -42,6 +42,10 @@ class _Formats(Mapping[str, WireFormat]):
 
     def __len__(self) -> int:
         return len({**_PROVIDERS, **self._loaded})
+
+    def part(self, name: str) -> Native:
+        """A format when it is loaded, else its folder, which says some things without loading it."""
+        return self._loaded.get(name) or import_module(_PROVIDERS[name][0])
 
     def add(self, wire: WireFormat) -> None:
         """Have one more format, or another in place of one that was added."""
@@ -52,6 +56,11 @@ _formats = _Formats()
 
 FORMATS: Mapping[str, WireFormat] = _formats
 """Every wire format that can be read and written, by name."""
+
+
+def usage_keys() -> tuple[UsageKeys, ...]:
+    """What each format says of its usage; for that no format is loaded."""
+    return tuple(_formats.part(name).usage_keys for name in FORMATS)
 
 
 def register_format(wire: WireFormat) -> None:

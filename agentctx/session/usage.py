@@ -13,9 +13,11 @@ from agentctx.economics.truncation import SHARE, Suspicion, leaves_out_cached, s
 from agentctx.engine.listeners import logger
 from agentctx.errors import InvalidInput
 from agentctx.protocols import Meter
+from agentctx.providers.registry import usage_keys
 from agentctx.session.learned_limits import LearnedLimits
 from agentctx.session.step_context import StepContext
 from agentctx.tokens.overheads import serialise
+from agentctx.wire_format import UsageKeys
 
 
 @frozen
@@ -105,27 +107,42 @@ def _uncertain(parts: Iterable[Part], meter: Meter) -> int:
 MOST = 2**32 - 1
 """The largest number of tokens that is believed."""
 
-_INCLUSIVE = ("prompt_tokens", "promptTokenCount", "prompt_token_count", "prompt_eval_count")
-_BEDROCK = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
-_OUTPUT = (
-    "completion_tokens",
-    "output_tokens",
-    "outputTokens",
-    "candidatesTokenCount",
-    "candidates_token_count",
-    "eval_count",
-)
-_SERVER_TOOLS = ("web_search_requests", "web_fetch_requests", "code_execution_requests", "tool_search_requests")
-_ANTHROPIC_EXTRA = ("cache_creation_input_tokens", "cache_read_input_tokens")
+
+@frozen
+class _Keys:
+    """The keys of all providers.
+
+    Args:
+        prompt: Those of prompts, each with the parts to add; with none it is the whole prompt.
+        answer: Those of answers.
+        summing: Those of the providers that may sum several prompts.
+    """
+
+    prompt: Mapping[str, tuple[str, ...]]
+    answer: tuple[str, ...]
+    summing: tuple[UsageKeys, ...]
+
+
+def _keys() -> _Keys:
+    return _merged(usage_keys())
+
+
+@cache
+def _merged(every: tuple[UsageKeys, ...]) -> _Keys:
+    """The keys of several formats, those that tell of a whole prompt first."""
+    parts: dict[str, tuple[str, ...]] = {name: () for keys in every for name in keys.prompt}
+    parts |= {name: keys.parts for keys in every if keys.parts for name in keys.prompt}
+    whole_first = dict(sorted(parts.items(), key=lambda one: bool(one[1])))
+    answer = tuple(dict.fromkeys(name for keys in every for name in keys.answer))
+    return _Keys(whole_first, answer, tuple(keys for keys in every if keys.rounds))
 
 
 def prompt_tokens(usage: Native) -> int | None:
     """The tokens of the whole prompt, cached parts included, from any provider's ``usage``; None when it is not told.
 
-    OpenAI and Gemini report the whole prompt; Anthropic and Bedrock report its parts, which are added up. It is not
-    told where there is no usage at all or an empty one, where the field is empty or 0, and where only the answer was
-    counted, as Ollama does when the prompt was cached. One that raises when it is read tells nothing, either; that is
-    said in the log, once for each kind.
+    Some report the whole prompt, others its parts, which are added up. It is not told where there is no usage at all or
+    an empty one, where the field is empty or 0, and where only the answer was counted, as Ollama does when the prompt
+    was cached. One that raises when it is read tells nothing, either; that is said in the log, once for each kind.
 
     Raises:
         InvalidInput: If it is no usage, or has a number that no prompt can have.
@@ -142,11 +159,14 @@ def prompt_tokens(usage: Native) -> int | None:
 def _is_readable(usage: Native) -> bool:
     """Whether everything that is looked at can be: the properties of an object are somebody's own code."""
     try:
-        for name in (*_INCLUSIVE, *_BEDROCK, *_OUTPUT, *_ANTHROPIC_EXTRA, "input_tokens", "iterations"):
+        known = _keys()
+        for name in (*known.prompt, *(part for parts in known.prompt.values() for part in parts), *known.answer):
             _value(usage, name)
-        tools = _value(usage, "server_tool_use")
-        for name in _SERVER_TOOLS:
-            _value(tools, name)
+        for keys in known.summing:
+            _value(usage, keys.rounds)
+            tools = _value(usage, keys.server_tools[0])
+            for name in keys.server_tools[1]:
+                _value(tools, name)
     except Exception as error:  # noqa: BLE001 - the answer is paid for: it must not be lost over its bill
         _say_unreadable(f"{type(usage).__module__}.{type(usage).__qualname__}", type(error).__name__)
         return False
@@ -159,27 +179,28 @@ def _say_unreadable(kind: str, error: str) -> None:
 
 
 def _total(usage: Native) -> int | None:
-    known = next((amount for name in _INCLUSIVE if (amount := _field(usage, name)) is not None), None)
-    if known is not None:
-        return known
-    for base, parts in ((_BEDROCK[0], _BEDROCK[1:]), ("input_tokens", _ANTHROPIC_EXTRA)):
-        if (amount := _field(usage, base)) is not None:
-            return amount + sum(_field(usage, name) or 0 for name in parts)
+    for name, parts in _keys().prompt.items():
+        if (amount := _field(usage, name)) is not None:
+            return amount + sum(_field(usage, part) or 0 for part in parts)
     return None
 
 
 def _leaves_it_out(usage: Native) -> bool:
     """Whether it is a usage that does not say how large the prompt was, and says nothing impossible of it either."""
-    known = (*_INCLUSIVE, _BEDROCK[0], "input_tokens")
+    known = _keys().prompt
     empty = all(_value(usage, name) is None for name in known)
     named = isinstance(usage, Mapping) and any(name in usage for name in known)
     return empty and (named or output_tokens(usage) is not None or any(hasattr(usage, name) for name in known))
 
 
 def is_one_prompt(usage: Native) -> bool:
-    """Whether ``usage`` is that of one prompt: with server tools or compaction, Anthropic sums several iterations."""
-    rounds, tools = _value(usage, "iterations"), _value(usage, "server_tool_use")
-    if tools is not None and any(_field(tools, name) for name in _SERVER_TOOLS):
+    """Whether ``usage`` is that of one prompt: with server tools or compaction, some sum several rounds."""
+    return all(_is_one(usage, keys) for keys in _keys().summing)
+
+
+def _is_one(usage: Native, keys: UsageKeys) -> bool:
+    rounds, tools = _value(usage, keys.rounds), _value(usage, keys.server_tools[0])
+    if tools is not None and any(_field(tools, name) for name in keys.server_tools[1]):
         return False
     return not isinstance(rounds, Sequence) or len(rounds) < 2
 
@@ -193,7 +214,7 @@ def _field(usage: Native, name: str) -> int | None:
 
 def output_tokens(usage: Native) -> int | None:
     """The tokens of the answer, as the provider calls them; None when it does not say."""
-    return next((amount for name in _OUTPUT if (amount := _field(usage, name)) is not None), None)
+    return next((amount for name in _keys().answer if (amount := _field(usage, name)) is not None), None)
 
 
 def _value(usage: Native, name: str) -> Native:

@@ -26,9 +26,10 @@ from agentctx import (
     TruncateToolOutputs,
 )
 from agentctx.builder import Block, ContextBuilder, Tier
-from agentctx.providers import Capabilities, TokenOverheads, Violation, WireFormat, register_format, registry
+from agentctx.providers import Capabilities, TokenOverheads, UsageKeys, Violation, WireFormat, register_format, registry
 from agentctx.providers.registry import detected, format_named
 from agentctx.replay import Recording, replay
+from agentctx.session.usage import output_tokens, prompt_tokens
 
 pytestmark = pytest.mark.anyio
 
@@ -47,6 +48,7 @@ class Toy(WireFormat):
     system_apart = True
     unique_ids = True
     overheads = TokenOverheads(message=2, reply=5, call=3, result=1)
+    usage_keys = UsageKeys(("heard",), parts=("remembered",), answer=("spoken",))
     overflow_words = re.compile(r"you talk too much")
     keys_taken = frozenset({"speaker", "text", "do", "of", "number", "tool", "with"})
 
@@ -125,6 +127,12 @@ def history(rounds=3, long=40):
 
 TOOLS = [{"name": "read", "description": "Read a file.", "parameters": {"type": "object", "properties": {}}}]
 SMALL = Budget(window=900, output_reserve=100)
+
+
+def test_its_usage_is_understood():
+    """A prompt's size is told under the keys that the format names, its parts added up; so is the answer's."""
+    usage = {"heard": 100, "remembered": 900, "spoken": 7}
+    assert (prompt_tokens(usage), output_tokens(usage)) == (1_000, 7)
 
 
 async def test_an_untouched_request_goes_back_as_it_came():

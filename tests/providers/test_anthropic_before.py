@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from agentctx.providers.anthropic import Anthropic
+from agentctx.providers.anthropic.format import Anthropic
 
 wire = Anthropic()
 BOUND = "claude-opus-5-5"

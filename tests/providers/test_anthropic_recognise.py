@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentctx.providers.anthropic import Anthropic
+from agentctx.providers.anthropic.format import Anthropic
 
 wire = Anthropic()
 PLAIN = [{"role": "user", "content": "hi"}]

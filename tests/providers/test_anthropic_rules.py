@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx.models import ModelProfile
-from agentctx.providers.anthropic import Anthropic, rules
+from agentctx.providers.anthropic import rules
+from agentctx.providers.anthropic.format import Anthropic
 from agentctx.providers.anthropic.rules import lay_out
 
 wire = Anthropic()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentctx.providers.anthropic import Anthropic
+from agentctx.providers.anthropic.format import Anthropic
 
 wire = Anthropic()
 SHARED = Path(__file__).parents[2] / "../shared"

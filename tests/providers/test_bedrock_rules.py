@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx.providers.bedrock import Bedrock
+from agentctx.providers.bedrock.format import Bedrock
 
 wire = Bedrock()
 SHARED = Path(__file__).parents[2] / "../shared"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx.providers.gemini import Gemini
+from agentctx.providers.gemini.format import Gemini
 
 wire = Gemini()
 SHARED = Path(__file__).parents[2] / "../shared"

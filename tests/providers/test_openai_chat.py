@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import InvalidInput, Media, Message, Opaque, Text, Thinking, Tool, ToolCall, ToolResult, convert, count
-from agentctx.providers.openai_chat import OpenAIChat
+from agentctx.providers.openai_chat.format import OpenAIChat
 from agentctx.testing.histories import PIXEL
 
 CHAT = OpenAIChat()

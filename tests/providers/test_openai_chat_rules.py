@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx.models import ModelProfile
-from agentctx.providers.openai_chat import OpenAIChat
+from agentctx.providers.openai_chat.format import OpenAIChat
 
 CHAT = OpenAIChat()
 USER = {"role": "user", "content": "go"}

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from agentctx import Context, Media, Message, Opaque, Text, Thinking, Tool, ToolCall, ToolResult
 from agentctx.models import ModelProfile
 from agentctx.models.table import profile
-from agentctx.providers.anthropic import Anthropic
+from agentctx.providers.anthropic.format import Anthropic
 from agentctx.tokens import FixedCounter, HeuristicCounter, TiktokenCounter
 from agentctx.tokens.counting import default_counter
 from agentctx.tokens.meter import MessageMeter

@@ -17,6 +17,7 @@ from agentctx.errors import InvalidInput
 from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.adapter import Adapter, Body, RequestParts, get
+from agentctx.providers.anthropic import usage_keys
 from agentctx.providers.anthropic.blocks import freed, read_content, write_content
 from agentctx.providers.anthropic.repair import IDS, repair
 from agentctx.providers.anthropic.rules import traits, violations
@@ -170,6 +171,7 @@ class Anthropic(WireFormat):
     cache_markers = CONTROL_MARKERS
     # Estimates: 3 to 5 tokens a message were seen; calls and results stand in markup. The surcharge for having tools at
     # all is published and stands in the model table.
+    usage_keys = usage_keys
     overheads = TokenOverheads(message=4, call=12, result=8, schema_as_json=True)
     # Anthropic's page on preserved thinking, on ``thinking.block_binding``
     drop_reasoning = MappingProxyType({"thinking": _THINKING, "betas": ["thinking-binding-controls-2026-08-01"]})

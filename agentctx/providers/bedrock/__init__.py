@@ -1,5 +1,8 @@
-"""Amazon Bedrock's Converse: read, written, repaired and checked."""
+"""Amazon Bedrock's Converse; its format stands in ``format.py``, and nothing here loads it."""
 
-from agentctx.providers.bedrock.format import Bedrock
+from agentctx.wire_format import UsageKeys
 
-__all__ = ["Bedrock"]
+usage_keys = UsageKeys(
+    ("inputTokens",), parts=("cacheReadInputTokens", "cacheWriteInputTokens"), answer=("outputTokens",)
+)
+"""What its answers say of their size."""

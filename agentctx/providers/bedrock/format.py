@@ -17,6 +17,7 @@ from agentctx.core.report import View
 from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.adapter import Adapter, Body, RequestParts, get, put
+from agentctx.providers.bedrock import usage_keys
 from agentctx.providers.bedrock.blocks import read_content, read_message, recognise, write_message
 from agentctx.providers.bedrock.repair import IDS, REFUSES_MIXED, arrange_for, repair
 from agentctx.providers.bedrock.rules import violations
@@ -129,6 +130,7 @@ class Bedrock(WireFormat):
     minds_the_end = True
     wants_reasoning_back = True
     cache_markers = PointMarkers()
+    usage_keys = usage_keys
     overheads = TokenOverheads(message=4, call=12, result=8, schema_as_json=True)  # as of Anthropic
     drop_reasoning = MappingProxyType(
         {

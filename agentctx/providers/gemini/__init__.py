@@ -1,5 +1,8 @@
-"""Google Gemini's generateContent: read, written, repaired and checked."""
+"""Google Gemini's generateContent; its format stands in ``format.py``, and nothing here loads it."""
 
-from agentctx.providers.gemini.format import Gemini
+from agentctx.wire_format import UsageKeys
 
-__all__ = ["Gemini"]
+usage_keys = UsageKeys(
+    ("promptTokenCount", "prompt_token_count"), answer=("candidatesTokenCount", "candidates_token_count")
+)
+"""What its answers say of their size."""

@@ -1,5 +1,6 @@
-"""OpenAI Chat Completions: read, written, repaired and checked."""
+"""OpenAI Chat Completions; its format stands in ``format.py``, and nothing here loads it."""
 
-from agentctx.providers.openai_chat.format import OpenAIChat
+from agentctx.wire_format import UsageKeys
 
-__all__ = ["OpenAIChat"]
+usage_keys = UsageKeys(("prompt_tokens", "prompt_eval_count"), answer=("completion_tokens", "eval_count"))
+"""What its answers say of their size; the second ones are Ollama's."""

@@ -15,7 +15,7 @@ from agentctx.models.table import family_of
 from agentctx.providers.adapter import Adapter, Body, get
 from agentctx.providers.cache_markers import KeyMarkers, breakpoint_of, control
 from agentctx.providers.native import OPEN_MODELS, OPENAI_MODELS, PDF, PICTURES, SOUNDS, mapping_or_none
-from agentctx.providers.openai_chat import dialects, messages, repair, rules
+from agentctx.providers.openai_chat import dialects, messages, repair, rules, usage_keys
 from agentctx.providers.openai_chat.dialects import DIALECTS, Dialect, dialect_of
 from agentctx.providers.openai_chat.outline import outline
 from agentctx.providers.rules import in_order
@@ -129,6 +129,7 @@ class OpenAIChat(WireFormat):
     # Message, name and reply: OpenAI's cookbook, "How to count tokens". Calls and results: the markers around them in
     # the harmony format, rather too high: a round that gpt-3.5-turbo billed with 24 tokens (community.openai.com,
     # 538914) counts 29.
+    usage_keys = usage_keys
     overheads = TokenOverheads(message=3, reply=3, name=1, call=7, result=2)
     keys_taken = frozenset(
         {"role", "content", "tool_calls", "tool_call_id", "function_call", "refusal", "audio", "text", "url", "data"}

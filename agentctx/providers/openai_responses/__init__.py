@@ -1,5 +1,6 @@
-"""OpenAI's Responses format."""
+"""OpenAI's Responses; its format stands in ``format.py``, and nothing here loads it."""
 
-from agentctx.providers.openai_responses.format import OpenAIResponses
+from agentctx.wire_format import UsageKeys
 
-__all__ = ["OpenAIResponses"]
+usage_keys = UsageKeys(("input_tokens",), answer=("output_tokens",))
+"""What its answers say of their size."""

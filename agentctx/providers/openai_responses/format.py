@@ -17,7 +17,7 @@ from agentctx.models.profile import ModelProfile
 from agentctx.providers.adapter import Adapter, Body, RequestParts, get
 from agentctx.providers.cache_markers import KeyMarkers, breakpoint_of
 from agentctx.providers.native import OPENAI_MODELS, PDF, PICTURES, mapping_or_none
-from agentctx.providers.openai_responses import items, repair, rules
+from agentctx.providers.openai_responses import items, repair, rules, usage_keys
 from agentctx.providers.openai_responses.items import (
     CALLS,
     OUTPUTS,
@@ -130,6 +130,7 @@ class OpenAIResponses(WireFormat):
         (BREAKPOINT,), breakpoint_of, text_type="input_text", roles=frozenset({"user", "system", "developer"})
     )
     # Like Chat. The envelope: encrypted items of 26 to 1,792 reasoning tokens had 1,080 to 9,572 characters.
+    usage_keys = usage_keys
     overheads = TokenOverheads(envelope=900)
     keys_taken = frozenset(
         {"role", "content", "text", "call_id", "name", "arguments", "input", "output", "action", "operation", "id"}
