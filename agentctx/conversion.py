@@ -128,11 +128,8 @@ class _Log:
     """What has to be said about the messages passed in.
 
     Args:
-        source: How they were read.
-        goal: How they will be read.
         why: The reasons, by index, of those that could not stay as they were.
         outcomes: What became of them, where that is not "edited".
-        remarks: What else there is to say.
     """
 
     source: Reader

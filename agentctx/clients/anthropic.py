@@ -42,12 +42,7 @@ _UNANSWERED: ContextVar[ModelCall | None] = ContextVar("agentctx_unanswered", de
 
 
 class RequestRefused(Exception):
-    """A response whose status tells of an error, before the SDK raises its own.
-
-    Args:
-        status_code: The HTTP status.
-        body: What the provider said.
-    """
+    """A response whose status tells of an error, before the SDK raises its own."""
 
     def __init__(self, status_code: int, body: str) -> None:
         super().__init__(body)
@@ -77,7 +72,6 @@ class Preparing(Middleware):
     """The middleware that prepares each model call.
 
     Args:
-        conversations: Finds the conversation of a request.
         betas: The beta features that the client asks for in every request, as its header has them.
     """
 

@@ -63,11 +63,7 @@ def _call(kind: Native, conversations: Conversations, ways: Ways) -> Callable[..
 
 
 def _refuse(operation: str, params: Mapping[str, Any]) -> None:
-    """Refuse what asks a language model in a body of the model's own; embeddings and pictures go through.
-
-    Raises:
-        ConfigError: If it is such a call; says what to call instead.
-    """
+    """Refuse what asks a language model in a body of the model's own; embeddings and pictures go through."""
     if operation not in _REFUSED:
         return
     asked = params.get("body", params.get("modelInput"))

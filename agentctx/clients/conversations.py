@@ -37,11 +37,7 @@ MOST = 64
 
 @define
 class Limits:
-    """The limits that overflows taught, by model. Such a call is cut to the limit, not below: the next is cut anew.
-
-    Args:
-        pipeline: Prepares the requests; its budget holds where nothing was learned.
-    """
+    """The limits that overflows taught, by model. Such a call is cut to the limit, not below: the next is cut anew."""
 
     pipeline: Pipeline
     _known: OrderedDict[str | None, OverflowLimit] = field(init=False, factory=OrderedDict)
@@ -50,12 +46,7 @@ class Limits:
     def pipeline_for(self, model: str | None, *, down_to_target: bool = False) -> Pipeline:
         """The pipeline within the room that a model is known to have.
 
-        Args:
-            model: The model's name.
-            down_to_target: Whether the budget's target is the limit: where an error named none, it is only guessed.
-
-        Raises:
-            UnknownModel: If a budget is needed and the model table does not know the model.
+        ``down_to_target`` makes the budget's target the limit: where an error named none, it is only guessed.
         """
         with self._guard:
             limit = deepcopy(self._known.get(model))
@@ -67,11 +58,7 @@ class Limits:
         return self.pipeline if budget is None else self.pipeline.within(budget)
 
     def refused(self, model: str | None, overflow: Overflow, sent: int) -> OverflowLimit | None:
-        """Take in that a view of ``sent`` tokens was too large; gives back what was known before.
-
-        Raises:
-            UnknownModel: If a budget is needed and the model table does not know the model.
-        """
+        """Take in that a view of ``sent`` tokens was too large; gives back what was known before."""
         given = self.pipeline.budget_for(model)
         with self._guard:
             before = self._known.get(model)
@@ -95,11 +82,7 @@ class Limits:
                 self._known.pop(name, None)
 
     def taken(self, model: str | None, usage: Native) -> None:
-        """Take in that the provider took a prompt, and what it billed for it.
-
-        Raises:
-            InvalidInput: If it is no usage, or has a number that no prompt can have.
-        """
+        """Take in that the provider took a prompt, and what it billed for it."""
         billed = prompt_tokens(usage)
         if billed is None or not is_one_prompt(usage):
             return
@@ -155,11 +138,7 @@ class Conversations:
         return None if self.view is None else self.view.report
 
     def forget_limit(self, model: str | None = None) -> None:
-        """Forget the limits that overflow errors taught: for calls without a session, and for the client's session.
-
-        Args:
-            model: The model's name, for calls without a session; None: all models.
-        """
+        """Forget the limits that overflow errors taught: for calls without a session, and for the client's session."""
         self.limits.forget(model)
         if self.session is not None:
             self.session.forget_limit()
@@ -170,16 +149,6 @@ class Conversations:
 
         A model call that is made for a step of a session (by its stage, summarizer, store or listener) is no part of
         that session's conversation.
-
-        Args:
-            body: The request's body, for the key.
-            request: What was read of it.
-            format_name: The wire format of its messages.
-
-        Raises:
-            InvalidInput: If a message cannot be read; names it.
-            ConfigError: If the key raises, or answers what names nothing.
-            UnknownModel: If the budget is that of the model, and the model table does not know it.
         """
         session, name = self.session or current(), None
         if session is None and self.key is not None:
@@ -191,12 +160,7 @@ class Conversations:
                 yield _of_request(named, request, format_name)
 
     def unfinished(self, name: str, call: ModelCall) -> None:
-        """Remember the call that a response in the background answers: a later answer brings its usage.
-
-        Args:
-            name: The response's id.
-            call: The call.
-        """
+        """Remember the call that a response in the background answers: a later answer brings its usage."""
         self._unfinished[name] = call
         if len(self._unfinished) > MOST_UNFINISHED:
             self._unfinished.popitem(last=False)
@@ -242,11 +206,7 @@ _GOES_ON = (
 
 
 def _named(key: Key, body: Body) -> Hashable:
-    """What the key calls the conversation of a request.
-
-    Raises:
-        ConfigError: If it raises, or answers what no session can be found by again.
-    """
+    """What the key calls the conversation of a request."""
     try:
         name: object = key(body)
     except AgentctxError:

@@ -84,13 +84,7 @@ def _api(api: Native, conversations: Conversations) -> Native:
 
 @frozen
 class _Call:
-    """One call of the SDK's API client.
-
-    Args:
-        method: The client's own method.
-        args: What it was called with: HTTP method, path, body and options.
-        more: What of that was named.
-    """
+    """One call of the SDK's API client."""
 
     method: Callable[..., Any]
     args: tuple[Any, ...]

@@ -39,13 +39,6 @@ class ModelCall:
     """One model call of a wrapped client.
 
     Args:
-        client: The conversations of the client, which is told of the view.
-        pipeline: Prepares the requests that belong to no conversation.
-        adapter: How the API lays out what is sent.
-        body: The request as the client was about to send it; it stays as it is.
-        request: What was read of it.
-        session: The conversation that it belongs to, if any.
-        view: What to send.
         recovered: Whether it was made smaller after an overflow: that is done once.
         limits: What is learned of each model's room from the calls that belong to no conversation, as this one.
     """
@@ -68,9 +61,6 @@ class ModelCall:
         """After an overflow: prepare a strictly smaller request, once; False when there is none.
 
         A call that belongs to no conversation is cut to the limit that the error teaches, as all later ones are.
-
-        Raises:
-            AgentctxError: As ``prepare`` does.
         """
         if self.recovered:
             return False
@@ -135,13 +125,7 @@ _UNTOLD = (
 
 
 async def begin(conversations: Conversations, adapter: Adapter, body: Body) -> ModelCall | None:
-    """Prepare a request; None when there is nothing in it to prepare.
-
-    Raises:
-        InvalidInput: If something cannot be read; names the message and the field.
-        ContextOverflow: If what must stay is larger than the budget.
-        StageError: If a stage broke a promise.
-    """
+    """Prepare a request; None when there is nothing in it to prepare."""
     request = adapter.read(body)
     if request is None:
         return None
@@ -162,11 +146,7 @@ _WAITED_FOR = (
 
 
 async def _begun(client: Conversations, adapter: Adapter, body: Body, request: RequestParts) -> ModelCall | None:
-    """A request in its conversation, if it belongs to one.
-
-    Raises:
-        Deadlock: If a step of that conversation waits for the one that this call is made for.
-    """
+    """A request in its conversation, if it belongs to one."""
     async with client.of(body, request, adapter.format) as session:
         if session is None:
             return await _stateless(client, adapter, body, request)
@@ -222,11 +202,7 @@ Again = Callable[[Exception], Awaitable["Answer | None"]]
 
 
 class Refused(Exception):
-    """An answer that tells of an error which its SDK does not raise.
-
-    Args:
-        body: The error as the provider wrote it.
-    """
+    """An answer that tells of an error which its SDK does not raise."""
 
     def __init__(self, body: Native) -> None:
         super().__init__(str(body)[:500])
@@ -238,11 +214,8 @@ class Answer:
     """What came back from one request.
 
     Args:
-        value: What the SDK returned.
-        error: What it raised instead.
         refusal: The error that was found in what it returned, or read ahead in its stream.
         close: Lets go of a stream that nobody will read.
-        stream: The stream in what it returned, if it is one.
     """
 
     value: Any = None
@@ -278,8 +251,6 @@ class Ways:
     """How one SDK's client answers.
 
     Args:
-        errors: What it raises when a provider refuses.
-        open: Looks into what it returned.
         not_sent: Its own error for a request that is too large, raised where nothing was sent.
         waits: Whether the client is async; of a sync one nothing here waits, since ``wait`` blocks instead.
     """
@@ -310,22 +281,13 @@ class Ways:
 
 
 async def exchange(conversations: Conversations, adapter: Adapter, body: Body, send: Send, ways: Ways) -> Native:
-    """The answer to a request: prepared, sent, and sent once more when it was too large and can be made smaller.
-
-    Raises:
-        AgentctxError: As ``prepare`` does; nothing was sent then.
-    """
+    """The answer to a request: prepared, sent, and sent once more when it was too large and can be made smaller."""
     call = await begun(conversations, adapter, body, ways)
     return await send(dict(body)) if call is None else await answer(call, send, ways)
 
 
 async def begun(conversations: Conversations, adapter: Adapter, body: Body, ways: Ways) -> ModelCall | None:
-    """The prepared request; None when there is nothing in it to prepare.
-
-    Raises:
-        ContextOverflow: If what must stay is larger than the budget: as the SDK's own error, too.
-        AgentctxError: As ``prepare`` does.
-    """
+    """The prepared request; None when there is nothing in it to prepare."""
     try:
         return await ways.wait(begin, conversations, adapter, body)
     except ContextOverflow as error:
@@ -337,9 +299,6 @@ async def answer(call: ModelCall, send: Send, ways: Ways) -> Native:
 
     A second overflow in a row gives what the first gave. No request is sent again after its answer's first content; up
     to there, a stream is restarted by itself while it is read.
-
-    Raises:
-        AgentctxError: If something broke while the smaller request was prepared; caused by the client's error.
     """
     first = await _attempt(call, send, ways)
     if first.stream is not None:

@@ -66,11 +66,7 @@ def _request(kind: Native, conversations: Conversations, ways: Ways) -> Callable
 
 
 def _adapter_of(options: Native) -> Adapter | None:
-    """The API that a request is for; None when it is no model call.
-
-    Raises:
-        ConfigError: If it is one that cannot be prepared; says what to call instead.
-    """
+    """The API that a request is for; None when it is no model call."""
     if options.method.lower() != "post" or not isinstance(options.json_data, Mapping):
         return None
     path = api_path(options.url, (*_ADAPTERS, *_REFUSED))

@@ -17,10 +17,6 @@ def proxy(client: T, methods: Mapping[str, Callable[..., Any]]) -> T:
 
     What the client opened (connections, credentials) is used by both, and closing one closes the other. Clients
     derived from the proxy (``with_options``) have the methods too.
-
-    Args:
-        client: The client; it is not changed.
-        methods: The methods, by name; each is called with the proxy first.
     """
     other: Any = object.__new__(derived(type(client), methods))
     for name, value in vars(client).items():
@@ -42,11 +38,6 @@ class NotSent(ContextOverflow):
 
     Each SDK's file derives its class from this and from the SDK's, so that both ``except`` clauses catch it. It can be
     pickled, and it has the attributes that the SDK's error has: status 400, a message, a body, a response.
-
-    Args:
-        tokens: See ``ContextOverflow``.
-        limit: See ``ContextOverflow``.
-        biggest: See ``ContextOverflow``.
     """
 
     status_code: Any = 400

@@ -40,16 +40,9 @@ class Held:
     """A stream on its way to the caller.
 
     Args:
-        call: The call that it answers.
-        errors: What the SDK raises when a provider refuses.
         read: What an event says, as the API's adapter takes it; None when it says nothing.
-        waiting: The events that were read and not handed out yet.
-        failure: What the stream raised while it was read ahead; raised after the events.
-        usage: The latest usage seen.
         begun: Whether the first content, or an error in its place, was read: nothing is sent again from then on.
         seen: The kinds of the events that the caller has seen before the first content.
-        over: Whether the stream has ended.
-        again: Sends a smaller request; None when there is no second attempt.
         second: The answer to the smaller request, which is read instead.
         under: The same stream as a client sees it that was wrapped twice.
     """
@@ -85,11 +78,7 @@ class Held:
         return None
 
     async def next(self, pull: Pull, close: Close) -> Native:
-        """The next event, of those read ahead, of the stream, or of the one that was sent instead of it.
-
-        Raises:
-            StopAsyncIteration: At the end.
-        """
+        """The next event, of those read ahead, of the stream, or of the one that was sent instead of it."""
         if self.second is None:
             event, refused = await self._event(pull)
             if refused is None or not await self._replaced(refused, close):
@@ -188,13 +177,7 @@ def _kind(said: Native) -> str | frozenset[str]:
 
 @frozen
 class Started:
-    """A stream, and how to read it.
-
-    Args:
-        held: What is known of it.
-        pull: Reads it.
-        close: Lets go of it.
-    """
+    """A stream, and how to read it."""
 
     held: Held
     pull: Pull
@@ -205,11 +188,7 @@ class Started:
         return await self.held.read_ahead(self.pull)
 
     async def next(self) -> Native:
-        """The next event.
-
-        Raises:
-            StopAsyncIteration: At the end.
-        """
+        """The next event."""
         return await self.held.next(self.pull, self.close)
 
     async def drop(self) -> None:

@@ -344,12 +344,7 @@ class ModelName:
 
 
 def read(name: str, hosts: frozenset[str] = frozenset()) -> Iterator[ModelName]:
-    """The ways to read a name, the likeliest first: what stands before a colon may be a host or a model's name.
-
-    Args:
-        name: The name.
-        hosts: Names of hosts beside those that are known here.
-    """
+    """The ways to read a name, the likeliest first: what stands before a colon may be a host or a model's name."""
     text = name.strip().lower()
     text, window = _stated(text)
     if found := _ARN.match(text):

@@ -30,10 +30,8 @@ class _Registered:
     """A model of this process.
 
     Args:
-        profile: Its profile.
         said: What was said of it, which holds for its other spellings, too.
         whole: Whether the profile stands for those as a whole, since it is that of another model.
-        name: Its name, read; None where it can be read in no way.
     """
 
     profile: ModelProfile

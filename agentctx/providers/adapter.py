@@ -16,14 +16,7 @@ Body = Mapping[str, Any]
 
 @frozen
 class RequestParts:
-    """What a pipeline prepares of a request.
-
-    Args:
-        messages: The transcript.
-        system: The system prompt, where the API keeps it apart.
-        tools: The tool definitions.
-        model: The model's name, if the request says it.
-    """
+    """What a pipeline prepares of a request."""
 
     messages: Sequence[Any]
     system: Any = None

@@ -93,13 +93,9 @@ class KeyMarkers:
 
     Args:
         keys: The keys; the first one is the format's own.
-        new: Makes a marker.
         take_control: The models that take Anthropic's key; None for all.
-        text_type: The type of a text block.
         any_block: Whether calls and results can carry one themselves, and not only what is said in them.
         roles: The roles whose messages can carry one; empty for all.
-        marks_head: Whether tools and a system prompt that is kept apart can carry one.
-        most: The most markers of a request.
     """
 
     keys: tuple[str, ...]

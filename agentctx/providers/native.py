@@ -51,9 +51,6 @@ def as_mapping(native: object, where: str = "message") -> Mapping[str, Any]:
     """A native message or block as a mapping: a mapping as it is, an SDK object by its ``model_dump``.
 
     An SDK object is dumped the way its own client sends it: set fields only, as JSON.
-
-    Raises:
-        InvalidInput: If it is neither a mapping nor an object with ``model_dump``.
     """
     if type(native) is dict:
         return native
@@ -82,11 +79,7 @@ def string_of(data: Mapping[str, Any], key: str) -> str | None:
 
 
 def needed_string(block: Mapping[str, Any], key: str, where: str = "") -> str:
-    """The value of a key that must be a string.
-
-    Raises:
-        InvalidInput: If it is none.
-    """
+    """The value of a key that must be a string."""
     found = block.get(key)
     if not isinstance(found, str):
         raise InvalidInput(where=f"{where}.{key}", what="missing" if found is None else f"expected a string: {found!r}")
@@ -94,11 +87,7 @@ def needed_string(block: Mapping[str, Any], key: str, where: str = "") -> str:
 
 
 def json_of(data: object, where: str) -> str:
-    """A value as JSON text.
-
-    Raises:
-        InvalidInput: If JSON cannot hold it.
-    """
+    """A value as JSON text."""
     try:
         return json.dumps(data, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -119,11 +108,7 @@ def tool_as_read(definition: Mapping[str, Any], schema: object, source: Native) 
 
 
 def placed(read: Callable[[Native], T], native: Native, where: str, index: int = 0) -> T:
-    """What ``read`` makes of a value; an error says where in the request it stands (``messages[{}]``).
-
-    Raises:
-        InvalidInput: If it cannot be read.
-    """
+    """What ``read`` makes of a value; an error says where in the request it stands (``messages[{}]``)."""
     try:
         return read(native)
     except InvalidInput as error:
@@ -131,11 +116,7 @@ def placed(read: Callable[[Native], T], native: Native, where: str, index: int =
 
 
 def each_read(read: Callable[[Native], Part], natives: Native, what: str) -> Parts:
-    """The members of a list (of ``what``) as parts; None has none.
-
-    Raises:
-        InvalidInput: If one cannot be read; ``where`` is the path from the list on, for example ``[2].text``.
-    """
+    """The members of a list (of ``what``) as parts; None has none. An error names the place: ``[2].text``."""
     if natives is None:
         return ()
     if not isinstance(natives, (list, tuple)):
@@ -180,11 +161,7 @@ def words_of(block: Mapping[str, Any], keys: Iterable[str]) -> str:
 
 
 def fields(native: object, where: str = "message") -> Mapping[str, Any]:
-    """Like ``as_mapping``, but one level only: what an SDK object holds stays the caller's own objects.
-
-    Raises:
-        InvalidInput: If it is neither a mapping nor an SDK object.
-    """
+    """Like ``as_mapping``, but one level only: what an SDK object holds stays the caller's own objects."""
     if type(native) is dict:
         return native
     if (found := fields_or_none(native)) is None:

@@ -26,8 +26,6 @@ class OtherTool:
     """How one tool keeps its messages.
 
     Args:
-        name: The tool, and what it calls the shape.
-        is_one: Whether a message is in it.
         instead: What holds, or makes, messages of a provider in its place, if anything does.
     """
 
@@ -278,11 +276,7 @@ def refuse_messages_of_a_tool(messages: object) -> None:
 
 
 def refuse_file_of_a_tool(request: object) -> None:
-    """Check that what should be a request is no other tool's file, and no record of a data set.
-
-    Raises:
-        InvalidInput: If it is; names whose it is.
-    """
+    """Check that what should be a request is no other tool's file, and no record of a data set."""
     if (found := tool_of(request)) is not None:
         raise InvalidInput("request", described(found))
 

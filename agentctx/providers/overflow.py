@@ -49,9 +49,7 @@ class Evidence:
     """What one error says.
 
     Args:
-        texts: Its sentences, in the order found, each once.
         codes: Its codes, types and reasons, in lower case; also the names of its class and their bases.
-        statuses: HTTP statuses that it names.
         numbers: Token counts that it gives as fields, by field name.
         source: The package that its class comes from (``openai``), empty for builtins and payloads.
     """
@@ -375,9 +373,7 @@ class Amounts:
     """What an error says in numbers, in tokens (bytes or characters when the error is about those).
 
     Args:
-        limit: The most that is taken.
         requested: What the request had, with the room for the answer where the provider counts it in.
-        excess: How much of it was too much.
         prompt: What the prompt had, without the room for the answer; None when the provider does not say.
     """
 

@@ -108,10 +108,6 @@ def messages_of(request: Mapping[str, Native]) -> Native:
 def format_named(name: str, model: str | None = None) -> WireFormat:
     """The wire format of this name, in the dialect of the model that is called.
 
-    Args:
-        name: The format's name, or a dialect's after that of its format: ``openai-chat/mistral``.
-        model: The model's name, as its provider writes it.
-
     Raises:
         InvalidInput: If there is none; the message lists the names.
     """
@@ -139,7 +135,6 @@ class Detected:
     """The wire format that a request was found to be in.
 
     Args:
-        wire: The format, in the dialect of the model that is called.
         certain: False when the request fits other formats as well, also where the model's name suggests this one:
             later messages may tell otherwise.
     """

@@ -300,9 +300,7 @@ class Spoken:
     """A message in plain values.
 
     Args:
-        parts: What it says.
         shown: Media that a tool returned and that only a user may show.
-        why: What could not stay as it was.
         named: The ids of the parts whose names were taken along.
     """
 
@@ -317,7 +315,6 @@ class Respelling:
     """New words for old ones.
 
     Args:
-        spelling: What is wanted.
         unique: Whether each use of a word has to get a word of its own.
     """
 
@@ -360,14 +357,7 @@ class Respelling:
 
 @define
 class Translator:
-    """Turns the messages of one conversation into plain values, one after the other.
-
-    Args:
-        target: What the provider's format can say.
-        source: The format that the conversation is in.
-        ids: The ids of calls.
-        names: The names of tools.
-    """
+    """Turns the messages of one conversation into plain values, one after the other."""
 
     target: Capabilities
     source: WireFormat
@@ -514,7 +504,6 @@ class Turn:
 
     Args:
         role: ``"system"``, ``"developer"``, ``"user"`` (also what tools answer) or ``"assistant"``.
-        parts: What is said.
         origins: The indexes of the messages that it was made from.
         why: What could not be put into it.
     """

@@ -174,13 +174,7 @@ _KNOWN = _SILENT.union(_NESTED, _CHOICES, _DEFINITIONS)
 
 
 def openai_tools(tools: tuple[Tool, ...], count: Count, start: int = TOOL_START) -> int:
-    """Tokens of the tools in OpenAI's form; 0 for none.
-
-    Args:
-        tools: The tools.
-        count: Counts the tokens of a text.
-        start: Tokens that open a tool.
-    """
+    """Tokens of the tools in OpenAI's form; 0 for none."""
     return sum(start + _openai_tool(tool, count) for tool in tools) + (TOOLS_END if tools else 0)
 
 
@@ -265,9 +259,7 @@ def _text(value: object) -> str:
 def shows_schemas(overheads: TokenOverheads, profile: ModelProfile | None) -> bool:
     """Whether a model is shown its tools as JSON schemas: that is the model's way, whatever format they come in.
 
-    Args:
-        overheads: What the format adds; decides where the model's family is not known.
-        profile: The model's profile, if known.
+    The format's ``overheads`` decide where the model's family is not known.
     """
     if profile is not None and SHORT_TOOLS.match(profile.family):
         return False

@@ -34,11 +34,7 @@ _WORDS = ("title", "context")
 
 
 def read_block(native: object) -> Part:
-    """One content block as a part that remembers it. A type that we do not know becomes ``Opaque``.
-
-    Raises:
-        InvalidInput: If it cannot be read; ``where`` is the path within the block, for example ``.text``.
-    """
+    """One content block as a part that remembers it. A type that we do not know becomes ``Opaque``."""
     block: Block = native if type(native) is dict else as_mapping(native, "")
     kind = block.get("type")
     if not isinstance(kind, str):
@@ -48,11 +44,7 @@ def read_block(native: object) -> Part:
 
 
 def read_content(content: object) -> tuple[Part, ...]:
-    """The content of a message or a tool result as parts: None has none, a string is one text.
-
-    Raises:
-        InvalidInput: If it cannot be read; ``where`` is the path from the content on, for example ``[2].text``.
-    """
+    """The content of a message or a tool result as parts: None has none, a string is one text."""
     if isinstance(content, str):
         return (Text(content, source=content),)
     return each_read(read_block, content, "a string or a list of blocks")
@@ -63,9 +55,6 @@ def write_block(part: Part) -> object:
 
     An edited part keeps the other keys of its block (``cache_control``, ``title``, …). Reasoning and blocks that we
     do not understand always go back as they came.
-
-    Raises:
-        InvalidInput: If the format has no such block (a sound, a film).
     """
     return as_block(part, mapping_or_none(part.source), read_block, _made)
 
@@ -140,11 +129,7 @@ def _read_media(block: Block, native: object) -> Part:
 
 
 def _inline(data: object) -> str | None:
-    """The base64 of a source; the SDK takes a path and a stream, too, and reads them itself.
-
-    Raises:
-        InvalidInput: If they cannot be read.
-    """
+    """The base64 of a source; the SDK takes a path and a stream, too, and reads them itself."""
     try:
         return data if isinstance(data, str) else base64_of(data)
     except (OSError, ValueError) as error:

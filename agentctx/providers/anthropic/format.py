@@ -194,11 +194,7 @@ class Anthropic(WireFormat):
     validate = staticmethod(violations)
 
     def read_message(self, native: object, index: int, /) -> Message:
-        """One native message (a mapping or an SDK object) as a value that remembers it.
-
-        Raises:
-            InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
-        """
+        """One native message (a mapping or an SDK object) as a value that remembers it."""
         message: Mapping[str, Any] = native if type(native) is dict else as_mapping(native, f"messages[{index}]")
         role = message.get("role")
         if role not in ROLES:
@@ -214,11 +210,7 @@ class Anthropic(WireFormat):
         return None if native is None else Message.read("system", placed(read_content, native, "system"), native)
 
     def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
-        """The native tool definitions as values.
-
-        Raises:
-            InvalidInput: If one is neither a mapping nor an SDK object.
-        """
+        """The native tool definitions as values."""
         return tuple(_read_tool(tool, index) for index, tool in enumerate(native or ()))
 
     def write_message(self, message: Message, /) -> object:
@@ -272,12 +264,7 @@ class Messages(Adapter):
     system_key = "system"
 
     def read(self, body: Body, /) -> RequestParts | None:
-        """Messages, system prompt, tools and model.
-
-        Raises:
-            InvalidInput: If the request goes on from a thread that the provider keeps: that can be neither counted
-                nor cut.
-        """
+        """Messages, system prompt, tools and model."""
         if body.get("thread") is not None:
             what = "the provider adds what it has kept, which can be neither counted nor cut here: send all messages"
             raise InvalidInput("thread", what)

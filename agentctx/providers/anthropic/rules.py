@@ -73,11 +73,7 @@ class ContentBlock:
     """One content block.
 
     Args:
-        index: Index of its message; None in the system prompt.
-        path: Its place, as the provider writes it, for example ``messages.3.content.1``.
-        role: The role of its message.
         kind: Its type; empty when it has none.
-        data: The block itself.
     """
 
     index: int | None
@@ -105,16 +101,7 @@ Turn = TurnOf[ContentBlock]
 
 @frozen
 class MessagesRequest:
-    """A request, laid out.
-
-    Args:
-        data: The request itself.
-        entries: Its messages, in order.
-        turns: Its user and assistant messages, merged by role.
-        system: The blocks of the system prompt.
-        tools: The tool definitions.
-        model: What the model takes and refuses.
-    """
+    """A request, laid out."""
 
     data: Mapping[str, Any]
     entries: tuple[Message, ...]
@@ -319,12 +306,8 @@ def encrypted(request: MessagesRequest, before: MessagesRequest) -> Iterator[Vio
 
 
 RULES_OF_WHAT_CAME_BEFORE: tuple[Comparison[MessagesRequest], ...] = (
-    sealed,
-    latest_whole,
-    manual_whole,
-    bound,
-    encrypted,
-)
+    sealed, latest_whole, manual_whole, bound, encrypted,
+)  # fmt: skip
 
 
 @frozen
@@ -332,9 +315,7 @@ class _Strand:
     """What reasoning is bound to, from the newest compaction block on.
 
     Args:
-        start: The newest compaction block, if there is one.
         blocks: Everything after it that is no reasoning.
-        content: What ``blocks`` say, to be compared.
         thoughts: Each reasoning block with the number of ``blocks`` before it.
     """
 
@@ -468,8 +449,6 @@ class Marker:
 
     Args:
         block: The block that carries it; None on a tool and on the request itself.
-        path: Its place, as the provider writes it.
-        ttl: How long the entry lives: ``"5m"`` or ``"1h"``.
     """
 
     block: ContentBlock | None
@@ -753,18 +732,9 @@ def choice(request: MessagesRequest) -> Iterator[Violation]:
 
 
 TOOL_RULES = (
-    unanswered,
-    orphans,
-    results_first,
-    single_result,
-    unique_calls,
-    roles,
-    ids,
-    inputs,
-    programmatic,
-    server_pairs,
+    unanswered, orphans, results_first, single_result, unique_calls, roles, ids, inputs, programmatic, server_pairs,
     choice,
-)
+)  # fmt: skip
 
 
 def _rounds(request: MessagesRequest) -> Iterator[tuple[Turn, Turn | None]]:
@@ -986,21 +956,9 @@ def system_place(request: MessagesRequest) -> Iterator[Violation]:
 
 
 RULES: tuple[Rule[MessagesRequest], ...] = (
-    message_count,
-    request_size,
-    role,
-    first_role,
-    content,
-    block_type,
-    text,
-    prefill,
-    system_model,
-    system_place,
-    *TOOL_RULES,
-    *CACHE_RULES,
-    *THINKING_RULES,
-    *MEDIA_RULES,
-)
+    message_count, request_size, role, first_role, content, block_type, text, prefill, system_model, system_place,
+    *TOOL_RULES, *CACHE_RULES, *THINKING_RULES, *MEDIA_RULES,
+)  # fmt: skip
 
 
 def _text(block: ContentBlock) -> Violation | None:

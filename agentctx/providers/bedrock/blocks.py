@@ -55,11 +55,7 @@ MIME = {
 
 
 def read_message(native: object, index: int) -> Message:
-    """One message as a value that remembers it.
-
-    Raises:
-        InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
-    """
+    """One message as a value that remembers it."""
     message: Block = native if type(native) is dict else fields(native, f"messages[{index}]")
     role = message.get("role")
     if role not in ROLES:
@@ -71,20 +67,12 @@ def read_message(native: object, index: int) -> Message:
 
 
 def read_content(content: object) -> tuple[Part, ...]:
-    """A list of content blocks as parts; None has none.
-
-    Raises:
-        InvalidInput: If it cannot be read; ``where`` is the path from the content on, for example ``[2].text``.
-    """
+    """A list of content blocks as parts; None has none."""
     return each_read(read_block, content, "a list of blocks")
 
 
 def read_block(native: object) -> Part:
-    """One content block as a part that remembers it. A kind that we do not know becomes ``Opaque``.
-
-    Raises:
-        InvalidInput: If it cannot be read; ``where`` is the path within the block, for example ``.text``.
-    """
+    """One content block as a part that remembers it. A kind that we do not know becomes ``Opaque``."""
     block: Block = native if type(native) is dict else fields(native, "")
     if len(block) == 1 and isinstance(text := block.get("text"), str):
         return Text(text, source=native)
@@ -175,11 +163,7 @@ def write_message(message: Message) -> dict[str, Any]:
 
 
 def write_block(part: Part) -> object:
-    """A part as a content block: the very block it was read from when it still says the same.
-
-    Raises:
-        InvalidInput: If the part cannot be written.
-    """
+    """A part as a content block: the very block it was read from when it still says the same."""
     return as_block(part, fields_or_none(part.source), read_block, _made)
 
 

@@ -47,7 +47,6 @@ class PointMarkers:
 
     Args:
         marks_head: As of ``KeyMarkers``; here the first task is marked, which the system prompt precedes.
-        most: As of ``KeyMarkers``.
     """
 
     marks_head: bool = False
@@ -166,11 +165,7 @@ class Bedrock(WireFormat):
         return Message.read("system", placed(read_content, native, "system"), native)
 
     def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
-        """The members of ``toolConfig.tools`` as values.
-
-        Raises:
-            InvalidInput: If one is neither a mapping nor an SDK object.
-        """
+        """The members of ``toolConfig.tools`` as values."""
         return tuple(_read_tool(tool, index) for index, tool in enumerate(native or ()))
 
     def write_message(self, message: Message, /) -> object:

@@ -74,16 +74,7 @@ Turn = TurnOf[BlockAt]
 
 @frozen
 class ConverseRequest:
-    """A request, laid out.
-
-    Args:
-        data: The request itself.
-        entries: Its messages, in order.
-        turns: Its user and assistant messages, grouped by role.
-        system: The blocks of the system prompt.
-        model: The model's id; empty when none is named.
-        profile: The model's profile, if known.
-    """
+    """A request, laid out."""
 
     data: Mapping[str, Any]
     entries: tuple[Message, ...]
@@ -427,17 +418,8 @@ def config(request: ConverseRequest) -> Iterator[Violation]:
 
 
 TOOL_RULES = (
-    unanswered,
-    excess,
-    unique_calls,
-    results_first,
-    mixed,
-    sides,
-    ids,
-    inputs,
-    config_there,
-    config,
-)
+    unanswered, excess, unique_calls, results_first, mixed, sides, ids, inputs, config_there, config,
+)  # fmt: skip
 
 
 def _spelled(block: BlockAt, key: str, rule: str, pattern: re.Pattern[str]) -> Iterator[Violation]:
@@ -567,16 +549,8 @@ def cache_points(request: ConverseRequest) -> Iterator[Violation]:
 
 
 RULES: tuple[Rule[ConverseRequest], ...] = (
-    messages_given,
-    role,
-    first_user,
-    alternation,
-    content,
-    text,
-    cache_points,
-    *TOOL_RULES,
-    *MEDIA_RULES,
-)
+    messages_given, role, first_user, alternation, content, text, cache_points, *TOOL_RULES, *MEDIA_RULES,
+)  # fmt: skip
 
 
 def _text(block: BlockAt, *, within_result: bool = False) -> Iterator[Violation]:

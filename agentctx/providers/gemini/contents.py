@@ -139,11 +139,7 @@ def _uri(block: Mapping[str, Any]) -> str | None:
 
 
 def read_bare(native: object) -> Part | None:
-    """A text or a file as a part that remembers it; None for a part in the API's own shape.
-
-    Raises:
-        InvalidInput: If the SDK takes it and we do not.
-    """
+    """A text or a file as a part that remembers it; None for a part in the API's own shape."""
     if isinstance(native, str):
         return Text(native, source=native)
     if (file := bare_file(native)) is not None:
@@ -212,11 +208,7 @@ _CODE = ""
 
 
 def read_content(native: object, index: int) -> Message:
-    """One content (a mapping, an SDK object, or what the SDK takes in its place) as a value that remembers it.
-
-    Raises:
-        InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
-    """
+    """One content (a mapping, an SDK object, or what the SDK takes in its place) as a value that remembers it."""
     if type(native) is not dict or "parts" not in native:
         if (bare := bare_parts(native)) is not None:
             parts = placed(partial(read_parts, bare=True), bare, "messages[{}]", index)
@@ -234,11 +226,7 @@ def read_content(native: object, index: int) -> Message:
 
 
 def read_system(native: object) -> tuple[Part, ...]:
-    """A system instruction as parts: a string, a content, a part, or a list of strings and parts.
-
-    Raises:
-        InvalidInput: If it cannot be read; ``where`` is the path from the instruction on.
-    """
+    """A system instruction as parts: a string, a content, a part, or a list of strings and parts."""
     if isinstance(native, str):
         return (Text(native, source=native),)
     if isinstance(native, (list, tuple)):
@@ -248,11 +236,7 @@ def read_system(native: object) -> tuple[Part, ...]:
 
 
 def read_parts(natives: object, *, bare: bool = False) -> tuple[Part, ...]:
-    """The parts of a content; none when there is no list of them.
-
-    Raises:
-        InvalidInput: If they cannot be read; ``where`` is the path from the list on, for example ``[2].text``.
-    """
+    """The parts of a content; none when there is no list of them."""
     counts: Counts = {}
 
     def read(native: Native) -> Part:
@@ -263,11 +247,7 @@ def read_parts(natives: object, *, bare: bool = False) -> tuple[Part, ...]:
 
 
 def read_part(native: object, counts: Counts) -> Part:
-    """One part as a value that remembers it. What we do not know becomes ``Opaque``.
-
-    Raises:
-        InvalidInput: If it cannot be read; ``where`` is the path within the part.
-    """
+    """One part as a value that remembers it. What we do not know becomes ``Opaque``."""
     block: Block = native if type(native) is dict else fields(native, "")
     if len(block) == 1 and isinstance(text := block.get("text"), str):
         return Text(text, source=native)
@@ -279,11 +259,7 @@ def read_part(native: object, counts: Counts) -> Part:
 
 
 def read_response(response: object) -> tuple[Part, ...]:
-    """What a function's response says: its one text, or all of it as JSON.
-
-    Raises:
-        InvalidInput: If it cannot be written as JSON.
-    """
+    """What a function's response says: its one text, or all of it as JSON."""
     if response is None or response == {}:
         return ()
     if (key := only_text(response)) is not None and isinstance(response, Mapping):
@@ -449,11 +425,7 @@ def write_content(message: Message) -> object:
 
 
 def write_part(part: Part) -> object:
-    """A part of a message as a native part: the very one it was read from when it still says the same.
-
-    Raises:
-        InvalidInput: If the part cannot be written.
-    """
+    """A part of a message as a native part: the very one it was read from when it still says the same."""
     native = part.source
     if isinstance(part, Opaque):
         return part.data if native is None else native

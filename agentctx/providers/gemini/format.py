@@ -78,11 +78,7 @@ class Gemini(WireFormat):
         return None if native is None else Message.read("system", placed(read_system, native, "system"), native)
 
     def read_tools(self, native: Sequence[Any] | None, /) -> tuple[Tool, ...]:
-        """The functions of the native tools, and each built-in tool, as values.
-
-        Raises:
-            InvalidInput: If one is neither a mapping nor an SDK object.
-        """
+        """The functions of the native tools, and each built-in tool, as values."""
         return tuple(tool for index, each in enumerate(native or ()) for tool in _read_tool(each, f"tools[{index}]"))
 
     def write_message(self, message: Message, /) -> object:
@@ -151,11 +147,7 @@ def _read_function(native: object, source: object) -> Tool:
 
 @frozen
 class GenerateContent(Adapter):
-    """``POST /models/…:generateContent`` and ``:streamGenerateContent``, as Google's SDK sends and answers them.
-
-    Args:
-        model: The model's name, which stands in the path.
-    """
+    """``POST /models/…:generateContent`` and ``:streamGenerateContent``, as Google's SDK sends and answers them."""
 
     model: str
     format = "gemini"
@@ -163,11 +155,7 @@ class GenerateContent(Adapter):
     system_key = "systemInstruction"
 
     def read(self, body: Body, /) -> RequestParts | None:
-        """Contents, system instruction and tools.
-
-        Raises:
-            InvalidInput: If the request goes on from what the provider keeps: that can be neither counted nor cut.
-        """
+        """Contents, system instruction and tools."""
         if body.get("cachedContent") is not None:
             what = "what the provider keeps can be neither counted nor cut: pass its contents instead"
             raise InvalidInput("cachedContent", what)

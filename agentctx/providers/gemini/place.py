@@ -185,7 +185,6 @@ class _Place:
 
     Args:
         indexes: Where the messages stood that it is made of.
-        messages: These messages.
     """
 
     indexes: list[int]

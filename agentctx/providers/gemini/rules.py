@@ -32,11 +32,7 @@ class PartAt:
     """One part.
 
     Args:
-        index: Index of its content.
-        path: Its place, as the provider writes it, for example ``contents[3].parts[1]``.
         kind: What it holds, in the API's spelling; empty when it holds nothing.
-        data: The part itself.
-        held: What it holds, when that is an object; else empty.
     """
 
     index: int
@@ -76,14 +72,7 @@ class PartAt:
 
 @frozen
 class ContentAt:
-    """One content.
-
-    Args:
-        index: Its index.
-        role: Its role as it stands; None when it has none.
-        data: The content itself; empty when it is no object.
-        parts: Its parts.
-    """
+    """One content."""
 
     index: int
     role: object
@@ -116,8 +105,6 @@ class GenerateRequest:
     """A request, laid out.
 
     Args:
-        data: The request itself.
-        contents: Its contents, in order.
         generation: The model's generation (2, 3, …); None when the model is not known.
     """
 
@@ -399,21 +386,9 @@ def cached_end(request: GenerateRequest) -> Iterator[Violation]:
 
 
 RULES: tuple[Rule[GenerateRequest], ...] = (
-    contents_given,
-    role,
-    parts_given,
-    text,
-    functions,
-    sides,
-    call_position,
-    count,
-    ids,
-    names,
-    text_beside,
-    alternation,
-    cached_end,
-    first_signed,
-)
+    contents_given, role, parts_given, text, functions, sides, call_position, count, ids, names, text_beside,
+    alternation, cached_end, first_signed,
+)  # fmt: skip
 
 
 def _functions(request: GenerateRequest) -> Iterator[PartAt]:

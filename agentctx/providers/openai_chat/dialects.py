@@ -398,17 +398,8 @@ def system_first(request: ChatRequest, dialect: Dialect) -> Iterator[Violation]:
 
 
 RULES: tuple[DialectRule, ...] = (
-    developer,
-    reasoning,
-    empty_content,
-    ids,
-    unique,
-    counted,
-    after_tool,
-    last_word,
-    alternation,
-    system_first,
-)
+    developer, reasoning, empty_content, ids, unique, counted, after_tool, last_word, alternation, system_first,
+)  # fmt: skip
 
 
 def _thinks_not(request: ChatRequest) -> bool:

@@ -199,11 +199,7 @@ class OpenAIChat(WireFormat):
 
 @frozen
 class ChatDialect(OpenAIChat):
-    """Chat Completions as one provider takes them: some want certain roles to follow each other.
-
-    Args:
-        spoken: What the provider does otherwise.
-    """
+    """Chat Completions as one provider takes them: some want certain roles to follow each other."""
 
     spoken: Dialect = field(kw_only=True)
 

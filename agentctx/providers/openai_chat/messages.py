@@ -36,11 +36,7 @@ _ROLES = "'system', 'assistant', 'user', 'function', 'tool', and 'developer'"
 
 
 def read_message(native: Native, index: int) -> Message:
-    """One native message as a value.
-
-    Raises:
-        InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
-    """
+    """One native message as a value."""
     data = native if type(native) is dict else as_mapping(native, f"messages[{index}]")
     role = data.get("role")
     if role == "assistant":
@@ -56,11 +52,7 @@ def read_message(native: Native, index: int) -> Message:
 
 
 def read_system(native: Native) -> Message | None:
-    """A system prompt that is kept apart from the messages: a string, blocks, or None.
-
-    Raises:
-        InvalidInput: If it is anything else.
-    """
+    """A system prompt that is kept apart from the messages: a string, blocks, or None."""
     if native is None:
         return None
     if not isinstance(native, str | list | tuple):
@@ -70,11 +62,7 @@ def read_system(native: Native) -> Message | None:
 
 
 def read_tools(native: Sequence[Any] | None) -> tuple[Tool, ...]:
-    """Native tool definitions as values; a definition that is not understood has an empty name at worst.
-
-    Raises:
-        InvalidInput: If it is not a list of objects, or a function has no name.
-    """
+    """Native tool definitions as values; a definition that is not understood has an empty name at worst."""
     if native is None:
         return ()
     if isinstance(native, str | Mapping) or not isinstance(native, Sequence):
@@ -83,11 +71,7 @@ def read_tools(native: Sequence[Any] | None) -> tuple[Tool, ...]:
 
 
 def read_block(block: Native, index: int, place: int) -> Part:
-    """One block of a message's content as a part; a block that is not understood is ``Opaque``.
-
-    Raises:
-        InvalidInput: If it is not an object or a string, or a text block has no text.
-    """
+    """One block of a message's content as a part; a block that is not understood is ``Opaque``."""
     if isinstance(block, str):
         return Text(block, source=block)
     data = block if type(block) is dict else as_mapping(block, f"{_at(index)}content[{place}]")
@@ -101,11 +85,7 @@ def read_block(block: Native, index: int, place: int) -> Part:
 
 
 def read_call(call: Native, index: int, place: int) -> ToolCall:
-    """One entry of ``tool_calls`` as a part.
-
-    Raises:
-        InvalidInput: If its id, its name or its arguments are not strings.
-    """
+    """One entry of ``tool_calls`` as a part."""
     data = call if type(call) is dict else as_mapping(call, f"{_at(index)}tool_calls[{place}]")
     key, words = ("custom", "input") if data.get("type") == "custom" else ("function", "arguments")
     body = data.get(key)
@@ -120,11 +100,7 @@ def read_call(call: Native, index: int, place: int) -> ToolCall:
 
 
 def read_function_call(call: Native, index: int) -> ToolCall:
-    """The legacy ``function_call`` of an assistant message as a part.
-
-    Raises:
-        InvalidInput: If its name or its arguments are not strings.
-    """
+    """The legacy ``function_call`` of an assistant message as a part."""
     data = as_mapping(call, f"{_at(index)}function_call")
     name, arguments = data.get("name"), data.get("arguments")
     if not isinstance(name, str):
@@ -275,11 +251,7 @@ _BESIDE = ("refusal", "audio", "tool_calls", "function_call")
 
 
 def write_message(message: Message) -> Native:
-    """A message as Chat Completions writes it: the payload it was read from when nobody touched it.
-
-    Raises:
-        InvalidInput: If it holds what its role cannot say, for example a tool call of a user.
-    """
+    """A message as Chat Completions writes it: the payload it was read from when nobody touched it."""
     if message.as_read:
         return message.source
     source = {} if message.source is None else as_mapping(message.source)

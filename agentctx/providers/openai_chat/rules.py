@@ -25,10 +25,7 @@ class ChatRequest:
     """A request, whatever it is, opened as far as it can be.
 
     Args:
-        body: The request.
-        messages: Its messages that are objects, with their indexes.
         total: How many messages there are, objects or not.
-        model: The model's name without provider prefix, when one is named.
         before: The request that this one was made from, opened alike; None when there is none.
     """
 
@@ -325,7 +322,6 @@ class _Round:
     """An assistant message with calls, and what has answered them.
 
     Args:
-        index: The assistant message's index.
         answers: The index of the answer to each call, by id; None while there is none.
         nameless: How many tool messages did not say which call they answer.
     """
@@ -562,24 +558,9 @@ def _bytes(value: object) -> str:
 
 
 RULES: tuple[Rule[ChatRequest], ...] = (
-    messages_present,
-    role,
-    content_required,
-    content_type,
-    media_role,
-    tool_calls,
-    call_ids,
-    call_bodies,
-    strings,
-    rounds,
-    tools,
-    tool_choice,
-    function_call,
-    json_word,
-    cache_keys,
-    reasoning_bytes,
-    unknown_keys,
-)
+    messages_present, role, content_required, content_type, media_role, tool_calls, call_ids, call_bodies, strings,
+    rounds, tools, tool_choice, function_call, json_word, cache_keys, reasoning_bytes, unknown_keys,
+)  # fmt: skip
 """Each looks at the whole request and yields what it finds wrong."""
 
 

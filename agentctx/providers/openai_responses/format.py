@@ -217,11 +217,7 @@ class Responses(Adapter):
     system_key = "instructions"
 
     def read(self, body: Body, /) -> RequestParts | None:
-        """Items, instructions, tools and model; None for a prompt that the provider keeps, without any input.
-
-        Raises:
-            InvalidInput: If the request goes on from what the provider keeps: that can be neither counted nor cut.
-        """
+        """Items, instructions, tools and model; None for a prompt that the provider keeps, without any input."""
         for key in _CHAINS:
             if body.get(key) is not None:
                 what = (

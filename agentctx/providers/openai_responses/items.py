@@ -27,11 +27,8 @@ class CallKind:
     """A kind of call that the client runs, and the item that answers it.
 
     Args:
-        call: Type of the call.
-        output: Type of its answer.
         tool: What the tool is called when the item does not name it.
         arguments: The key of the call that says what to do; a second one is used when the first is absent.
-        id_key: The key of the call's id.
         answer_keys: The keys of the answer that may hold the id; the first is the one to write.
     """
 
@@ -116,11 +113,7 @@ _MARKED = ("annotations", "logprobs")  # what is said about single characters of
 
 
 def read_content(content: Native, where: str) -> tuple[Part, ...]:
-    """The content of a message or of an answer as parts: a string is one text, None says nothing.
-
-    Raises:
-        InvalidInput: If it is neither a string nor a list of blocks.
-    """
+    """The content of a message or of an answer as parts: a string is one text, None says nothing."""
     if isinstance(content, str):
         return (Text(content, source=content),)
     if content is None:
@@ -131,11 +124,7 @@ def read_content(content: Native, where: str) -> tuple[Part, ...]:
 
 
 def read_block(block: Native, where: str, place: int) -> Part:
-    """One block as a part that remembers it; a type that is not understood becomes ``Opaque``.
-
-    Raises:
-        InvalidInput: If it is no object, or a text block has no text.
-    """
+    """One block as a part that remembers it; a type that is not understood becomes ``Opaque``."""
     data = block if type(block) is dict else as_mapping(block, f"{where}[{place}]")
     kind = data.get("type")
     if isinstance(kind, str) and kind in TEXTS:
@@ -205,11 +194,7 @@ def write_content(parts: tuple[Part, ...], old: object, text_type: str) -> str |
 
 
 def write_block(part: Part, text_type: str) -> Native:
-    """A part as a block: the very block it was read from when it still says the same.
-
-    Raises:
-        InvalidInput: If the format has no such block.
-    """
+    """A part as a block: the very block it was read from when it still says the same."""
     native = part.source
     if isinstance(part, Opaque):
         return part.data if native is None else native
@@ -258,11 +243,7 @@ _STREAMS = ("stdout", "stderr")
 
 
 def read_output(native: Native, item: Mapping[str, Native], kind: str, index: int) -> tuple[Part, ...]:
-    """The parts of an answer: one result, and beside it what it holds that is no word.
-
-    Raises:
-        InvalidInput: If it does not say which call it answers, or its content cannot be read.
-    """
+    """The parts of an answer: one result, and beside it what it holds that is no word."""
     identity = answered_id(kind, item)
     if identity is None and kind == "function_call_output":
         return (Opaque(kind, item, source=native),)  # a tool that spoke without being asked
@@ -308,11 +289,7 @@ def _streams(output: Sequence[Any]) -> Iterator[tuple[int, str, str]]:
 
 
 def write_output(parts: tuple[Part, ...], item: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer as an item, with the other keys of the item that it was read from.
-
-    Raises:
-        InvalidInput: If there is no result in it.
-    """
+    """An answer as an item, with the other keys of the item that it was read from."""
     result = next((part for part in parts if isinstance(part, ToolResult)), None)
     if result is None:
         raise InvalidInput("message.parts", "a message of role 'tool' holds one ToolResult")
@@ -409,11 +386,7 @@ NO_REFERENCES = (
 
 
 def read_message(native: Native, index: int) -> Message:
-    """One native item as a value.
-
-    Raises:
-        InvalidInput: If it cannot be read; names ``messages[index]`` and the field.
-    """
+    """One native item as a value."""
     item = native if type(native) is dict else as_mapping(native, f"messages[{index}]")
     kind = item.get("type")
     if (kind is None or kind == "message") and "role" in item:
@@ -472,11 +445,7 @@ def _texts(blocks: object) -> list[str]:
 
 
 def read_call(native: Native, item: Mapping[str, Native], kind: CallKind, index: int) -> ToolCall:
-    """A call that the client runs; what a built-in tool shall do stands in its arguments as JSON.
-
-    Raises:
-        InvalidInput: If its id or name is no string, or a function's arguments are none.
-    """
+    """A call that the client runs; what a built-in tool shall do stands in its arguments as JSON."""
     identity, name = item.get(kind.id_key), kind.tool or item.get("name")
     key = arguments_key(item, kind)
     arguments = item.get(key)
@@ -519,11 +488,7 @@ def _opaque(native: Native, item: Mapping[str, Native], kind: str) -> Opaque:
 
 
 def read_system(native: Native) -> Message | None:
-    """The ``instructions`` of a request: a string, or (as in a response) a list of messages; None when there are none.
-
-    Raises:
-        InvalidInput: If they are anything else.
-    """
+    """The ``instructions`` of a request: a string, or (as in a response) messages; None when there are none."""
     if native is None:
         return None
     if not isinstance(native, (str, list, tuple)):
@@ -542,11 +507,7 @@ def _instruction(native: Native, place: int) -> tuple[Part, ...]:
 
 
 def read_tools(native: Sequence[Any] | None) -> tuple[Tool, ...]:
-    """The native tool definitions as values; a hosted tool has an empty name and is counted by its definition.
-
-    Raises:
-        InvalidInput: If one is no object, or a function has no name.
-    """
+    """The native tool definitions as values; a hosted tool has an empty name and is counted by its definition."""
     return tuple(_tool(tool, index) for index, tool in enumerate(native or ()))
 
 
@@ -568,11 +529,7 @@ _PARTS = "message.parts"
 
 
 def write_message(message: Message) -> Native:
-    """A message as an item: the payload it was read from when nobody touched it.
-
-    Raises:
-        InvalidInput: If it says more than one item can hold, for example words and a call.
-    """
+    """A message as an item: the payload it was read from when nobody touched it."""
     if message.as_read:
         return message.source
     item = fields_of(message.source)

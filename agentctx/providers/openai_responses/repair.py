@@ -31,7 +31,6 @@ class _Repairing:
     """What is sent instead of messages.
 
     Args:
-        messages: What came in.
         instead: By index, the message to send instead (None: nothing), and why.
     """
 

@@ -40,13 +40,7 @@ from agentctx.wire_format import Violation
 
 @frozen
 class Item:
-    """An item, opened as far as it can be.
-
-    Args:
-        index: Its index in the input.
-        kind: Its type; empty when it has none.
-        data: What is in it.
-    """
+    """An item, opened as far as it can be."""
 
     index: int
     kind: str
@@ -98,10 +92,7 @@ class ResponsesRequest:
     """A request, whatever it is, opened as far as it can be.
 
     Args:
-        body: The request.
-        items: Its items that are objects.
         total: How many items there are, objects or not.
-        model: The model's name without provider prefix, when one is named.
         before: The request that this one was made from, opened alike; None when there is none.
     """
 
@@ -600,29 +591,10 @@ def cache_key(request: ResponsesRequest) -> Iterator[Violation]:
 
 
 RULES: tuple[Rule[ResponsesRequest], ...] = (
-    input_present,
-    item_type,
-    role,
-    content_type,
-    call_bodies,
-    cache_marker,
-    strings,
-    call_ids,
-    pairs,
-    item_ids,
-    missing_reasoning,
-    unfollowed,
-    not_stored,
-    sealed,
-    same_family,
-    reasoning_content,
-    trigger_last,
-    chain,
-    json_word,
-    tools,
-    tool_choice,
-    cache_key,
-)
+    input_present, item_type, role, content_type, call_bodies, cache_marker, strings, call_ids, pairs, item_ids,
+    missing_reasoning, unfollowed, not_stored, sealed, same_family, reasoning_content, trigger_last, chain, json_word,
+    tools, tool_choice, cache_key,
+)  # fmt: skip
 """Each looks at the whole request and yields what it finds wrong."""
 
 
