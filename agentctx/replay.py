@@ -118,10 +118,11 @@ def model_calls(messages: Sequence[Any], format: str | None = None) -> list[int]
     """
     if not messages:
         return []
-    return _turns(reader(messages, format=format).messages(messages))
+    return turns(reader(messages, format=format).messages(messages))
 
 
-def _turns(messages: Sequence[Message]) -> list[int]:
+def turns(messages: Sequence[Message]) -> list[int]:
+    """Each index at which a turn of the assistant begins that something was sent for."""
     speaking = [message.role == "assistant" for message in messages]
     return [index for index in range(1, len(speaking)) if speaking[index] and not speaking[index - 1]]
 
@@ -137,7 +138,7 @@ def calls_of(recording: Recording, *, model: str | None = None) -> list[int]:
         InvalidInput: If a message cannot be read.
     """
     given = _reader(recording, model).messages(as_list(recording.messages))
-    calls = _turns(given)
+    calls = turns(given)
     waits = given[-1].role != "assistant"
     return [*calls, len(given)] if waits and (recording.pending or not calls) else calls
 

@@ -3,7 +3,6 @@
 The generators of transcripts are in ``agentctx.testing.histories`` and need ``pip install 'agentctx[testing]'``.
 """
 
-from agentctx.testing.builders import assistant, call, history, result, system, thinking, tool, transcript, user
 from agentctx.testing.fakes import (
     CountingCounter,
     FlakyError,
@@ -14,6 +13,8 @@ from agentctx.testing.fakes import (
     fixed_summarizer,
 )
 from agentctx.testing.laws import check_laws
+from agentctx.testing.plan import assistant, call, result, system, thinking, tool, user
+from agentctx.testing.writers import history, transcript
 
 __all__ = [
     "CountingCounter",

@@ -1,4 +1,4 @@
-"""A transcript before any provider writes it down: a neutral plan of turns, as plain values."""
+"""A transcript before any provider writes it down: a neutral plan of turns, and short words to make it of."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from attrs import field, frozen
+
+from agentctx.core.message import Native
 
 TurnRole = Literal["system", "developer", "user", "assistant", "results"]
 
@@ -166,3 +168,86 @@ class History:
         """The request as ``agentctx.validate`` takes it."""
         apart = {"system": self.system, "tools": self.tools}
         return {"messages": self.messages} | {key: value for key, value in apart.items() if value is not None}
+
+
+def user(*items: str | Item) -> Turn:
+    """The user speaks: texts, or items such as a ``Picture``.
+
+    Example:
+        >>> from agentctx.testing import transcript, user
+        >>> transcript("openai-chat", user("Hi"))
+        [{'role': 'user', 'content': 'Hi'}]
+    """
+    return _turn("user", items)
+
+
+def system(text: str) -> Turn:
+    """The system prompt.
+
+    Example:
+        >>> from agentctx.testing import system, transcript, user
+        >>> transcript("openai-chat", system("Be brief."), user("Hi"))[0]["role"]
+        'system'
+    """
+    return _turn("system", (text,))
+
+
+def assistant(*items: str | Item) -> Turn:
+    """The model speaks: texts, ``thinking(...)`` and ``call(...)``, in order.
+
+    Example:
+        >>> from agentctx.testing import assistant, transcript, user
+        >>> transcript("openai-chat", user("Hi"), assistant("Hello"))[1]
+        {'role': 'assistant', 'content': 'Hello'}
+    """
+    return _turn("assistant", items)
+
+
+def thinking(text: str, signature: str = "c2lnbmVk") -> Think:
+    """Signed reasoning in an assistant turn.
+
+    Example:
+        >>> from agentctx.testing import assistant, thinking, transcript, user
+        >>> transcript("anthropic", user("Hi"), assistant(thinking("Be kind."), "Hello"))[1]["content"][0]["type"]
+        'thinking'
+    """
+    return Think(text, signature)
+
+
+def call(call_id: str, name: str, arguments: Mapping[str, Any] | str | None = None) -> Ask:
+    """A tool call in an assistant turn; arguments given as text are written as they are.
+
+    Example:
+        >>> from agentctx.testing import assistant, call, result, transcript, user
+        >>> messages = transcript("openai-chat", user("Go."), assistant(call("c1", "read")), result("c1", "…"))
+        >>> messages[1]["tool_calls"][0]["function"]["name"]
+        'read'
+    """
+    return Ask(call_id, name, {} if arguments is None else arguments)
+
+
+def result(call_id: str, content: str | tuple[Say | Picture, ...] | None = "", *, is_error: bool = False) -> Answer:
+    """What a tool answered. Results that stand side by side are one turn: one message where the format has it so.
+
+    Example:
+        >>> from agentctx.testing import assistant, call, result, transcript, user
+        >>> messages = transcript("openai-chat", user("Go."), assistant(call("c1", "read")), result("c1", "an error"))
+        >>> messages[2]["content"]
+        'an error'
+    """
+    return Answer(call_id, content, is_error)
+
+
+def tool(name: str, description: str = "", **properties: Native) -> ToolSpec:
+    """A tool on offer, with the JSON schema of each argument.
+
+    Example:
+        >>> from agentctx.testing import history, tool, user
+        >>> history("openai-chat", user("Hi"), tools=[tool("read", path={"type": "string"})]).tools[0]["type"]
+        'function'
+    """
+    return ToolSpec(name, description, properties)
+
+
+def _turn(role: TurnRole, items: tuple[str | Item, ...]) -> Turn:
+    return Turn(role, tuple(Say(item) if isinstance(item, str) else item for item in items))

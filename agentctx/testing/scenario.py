@@ -17,6 +17,7 @@ from agentctx.errors import ContextOverflow, InvalidInput
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy, Listener, Store, TokenCounter
 from agentctx.providers.native import as_mapping
+from agentctx.replay import turns
 from agentctx.session.session import Session
 from agentctx.stores import MemoryStore
 from agentctx.testing.faithfulness import AllowedEdit
@@ -133,13 +134,8 @@ class Scenario:
 
     def calls(self) -> list[list[Any]]:
         """The messages of each model call of the transcript: before each assistant turn, and the whole."""
-        roles = [message.role for message in self.read(self.messages).messages]
-        begins = [
-            index
-            for index, role in enumerate(roles)
-            if index and role == "assistant" and roles[index - 1] != "assistant"
-        ]
-        return [list(self.messages[:stop]) for stop in (*begins, len(roles))]
+        stops = (*turns(self.read(self.messages).messages), len(self.messages))
+        return [list(self.messages[:stop]) for stop in stops]
 
     async def prepare(self, pipeline: Pipeline | None = None, messages: Sequence[Any] | None = None) -> PreparedCall:
         """Prepare once, remembering nothing."""

@@ -1,10 +1,20 @@
-"""Each provider's writer: a neutral plan becomes that provider's messages."""
+"""Each provider's writer: a neutral plan becomes that provider's messages.
+
+Example::
+
+    messages = transcript(
+        "anthropic",
+        user("why does the build fail?"),
+        assistant("let me look", call("c1", "read", {"path": "build.log"})),
+        result("c1", "error: missing semicolon"),
+    )
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count, groupby
 from typing import Any
 
 from attrs import frozen
@@ -437,3 +447,57 @@ def write(plan: Plan, format: str) -> History:  # noqa: A002 - the name that the
         system = opening["content"] if "content" in opening else {"parts": opening["parts"]}
     tools = writer.tools(plan.tools) or None
     return History(format, writer.messages(turns), system, tools)
+
+
+def history(
+    format: str,  # noqa: A002 - the name that the whole library gives it
+    *turns: Turn | Answer,
+    tools: Iterable[ToolSpec] = (),
+) -> History:
+    """A whole request: messages, and system prompt and tools where the format keeps them.
+
+    Args:
+        format: Name of the format.
+        turns: The turns in order; results stand between them as they are.
+        tools: The tools on offer.
+
+    Raises:
+        ConfigError: If there is no writer for the format.
+
+    Example:
+        >>> from agentctx.testing import history, system, tool, user
+        >>> request = history("anthropic", system("Be brief."), user("Hi"), tools=[tool("read")])
+        >>> len(request.messages), len(request.tools)
+        (1, 1)
+    """
+    return write(Plan(_grouped(turns), tuple(tools)), format)
+
+
+def transcript(format: str, *turns: Turn | Answer) -> list[Any]:  # noqa: A002 - the name that the library gives it
+    """The native messages alone.
+
+    Raises:
+        ConfigError: If there is no writer for the format, or if it keeps the system prompt apart and there is one.
+
+    Example:
+        >>> from agentctx.testing import assistant, call, result, transcript, user
+        >>> messages = transcript("anthropic", user("Go."), assistant(call("c1", "read")), result("c1", "…"))
+        >>> [message["role"] for message in messages]
+        ['user', 'assistant', 'user']
+    """
+    written = history(format, *turns)
+    if written.system is not None:
+        msg = f"{format} keeps the system prompt apart from the messages: use history(...) and take its .system"
+        raise ConfigError(msg)
+    return written.messages
+
+
+def _grouped(turns: Iterable[Turn | Answer]) -> tuple[Turn, ...]:
+    """Neighbouring answers as one turn."""
+    found: list[Turn] = []
+    for are_answers, run in groupby(turns, lambda turn: isinstance(turn, Answer)):
+        if are_answers:
+            found.append(Turn("results", tuple(item for item in run if isinstance(item, Answer))))
+        else:
+            found.extend(turn for turn in run if isinstance(turn, Turn))
+    return tuple(found)

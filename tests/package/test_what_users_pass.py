@@ -29,7 +29,7 @@ from agentctx.sources import (
     prioritise,
 )
 from agentctx.strategies import Embedded, Summarize, TruncateOldest
-from agentctx.testing.builders import assistant, call, result, transcript, user
+from agentctx.testing import assistant, call, result, transcript, user
 
 ROUNDS = [turn for i in range(8) for turn in (assistant(call(f"c{i}", "read", {})), result(f"c{i}", "word " * 60))]
 SAID = transcript("openai-chat", user("Begin."), *ROUNDS, user("Go on."))

@@ -13,7 +13,7 @@ import pytest
 from attrs import field, frozen
 
 from agentctx import Budget, Pipeline
-from agentctx.testing.builders import assistant, call, result, system, transcript, user
+from agentctx.testing import assistant, call, result, system, transcript, user
 from agentctx.tokens import HeuristicCounter, TiktokenCounter
 from agentctx.tokens.calibration import Calibration
 

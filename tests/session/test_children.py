@@ -8,8 +8,7 @@ import pytest
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, Session, TruncateToolOutputs
 from agentctx.stores import MemoryStore
-from agentctx.testing import Recorder
-from agentctx.testing.builders import assistant, call, result, transcript, user
+from agentctx.testing import Recorder, assistant, call, result, transcript, user
 from agentctx.testing.histories import FORMATS
 
 pytestmark = pytest.mark.anyio

@@ -24,7 +24,7 @@ from agentctx import (
 )
 from agentctx.session.fingerprint import DIGEST_BYTES, exact_digest
 from agentctx.stores import MemoryStore
-from agentctx.testing.builders import assistant, call, result, transcript, user
+from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.histories import FORMATS
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"

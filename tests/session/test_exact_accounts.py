@@ -8,7 +8,7 @@ from copy import deepcopy
 import pytest
 
 from agentctx import ContextOverflow, Outcome, Pipeline, PlaceCacheMarkers, Session, TruncateToolOutputs, count
-from agentctx.testing.builders import assistant, call, result, system, transcript, user
+from agentctx.testing import assistant, call, result, system, transcript, user
 from agentctx.tokens import FixedCounter
 
 pytestmark = pytest.mark.anyio

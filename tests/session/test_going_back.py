@@ -22,7 +22,7 @@ from agentctx import (
     first_of,
     validate,
 )
-from agentctx.testing.builders import assistant, call, result, thinking, transcript, user
+from agentctx.testing import assistant, call, result, thinking, transcript, user
 from agentctx.testing.histories import FORMATS
 from agentctx.testing.scenario import texts_of
 

@@ -25,7 +25,7 @@ from agentctx import (
     TruncateToolOutputs,
 )
 from agentctx.stores import MemoryStore
-from agentctx.testing.builders import assistant, call, result, transcript, user
+from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.histories import FORMATS
 from agentctx.testing.scenario import texts_of
 

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from agentctx import Budget, FitContextWindow, InvalidInput, Pipeline, Session
 from agentctx.session.learned_limits import CONTRADICTED, FEW, OBEYED, REMEMBERED, OverflowLimit
-from agentctx.testing.builders import assistant, call, result, system, transcript, user
+from agentctx.testing import assistant, call, result, system, transcript, user
 
 pytestmark = pytest.mark.anyio
 MODEL = "some-gateway/model"

@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, TruncateToolOutputs
-from agentctx.testing.builders import assistant, call, result, transcript, user
+from agentctx.testing import assistant, call, result, transcript, user
 
 pytestmark = pytest.mark.anyio
 

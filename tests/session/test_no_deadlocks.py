@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import AgentctxError, Budget, FitContextWindow, Pipeline, Sessions, blocking
-from agentctx.testing.builders import transcript, user
+from agentctx.testing import transcript, user
 
 pytestmark = pytest.mark.both_loops
 

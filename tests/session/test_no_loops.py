@@ -8,8 +8,7 @@ import math
 import pytest
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, Scope, Session, Text
-from agentctx.testing import Recorder
-from agentctx.testing.builders import assistant, call, result, system, transcript, user
+from agentctx.testing import Recorder, assistant, call, result, system, transcript, user
 from agentctx.tokens import FixedCounter
 
 pytestmark = pytest.mark.anyio

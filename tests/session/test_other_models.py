@@ -25,7 +25,7 @@ from agentctx.engine.reading import reader
 from agentctx.engine.reasoning import FOREIGN_ID
 from agentctx.providers.translate import FOREIGN_REASONING
 from agentctx.session.learned_limits import MOST_MODELS
-from agentctx.testing.builders import assistant, call, result, thinking, transcript, user
+from agentctx.testing import assistant, call, result, thinking, transcript, user
 
 pytestmark = pytest.mark.anyio
 CLAUDE, BOUND, GPT, GEMINI = "claude-sonnet-4-5", "claude-opus-5-5", "gpt-4o", "gemini-2.5-pro"

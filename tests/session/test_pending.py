@@ -19,7 +19,7 @@ from agentctx import (
     TruncateToolOutputs,
     validate,
 )
-from agentctx.testing.builders import assistant, call, result, transcript, user
+from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.histories import FORMATS
 
 pytestmark = pytest.mark.anyio

@@ -8,8 +8,7 @@ import anyio
 import pytest
 
 from agentctx import Budget, FitContextWindow, Pipeline, Session, TruncateToolOutputs, validate
-from agentctx.testing import Recorder
-from agentctx.testing.builders import assistant, call, result, system, transcript, user
+from agentctx.testing import Recorder, assistant, call, result, system, transcript, user
 from agentctx.testing.histories import FORMATS
 from agentctx.tokens import FixedCounter
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from agentctx import InvalidInput, Pipeline, Protect, Session, validate
-from agentctx.testing.builders import assistant, call, result, transcript, user
+from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.histories import FORMATS
 
 TASK = {"role": "user", "content": "task"}

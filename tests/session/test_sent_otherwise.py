@@ -20,7 +20,7 @@ from agentctx import (
     TrimRounds,
 )
 from agentctx.stores import MemoryStore
-from agentctx.testing.builders import assistant, call, result, transcript, user
+from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.scenario import texts_of
 
 RULE, TASK, LATEST = "NEVER DELETE FILES", "TASK: mend it", "begin with the tests"

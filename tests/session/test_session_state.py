@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, InvalidInput, Pipeline, Session, TruncateToolOutputs
-from agentctx.testing.builders import assistant, call, result, system, transcript, user
+from agentctx.testing import assistant, call, result, system, transcript, user
 
 pytestmark = pytest.mark.anyio
 FORMATS = ["openai-chat", "anthropic"]

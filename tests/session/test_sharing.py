@@ -21,7 +21,7 @@ from agentctx import (
     TruncateToolOutputs,
 )
 from agentctx.stores import MemoryStore
-from agentctx.testing.builders import assistant, call, result, transcript, user
+from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.testing.histories import FORMATS
 from agentctx.tokens import FixedCounter
 

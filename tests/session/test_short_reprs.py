@@ -6,8 +6,7 @@ import pytest
 
 import agentctx
 from agentctx import Budget, FitContextWindow, Pipeline, Session
-from agentctx.testing import assistant, call, result, tool, user
-from agentctx.testing.builders import history
+from agentctx.testing import assistant, call, history, result, tool, user
 
 pytestmark = pytest.mark.anyio
 

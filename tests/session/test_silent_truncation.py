@@ -9,8 +9,7 @@ import pytest
 
 from agentctx import Budget, FitContextWindow, Pipeline, Session, StageReport
 from agentctx.economics import SilentTruncationSuspected
-from agentctx.testing import Recorder
-from agentctx.testing.builders import assistant, call, result, system, thinking, transcript, user
+from agentctx.testing import Recorder, assistant, call, result, system, thinking, transcript, user
 from agentctx.tokens.calibration import Calibration
 
 pytestmark = pytest.mark.anyio

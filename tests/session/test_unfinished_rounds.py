@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentctx import Budget, FitContextWindow, Pipeline, Session, validate
-from agentctx.testing.builders import assistant, call, result, transcript, user
+from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.tokens import FixedCounter
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ from agentctx import Budget, ClearToolResults, ContextOverflow, FitContextWindow
 from agentctx.core.message import ROLES
 from agentctx.providers.cache_markers import unmarked
 from agentctx.session.record import Record, call_ids
-from agentctx.testing.builders import assistant, transcript, user
+from agentctx.testing import assistant, transcript, user
 from agentctx.testing.histories import histories
 from agentctx.tokens import FixedCounter
 

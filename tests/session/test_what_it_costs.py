@@ -25,7 +25,7 @@ from agentctx.engine.reading import reader
 from agentctx.models import ModelProfile, Prices, register_model
 from agentctx.models.cache_rules import cache_rules
 from agentctx.models.table import profile
-from agentctx.testing.builders import assistant, call, result, transcript, user
+from agentctx.testing import assistant, call, result, transcript, user
 
 pytestmark = pytest.mark.anyio
 MODEL = "claude-sonnet-4-5"

@@ -20,8 +20,7 @@ from agentctx import (
 )
 from agentctx.economics import Condition
 from agentctx.stores import MemoryStore
-from agentctx.testing import Recorder
-from agentctx.testing.builders import assistant, call, result, transcript, user
+from agentctx.testing import Recorder, assistant, call, result, transcript, user
 from agentctx.tokens import FixedCounter
 from agentctx.tokens.meter import MessageMeter
 

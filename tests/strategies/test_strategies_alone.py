@@ -44,8 +44,7 @@ from agentctx.engine.protect import bind
 from agentctx.engine.reading import reader
 from agentctx.engine.run_stages import run_alone
 from agentctx.engine.shrink import shrink_arguments
-from agentctx.testing import CountingCounter
-from agentctx.testing.builders import assistant, call, result, system, transcript, user
+from agentctx.testing import CountingCounter, assistant, call, result, system, transcript, user
 from agentctx.tokens import FixedCounter, HeuristicCounter
 from agentctx.tokens.meter import MessageMeter
 

@@ -4,7 +4,7 @@ import pytest
 
 from agentctx import Budget, Context, ContextOverflow, Message, Pipeline, StageError, Text, first_of, over, when
 from agentctx.engine.fit import FitRequestBytes
-from agentctx.testing.builders import assistant, system, transcript, user
+from agentctx.testing import assistant, system, transcript, user
 
 pytestmark = pytest.mark.anyio
 
