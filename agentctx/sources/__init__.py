@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from agentctx.sources.decay import Decay as Decay
     from agentctx.sources.dependencies import Dependencies as Dependencies
     from agentctx.sources.environment import Environment as Environment
-    from agentctx.sources.files import ReadOnlyFiles as ReadOnlyFiles
     from agentctx.sources.gathering import (
         Gathered as Gathered,
         SourceReport as SourceReport,
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
         prioritise as prioritise,
     )
     from agentctx.sources.git import GitSource as GitSource
+    from agentctx.sources.read_only_files import ReadOnlyFiles as ReadOnlyFiles
     from agentctx.sources.recent_files import RecentFiles as RecentFiles, suggest_files as suggest_files
     from agentctx.sources.secrets import redact_secrets as redact_secrets
     from agentctx.sources.stable_prompt import (
@@ -34,7 +34,7 @@ else:
             "agentctx.sources.decay": "Decay",
             "agentctx.sources.dependencies": "Dependencies",
             "agentctx.sources.environment": "Environment",
-            "agentctx.sources.files": "ReadOnlyFiles",
+            "agentctx.sources.read_only_files": "ReadOnlyFiles",
             "agentctx.sources.gathering": "Gathered SourceReport gather prioritise",
             "agentctx.sources.git": "GitSource",
             "agentctx.sources.recent_files": "RecentFiles suggest_files",

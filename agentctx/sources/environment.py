@@ -15,8 +15,7 @@ from anyio import to_thread
 from attrs import field, frozen
 
 from agentctx.protocols import ContextItem
-from agentctx.sources.git import installed
-from agentctx.sources.git_folder import head_branch
+from agentctx.sources.safe_git import head_branch, installed
 from agentctx.sources.secrets import Redactor, redact_secrets
 from agentctx.sources.writing import amount, one_line, several
 
