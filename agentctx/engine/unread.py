@@ -156,7 +156,7 @@ def unread(natives: Sequence[Native], source: Reader, stage: str, aim: int, fixe
         fixed: The tokens of what stands before the messages.
     """
     outline = source.wire.outline(natives)
-    if outline is None or len(set(map(id, natives))) < len(natives):  # one object at two places is told by what is read
+    if outline is None:
         return None
     try:
         newest = _newest(natives, source, outline.shape, aim - fixed)
@@ -168,6 +168,9 @@ def unread(natives: Sequence[Native], source: Reader, stage: str, aim: int, fixe
     except InvalidInput:  # of several messages that cannot be read the first is named
         return None
     found = Unread(start, len(natives) - len(newest), around, stage, oldest_first(aim), source, outline)
+    known = {id(native) for native in (*natives[:start], *natives[found.stop :])}
+    if not known.isdisjoint(map(id, natives[start : found.stop])):  # which of the places it is, all around it tells
+        return None
     thinks = any(type(part) is Thinking for message in around[:start] for part in message.parts)  # which may bind on
     return None if thinks or has_server_calls(around) or _repeats(found) else found
 
