@@ -1,8 +1,10 @@
-"""How a model's name is read: who serves it, what it is called there, and the window that the name itself states.
+"""What holds for whole families of models, as data, and how a model's name is read that leads there.
+
+A name says who serves the model, what it is called there, and at times the window that it has.
 
 One model has many spellings: its maker's, a gateway's with the maker before it (``openrouter/anthropic/…``), a cloud's
 with region, vendor and version (``us.anthropic.…-v1:0``), a tool's (``openai:gpt-4o``, ``…[1m]``), a file's with its
-quantisation (``…-Q4_K_M.gguf``). Nothing here knows a model: only how names are built.
+quantisation (``…-Q4_K_M.gguf``).
 """
 
 from __future__ import annotations
@@ -133,7 +135,7 @@ LONGER = ((lazy_pattern(r"claude-sonnet-4(?:-5)?(?:-2|@|$)"), 1_000_000),)
 
 OPEN_WEIGHTS: dict[str, int] = {
     **dict.fromkeys(("llama2", "llama2-chat", "llama2-uncensored", "vicuna", "orca-mini"), 4_096),
-    **dict.fromkeys(("llama3",), 8_192),
+    "llama3": 8_192,
     **dict.fromkeys(("llama3-1", "llama3-2", "llama3-3", "llama3-2-vision"), 128_000),
     **dict.fromkeys(("llama3-2-instruct", "hermes3", "nous-hermes3-llama3-1"), 128_000),
     "llama4-scout": 131_072,  # its card stretches it to 10M; hardly anyone who serves it gives more than this
@@ -204,9 +206,9 @@ give less: Ollama takes ``num_ctx``, vLLM ``--max-model-len``."""
 
 OLDER: dict[str, tuple[int, int]] = {
     **dict.fromkeys(("gpt4-turbo-preview", "gpt4-vision-preview", "gpt4-0125-preview"), (128_000, 4_096)),
-    **dict.fromkeys(("gpt4-0314",), (8_192, 4_096)),
+    "gpt4-0314": (8_192, 4_096),
     **dict.fromkeys(("gpt4-32k0314", "gpt4-32k0613"), (32_768, 4_096)),
-    **dict.fromkeys(("gpt3-5-turbo0301",), (4_096, 4_096)),
+    "gpt3-5-turbo0301": (4_096, 4_096),
     **dict.fromkeys(("chatgpt4o-latest", "gpt4o-audio-preview", "gpt4o-search-preview"), (128_000, 16_384)),
     **dict.fromkeys(("gpt4o-mini-audio-preview", "gpt4o-mini-search-preview"), (128_000, 16_384)),
     "o1-preview": (128_000, 32_768),
@@ -225,7 +227,7 @@ OLDER: dict[str, tuple[int, int]] = {
     **dict.fromkeys(
         ("grok3", "grok3-mini", "grok3-fast", "grok3-mini-fast", "grok2-1212", "grok-beta"), (131_072, 131_072)
     ),
-    **dict.fromkeys(("grok2-vision1212",), (32_768, 32_768)),
+    "grok2-vision1212": (32_768, 32_768),
     **dict.fromkeys(("mistral-large2411", "mistral-large2407", "open-mistral-nemo"), (128_000, 128_000)),
     **dict.fromkeys(("open-mistral7b", "open-mixtral8x7b", "mistral-large2402"), (32_000, 8_191)),
     "open-mixtral8x22b": (64_000, 8_191),

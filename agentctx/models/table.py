@@ -133,7 +133,8 @@ def family_of(name: str) -> str:
     return name if found is None or found.family == found.name.lower() else found.family
 
 
-_VERSIONED = re.compile(r"(?P<name>gpt|gemini)-(?P<version>\d+(?:\.\d+)?)|(?P<other>.*?)(?:-\d{4}[-\d]*)?\Z")
+_VERSION = re.compile(r"(?:gpt|gemini)-\d+(?:\.\d+)?")
+_DATE = re.compile(r"-\d{4}[-\d]*\Z")
 
 
 def shares_reasoning(one: str, other: str) -> bool:
@@ -156,10 +157,7 @@ def _unprefixed(name: str) -> str:
 
 
 def _generation(name: str) -> str:
-    found = _VERSIONED.match(name)
-    if found is None or found["other"] is not None:
-        return name if found is None else found["other"]
-    return f"{found['name']}-{found['version']}"
+    return found[0] if (found := _VERSION.match(name)) else _DATE.sub("", name)
 
 
 def _set_in(given: ModelProfile) -> dict[str, Any]:

@@ -304,6 +304,19 @@ def same(new: Sequence[object], old: Sequence[object]) -> bool:
     return len(new) == len(old) and all(one is other for one, other in zip(new, old, strict=True))
 
 
+IMPOSSIBLE, POSSIBLE, LIKELY, CERTAIN = 0, 1, 5, 10
+"""How surely something is in a format."""
+
+
+def surest(natives: Iterable[Native], sign: Callable[[Native], int], best: int) -> int:
+    """The surest sign of the members and ``best``. Looks no further than the first that decides."""
+    for native in natives:
+        if (found := sign(native)) in (IMPOSSIBLE, CERTAIN):
+            return found
+        best = max(best, found)
+    return best
+
+
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The MIME types of images that every provider takes."""
 

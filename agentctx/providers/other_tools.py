@@ -62,10 +62,6 @@ def _claude_code(fields: Fields) -> bool:
     return isinstance(fields.get("message"), Mapping) and ("sessionId" in fields or "parentUuid" in fields)
 
 
-def _adk(fields: Fields) -> bool:
-    return "author" in fields and not _ADK_KEYS.isdisjoint(fields)
-
-
 def _pydantic_ai(fields: Fields) -> bool:
     parts = _items(fields.get("parts"))
     return fields.get("kind") in ("request", "response") and all("part_kind" in part for part in parts)
@@ -147,10 +143,6 @@ def _chatgpt(fields: Fields) -> bool:
     )
 
 
-def _observed(fields: Fields) -> bool:
-    return "input" in fields and not _OBSERVED.isdisjoint(fields)
-
-
 def _logged_by_litellm(fields: Fields) -> bool:
     return _has(fields, "messages", "response") and not _LITELLM_KEYS.isdisjoint(fields)
 
@@ -182,7 +174,7 @@ TOOLS: tuple[OtherTool, ...] = (
     OtherTool("Claude Code", _claude_code),
     OtherTool("Codex", lambda fields: _has(fields, "timestamp", "payload") and fields.get("type") in _CODEX_TYPES),
     OtherTool("OpenHands", lambda fields: "source" in fields and ("action" in fields or "observation" in fields)),
-    OtherTool("Google ADK (events)", _adk),
+    OtherTool("Google ADK (events)", lambda fields: "author" in fields and not _ADK_KEYS.isdisjoint(fields)),
     OtherTool("the Microsoft Agent Framework", lambda fields: fields.get("type") == "chat_message"),
     OtherTool("Semantic Kernel", lambda fields: _has(fields, "role", "items") and "content" not in fields),
     OtherTool("the OpenAI Agents SDK (RunItem)", lambda fields: "raw_item" in fields, "result.to_input_list()"),
@@ -199,7 +191,7 @@ TOOLS: tuple[OtherTool, ...] = (
     OtherTool("smolagents (memory)", lambda fields: _has(fields, "step_number", "model_input_messages")),
     OtherTool("Claude (export)", lambda fields: _has(fields, "sender", "text")),
     OtherTool(_CAMEL, lambda fields: "role" in fields and ("toolCalls" in fields or "toolCallId" in fields)),
-    OtherTool("Langfuse or LangSmith (export)", _observed),
+    OtherTool("Langfuse or LangSmith (export)", lambda fields: "input" in fields and not _OBSERVED.isdisjoint(fields)),
     OtherTool("a data set like Alpaca (instruction, output)", lambda fields: _has(fields, "instruction", "output")),
     OtherTool("a data set like Dolly (instruction, response)", lambda fields: _has(fields, "instruction", "response")),
     OtherTool("a record of OpenAssistant", _oasst),

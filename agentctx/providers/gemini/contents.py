@@ -187,6 +187,7 @@ def _as_part(native: object) -> object:
 Block = Mapping[str, Any]
 Counts = dict[str, int]
 """How many calls (or results) of each tool were read in this content: they number those without an id."""
+_Reader = Callable[[str, Block, object, Counts], Part]
 
 ROLES = {"user": "user", "model": "assistant", "function": "tool", "tool": "tool", None: "user"}
 """Our roles by those of the provider; a content without a role is the user's.
@@ -348,21 +349,16 @@ def _detail(block: Block) -> str | None:
     return _RESOLUTIONS.get(getattr(level, "value", level) or "")
 
 
-def _read_code(key: str, block: Block, native: object, counts: Counts) -> Part:
-    counts[_CODE] = counts.get(_CODE, 0) + 1
-    return Opaque("executableCode", block, _id_of(block[key]), source=native)
+def _of_server(kind: str, *, opens: bool) -> _Reader:
+    """Reads what the provider runs itself, or what came of it."""
 
+    def read(key: str, block: Block, native: object, counts: Counts) -> Part:
+        if kind == "executableCode":
+            counts[_CODE] = counts.get(_CODE, 0) + 1
+        name = _id_of(block[key])
+        return Opaque(kind, block, name if opens else None, None if opens else name, source=native)
 
-def _read_output(key: str, block: Block, native: object, _counts: Counts) -> Part:
-    return Opaque("codeExecutionResult", block, closes=_id_of(block[key]), source=native)
-
-
-def _read_server_call(key: str, block: Block, native: object, _counts: Counts) -> Part:
-    return Opaque("toolCall", block, _id_of(block[key]), source=native)
-
-
-def _read_server_result(key: str, block: Block, native: object, _counts: Counts) -> Part:
-    return Opaque("toolResponse", block, closes=_id_of(block[key]), source=native)
+    return read
 
 
 def _id_of(native: object) -> str | None:
@@ -386,7 +382,6 @@ def _with_code_pairs(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     return tuple(named.get(id(part), part) for part in parts) if named else parts
 
 
-_Reader = Callable[[str, Block, object, Counts], Part]
 _READERS: Mapping[str, _Reader] = {
     spelling: reader
     for key, reader in {
@@ -395,10 +390,10 @@ _READERS: Mapping[str, _Reader] = {
         "functionResponse": _read_result,
         "inlineData": _read_inline,
         "fileData": _read_file,
-        "executableCode": _read_code,
-        "codeExecutionResult": _read_output,
-        "toolCall": _read_server_call,
-        "toolResponse": _read_server_result,
+        "executableCode": _of_server("executableCode", opens=True),
+        "codeExecutionResult": _of_server("codeExecutionResult", opens=False),
+        "toolCall": _of_server("toolCall", opens=True),
+        "toolResponse": _of_server("toolResponse", opens=False),
     }.items()
     for spelling in both((key,))
 }

@@ -14,7 +14,19 @@ from agentctx.models.profile import ModelProfile
 from agentctx.models.table import family_of
 from agentctx.providers.adapter import Adapter, Body, get
 from agentctx.providers.cache_markers import KeyMarkers, breakpoint_of, control
-from agentctx.providers.native import OPEN_MODELS, OPENAI_MODELS, PDF, PICTURES, SOUNDS, mapping_or_none
+from agentctx.providers.native import (
+    CERTAIN,
+    IMPOSSIBLE,
+    LIKELY,
+    OPEN_MODELS,
+    OPENAI_MODELS,
+    PDF,
+    PICTURES,
+    POSSIBLE,
+    SOUNDS,
+    mapping_or_none,
+    surest,
+)
 from agentctx.providers.openai_chat import dialects, messages, repair, rules, usage_keys
 from agentctx.providers.openai_chat.dialects import DIALECTS, Dialect, dialect_of
 from agentctx.providers.openai_chat.outline import outline
@@ -30,8 +42,6 @@ from agentctx.wire_format import (
     Violation,
     WireFormat,
 )
-
-IMPOSSIBLE, POSSIBLE, LIKELY, CERTAIN = 0, 1, 5, 10
 
 _ROLES = {"tool": CERTAIN, "function": CERTAIN, "developer": CERTAIN, "system": LIKELY}
 _CALL_KEYS = frozenset({"tool_calls", "function_call", "tool_call_id"})
@@ -55,14 +65,7 @@ def evidence(request: Mapping[str, Any]) -> int:
     best = _tools(request.get("tools"))
     if best in (IMPOSSIBLE, CERTAIN):
         return best
-    if not _OPTIONS.isdisjoint(request):
-        best = LIKELY
-    for message in messages:
-        found = _message(message)
-        if found in (IMPOSSIBLE, CERTAIN):
-            return found
-        best = max(best, found)
-    return best
+    return surest(messages, _message, best if _OPTIONS.isdisjoint(request) else LIKELY)
 
 
 def _tools(tools: object) -> int:

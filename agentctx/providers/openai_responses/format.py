@@ -16,7 +16,17 @@ from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.adapter import Adapter, Body, RequestParts, get
 from agentctx.providers.cache_markers import KeyMarkers, breakpoint_of
-from agentctx.providers.native import OPENAI_MODELS, PDF, PICTURES, mapping_or_none
+from agentctx.providers.native import (
+    CERTAIN,
+    IMPOSSIBLE,
+    LIKELY,
+    OPENAI_MODELS,
+    PDF,
+    PICTURES,
+    POSSIBLE,
+    mapping_or_none,
+    surest,
+)
 from agentctx.providers.openai_responses import items, repair, rules, usage_keys
 from agentctx.providers.openai_responses.items import (
     CALLS,
@@ -32,8 +42,6 @@ from agentctx.providers.openai_responses.items import (
 )
 from agentctx.providers.translate import is_strict
 from agentctx.wire_format import Arranged, Capabilities, Note, TokenOverheads, WireFormat
-
-IMPOSSIBLE, POSSIBLE, LIKELY, CERTAIN = 0, 1, 5, 10
 
 _ITEMS = frozenset({*CALLS, *OUTPUTS, *SETTINGS, REFERENCE, "message", "reasoning"})
 _CHAT_KEYS = ("tool_calls", "function_call", "tool_call_id")
@@ -54,14 +62,7 @@ def evidence(request: Mapping[str, Any]) -> int:
     best = _tools(request.get("tools"))
     if best in (IMPOSSIBLE, CERTAIN):
         return best
-    if "input" in request or "instructions" in request:
-        best = LIKELY
-    for item in items:
-        found = _item(item)
-        if found in (IMPOSSIBLE, CERTAIN):
-            return found
-        best = max(best, found)
-    return best
+    return surest(items, _item, LIKELY if "input" in request or "instructions" in request else best)
 
 
 def _tools(tools: object) -> int:
