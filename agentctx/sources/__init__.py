@@ -6,9 +6,7 @@ from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
     from agentctx.protocols import ContextItem as ContextItem
-    from agentctx.sources.build_errors import BuildErrors as BuildErrors
     from agentctx.sources.decay import Decay as Decay
-    from agentctx.sources.dependencies import Dependencies as Dependencies
     from agentctx.sources.environment import Environment as Environment
     from agentctx.sources.gathering import (
         Gathered as Gathered,
@@ -17,8 +15,13 @@ if TYPE_CHECKING:
         prioritise as prioritise,
     )
     from agentctx.sources.git import GitSource as GitSource
+    from agentctx.sources.project import (
+        BuildErrors as BuildErrors,
+        Dependencies as Dependencies,
+        RecentFiles as RecentFiles,
+        suggest_files as suggest_files,
+    )
     from agentctx.sources.read_only_files import ReadOnlyFiles as ReadOnlyFiles
-    from agentctx.sources.recent_files import RecentFiles as RecentFiles, suggest_files as suggest_files
     from agentctx.sources.secrets import redact_secrets as redact_secrets
     from agentctx.sources.stable_prompt import (
         PromptSection as PromptSection,
@@ -30,14 +33,12 @@ else:
         __name__,
         {
             "agentctx.protocols": "ContextItem",
-            "agentctx.sources.build_errors": "BuildErrors",
             "agentctx.sources.decay": "Decay",
-            "agentctx.sources.dependencies": "Dependencies",
             "agentctx.sources.environment": "Environment",
             "agentctx.sources.read_only_files": "ReadOnlyFiles",
             "agentctx.sources.gathering": "Gathered SourceReport gather prioritise",
             "agentctx.sources.git": "GitSource",
-            "agentctx.sources.recent_files": "RecentFiles suggest_files",
+            "agentctx.sources.project": "BuildErrors Dependencies RecentFiles suggest_files",
             "agentctx.sources.secrets": "redact_secrets",
             "agentctx.sources.stable_prompt": "PromptSection StablePrompt section_from",
         },

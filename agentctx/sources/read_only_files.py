@@ -12,8 +12,7 @@ from attrs import define, evolve, field, frozen
 from agentctx.engine.select import each_that_fits, until_full
 from agentctx.errors import ConfigError, SourceError
 from agentctx.protocols import TokenCounter
-from agentctx.sources.folder import SKIPPED, Stamp, read_text, stamp_of, walk
-from agentctx.sources.pathspec import Patterns
+from agentctx.sources.folder import SKIPPED, Patterns, Stamp, read_text, stamp_of, walk
 from agentctx.sources.secrets import Redactor, redact_secrets
 from agentctx.sources.writing import amount, section
 from agentctx.tokens.remembering import counter_of_texts

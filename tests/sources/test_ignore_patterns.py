@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 from pathspec import GitIgnoreSpec
 
-from agentctx.sources.pathspec import Patterns
+from agentctx.sources.folder import Patterns
 
 NAME = st.text("ab.", min_size=1, max_size=6)
 PATH = st.lists(NAME, min_size=1, max_size=6).map("/".join)

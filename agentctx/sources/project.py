@@ -1,0 +1,288 @@
+"""What the folder of a project tells: its manifests, the files that were worked on last, the ends of its logs."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from heapq import nsmallest
+from itertools import islice
+from pathlib import Path, PurePath
+from typing import Any, ClassVar
+
+from attrs import field, frozen
+
+from agentctx.protocols import ContextItem
+from agentctx.sources.folder import SKIPPED, is_file_below, opened, read_below, walk
+from agentctx.sources.secrets import Redactor, redact_secrets
+from agentctx.sources.writing import amount, one_line, several
+
+_LARGEST = 2**20
+"""Larger manifests are no manifests, in bytes."""
+
+
+@frozen
+class Dependencies:
+    """What the project's manifests say about dependencies, each an item: of long ones only that part.
+
+    A manifest that is a link out of the folder is not read.
+
+    Args:
+        root: The project's folder.
+        max_tokens: The most tokens of it all.
+        redact: Takes secrets out (an index with a password, for example); None leaves them in.
+
+    Raises:
+        ConfigError: If a number makes no sense.
+
+    Example:
+        >>> from agentctx.sources import Dependencies, gather
+        >>> gathered = await gather([Dependencies(".")])
+    """
+
+    name: ClassVar[str] = "dependencies"
+    description: ClassVar[str] = "what the project's manifests depend on"
+
+    root: Path = field(default=Path(), converter=Path)
+    max_tokens: int | None = field(default=600, validator=amount(0, optional=True), kw_only=True)
+    redact: Redactor | None = field(default=redact_secrets, kw_only=True)
+
+    def __call__(self, query: str, /) -> Sequence[ContextItem]:
+        """An item for each manifest that there is."""
+        del query
+        items = []
+        for name, shorten in _MANIFESTS.items():
+            data = read_below(self.root, name, _LARGEST)
+            if data is not None:
+                content = shorten(data.decode("utf-8", "replace"))
+                shown = content if self.redact is None else self.redact(content, name)
+                items.append(ContextItem(name, shown, 0.5))
+        return [item for item in items if item.content.strip()]
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+def _package_json(text: str) -> str:
+    """Name, engines, scripts and dependencies."""
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    kept = ("name", "version", "type", "engines", "packageManager", "scripts")
+    return _part(whole, lambda key: key in kept or key.lower().endswith("dependencies"), text)
+
+
+def _part(whole: object, wanted: Callable[[str], bool], text: str) -> str:
+    if not isinstance(whole, Mapping):
+        return text
+    return json.dumps({key: value for key, value in whole.items() if wanted(key)}, indent=1, ensure_ascii=False)
+
+
+def _pyproject(text: str) -> str:
+    """What it is called, which Python it wants, and what it depends on."""
+    try:
+        whole = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return text
+    project: Mapping[str, Any] = whole.get("project", {})
+    kept = ("name", "version", "requires-python", "dependencies", "optional-dependencies")
+    parts = {key: project[key] for key in kept if key in project}
+    parts |= {"dependency-groups": whole["dependency-groups"]} if "dependency-groups" in whole else {}
+    poetry = whole.get("tool", {}).get("poetry", {})
+    parts |= {f"poetry.{key}": poetry[key] for key in ("dependencies", "group") if key in poetry}
+    return json.dumps(parts, indent=1, ensure_ascii=False, default=str) if parts else text
+
+
+def _cargo(text: str) -> str:
+    try:
+        whole = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return text
+    parts = {key: value for key, value in whole.items() if key == "package" or key.endswith("dependencies")}
+    return json.dumps(parts, indent=1, ensure_ascii=False, default=str) if parts else text
+
+
+_MANIFESTS: Mapping[str, Callable[[str], str]] = {
+    "go.mod": _as_it_is,
+    "package.json": _package_json,
+    "requirements.txt": _as_it_is,
+    "pyproject.toml": _pyproject,
+    "Cargo.toml": _cargo,
+    "Gemfile": _as_it_is,
+    "composer.json": _package_json,
+    "build.gradle": _as_it_is,
+    "pom.xml": _as_it_is,
+}
+
+
+SUGGESTED = (
+    "go.mod",
+    "package.json",
+    "pyproject.toml",
+    "Cargo.toml",
+    "README.md",
+    "ARCHITECTURE.md",
+    "AGENTS.md",
+    ".env.example",
+    "Makefile",
+    "Dockerfile",
+)
+
+
+def suggest_files(folder: str | Path) -> tuple[str, ...]:
+    """The names of those files in a folder that tell most about a project, in the order in which they do.
+
+    Links that lead out of the folder are none of them.
+
+    Example:
+        >>> from agentctx.sources import suggest_files
+        >>> suggest_files("no-such-folder")
+        ()
+    """
+    return tuple(name for name in SUGGESTED if is_file_below(Path(folder), name))
+
+
+EXTENSIONS = frozenset(
+    {".c", ".cpp", ".go", ".h", ".java", ".js", ".jsx", ".py", ".rb", ".rs", ".ts", ".tsx"}
+    | {".cs", ".kt", ".php", ".scala", ".sh", ".sql", ".svelte", ".swift", ".vue"}
+)
+"""Source files."""
+
+
+def _extensions(given: object) -> frozenset[str]:
+    return frozenset(several("RecentFiles: extensions", given))
+
+
+def _skipped(given: object) -> frozenset[str]:
+    return frozenset(several("RecentFiles: skipped", given))
+
+
+@frozen
+class RecentFiles:
+    """The names of the source files that were changed last, newest first, with the time (UTC) of the change.
+
+    Args:
+        root: The folder.
+        limit: How many files are told.
+        extensions: Which files count.
+        gitignore: Whether what ``.gitignore`` files take out is left out; needs the extra ``sources``.
+        skipped: Names of folders that are not looked into, beside those that begin with a dot.
+        max_tokens: The most tokens of it all.
+        redact: Takes secrets out of names; None leaves them in.
+
+    Raises:
+        ConfigError: If a number makes no sense.
+
+    Example:
+        >>> from agentctx.sources import RecentFiles, gather
+        >>> gathered = await gather([RecentFiles(".", limit=5)])
+    """
+
+    name: ClassVar[str] = "files"
+    description: ClassVar[str] = "source files that were changed last"
+
+    root: Path = field(default=Path(), converter=Path)
+    limit: int = field(default=10, validator=amount(1), kw_only=True)
+    extensions: frozenset[str] = field(default=EXTENSIONS, converter=_extensions, kw_only=True)
+    gitignore: bool = field(default=True, kw_only=True)
+    skipped: frozenset[str] = field(default=SKIPPED, converter=_skipped, kw_only=True)
+    max_tokens: int | None = field(default=300, validator=amount(0, optional=True), kw_only=True)
+    redact: Redactor | None = field(default=redact_secrets, kw_only=True)
+
+    def __call__(self, query: str, /) -> Sequence[ContextItem]:
+        """One item, or none when there are no such files.
+
+        Raises:
+            SourceError: If ``.gitignore`` files are to be read and pathspec is not installed.
+        """
+        del query
+        newest = nsmallest(self.limit, self._files())
+        lines = [
+            f"{one_line(path)} (modified {datetime.fromtimestamp(-age / 1e9, UTC):%Y-%m-%d %H:%M})"
+            for age, path in newest
+        ]
+        told = lines if self.redact is None else [self.redact(line, "") for line in lines]
+        return [ContextItem("recently modified files", "\n".join(told), 0.6)] if told else []
+
+    def _files(self) -> Iterator[tuple[int, str]]:
+        """Negative time of change and path of each file, so that the smallest is the newest."""
+        for path, entry in walk(self.root, gitignore=self.gitignore, skipped=self.skipped):
+            if PurePath(path).suffix.lower() in self.extensions:
+                try:
+                    yield -entry.stat(follow_symlinks=False).st_mtime_ns, path
+                except OSError:
+                    continue  # it went away while we looked
+
+
+_WINDOW = 256 * 1024
+"""How much of a log is read, in bytes from its end."""
+
+
+def _folder(given: str | Path | None) -> Path | None:
+    return Path(given) if given else None
+
+
+@frozen
+class BuildErrors:
+    """The ends of the newest logs in a folder: files called ``*.log`` or ``*.err``, or with ``error`` in their name.
+
+    Args:
+        folder: The folder of logs; one that does not exist has none.
+        limit: How many logs are told.
+        max_tokens: The most tokens of it all.
+        redact: Takes secrets out; None leaves them in.
+
+    Raises:
+        ConfigError: If a number makes no sense.
+
+    Example:
+        >>> from agentctx.sources import BuildErrors, gather
+        >>> gathered = await gather([BuildErrors("logs", limit=3)])
+    """
+
+    name: ClassVar[str] = "errors"
+    description: ClassVar[str] = "ends of the newest build and test logs"
+
+    folder: Path | None = field(converter=_folder)
+    limit: int = field(default=3, validator=amount(1), kw_only=True)
+    max_tokens: int | None = field(default=1_000, validator=amount(0, optional=True), kw_only=True)
+    redact: Redactor | None = field(default=redact_secrets, kw_only=True)
+
+    def __call__(self, query: str, /) -> Sequence[ContextItem]:
+        """An item for each log that says anything, the newest first; it is cut at its beginning."""
+        del query
+        return list(islice(self._said(), self.limit))
+
+    def _said(self) -> Iterator[ContextItem]:
+        """An item for each log that says anything; a log is read when it is asked for."""
+        for _, name in sorted(self._logs()):
+            said = _end(Path(self.folder or ""), name)
+            title = name if self.redact is None else self.redact(name, "")
+            content = said if self.redact is None else self.redact(said, f"{name}.log")
+            if content.strip():
+                yield ContextItem(title, content, 0.85, keep="tail")
+
+    def _logs(self) -> Iterator[tuple[int, str]]:
+        """Negative time of change and name of each log. Links are not followed: they may lead anywhere."""
+        if self.folder is None or not self.folder.is_dir():
+            return
+        with os.scandir(self.folder) as entries:
+            for entry in entries:
+                low = entry.name.lower()
+                if (low.endswith((".log", ".err")) or "error" in low) and entry.is_file(follow_symlinks=False):
+                    yield -entry.stat(follow_symlinks=False).st_mtime_ns, entry.name
+
+
+def _end(folder: Path, name: str) -> str:
+    """The last lines of a file, whole: a secret that is cut in two is not recognised, nor is half a character."""
+    with opened(folder, name) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _WINDOW))
+        data = file.read(_WINDOW)
+    if size > _WINDOW:
+        data = data[data.find(b"\n") + 1 :] if b"\n" in data else b""
+    return data.decode("utf-8", "replace")
