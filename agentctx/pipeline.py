@@ -21,7 +21,6 @@ from agentctx.engine.plan import Plan
 from agentctx.engine.protect import bind
 from agentctx.engine.reading import as_list
 from agentctx.errors import ConfigError
-from agentctx.offload import begin_step
 from agentctx.protocols import Call, ContextStrategy, Listeners, Phase, RunInner, Store, Summarizer, TokenCounter
 from agentctx.session.current import preparing
 from agentctx.session.session import Session
@@ -121,7 +120,6 @@ class Pipeline(Plan):
             UnknownModel: If a budget is needed and the model table does not know the model.
         """
         as_list(messages)
-        begin_step()
         with preparing(self):
             state, given = State.fresh(self, model, format), Given(messages, system, tools)
             view = (await take_step(state, given, 0.0, remembered=False)).view

@@ -84,17 +84,17 @@ class ChangeLog:
 
     @classmethod
     def of(cls, changes: Iterable[Change], spans: list[Span], handles: dict[int, str]) -> ChangeLog:
-        """The book that holds these lines."""
-        book = cls([], spans, handles)
+        """The log that holds these lines."""
+        log = cls([], spans, handles)
         for change in changes:
             if change.outcome is Outcome.MARKED:
-                book.marks[change.index] = change
+                log.marks[change.index] = change
             else:
-                book.changes.append(change)
-        return book
+                log.changes.append(change)
+        return log
 
     def copy(self) -> ChangeLog:
-        """The same lines, in a book of its own."""
+        """The same lines, in a log of its own."""
         return ChangeLog(list(self.changes), list(self.spans), dict(self.handles), dict(self.marks))
 
     def write(self, new: Iterable[Change]) -> None:
@@ -141,7 +141,7 @@ class ChangeLog:
         self.marks = {index: next(anew[index]) for index in self.marks}
 
     def before(self, index: int) -> ChangeLog:
-        """The book as far as it tells of messages before ``index``."""
+        """The log as far as it tells of messages before ``index``."""
         spans = [evolve(span, stop=min(span.stop, index)) for span in self.spans if span.start < index]
         kept = {place: handle for place, handle in self.handles.items() if place < index}
         marks = {place: change for place, change in self.marks.items() if place < index}

@@ -96,7 +96,7 @@ def _threads() -> anyio.CapacityLimiter:
 
 def is_async(hook: Callable[..., Any]) -> bool:
     """Whether it is an async function, or an object whose call is one: calling it only makes what is to be awaited."""
-    return inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(type(hook).__call__)
+    return inspect.iscoroutinefunction(type(hook).__call__) or inspect.iscoroutinefunction(hook)
 
 
 def tell_plain(listeners: Iterable[Listener], event: Compaction) -> list[Listener]:

@@ -200,7 +200,7 @@ class Plan(Holder):
             budget=budget,
             limit=limit,
             profile=source.profile,
-            protect=bind(self.pinned, given, message_at),
+            protect=bind(self.pinned, given, message_at) if self.pinned else (),
             warmth=warmth,
             before=before,
             store=self.originals,

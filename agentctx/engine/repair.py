@@ -308,6 +308,45 @@ def repair(
     return None if whole is messages else list(whole)
 
 
+def is_legal(messages: Sequence[Message], wire: WireFormat, earlier: Earlier) -> bool:
+    """Whether messages can go out as they stand: a look before ``cleaned`` and ``paired``, and without a reason.
+
+    False also where a call that the provider's server runs is among them, which takes a closer look.
+    """
+    if any(map(_needs_a_closer_look, messages)) or not _are_few(messages, wire.most_calls):
+        return False
+    if wire.unique_ids and not _are_unique([part.id for message in messages for part in message.calls], earlier.ids):
+        return False
+    if wire.repair(messages, earlier.items):
+        return False
+    if broken_pair(messages, merges_turns=wire.merges_turns, results_anywhere=wire.results_anywhere) is not None:
+        return False
+    return not (wire.reads_places and wire.arrange(messages, earlier.last))
+
+
+def _needs_a_closer_look(message: Message) -> bool:
+    """Whether a part may stand on the wrong side, or have to do with a call that the provider's server runs."""
+    astray = _ASTRAY.get(message.role, (ToolCall, ToolResult))
+    for part in message.parts:
+        if isinstance(part, astray):
+            return True
+        if isinstance(part, Opaque):
+            if part.opens is not None or part.closes is not None or part.caller is not None:
+                return True
+        elif isinstance(part, (ToolCall, ToolResult)) and part.caller is not None:
+            return True
+    return False
+
+
+def _are_few(messages: Sequence[Message], most: int | None) -> bool:
+    """Whether no message has more parts than it may have calls, so that the calls need not be counted."""
+    return most is None or all([len(message.parts) <= most for message in messages])  # noqa: C419 - faster so
+
+
+def _are_unique(ids: list[str], taken: AbstractSet[str]) -> bool:
+    return len(set(ids)) == len(ids) and taken.isdisjoint(ids)
+
+
 def cleaned(messages: Sequence[Message], call: Call, wire: WireFormat, earlier: Earlier) -> Sequence[Message]:
     """The messages repaired as far as no result has to be looked for; the same object when they are fine.
 

@@ -16,7 +16,7 @@ from agentctx.engine.drop import lay_out
 from agentctx.engine.plan import guarantee, lacks_end
 from agentctx.engine.run_stages import run_stage
 from agentctx.offload import offload
-from agentctx.protocols import ContextStrategy, declared
+from agentctx.protocols import ContextStrategy
 from agentctx.session.step_context import Step
 from agentctx.wire_format import head_markers
 
@@ -41,10 +41,10 @@ async def compact(step: Step) -> None:
     if budget is None:
         await _run(step, plan.under_pressure, None)
     elif not _too_large(step, budget):
-        await _run(step, plan.at_every_step, budget.limit)
+        await _run(step, step.ctx.at_every_step, budget.limit)
     elif step.trail.tokens <= budget.limit and waits(step):
         _say_that_it_waits(step)
-        await _run(step, plan.at_every_step, budget.limit)
+        await _run(step, step.ctx.at_every_step, budget.limit)
     else:
         await _compact(step, budget)
 
@@ -76,7 +76,7 @@ async def _compact(step: Step, budget: Budget) -> None:
     await _run(step, plan.under_pressure, budget.target_tokens)
     if step.trail.tokens > size * ENOUGH and size <= budget.limit:
         step.trail.restore(arrived)
-        await _run(step, plan.at_every_step, budget.limit)
+        await _run(step, step.ctx.at_every_step, budget.limit)
     stuck = step.trail.tokens > budget.trigger_tokens
     step.quiet_until = int(step.trail.tokens * GROWTH) if stuck else 0
     if stuck and not step.record.quiet_until:
@@ -102,18 +102,18 @@ async def _run(step: Step, stages: Sequence[ContextStrategy], aim: int | None) -
 
 async def _run_now(step: Step, stages: Sequence[ContextStrategy], aim: int | None) -> None:
     budget, record = step.ctx.budget, step.record
-    call = evolve(step.call(aim), late=step.late, given=lambda: step.trail.after(-1))
-    stages = [stage for stage in stages if declared(stage).concerns(call)]
+    stages = step.ctx.concerned(stages) if stages else ()
     foreign = await _carries_foreign_markers(step)
     if await _needs_whole_view(step, stages, foreign=foreign):
         step.widen()
     elif not step.trail.reports:
         return
+    call = evolve(step.call(aim), late=step.late, given=lambda: step.trail.after(-1))
     if foreign:
         await run_stage(LiftCacheMarkers(), step.trail, call, trusted=True)
     for stage in stages:
         await run_stage(stage, step.trail, call)
-    before = (*record.view[: record.settled], *step.raw) if step.trail.start == 0 else tuple(step.raw)
+    before = (*record.view[: record.final], *step.read.messages) if step.trail.start == 0 else tuple(step.read.messages)
     system, tools = step.reasoning_made_with or (step.trail.context.system, step.ctx.tools)
     await guarantee(step.trail, call, budget, Context(before, system, tools), step.last_role, step.ctx.most)
 
@@ -131,7 +131,7 @@ async def _needs_whole_view(step: Step, stages: Sequence[ContextStrategy], *, fo
         return True  # where reasoning lost its prefix is a place of the whole view
     if _lacks_end(step):
         return True  # the last of its messages stands further up
-    return await offload(lambda: _marks_too_much(step) or _stands_wrong(step), len(step.raw))
+    return await offload(lambda: _marks_too_much(step) or _stands_wrong(step), len(step.read.messages))
 
 
 async def _carries_foreign_markers(step: Step) -> bool:
@@ -146,7 +146,9 @@ def _marks_too_much(step: Step) -> bool:
     """Whether cache markers that are new are more than the provider takes beside those that are there."""
     ctx, start = step.ctx, step.trail.start
     markers = ctx.source.wire.cache_markers
-    arrived = step.raw if step.trail.reports else step.trail.context.messages  # what repair took may have to move
+    arrived = (
+        step.read.messages if step.trail.reports else step.trail.context.messages
+    )  # what repair took may have to move
     new = {} if markers is None else find_marked(arrived, markers)
     if markers is None or not new:
         return False
@@ -170,6 +172,8 @@ def _stands_wrong(step: Step) -> bool:
 
 def _lacks_end(step: Step) -> bool:
     """Whether the view ends on the assistant where the history does not, and the model would refuse that."""
+    if not step.ctx.source.wire.minds_the_end:
+        return False
     last = step.trail.context.messages[-1:] or step.record.view[step.trail.start - 1 : step.trail.start]
     return any(lacks_end(message, step.last_role, step.ctx.bare_call) for message in last)
 

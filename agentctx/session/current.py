@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR, currentframe
 from types import FrameType
@@ -188,9 +188,9 @@ def forget_left() -> None:
         )
 
 
-def preparing(plan: Plan, session: Speaker | None = None) -> AbstractContextManager[None]:
+def preparing(plan: Plan, session: Speaker | None = None) -> Within:
     """A step of ``session``, or a stateless one, is under way inside: nobody speaks."""
-    return within(Preparing(plan, session))
+    return Within(Preparing(plan, session))
 
 
 @contextmanager
@@ -207,15 +207,24 @@ def speaking() -> Iterator[None]:
         _ENTERED.set(before)
 
 
-@contextmanager
-def within(what: Preparing | Work) -> Iterator[None]:
-    """What runs inside, and what it starts, is part of it."""
-    before = _ENTERED.get()
-    _ENTERED.set((*before, what))
-    try:
-        yield
-    finally:
-        _ENTERED.set(before)
+class Within:
+    """``with Within(what):`` what runs inside, and what it starts, is part of it."""
+
+    __slots__ = ("_before", "_what")
+
+    def __init__(self, *what: Preparing | Work) -> None:
+        """Remember what it is, outermost first."""
+        self._what = what
+        self._before: _Entered = ()
+
+    def __enter__(self) -> None:
+        """Begin."""
+        self._before = _ENTERED.get()
+        _ENTERED.set((*self._before, *self._what))
+
+    def __exit__(self, *_error: object) -> None:
+        """End."""
+        _ENTERED.set(self._before)
 
 
 def steps_around() -> list[Preparing]:

@@ -133,7 +133,7 @@ def _file_or_repr(native: object) -> str:
         return repr(native)
 
 
-_PLAIN = (str, int, float, type(None))
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def snapshots(natives: Iterable[Any], first: int) -> list[Any]:
@@ -159,9 +159,13 @@ def snapshots(natives: Iterable[Any], first: int) -> list[Any]:
 def snapshot(native: Native) -> Native:
     """A copy that equals ``native`` until someone edits it: containers are copied, strings are shared."""
     if isinstance(native, dict):
-        return {key: value if isinstance(value, _PLAIN) else snapshot(value) for key, value in native.items()}
+        copied = dict(native.items())
+        for key, value in native.items():
+            if type(value) not in _PLAIN:
+                copied[key] = snapshot(value)
+        return copied
     if isinstance(native, list):
-        return [value if isinstance(value, _PLAIN) else snapshot(value) for value in native]
+        return [value if type(value) in _PLAIN else snapshot(value) for value in native]
     if isinstance(native, type):
         return native
     copy = getattr(native, "model_copy", None)

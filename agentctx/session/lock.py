@@ -18,7 +18,7 @@ from attrs import define, field, frozen
 
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError
-from agentctx.session.current import Work, within, works_around
+from agentctx.session.current import Preparing, Within, Work, works_around
 
 
 class Deadlock(ConfigError):
@@ -68,7 +68,7 @@ class SessionLock:
     """Lets one task in at a time, in the order in which they came: ``async with lock as work:``.
 
     Unlike a lock of an event loop, it holds between tasks of different loops. It takes no time when nobody is in. What
-    waits for others inside has to be ``within(work)``. It is not re-entrant: who comes again from inside would wait for
+    waits for others inside has to be ``Within(work)``. It is not re-entrant: who comes again from inside would wait for
     itself, and is told so.
     """
 
@@ -91,11 +91,12 @@ class SessionLock:
         Raises:
             Deadlock: If that would never be.
         """
-        work, around = Work(running_loop()), works_around()
+        work = Work(running_loop())
         with _guard:
             if self._holder is None:
                 self._holder = work
                 return work
+            around = works_around()
             if self._never_free_for(around):
                 raise Deadlock(_NEVER)
             waiter = _Waiter(anyio.Event(), work)
@@ -116,6 +117,10 @@ class SessionLock:
         if self._holder is not None:
             self._holder.over = True
         self._next()
+
+    def during(self, step: Preparing) -> Turn:
+        """Alone, and all that is done inside is part of ``step``: ``async with lock.during(step):``."""
+        return Turn(self, step)
 
     def _never_free_for(self, around: list[Work]) -> bool:
         """Whether waiting would close a cycle.
@@ -163,6 +168,26 @@ class SessionLock:
             return
 
 
+class Turn:
+    """A step that nobody else is in."""
+
+    __slots__ = ("_lock", "_step", "_within")
+
+    def __init__(self, lock: SessionLock, step: Preparing) -> None:
+        """Remember which."""
+        self._lock, self._step = lock, step
+
+    async def __aenter__(self) -> None:
+        """Wait until nobody is in."""
+        self._within = Within(self._step, await self._lock.__aenter__())
+        self._within.__enter__()
+
+    async def __aexit__(self, *_error: object) -> None:
+        """Let the next one in."""
+        self._within.__exit__()
+        await self._lock.__aexit__()
+
+
 @contextmanager
 def blocking_the_loop() -> Iterator[None]:
     """The running thread waits inside for what runs elsewhere; no task of its event loop, if it has one, goes on."""
@@ -174,7 +199,7 @@ def blocking_the_loop() -> Iterator[None]:
     with _guard:
         _blocking.append(work)
     try:
-        with within(work):
+        with Within(work):
             yield
     finally:
         work.over = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, compress, count, pairwise, takewhile
@@ -47,7 +47,7 @@ def asked_at(record: Record, natives: Sequence[Any], fresh: Sequence[Message], w
         # where the place tells which call a result answers, it may be any of that tool
         names = {each.name for message in fresh for each in message.results if each.call_id in late}
         found += _in_view(record, natives, late, wire, names if wire.reads_places else set())
-        gone = late - {call.id for message in record.view[: record.settled] for call in message.calls}
+        gone = late - {call.id for message in record.view[: record.final] for call in message.calls}
         if gone and len(record.view) < len(record.seen):
             found += _among_dropped(record, natives, gone, wire)
     return min(found, default=None)
@@ -55,16 +55,19 @@ def asked_at(record: Record, natives: Sequence[Any], fresh: Sequence[Message], w
 
 def _open(tail: Iterable[Message], fresh: Iterable[Message]) -> tuple[set[str], set[str]]:
     """What is open since the last round that is whole: the ids of results without a call, and of calls without one."""
-    waiting: Counter[str] = Counter(call.id for message in tail for call in message.calls)
-    for message in tail:
-        waiting.subtract(result.call_id for result in message.results if waiting[result.call_id] > 0)
+    waiting: dict[str, int] = {}
+    for call in [call for message in tail for call in message.calls]:
+        waiting[call.id] = waiting.get(call.id, 0) + 1
+    for result in [result for message in tail for result in message.results]:
+        if waiting.get(result.call_id, 0) > 0:
+            waiting[result.call_id] -= 1
     late: set[str] = set()
     for message in fresh:
         for part in message.parts:
             if isinstance(part, ToolCall):
-                waiting[part.id] += 1
+                waiting[part.id] = waiting.get(part.id, 0) + 1
             elif isinstance(part, ToolResult):
-                if waiting[part.call_id] > 0:
+                if waiting.get(part.call_id, 0) > 0:
                     waiting[part.call_id] -= 1
                 else:
                     late.add(part.call_id)
@@ -83,10 +86,10 @@ def _early(record: Record, natives: Sequence[Any], waiting: set[str], wire: Wire
 
 def _repaired(record: Record) -> Iterator[int]:
     """The indexes of what repair left out, or edited."""
-    for span in record.book.spans:
+    for span in record.log.spans:
         if span.stage == REPAIR:
             yield from range(span.start, span.stop)
-    yield from (change.index for change in record.book.changes if change.stage == REPAIR)
+    yield from (change.index for change in record.log.changes if change.stage == REPAIR)
 
 
 def legible(natives: Sequence[Any], index: int, wire: WireFormat) -> Iterator[Message]:
@@ -101,7 +104,7 @@ def _in_view(
     """The indexes of calls in the final view that have no answer, or one that only holds its place."""
     asked: dict[str, deque[int]] = defaultdict(deque)
     found: list[int] = []
-    for place, message in enumerate(record.view[: record.settled]):
+    for place, message in enumerate(record.view[: record.final]):
         origin = record.origins[place]
         if origin is not None:
             for name in _late_calls(record, place, natives, late, wire, names):
@@ -153,20 +156,20 @@ async def match(state: State, given: Given, ctx: StepContext) -> Record:
     natives, record, meter, spoken = given.messages, state.record, ctx.source.meter, ctx.source.wire.name
     if not len(record.seen):
         return record
-    if (state.wire_name or "").partition("/")[0] != spoken.partition("/")[0]:
-        return Record()
-    if state.wire_name != spoken or not understands(ctx.model, state.model):
-        return Record(foreign_count=len(natives), instructions=record.instructions)
+    if state.wire_name != spoken or (ctx.model != state.model and not understands(ctx.model, state.model)):
+        other = (state.wire_name or "").partition("/")[0] != spoken.partition("/")[0]
+        return Record() if other else Record(foreign_count=len(natives), instructions=record.instructions)
     others = state.counted_by is not None or ctx.model != state.model  # and not only a load
     counted_anew = state.counted_by is not meter
     if counted_anew:
         if others:
             record = record.copy()  # the known one stays as it was counted, until the step has succeeded
         await meter.settle(record.view)
-        record.weigh_view(ctx.weigh(record.view[: record.settled]))
+        record.weigh_view(ctx.weigh(record.view[: record.final]))
     if given.loaded:
         return record
-    link(record, natives, ctx.source.wire)
+    if not record.linked:
+        link(record, natives, ctx.source.wire)
     record = await recognised(record, natives, ctx)
     if counted_anew and others and len(record.seen):
         await offload(lambda: recount(record, natives, ctx), len(record.seen))
@@ -194,6 +197,8 @@ async def recognised(record: Record, natives: Sequence[Any], ctx: StepContext) -
 
 def _pinned_since(record: Record, natives: Sequence[Any], ctx: StepContext) -> set[int]:
     """The indexes of messages that were cut, and are pinned now: a pin that counts from the end moves on."""
+    if not ctx.plan.pinned:
+        return set()
     pinned = {index for rule in ctx.plan.pinned if isinstance(rule, Pins) for index in rule.of(len(natives))}
     cut = {index for index in pinned if index < len(record.seen) and record.decided[index]}
     return cut and cut - record.whole()
@@ -212,9 +217,11 @@ def _unread_since(record: Record, natives: Sequence[Any], length: int, ctx: Step
     """
     last = record.roles.rfind(ROLES.index("assistant"), 0, length)
     cut = [index for index in range(last + 1, length) if 0 < record.decided[index] < len(natives)]
+    if not cut:
+        return set()
     wire = ctx.source.wire
     new = (message for index in range(length, len(natives)) for message in legible(natives, index, wire))
-    if not cut or any(message.role == "assistant" for message in new):
+    if any(message.role == "assistant" for message in new):
         return set()
     told = {index for index in cut for message in legible(natives, index, wire) if message.results}
     lost = told and told - record.whole()
@@ -224,8 +231,8 @@ def _unread_since(record: Record, natives: Sequence[Any], length: int, ctx: Step
 def _cut_for_room(record: Record, ctx: StepContext) -> set[int]:
     """The indexes of what was cut for others to have room; what is done to all that arrives comes out alike."""
     again = ctx.plan.named_on_arrival | {REPAIR}
-    gone = (range(span.start, span.stop) for span in record.book.spans if span.stage not in again)
-    return {change.index for change in record.book.changes if change.stage not in again}.union(*gone)
+    gone = (range(span.start, span.stop) for span in record.log.spans if span.stage not in again)
+    return {change.index for change in record.log.changes if change.stage not in again}.union(*gone)
 
 
 async def _changed(record: Record, natives: Sequence[Any], ctx: StepContext) -> Record:
@@ -335,7 +342,7 @@ def _untrue(record: Record, messages: Sequence[Message], late: set[int], ctx: St
     return {
         index
         for name, stage in ctx.plan.pointing.items()
-        for index in late.intersection(change.index for change in record.book.changes if change.stage == name)
+        for index in late.intersection(change.index for change in record.log.changes if change.stage == name)
         - set(stage.true_at(messages) or ())
     }
 
@@ -356,21 +363,19 @@ def recount(record: Record, natives: Sequence[Any], ctx: StepContext) -> None:
             continue
     record.given_tokens = sum(record.sizes)
     there = {origin: meter.message(each) for each, origin in zip(record.view, record.origins, strict=True)}
-    record.book.recount(record.sizes, there)
+    record.log.recount(record.sizes, there)
     for key, (message, change) in record.made.items():
         record.made[key] = message, evolve(change, tokens_after=meter.message(message))
 
 
 def _refresh(record: Record, natives: Sequence[Any]) -> None:
     """Hand back the caller's objects of today where it has rebuilt them with the same content."""
-    out, shown, seen = record.out, record.shown, record.seen
-    for place, origin in enumerate(record.origins):  # at every step: nothing is called here
-        if origin is not None and out[place] is not natives[origin] and shown[place] is seen[origin]:
-            out[place] = natives[origin]
-    record.tail = [
-        message if message.source is natives[origin] else evolve(message, source=natives[origin])
-        for message, origin in zip(record.tail, record.tail_origin, strict=True)
-    ]
+    record.hand_back(natives)
+    if any(message.source is not natives[at] for message, at in zip(record.tail, record.tail_origin, strict=True)):
+        record.tail = [
+            evolve(message, source=natives[origin])
+            for message, origin in zip(record.tail, record.tail_origin, strict=True)
+        ]
 
 
 def shared_start(before: Sequence[Any], after: Sequence[Any]) -> int:
@@ -386,15 +391,13 @@ def link(record: Record, natives: Sequence[Any], wire: WireFormat) -> None:
     Nothing is decided by it: a record that was linked to one history is still what was dumped.
 
     Args:
-        record: A record; one that was not loaded stays as it is.
+        record: A record that was loaded.
         natives: The history, or the view and what came since.
         wire: Reads the messages that were edited, as they came.
 
     Raises:
         InvalidInput: If a message contains itself, or is nested too deep; names it.
     """
-    if record.linked:
-        return
     known, viewed = _shared(record.seen, natives), _shared(record.shown, natives)
     if known < len(record.seen) and is_of_the_view(record, viewed, known):
         for place, look in enumerate(snapshots(natives[:viewed], 0)):
@@ -402,6 +405,7 @@ def link(record: Record, natives: Sequence[Any], wire: WireFormat) -> None:
             if origin is not None and record.as_given(place):  # it stays so when the step fails
                 record.seen[origin] = look
             record.shown[place] = look
+        record.otherwise = None
         return
     in_view = {origin for origin in record.origins if origin is not None}
     copies = snapshots(natives[:known], 0)
@@ -416,7 +420,7 @@ def link(record: Record, natives: Sequence[Any], wire: WireFormat) -> None:
         elif origin < known:
             record.shown[place] = snapshot(record.out[place])
             record.view[place] = _made_of(record.view[place], wire.read_message(natives[origin], origin))
-    record.linked = known == len(record.seen)
+    record.otherwise, record.linked = None, known == len(record.seen)
 
 
 def _made_of(message: Message, read: Message) -> Message:

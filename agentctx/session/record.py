@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.change_log import ChangeLog, ChangesInForce, numbers
 from agentctx.core.compare import Change, Outcome
-from agentctx.core.message import ROLES, SYSTEM_ROLES, Message, Native, server_ends
+from agentctx.core.message import ROLES, SYSTEM_ROLES, Message, Native
 from agentctx.core.pace import paced
-from agentctx.core.units import unfinished_from
+from agentctx.engine.unfinished import first_unanswered_call, whole_until
 from agentctx.providers.cache_markers import unmarked
 from agentctx.session.fingerprint import DIGEST_BYTES, digest, snapshot
 
@@ -39,8 +39,7 @@ class Sizes:
         return Sizes(self.tokens[:count], self.bytes[:count])
 
 
-@frozen
-class LastRequest:
+class LastRequest(NamedTuple):
     """The last request.
 
     Args:
@@ -64,10 +63,8 @@ class LastRequest:
 class Record:
     """The history as the caller passes it, and the view that was made of it.
 
-    The view's messages from ``settled`` on are provisional: what they may be depends on what follows (a call waits for
-    its result, the model may go on), so they are read again together with what comes next. This open end begins with
-    the first message whose reading depends on what follows: in the history at a step's ``open_from``, in the view at
-    ``settled``; as it was read it is ``tail``.
+    The view's messages from ``final`` on are provisional, and read again together with what comes next: the unfinished
+    end (``engine.unfinished``). As it was read it is ``tail``.
 
     Args:
         seen: What each message of the history looked like; a dropped message is its native object itself.
@@ -78,21 +75,22 @@ class Record:
         shown: What each message of ``out`` looked like, to recognise it when the caller writes it back; the very
             object of ``seen`` for one that went out as it came in.
         origins: For each message of the view, its index in the history; None when a stage made it.
-        settled: How many messages of the view are final.
-        tail: The messages of the unfinished round as they were read, before any repair.
+        otherwise: The places of the view whose messages do not go out as they came in; None: to be looked up.
+        final: How many messages of the view are final.
+        tail: The messages of the unfinished end as they were read, before any repair.
         tail_origin: The index in the history of each message of ``tail``.
-        book: Every change in force.
+        log: Every change in force.
         made: The messages of the view that stages made, by identity, each with what is said of it.
         roles: The role of each message of the history, as its place in ``message.ROLES``.
         decided: For each message of the history, how many messages were known when a stage last decided about it; 0
             when none has. Repair is no decision: it comes out the same again.
-        ids: The call ids of the settled messages.
-        items: The settled messages that have a name of their own which no other may have, by
-            that name; None when it has to be looked up.
+        ids: The call ids of the final messages.
+        items: The final messages that have a name of their own which no other may have, by that name; None when it has
+            to be looked up.
         given_tokens: Sum of ``sizes``.
         given_bytes: Sum of ``byte_sizes``.
-        view_tokens: Tokens of the settled view.
-        view_bytes: Bytes of the settled view.
+        view_tokens: Tokens of the final part of the view.
+        view_bytes: Bytes of it.
         quiet_until: After a compaction that did not reach the trigger: act again above this size only, in tokens.
         unbound_from: The first place of the view whose reasoning is left to the provider to drop; None when there is
             none.
@@ -111,10 +109,11 @@ class Record:
     out: list[Any] = field(factory=list)
     shown: list[Any] = field(factory=list)
     origins: list[int | None] = field(factory=list)
-    settled: int = 0
+    otherwise: list[int] | None = field(default=None, eq=False)
+    final: int = 0
     tail: list[Message] = field(factory=list)
     tail_origin: list[int] = field(factory=list)
-    book: ChangeLog = field(factory=ChangeLog)
+    log: ChangeLog = field(factory=ChangeLog)
     made: dict[int, tuple[Message, Change]] = field(factory=dict)
     roles: bytearray = field(factory=bytearray)
     decided: array[int] = field(factory=numbers)
@@ -147,7 +146,8 @@ class Record:
             out=list(self.out),
             shown=list(self.shown),
             origins=list(self.origins),
-            book=self.book.copy(),
+            otherwise=None if self.otherwise is None else list(self.otherwise),
+            log=self.log.copy(),
             made=dict(self.made),
             roles=self.roles[:],
             decided=self.decided[:],
@@ -158,7 +158,7 @@ class Record:
 
     def in_force(self) -> ChangesInForce:
         """The changes in force now."""
-        return self.book.snapshot(self.sizes, self.roles, self._added() if self.made else ())
+        return self.log.snapshot(self.sizes, self.roles, self._added() if self.made else ())
 
     def _added(self) -> Iterator[Change]:
         """What is said of made messages, each with its place in the view."""
@@ -168,7 +168,7 @@ class Record:
 
     def changes(self) -> list[Change]:
         """What is said of messages that are in the view, or were edited."""
-        return [*self.book.lines(), *self._added()]
+        return [*self.log.lines(), *self._added()]
 
     def digested(self) -> bytes:
         """The digests of all messages of the history, one after the other; each is worked out once."""
@@ -196,18 +196,39 @@ class Record:
         origin = self.origins[place]
         return origin is not None and self.shown[place] is self.seen[origin]
 
+    def hand_back(self, natives: Sequence[Native]) -> None:
+        """Send the caller's objects of today, where it has rebuilt them with the same content.
+
+        This is done at every step, so nothing is called for each message.
+        """
+        if self.otherwise is None:
+            self.look_otherwise(0)
+        if len(self.origins) > 1:
+            known, out = self.out, self.origins if None not in self.origins else [each or 0 for each in self.origins]
+            self.out = list(itemgetter(*out)(natives))
+            for place in self.otherwise or ():
+                self.out[place] = known[place]
+        elif self.origins and not self.otherwise:
+            self.out[0] = natives[self.origins[0] or 0]
+
+    def look_otherwise(self, start: int) -> None:
+        """Note which messages of the view, from a place on, do not go out as they came in."""
+        start = 0 if self.otherwise is None else start
+        before = [place for place in self.otherwise or () if place < start]
+        self.otherwise = [*before, *[at for at in range(start, len(self.view)) if not self.as_given(at)]]
+
     def remember(self, seen: Sequence[Any], arrived: Sequence[Message], weights: Sizes) -> None:
         """Add what arrived to the history: what it looked like, what it says, and what it weighs."""
-        self.roles.extend(ROLES.index(message.role) for message in arrived)
+        self.roles.extend([ROLES.index(message.role) for message in arrived])
         self.seen.extend(seen)
-        self.decided.extend(repeat(0, len(weights)))
+        self.decided.extend([0] * len(arrived))
         self.sizes.extend(weights.tokens)
         self.byte_sizes.extend(weights.bytes)
         self.given_tokens += sum(weights.tokens)
         self.given_bytes += sum(weights.bytes)
 
     def weigh_view(self, weights: Sizes) -> None:
-        """Note what the settled view weighs."""
+        """Note what the final part of the view weighs."""
         self.view_tokens, self.view_bytes = sum(weights.tokens), sum(weights.bytes)
 
     def note_decided(self, changes: Iterable[Change]) -> None:
@@ -282,7 +303,7 @@ def rewound(
         origins=record.origins[:cut],
         roles=record.roles[:decided_until],
         decided=numbers(min(known, history_length) for known in record.decided[:decided_until]),
-        book=record.book.before(decided_until),
+        log=record.log.before(decided_until),
         made={id(each): record.made[id(each)] for each in record.view[:cut] if id(each) in record.made},
         given_tokens=sum(record.sizes[:decided_until]),
         given_bytes=sum(record.byte_sizes[:decided_until]),
@@ -355,7 +376,7 @@ def _cut(record: Record, length: int) -> tuple[int, int]:
     A message that a stage made stands for what was left out. When some of that is no part of the history any more, it
     goes, and all that was left out is read again: only then, with ``gone`` not empty, the cut is at such a message.
     """
-    gone = [span for span in record.book.spans if span.stage != REPAIR]
+    gone = [span for span in record.log.spans if span.stage != REPAIR]
     outdated = any(span.stop > length for span in gone)
     places = (
         place
@@ -365,7 +386,7 @@ def _cut(record: Record, length: int) -> tuple[int, int]:
     cut = next(places, len(record.view))
     behind = (origin for origin in record.origins[cut:] if origin is not None)
     kept, origins = record.view[:cut], record.origins[:cut]
-    earliest = min(length, *behind, _whole_until(kept, origins, length))
+    earliest = min(length, *behind, whole_until(kept, origins, length))
     if cut < len(record.view) and record.origins[cut] is None:
         earliest = min(earliest, gone[0].start)
     asked = first_unanswered_call(kept, origins, 0, cut)
@@ -382,7 +403,7 @@ def _joined_from(record: Record, length: int) -> int:
 
     ``length`` when there is none. Providers want the results of one turn in one message, and the words of one turn.
     """
-    if not any(span.stage == REPAIR and span.stop > length for span in record.book.spans):
+    if not any(span.stage == REPAIR and span.stop > length for span in record.log.spans):
         return length
     stop = next((at for at, origin in enumerate(record.origins) if (origin or 0) >= length), len(record.view))
     start = stop
@@ -401,46 +422,6 @@ def _stands_for_others(record: Record, place: int) -> bool:
     return made is not None and made[1].stage != REPAIR
 
 
-def first_unanswered_call(
-    view: Sequence[Message], origins: Sequence[int | None], start: int, stop: int, final: Collection[int] = ()
-) -> int:
-    """Where the first call of ``view[start:stop]`` was read that has no result there; ``stop`` when all have one.
-
-    Also one that the provider's server runs. A call that a stage wrote anew, or that repair took out of a message, was
-    read with the last message before it that is known: that place; ``start`` when there is none.
-
-    Args:
-        view: The messages of the view.
-        origins: For each message of the view, its index in the history.
-        start: The place of the first message to look at.
-        stop: The place after the last one.
-        final: The places of messages that are not read again: what they ask without an answer stays so.
-    """
-    asked: dict[str, int] = {}
-    for place in range(start, stop):
-        if place in final:
-            continue
-        asked |= {call.id: place for call in view[place].calls if not call.optional}
-        for result in view[place].results:
-            asked.pop(result.call_id, None)
-        for call, opens in server_ends(view[place].parts):
-            if opens:
-                asked[call] = place
-            else:
-                asked.pop(call, None)
-    place = min(asked.values(), default=stop)
-    while start < place < stop and origins[place] is None and place - 1 not in final:
-        place -= 1
-    return place
-
-
-def _whole_until(view: Sequence[Message], origins: Sequence[int | None], length: int) -> int:
-    """The index in the history at which the end begins that depends on what comes next; ``length`` when none does."""
-    known = [(message, origin) for message, origin in zip(view, origins, strict=True) if origin is not None]
-    place = unfinished_from([message for message, _ in known])
-    return length if place == len(known) else known[place][1]
-
-
 def _still_unbound(record: Record, cut: int) -> int | None:
     """Where in the first messages of the view reasoning begins that is left to the provider to drop, if anywhere."""
     first = record.unbound_from
@@ -457,7 +438,7 @@ def _unbound(record: Record, cut: int, length: int) -> int | None:
 def rebased(record: Record, natives: Sequence[Any], weights: Sizes) -> Record:
     """The record after the caller has replaced its own history by the view (its first ``len(weights)`` messages)."""
     known = record.view[: len(weights)]
-    whole = _whole_until(known, range(len(known)), len(known))
+    whole = whole_until(known, range(len(known)), len(known))
     length = min(whole, first_unanswered_call(known, range(len(known)), 0, len(known)))
     weights = weights.first(length)
     view = [
@@ -485,6 +466,6 @@ def rebased(record: Record, natives: Sequence[Any], weights: Sizes) -> Record:
 
 def _all_is_final(record: Record, weights: Sizes) -> None:
     """All of the view is final."""
-    record.settled = len(record.view)
+    record.final = len(record.view)
     record.ids = call_ids(record.view)
     record.weigh_view(weights)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from threading import Lock
 from time import time
@@ -22,15 +21,14 @@ from agentctx.engine.options import as_budget
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import as_list
 from agentctx.errors import ContextOverflow
-from agentctx.offload import begin_step
 from agentctx.printable import shown
 from agentctx.protocols import Listener, Listeners
 from agentctx.providers.overflow import Overflow, classify_error
 from agentctx.providers.registry import format_named
-from agentctx.session.current import SessionBlock, enter, leave, preparing, speaker, within
+from agentctx.session.current import Preparing, SessionBlock, enter, leave, preparing, speaker
 from agentctx.session.dump import VERSION, dump_state, load_state, opened
 from agentctx.session.learned_limits import LearnedLimits
-from agentctx.session.lock import SessionLock
+from agentctx.session.lock import SessionLock, Turn
 from agentctx.session.matching import Beginning, Opening, beginning_of, opening_of
 from agentctx.session.step import take_step
 from agentctx.session.step_context import Given, State
@@ -193,7 +191,8 @@ class Session:
             ConfigError: If a step of this very session waits for this one: a stage or a summarizer asked for it, or for
                 a step of another session, whose stage asked for this one.
         """
-        as_list(messages)
+        if type(messages) is not list or not messages:
+            as_list(messages)
         async with self._alone():
             view, number = await self._step(Given(messages, system, tools), model, format)
         await self._tell_of([(view, number)])
@@ -251,34 +250,29 @@ class Session:
         await self._tell_of(made)
         return last[0][0] if last and last[0][0].report.tokens_after < sent else None
 
-    @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
-        """No other step of this session is taken inside.
+    def _alone(self) -> Turn:
+        """No other step of this session is taken inside ``async with``.
 
         Raises:
             Deadlock: If this is asked for within such a step, or within one of a session that such a step waits for.
         """
-        async with self._lock as work:
-            begin_step()
-            with preparing(self.plan, self), within(work):
-                yield
+        return self._lock.during(Preparing(self.plan, self))
 
     async def _step(self, given: Given, model: str | None = None, format_name: str | None = None) -> tuple[View, int]:
         """The next step, and its number; to be told of when others may take theirs."""
         before = self.view, self._retried, self._unjudged
-        undoable = bool(self._listeners)
+        undoable, now = self._is_told(), self._now()
         try:
-            done = await take_step(
-                self._state, given, self._now(), model=model, format_name=format_name, undoable=undoable
-            )
+            done = await take_step(self._state, given, now, model=model, format_name=format_name, undoable=undoable)
             self._state = done.state
         finally:
-            if not self.steps:  # what failed before anything was begun leaves the session to whoever comes next
+            if not self._state.steps:  # what failed before anything was begun leaves the session to whoever comes next
                 self._begun = None
+        number = done.state.steps - 1
         self.view, self._retried, self._unjudged = done.view, False, done.fresh
         if done.before is not None:
-            self._untold_steps[self.steps - 1] = _Standing(done.before, *before, None)
-        return done.view, self.steps - 1
+            self._untold_steps[number] = _Standing(done.before, *before, None)
+        return done.view, number
 
     def _now(self) -> float:
         """Seconds since 1970.
@@ -286,7 +280,7 @@ class Session:
         Raises:
             ConfigError: If the clock does not tell them.
         """
-        return time_of(self.clock, "session")
+        return time() if self.clock is time else time_of(self.clock, "session")
 
     async def _smaller(self, overflow: Overflow) -> list[tuple[View, int]]:
         """The last step once more, smaller, in a list; an empty one when there is nothing smaller."""
@@ -364,6 +358,8 @@ class Session:
 
     async def _tell_of(self, made: Sequence[tuple[View, int]]) -> None:
         """Tell of steps; where that is cancelled, they are as if they had not been: nobody got their views."""
+        if self._untold is None and not any([view.report.stages for view, _ in made]):  # noqa: C419 - faster so
+            return  # as after nearly every step
         try:
             for view, number in made:
                 await self._tell(view.report, number)
@@ -385,6 +381,10 @@ class Session:
             self._begun = None
         if known.learned is not None:
             self.limits.forget(*known.learned)
+
+    def _is_told(self) -> bool:
+        """Whether anybody is told of compactions, or might be."""
+        return bool(self.plan.listeners) or self.on_compact is not None
 
     @property
     def _listeners(self) -> tuple[Listener, ...]:

@@ -21,7 +21,7 @@ from agentctx.core.message import Native
 from agentctx.engine.listeners import SECONDS, call_hook, is_async, logger
 from agentctx.engine.plan import Plan
 from agentctx.errors import AgentctxError, ConfigError, StoreError
-from agentctx.session.current import start_outside, within
+from agentctx.session.current import Within, start_outside
 from agentctx.session.lock import SessionLock
 from agentctx.session.session import Session
 
@@ -204,7 +204,7 @@ class Sessions(Mapping[Hashable, Session]):
                 return
             handed_over = False
             try:
-                with within(work):
+                with Within(work):
                     handed_over = await self._handed_over(SessionEvicted(name, held.session, "closed"), held)
             finally:
                 if not handed_over:
@@ -216,7 +216,7 @@ class Sessions(Mapping[Hashable, Session]):
             async with self._lock_of(name) as work:
                 held = self._in_memory(name)  # another call may have brought it back
                 if held is None:
-                    with within(work):
+                    with Within(work):
                         state = None if self.load is None else await self._loaded(self.load, name)
                     session = (
                         Session(self.pipeline, model, format_name, str(name))
@@ -300,7 +300,7 @@ class Sessions(Mapping[Hashable, Session]):
             lock = self._lock_of(left[0])
             if not lock.busy:  # else others move it
                 async with lock as work:
-                    with within(work):
+                    with Within(work):
                         await self._let_go(*left)
 
     def _surplus(self) -> Iterator[tuple[Hashable, Why]]:

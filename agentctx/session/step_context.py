@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from attrs import define, evolve, field, frozen
@@ -19,7 +19,7 @@ from agentctx.engine.run_stages import Trail
 from agentctx.engine.unread import Unread
 from agentctx.errors import InvalidInput
 from agentctx.offload import offload
-from agentctx.protocols import Call, Meter
+from agentctx.protocols import Call, ContextStrategy, Meter, declared
 from agentctx.session.fingerprint import Digest, shared_length, snapshot
 from agentctx.session.learned_limits import LearnedLimits, LimitsByModel
 from agentctx.session.record import LastRequest, Record, Sizes
@@ -87,6 +87,20 @@ class StepContext:
     def binds(self) -> bool:
         """Whether the model binds its reasoning to all that stands before it."""
         return self.source.profile is not None and self.source.profile.bound_thinking
+
+    @property
+    def relieved(self) -> bool:
+        """Whether system prompt and tools go on without cache markers that they were passed in with."""
+        return self.given.system is not self.system or self.given.tools is not self.tools
+
+    def concerned(self, stages: Sequence[ContextStrategy]) -> tuple[ContextStrategy, ...]:
+        """Those of the stages that have anything to do with the model and the format."""
+        return tuple([stage for stage in stages if declared(stage).concerns(self.bare_call)])
+
+    @cached_property
+    def at_every_step(self) -> tuple[ContextStrategy, ...]:
+        """Those of them that run on the whole view at every step."""
+        return self.concerned(self.plan.at_every_step)
 
     def with_budget(self, budget: Budget | None) -> StepContext:
         """The same with another budget in force."""
@@ -254,6 +268,28 @@ def _beyond_known(record: Record, natives: Sequence[Native]) -> Sequence[Native]
 
 
 @define
+class Read:
+    """What a step has read: the messages that are new, behind those of the unfinished end, which are read again.
+
+    Args:
+        messages: As values.
+        origins: The index in the history of each.
+        looks: What each of the new ones looks like.
+        sizes: What each of the new ones weighs.
+    """
+
+    messages: list[Message]
+    origins: list[int]
+    looks: list[Native]
+    sizes: Sizes
+
+    @property
+    def new(self) -> list[Message]:
+        """The new ones."""
+        return self.messages[len(self.messages) - len(self.looks) :]
+
+
+@define
 class Step:
     """What a step has worked out; nothing is remembered before ``commit``.
 
@@ -261,15 +297,12 @@ class Step:
         ctx: What the step knows beside the messages.
         record: What is known of the conversation.
         natives: Everything the caller passed.
-        seen: What the messages that are new look like.
+        read: What is new, and read again.
         trail: The part of the view that the step works on, and what the stages did: from the place ``trail.start`` of
             the record's view on, its messages replace it.
-        arrived: What the messages that are new weigh.
-        raw: The new messages as they were read, with those of the unfinished round before them.
-        raw_origin: The index in the history of each of ``raw``.
         warmth: The believed share of the last request that the provider's cache still holds.
         remembered: Whether a later step goes on from this one; else all stages run at once.
-        open_from: Index in the history from which the last round is unfinished; None when it is finished.
+        unfinished_from: The index in the history at which the unfinished end begins; None when there is none.
         quiet_until: See ``Record``.
         waiting: See ``Record``.
         reasoning_made_with: System prompt and tools that the reasoning so far was made with; None when they are those
@@ -281,14 +314,11 @@ class Step:
     ctx: StepContext
     record: Record
     natives: Sequence[Any]
-    seen: list[Any]
+    read: Read
     trail: Trail
-    arrived: Sizes
-    raw: list[Message]
-    raw_origin: list[int]
     warmth: float
     remembered: bool = True
-    open_from: int | None = None
+    unfinished_from: int | None = None
     quiet_until: int = 0
     waiting: bool = False
     reasoning_made_with: tuple[Message | None, tuple[Tool, ...]] | None = None
@@ -296,21 +326,16 @@ class Step:
     unread: Unread | None = None
 
     @property
-    def fresh(self) -> list[Message]:
-        """The new messages as they were read."""
-        return self.raw[len(self.raw) - len(self.seen) :]
-
-    @property
     def last_role(self) -> str:
         """The role of the last message of the history; empty when there is none."""
-        if self.raw:
-            return self.raw[-1].role
+        if self.read.messages:
+            return self.read.messages[-1].role
         return ROLES[self.record.roles[-1]] if self.record.roles else ""
 
     def role_at(self, index: int) -> str:
         """The role of the message of the history at an index."""
         known = len(self.record.seen)
-        return ROLES[self.record.roles[index]] if index < known else self.fresh[index - known].role
+        return ROLES[self.record.roles[index]] if index < known else self.read.new[index - known].role
 
     def widen(self) -> None:
         """Let the stages see the whole view."""
@@ -329,7 +354,8 @@ class Step:
 
     def late(self) -> frozenset[int]:
         """The identities of the messages that came after the model's last one, wherever they stand now."""
-        known = zip(self.raw_origin[len(self.raw) - len(self.seen) :], self.fresh, strict=True)
+        read, new = self.read, len(self.read.messages) - len(self.read.looks)
+        known = zip(read.origins[new:], read.messages[new:], strict=True)
         fresh = [index for index, message in known if message.role == "assistant"]
         return self.trail.after(max([self.record.roles.rfind(ROLES.index("assistant")), *fresh]))
 

@@ -9,9 +9,10 @@ from typing import ClassVar
 from attrs import field, frozen
 
 from agentctx.core.message import Context, Message, Text, ToolResult
-from agentctx.engine.shrink import Cut, Keep, cut_to_chars, cut_to_tokens, edit_results, edited, with_text
+from agentctx.core.pace import paced
+from agentctx.engine.shrink import Cut, Keep, cut_to_chars, cut_to_tokens, cutter_of, edit_results, edited, with_text
 from agentctx.errors import ConfigError
-from agentctx.protocols import Call, Scope, Stage, as_cutter
+from agentctx.protocols import Call, Scope, Stage, TextCutter, as_cutter
 
 _READ_PER_TOKEN = 8
 """Characters that are read, about, for each token that stays: to see that a result is too long, and for its ends."""
@@ -75,12 +76,16 @@ class TruncateToolOutputs(Stage):
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with long tool outputs cut."""
-        places = frozenset(range(len(context.messages))) - call.frozen(context)
+        frozen, cutter = call.frozen(context), cutter_of(call.counter)
+        found = paced(enumerate(context.messages))
+        places = [at for at, each in found if at not in frozen and self._is_long(each, cutter)]
+        if not places:
+            return context
 
         def cut(_index: int, message: Message) -> Message:
             return edit_results(message, lambda result: self._cut(result, call))
 
-        return edited(context, sorted(places), cut, call, f"tool output longer than {self._limits()}")
+        return edited(context, places, cut, call, f"tool output longer than {self._limits()}")
 
     def _read(self, result: ToolResult, *, cuts: bool) -> int:
         """How many characters of a result are read, about: none of one that is surely short enough."""
@@ -89,6 +94,15 @@ class TruncateToolOutputs(Stage):
         most = self.max_tokens
         characters = sum(len(part.text) for part in result.content if isinstance(part, Text))
         return 0 if characters <= most else min(characters, _READ_PER_TOKEN * most) if cuts else characters
+
+    def _is_long(self, message: Message, cutter: TextCutter) -> bool:
+        """Whether a message has a result that is longer than it may be."""
+        chars, tokens = self.max_chars, self.max_tokens
+        for result in message.results:
+            text = result.text
+            if (chars is not None and len(text) > chars) or (tokens is not None and cutter.exceeds(text, tokens)):
+                return True
+        return False
 
     def _cut(self, result: ToolResult, call: Call) -> ToolResult:
         text = shorter = result.text

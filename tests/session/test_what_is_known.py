@@ -30,13 +30,14 @@ def add_up(record, natives, around):
     assert (record.given_tokens, record.given_bytes) == (sum(record.sizes), sum(record.byte_sizes))
     assert len(record.view) == len(record.out) == len(record.shown) == len(record.origins)
     assert len(record.decided) == len(natives) >= max(record.decided, default=0)
-    final = record.view[: record.settled]
+    assert record.otherwise in (None, [at for at in range(len(record.view)) if not record.as_given(at)])
+    final = record.view[: record.final]
     assert (record.view_tokens, record.view_bytes) == (sum(map(meter.message, final)), sum(map(meter.weight, final)))
     assert not around.source.wire.unique_ids or record.ids == call_ids(final)
     assert {key: id(message) for key, (message, _) in record.made.items()} == {key: key for key in record.made}
     assert record.made.keys() <= set(map(id, record.view))
     assert record.digested() == Record(seen=record.seen).digested()
-    assert all(change.index < len(natives) for change in record.book.changes)
+    assert all(change.index < len(natives) for change in record.log.changes)
 
 
 @given(histories(), STAGES, st.sampled_from([60, 400]), st.data())
