@@ -65,6 +65,15 @@ def in_order(found: Iterable[Violation], *, whole: Literal["first", "last"] = "f
     return tuple(sorted(found, key=lambda violation: place if violation.index is None else violation.index))
 
 
+def checked(
+    rules: Iterable[Rule[R]], request: R, comparisons: Iterable[Comparison[R]] = (), before: R | None = None
+) -> Iterator[Violation]:
+    """What the rules find in a request, and the comparisons beside the one that it was made from."""
+    yield from (violation for rule in rules for violation in rule(request))
+    if before is not None:
+        yield from (violation for compare in comparisons for violation in compare(request, before))
+
+
 @frozen
 class Entry(Generic[B]):
     """One message: its index, its role (empty when it is no string), itself (empty when no object), its blocks."""
@@ -91,6 +100,21 @@ class Turn(Generic[B]):
     def blocks(self) -> tuple[B, ...]:
         """The blocks of all its messages."""
         return tuple(block for entry in self.entries for block in entry.blocks)
+
+
+@frozen
+class LaidOut(Generic[B]):
+    """A request, laid out: itself, its messages, its turns, and the blocks of the system prompt."""
+
+    data: Mapping[str, Any]
+    entries: tuple[Entry[B], ...]
+    turns: tuple[Turn[B], ...]
+    system: tuple[B, ...]
+
+    @property
+    def blocks(self) -> Iterator[B]:
+        """The blocks of all messages, in order."""
+        return (block for entry in self.entries for block in entry.blocks)
 
 
 def entries_of(

@@ -21,8 +21,10 @@ from agentctx.providers.rules import (
     NOTHING,
     Comparison,
     Entry,
+    LaidOut,
     Rule,
     Turn as TurnOf,
+    checked,
     entries_of,
     in_order,
     refusing,
@@ -100,20 +102,11 @@ Turn = TurnOf[ContentBlock]
 
 
 @frozen
-class MessagesRequest:
+class MessagesRequest(LaidOut[ContentBlock]):
     """A request, laid out."""
 
-    data: Mapping[str, Any]
-    entries: tuple[Message, ...]
-    turns: tuple[Turn, ...]
-    system: tuple[ContentBlock, ...]
     tools: tuple[Mapping[str, Any], ...]
     model: Traits
-
-    @property
-    def blocks(self) -> Iterator[ContentBlock]:
-        """The blocks of all messages, in order."""
-        return (block for entry in self.entries for block in entry.blocks)
 
     def option(self, key: str) -> Mapping[str, Any]:
         """An option of the request that is an object; empty when it is not."""
@@ -830,12 +823,8 @@ def violations(
     request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
 ) -> tuple[Violation, ...]:
     """Every rule that the request breaks, in the order of its messages; never raises."""
-    laid = lay_out(request, profile)
-    found = [violation for rule in RULES for violation in rule(laid)]
-    if before is not None:
-        original = lay_out(before, profile)
-        found.extend(violation for compare in RULES_OF_WHAT_CAME_BEFORE for violation in compare(laid, original))
-    return in_order(found)
+    original = None if before is None else lay_out(before, profile)
+    return in_order(checked(RULES, lay_out(request, profile), RULES_OF_WHAT_CAME_BEFORE, original))
 
 
 def message_count(request: MessagesRequest) -> Iterator[Violation]:

@@ -21,8 +21,10 @@ from agentctx.providers.native import base64_or_text, fields_or_none, string_of
 from agentctx.providers.rules import (
     NOTHING,
     Entry,
+    LaidOut,
     Rule,
     Turn as TurnOf,
+    checked,
     entries_of,
     in_order,
     refusing,
@@ -73,13 +75,9 @@ Turn = TurnOf[BlockAt]
 
 
 @frozen
-class ConverseRequest:
-    """A request, laid out."""
+class ConverseRequest(LaidOut[BlockAt]):
+    """A request, laid out; the model's id is empty when none is named."""
 
-    data: Mapping[str, Any]
-    entries: tuple[Message, ...]
-    turns: tuple[Turn, ...]
-    system: tuple[BlockAt, ...]
     model: str
     profile: ModelProfile | None
 
@@ -88,11 +86,6 @@ class ConverseRequest:
         """The model's family; empty when it is not known."""
         found = _FAMILY.search(self.model.lower())
         return found[0] if found else ""
-
-    @property
-    def blocks(self) -> Iterator[BlockAt]:
-        """The blocks of all messages, in order."""
-        return (block for entry in self.entries for block in entry.blocks)
 
     @property
     def tools(self) -> tuple[Mapping[str, Any], ...] | None:
@@ -452,9 +445,8 @@ def violations(
 ) -> tuple[Violation, ...]:
     """Every rule that the request breaks, in the order of its messages; never raises."""
     laid = lay_out(request, profile)
-    found = [violation for rule in RULES for violation in rule(laid)]
-    found.extend(reasoning(laid, None if before is None else lay_out(before, profile)))
-    return in_order(found)
+    thought = reasoning(laid, None if before is None else lay_out(before, profile))
+    return in_order((*checked(RULES, laid), *thought))
 
 
 def messages_given(request: ConverseRequest) -> Iterator[Violation]:

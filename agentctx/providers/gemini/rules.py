@@ -18,7 +18,7 @@ from agentctx.core.message import Native
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.gemini.contents import as_contents, data_key, signature_of, snake, value
 from agentctx.providers.native import fields_or_none, mapping_or_none
-from agentctx.providers.rules import NOTHING, Rule, in_order, refusing
+from agentctx.providers.rules import NOTHING, Rule, checked, in_order, refusing
 from agentctx.wire_format import Violation
 
 refused = refusing("gem", "contents")
@@ -240,12 +240,8 @@ def violations(
     request: Mapping[str, Any], profile: ModelProfile | None, before: Mapping[str, Any] | None
 ) -> tuple[Violation, ...]:
     """Every rule that the request breaks, in the order of its contents; never raises."""
-    laid = lay_out(request, profile)
-    found = [violation for rule in RULES for violation in rule(laid)]
-    if before is not None:
-        original = lay_out(before, profile)
-        found.extend(signatures_kept(laid, original))
-    return in_order(found)
+    original = None if before is None else lay_out(before, profile)
+    return in_order(checked(RULES, lay_out(request, profile), (signatures_kept,), original))
 
 
 def contents_given(request: GenerateRequest) -> Iterator[Violation]:

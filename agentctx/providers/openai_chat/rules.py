@@ -14,7 +14,7 @@ from agentctx.models.profile import ModelProfile
 from agentctx.providers.native import clean_text, mapping_or_none
 from agentctx.providers.openai_chat.messages import REASONING_BLOCKS, REASONING_TEXTS
 from agentctx.providers.openai_chat.repair import CARRIES_SIGNATURE, ID_MAX, NAME, NAME_MAX
-from agentctx.providers.rules import Rule, in_order
+from agentctx.providers.rules import Rule, checked, in_order
 from agentctx.wire_format import Violation
 
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")
@@ -570,6 +570,4 @@ def validate(
     """Every rule that the request breaks, those of the request as a whole last; never raises for JSON-like input."""
     model = None if profile is None else profile.family
     origin = None if before is None else opened(before, model)
-    view = opened(request, model, origin)
-    found = [violation for rule in RULES for violation in rule(view)]
-    return in_order(found, whole="last")
+    return in_order(checked(RULES, opened(request, model, origin)), whole="last")

@@ -34,7 +34,7 @@ from agentctx.providers.openai_responses.items import (
     openai_family,
 )
 from agentctx.providers.openai_responses.repair import CACHEABLE, CALL_ID_MAX
-from agentctx.providers.rules import Rule, in_order
+from agentctx.providers.rules import Rule, checked, in_order
 from agentctx.wire_format import Violation
 
 
@@ -604,6 +604,4 @@ def validate(
     """Every rule that the request breaks, those of the request as a whole last; never raises for JSON-like input."""
     model = None if profile is None else profile.family
     origin = None if before is None else opened(before, None)
-    view = opened(request, model, origin)
-    found = [violation for rule in RULES for violation in rule(view)]
-    return in_order(found, whole="last")
+    return in_order(checked(RULES, opened(request, model, origin)), whole="last")
