@@ -12,8 +12,9 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
 from agentctx.core.message import Context, Media, Message, Native, Part, ToolResult
-from agentctx.core.protection import ProtectRule, ThinkingPolicy, always, leading_thought, places_of, summaries, unread
+from agentctx.core.protection import ProtectRule, ThinkingPolicy, always, leading_thought, places_of, unread
 from agentctx.core.report import Compaction
+from agentctx.core.summary import summaries
 from agentctx.errors import ConfigError
 from agentctx.models.profile import ModelProfile
 from agentctx.offload import amount, offload

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, SupportsIndex, get_args
-from zlib import crc32
 
 from agentctx.core.message import Message, Part, Text, Thinking, ToolCall, ToolResult, is_marker
 from agentctx.core.pace import paced
+from agentctx.core.summary import OPENING, summary_count
 from agentctx.errors import ConfigError
 
 ProtectRule = Callable[[Sequence[Message]], Iterable[int]]
@@ -27,35 +26,6 @@ GO_ON = "[go on]"
 
 STAND_INS = frozenset({NOT_SHOWN, GO_ON})
 """What no user has said: it stands where a provider wants words of the user's and there are none."""
-
-
-_SUMMARY = re.compile(r"\[Summary of (\d{1,9}) earlier messages, ([0-9a-f]{8})\]\n(.*)", re.DOTALL)
-
-
-def summary(text: str, count: int) -> Text:
-    """Words that stand for earlier messages; what stands before them tells them from a user's, by their checksum.
-
-    Args:
-        text: What is said of the messages.
-        count: How many messages it stands for.
-    """
-    return Text(f"[Summary of {count} earlier messages, {_sum(text)}]\n{text}")
-
-
-def summary_count(message: Message) -> int:
-    """How many messages this one stands for, when it is a summary of such; else 0."""
-    first = message.parts[0] if message.role == "user" and len(message.parts) == 1 else None
-    found = _SUMMARY.fullmatch(first.text) if isinstance(first, Text) else None
-    return 0 if found is None or found[2] != _sum(found[3]) else int(found[1])
-
-
-def summaries(messages: Sequence[Message], start: int = 0) -> list[int]:
-    """The indexes of the summaries from ``start`` on: each stays until a stage that summarises puts another there."""
-    return [index for index in range(start, len(messages)) if summary_count(messages[index])]
-
-
-def _sum(text: str) -> str:
-    return f"{crc32(text.encode(errors='surrogatepass')):08x}"
 
 
 def words(message: Message) -> tuple[Part, ...]:
@@ -88,7 +58,7 @@ def _has_user_words(part: Part) -> bool:
 
 def says_something(text: str) -> bool:
     """Whether a message of the user with this text alone is one ``has_user_words`` is true of, at a glance."""
-    return bool(text) and not text.isspace() and text not in STAND_INS and not text.startswith("[Summary of ")
+    return bool(text) and not text.isspace() and text not in STAND_INS and not text.startswith(OPENING)
 
 
 def system_messages(messages: Sequence[Message]) -> list[int]:

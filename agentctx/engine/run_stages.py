@@ -16,8 +16,9 @@ from agentctx.core.budget import Budget
 from agentctx.core.compare import Change, Matched, match, shared
 from agentctx.core.message import Context, Message, flaw
 from agentctx.core.pace import paced
-from agentctx.core.protection import always, signed_thinking, summaries, words
+from agentctx.core.protection import always, signed_thinking, words
 from agentctx.core.report import StageReport
+from agentctx.core.summary import summaries
 from agentctx.core.units import broken_pair
 from agentctx.engine.changes import Account, StageDiff, head_changes, marks_differ
 from agentctx.engine.listeners import is_async

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import ClassVar
 
 from attrs import field, frozen
 
 from agentctx.core.budget import Budget
-from agentctx.core.compare import match
-from agentctx.core.message import Context, Message
-from agentctx.core.protection import summary, summary_count
+from agentctx.core.message import Context
 from agentctx.engine.drop import drop_oldest, effort_to_cut
 from agentctx.engine.options import as_budget
-from agentctx.engine.run_stages import answered, run_alone
+from agentctx.engine.run_stages import run_plain
+from agentctx.engine.summary import leave_out
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage, Summarizer
-from agentctx.strategies.summarize import count_of, fitted as fitted_summary, with_summary, without_summaries
 
 SHARE = 0.1
 """At most so much of what a cut comes down to is the summary."""
@@ -28,53 +26,22 @@ async def _with_summary(context: Context, limit: int, aim: int, call: Call, summ
     An earlier summary goes into the new one. Where there is no new one it stays, and the report says why.
     """
     known, most = call.notes.copy(), int(SHARE * aim)
-    fitted = await run_alone(_Cut(limit, aim - most), without_summaries(context, call), call)
-    gone = [context.messages[index] for index in match(context.messages, fitted.messages).dropped]
-    if all(map(summary_count, gone)) and sum(map(call.count, gone)) <= most:
+    left = await leave_out(partial(_cut, limit, aim - most), effort_to_cut(context, limit, call), context, call)
+    if left.is_known and sum(map(call.count, left.gone)) <= most:
         call.notes.restore(known)
         return None
-    count = count_of(gone, call)
-    most = min(most, limit - call.size(fitted))
-    left = most - call.count(Message("user", (summary("", count),)))
-    text, failed = await _asked(gone, left, summarizer) if left > 0 else ("", "there is no room for one")
-    made = fitted_summary(text, most, lambda said: Message("user", (summary(said, count),)), call.count)
-    if made is None:
-        call.notes.restore(known)
-        call.remark(f"no summary: {failed or 'the summarizer gave none'}")
-        return None
-    return with_summary(fitted, made, gone, call)
+    room = min(most, limit - call.size(left.context))
+    made, problem = await left.in_words(summarizer, room, FitContextWindow.__name__)
+    if made is not None:
+        return left.with_summary(made)
+    call.notes.restore(known)
+    call.remark(f"no summary: {problem or 'the summarizer gave none'}")
+    return None
 
 
-@frozen
-class _Cut(Stage):
-    """Drop the oldest rounds until the request has at most ``aim`` tokens; it must not have more than ``limit``."""
-
-    limit: int
-    aim: int
-
-    @property
-    def name(self) -> str:
-        """What it is part of."""
-        return FitContextWindow.__name__
-
-    def effort(self, context: Context, call: Call, /) -> Iterable[int]:
-        """As of any cut."""
-        return effort_to_cut(context, self.limit, call)
-
-    def apply(self, context: Context, call: Call, /) -> Context:
-        """Return the context without them."""
-        return drop_oldest(context, self.limit, self.aim, call)
-
-
-async def _asked(gone: Sequence[Message], tokens: int, summarizer: Summarizer) -> tuple[str, str]:
-    """The summarizer's words; where it fails none, and why: its failure costs nothing that was there."""
-    try:
-        text: object = await answered("the summarizer", summarizer(tuple(gone), tokens))
-    except Exception as error:  # noqa: BLE001 - user code, whatever it raises
-        return "", f"the summarizer raised {type(error).__name__}: {error}"
-    if not isinstance(text, str):
-        return "", f"the summarizer returned {type(text).__name__} instead of text"
-    return text, ""
+def _cut(limit: int, aim: int, context: Context, call: Call) -> Context:
+    """The context without its oldest rounds, of at most ``aim`` tokens; it must not have more than ``limit``."""
+    return drop_oldest(context, limit, aim, call)
 
 
 @frozen
@@ -143,7 +110,9 @@ class FitContextWindow(Stage):
         if call.size(context) <= aim:
             return context
         summed = None if call.summarizer is None else await _with_summary(context, limit, aim, call, call.summarizer)
-        return await run_alone(_Cut(limit, aim), context, call) if summed is None else summed
+        if summed is not None:
+            return summed
+        return await run_plain(partial(_cut, limit, aim), effort_to_cut(context, limit, call), context, call)
 
     def _limits(self, call: Call) -> tuple[int, int]:
         """The hard limit and the size to come down to, in tokens."""

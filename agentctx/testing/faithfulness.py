@@ -16,7 +16,7 @@ from typing import Literal, get_args
 from attrs import evolve
 
 from agentctx.core.message import SYSTEM_ROLES, Message, Part, Text, ToolCall, ToolResult
-from agentctx.core.protection import summary_count
+from agentctx.core.summary import summary_count
 
 AllowedEdit = Literal[
     "assistant_text", "user_text", "system_text", "tool_text", "tool_calls", "arguments", "is_error", "swap_results",

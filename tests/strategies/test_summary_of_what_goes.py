@@ -18,7 +18,7 @@ from agentctx import (
     validate,
     when,
 )
-from agentctx.core.protection import summary_count
+from agentctx.core.summary import summary_count
 from agentctx.presets import coding_agent
 from agentctx.strategies.tiered import Tiered
 from agentctx.testing import assistant, call, result, transcript, user
