@@ -151,7 +151,7 @@ class ToolResult:
     @property
     def text(self) -> str:
         """The text of all text parts, joined as they stand."""
-        return "".join(part.text for part in self.content if isinstance(part, Text))
+        return "".join([part.text for part in self.content if isinstance(part, Text)])
 
 
 @frozen
@@ -271,12 +271,12 @@ class Message:
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls in it."""
-        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+        return tuple([part for part in self.parts if isinstance(part, ToolCall)])
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
         """The tool results in it."""
-        return tuple(part for part in self.parts if isinstance(part, ToolResult))
+        return tuple([part for part in self.parts if isinstance(part, ToolResult)])
 
     @property
     def text(self) -> str:

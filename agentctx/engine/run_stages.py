@@ -94,10 +94,14 @@ async def run(stage: ContextStrategy, context: Context, call: Call, name: str | 
     Raises:
         StageError: If it gave something else than a context of messages.
     """
-    name = declared(stage).name if name is None else name
-    with naming(name):
+    try:
         after = await _answer(stage, context, call)
-    return Made(context, len(context.messages)) if after is context else await _checked(name, context, after)
+    except Exception:
+        with naming(declared(stage).name if name is None else name):
+            raise
+    if after is context:
+        return Made(context, len(context.messages))
+    return await _checked(declared(stage).name if name is None else name, context, after)
 
 
 async def _answer(stage: ContextStrategy, context: Context, call: Call) -> object:

@@ -270,8 +270,8 @@ class Session:
                 self._begun = None
         number = done.state.steps - 1
         self.view, self._retried, self._unjudged = done.view, False, done.fresh
-        if done.before is not None:
-            self._untold_steps[number] = _Standing(done.before, *before, None)
+        if done.undo is not None:
+            self._untold_steps[number] = _Standing(done.undo, *before, None)
         return done.view, number
 
     def _now(self) -> float:

@@ -57,13 +57,13 @@ class Stepped(NamedTuple):
         state: What is known of the conversation now.
         view: What the model shall be sent.
         fresh: Tokens of the request that the one before had not.
-        before: What was known before, unchanged, if that was asked for and a stage did anything.
+        undo: What was known before, unchanged, if that was asked for and a stage did anything.
     """
 
     state: State
     view: View
     fresh: int
-    before: State | None = None
+    undo: State | None = None
 
 
 async def take_step(
@@ -86,7 +86,7 @@ async def take_step(
         format_name: The wire format from now on; None: the one before.
         remembered: Whether a later step goes on from this one. Else it is one from nothing, without a session: nothing
             is noted for later, and all stages run at once.
-        undoable: Give back in ``before`` what was known before a step in which a stage did anything.
+        undoable: Give back in ``undo`` what was known before a step in which a stage did anything.
 
     Raises:
         InvalidInput: If something cannot be read; names the message and the field.
@@ -101,14 +101,14 @@ async def take_step(
         record = await match(state, given, ctx)
         step = await take_in(state, record, given, ctx, now, remembered=remembered)
         step = await _compacted(step, given)
-        before = state if undoable and step.trail.reports else None
-        done = await commit(state, step, given, now, on_copy=before is not None)
+        undo = state if undoable and step.trail.reports else None
+        done = await commit(state, step, given, now, on_copy=undo is not None)
         report = report_on(done, step, started)
         view = view_of(step, given, report)
     except RecursionError:
         with naming_what_is_too_deep(given.messages, given.system, given.tools):
             raise
-    return Stepped(done.state, view, report.tokens_after - report.prefix_tokens, before)
+    return Stepped(done.state, view, report.tokens_after - report.prefix_tokens, undo)
 
 
 async def take_in(

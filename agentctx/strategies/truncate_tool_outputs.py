@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import ClassVar
 
 from attrs import field, frozen
@@ -71,8 +70,9 @@ class TruncateToolOutputs(Stage):
 
     def effort(self, context: Context, call: Call, /) -> Iterable[int]:
         """It reads little more of a result than what may stay of it, with a counter that can cut."""
-        read = partial(self._read, cuts=as_cutter(call.counter) is not None)
-        return (sum(map(read, message.results)) for message in context.messages)
+        cuts = as_cutter(call.counter) is not None
+        for message in context.messages:
+            yield sum([self._read(result, cuts=cuts) for result in message.results])
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with long tool outputs cut."""
