@@ -260,7 +260,7 @@ class Message:
     @property
     def identity(self) -> int:
         """What it is known by whatever it says: the caller's own payload, or itself when a stage made it."""
-        payload = self.payload
+        payload = self.source if self.given is None else self.given
         return id(self if payload is None else payload)
 
     @property

@@ -76,11 +76,10 @@ def _round_end(messages: Sequence[Message], start: int, late: _LateResults) -> i
     server_open: set[str] = set()
     bound = False
     while True:
-        waiting: Counter[str] = Counter()
+        waiting: dict[str, int] = {}
         run = index
         while index < end and messages[index].role == "assistant":
-            waiting.update(call.id for call in messages[index].calls)
-            _note_server(messages[index], server_open)
+            _note_calls(messages[index], waiting, server_open)
             bound = bound or _only_thinks(messages[index])
             index += 1
         while index < end and answers(messages[index], waiting):
@@ -93,6 +92,16 @@ def _round_end(messages: Sequence[Message], start: int, late: _LateResults) -> i
             return index
         if not server_open and not (bound and _only_acts(messages[index])):
             return index
+
+
+def _note_calls(message: Message, waiting: dict[str, int], server_open: set[str]) -> None:
+    """Note the calls of a message, and those of the provider's server that it opens or answers."""
+    for part in message.parts:
+        if isinstance(part, ToolCall):
+            waiting[part.id] = waiting.get(part.id, 0) + 1
+        elif isinstance(part, Opaque):
+            for call, opens in server_ends((part,)):
+                (server_open.add if opens else server_open.discard)(call)
 
 
 def _only_thinks(message: Message) -> bool:
@@ -167,7 +176,7 @@ def _note_server(message: Message, server_open: set[str]) -> None:
         (server_open.add if opens else server_open.discard)(call)
 
 
-def answers(message: Message, waiting: Counter[str]) -> bool:
+def answers(message: Message, waiting: dict[str, int]) -> bool:
     """Whether the message carries the result of a waiting call; what it answers is removed from ``waiting``.
 
     Args:

@@ -498,10 +498,10 @@ def _in_runs(parts: Sequence[Part], most: int) -> list[tuple[Part, ...]]:
 def _astray(message: Message) -> str:
     """What stands in the message and belongs to another side: a ``"result"``, a ``"call"``, or ``""`` for nothing."""
     astray = _ASTRAY.get(message.role, (ToolCall, ToolResult))
-    part = next((part for part in message.parts if isinstance(part, astray)), None)
-    if part is None:
-        return ""
-    return "result" if isinstance(part, ToolResult) else "call"
+    for part in message.parts:
+        if isinstance(part, astray):
+            return "result" if isinstance(part, ToolResult) else "call"
+    return ""
 
 
 _ASTRAY: Mapping[str, tuple[type[Part], ...]] = {"assistant": (ToolResult,), "user": (ToolCall,), "tool": (ToolCall,)}

@@ -133,8 +133,10 @@ class KeyMarkers:
         for place, part in enumerate(message.parts):
             if isinstance(part, ToolResult):
                 for inner in part.content:
-                    self._look(inner.source, place, found)
-            self._look(part.source, place, found)
+                    if type(inner.source) is not str:
+                        self._look(inner.source, place, found)
+            if type(part.source) is not str:
+                self._look(part.source, place, found)
         if not (found or self.any_block or not message.parts or message.role == "tool"):
             self._look(message.source, len(message.parts) - 1, found)
         return tuple(found)

@@ -211,7 +211,9 @@ class MessageMeter:
             self._work_out(message)
 
     def _work_out(self, message: Message) -> tuple[int, int]:
-        size = sum(map(part_bytes, message.parts))
+        size = 0
+        for part in message.parts:
+            size += _utf8(part.text) if type(part) is Text else part_bytes(part)
         if self._whole is not None:
             with Asking(self._whole):
                 tokens = self._whole.count_message(message)

@@ -51,8 +51,13 @@ def repair(messages: Sequence[Message]) -> Iterator[Repaired]:
 def _parts(message: Message) -> tuple[tuple[Part, ...], list[str]]:
     """The parts with those at fault repaired, and what was at fault."""
     reasons: list[str] = []
-    parts = tuple([_part(part, message.role, reasons) for part in message.parts])
+    parts = _each(message.parts, message.role, reasons)
     return (parts if reasons else message.parts), reasons
+
+
+def _each(parts: Sequence[Part], role: str, reasons: list[str]) -> tuple[Part, ...]:
+    """Each part repaired; of plain text there is nothing to repair, and most parts are that."""
+    return tuple([part if type(part) is Text and part.text.isascii() else _part(part, role, reasons) for part in parts])
 
 
 def _part(part: Part, role: str, reasons: list[str]) -> Part:
@@ -85,7 +90,7 @@ def _call(part: ToolCall, reasons: list[str]) -> ToolCall:
 
 def _result(part: ToolResult, reasons: list[str]) -> ToolResult:
     before = len(reasons)
-    content = tuple([_part(inner, "tool", reasons) for inner in part.content])
+    content: tuple[Part, ...] = _each(part.content, "tool", reasons)
     if not content and value_of(part.source, "content") is None:
         content = (Text(""),)
         reasons.append("content must not be null")
