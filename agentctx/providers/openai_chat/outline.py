@@ -58,9 +58,7 @@ class _Glance:
     def at(self, natives: Sequence[Any]) -> Outline:
         """The outline of messages; an error where one is not ordinary."""
         for start in range(0, len(natives), _AT_A_TIME):
-            some = natives[start : start + _AT_A_TIME]
-            self.shape += "".join(map(self._letter, some))
-            self.contents += [native.get("content") for native in some]
+            self._look_at(natives[start : start + _AT_A_TIME])
             breathe()
         _check_ids(self.calls)
         _check_ids(self.results)
@@ -69,21 +67,24 @@ class _Glance:
             raise ValueError
         return Outline(self.shape, self.calls, self.results, self.again)
 
-    def _letter(self, native: dict[str, Any]) -> str:
-        role, size, content = native["role"], len(native), native.get("content")
-        if type(content) is not str:
-            return self._asks(native) if content is None and role == "assistant" and size == _ASKS else "?"
-        if not content.isascii() and clean_text(content) is not content:
-            return "?"
-        if role == "tool":
-            if size != _ANSWERS and not (size == _ANSWERS + 1 and type(native.get("name")) is str):
-                return "?"
-            self.results.append(native["tool_call_id"])
-            self.tools.append(native.get("name"))
-            return "A"
-        if role == "assistant":
-            return "a" if size == _SAYS else self._asks(native) if size == _ASKS else "?"
-        return "u" if role == "user" and size == _SAYS and says_something(content) else "?"
+    def _look_at(self, natives: Sequence[dict[str, Any]]) -> None:
+        """Take down what some messages say. A message costs half a microsecond here, so nothing is called for most."""
+        letters, contents, results, tools = [], self.contents, self.results, self.tools
+        for native in natives:
+            role, size, content = native["role"], len(native), native.get("content")
+            contents.append(content)
+            if type(content) is not str or not (content.isascii() or clean_text(content) is content):
+                letter = self._asks(native) if content is None and role == "assistant" and size == _ASKS else "?"
+            elif role == "tool" and (size == _ANSWERS or (size == _ANSWERS + 1 and type(native.get("name")) is str)):
+                letter = "A"
+                results.append(native["tool_call_id"])
+                tools.append(native.get("name"))
+            elif role == "assistant":
+                letter = "a" if size == _SAYS else self._asks(native) if size == _ASKS else "?"
+            else:
+                letter = "u" if role == "user" and size == _SAYS and says_something(content) else "?"
+            letters.append(letter)
+        self.shape += "".join(letters)
 
     def _asks(self, native: dict[str, Any]) -> str:
         """The letter of a message that may have calls; an error where one of them is not ordinary."""
