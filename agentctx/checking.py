@@ -86,7 +86,7 @@ def validate(
 
 
 def warmup(model: str | None = None) -> None:
-    """Load the vocabulary and the wire formats now, before the event loop starts, which they would hold up.
+    """Load the vocabulary, sessions and the wire formats now, before the event loop starts, which they would hold up.
 
     The vocabulary takes about 0.2 seconds, all of it under the interpreter lock.
 
@@ -98,4 +98,6 @@ def warmup(model: str | None = None) -> None:
         >>> warmup("gpt-5.4")
     """
     loaded("o200k_base" if model is None else encoding_for(model)).encode_ordinary("warm")
+    import agentctx.session.session  # noqa: F401, PLC0415 - a pipeline imports it with its first session
+
     tuple(FORMATS.values())  # each is imported when it is first looked up

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from itertools import count
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -132,7 +132,7 @@ class _Worker:
             self.waiting[min(self.waiting)].set()
 
 
-_Workers = tuple[_Worker, _Worker, anyio.CapacityLimiter]
+_Workers: TypeAlias = "tuple[_Worker, _Worker, anyio.CapacityLimiter]"
 _workers: RunVar[_Workers] = RunVar("agentctx.offload.workers")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Native
@@ -23,10 +23,12 @@ from agentctx.engine.reading import as_list
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, ContextStrategy, Listeners, Phase, RunInner, Store, Summarizer, TokenCounter
 from agentctx.session.current import preparing
-from agentctx.session.session import Session
 from agentctx.session.step import take_step
 from agentctx.session.step_context import Given, State
 from agentctx.tokens.counting import as_counter
+
+if TYPE_CHECKING:
+    from agentctx.session.session import Session
 
 
 class Pipeline(Plan):
@@ -157,5 +159,7 @@ class Pipeline(Plan):
         Raises:
             UnknownModel: If a budget is needed and the model table does not know the model.
         """
+        from agentctx.session.session import Session  # noqa: PLC0415 - a call without a session needs none of it
+
         check_listeners("session", on_compact)
         return Session(self, model=model, format=format, id=id, on_compact=on_compact)

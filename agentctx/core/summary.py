@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from zlib import crc32
 
 from agentctx.core.message import Message, Text
+from agentctx.lazy import lazy_pattern
 
 OPENING = "[Summary of "
 """What it begins with."""
 
-_SUMMARY = re.compile(re.escape(OPENING) + r"(\d{1,9}) earlier messages, ([0-9a-f]{8})\]\n(.*)", re.DOTALL)
+_SUMMARY = lazy_pattern(re.escape(OPENING) + r"(\d{1,9}) earlier messages, ([0-9a-f]{8})\]\n(.*)", re.DOTALL)
 
 
 def summary(text: str, count: int) -> Message:

@@ -293,7 +293,7 @@ def _late(head: Sequence[CacheMarker], known: Marked, surplus: _Places) -> _Plac
     return {(index, marker.place) for index, marker in stays if marker.ttl == "1h"}
 
 
-@define
+@define(eq=False, repr=False)
 class _Keeping:
     """Finding new places for markers.
 

@@ -21,7 +21,7 @@ UNSAID = "the stage gives no reason"
 """What stands in a report where a stage did something without a word."""
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Account:
     """What a stage did.
 
@@ -42,7 +42,7 @@ class Account:
     notes: tuple[str, ...]
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class StageDiff:
     """What a stage was given, beside what it returned: the changes can be told from that, each with its message.
 

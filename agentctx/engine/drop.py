@@ -33,7 +33,7 @@ def without(context: Context, groups: Iterable[Unit], call: Call, why: str) -> C
     return context.with_messages(kept)
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Piece:
     """Units that go or stay together."""
 
@@ -77,7 +77,7 @@ def oldest(pieces: Sequence[Piece], room: int) -> list[Piece]:
     return list(pieces[: len(pieces) - len(newest(pieces, room))])
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Room:
     """A request laid out for cutting.
 

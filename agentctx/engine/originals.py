@@ -27,7 +27,7 @@ _ELSEWHERE = frozenset({Outcome.MOVED, Outcome.ADDED, Outcome.KEPT})
 """What became of messages of which nothing was left out."""
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Originals:
     """What a stage changed, as it was before.
 
@@ -116,7 +116,7 @@ def _is_utf8(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class _Failing:
     """Any error of a store that passes through it becomes a ``StoreError``."""
 

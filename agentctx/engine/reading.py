@@ -23,7 +23,7 @@ from agentctx.tokens.remembering import remembering
 from agentctx.wire_format import WireFormat
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Reader:
     """Reads one conversation.
 

@@ -16,7 +16,7 @@ from agentctx.protocols import Call, Stage
 from agentctx.wire_format import WireFormat
 
 
-@define
+@define(eq=False, repr=False)
 class Pairs:
     """Where everything goes so that every pair is whole.
 
@@ -45,7 +45,7 @@ def stands_in(result: ToolResult) -> bool:
     return result.interim or result.text == LOST_RESULT
 
 
-@define
+@define(eq=False, repr=False)
 class _Waiting:
     """A call and the last message of the run that made it."""
 
@@ -266,7 +266,7 @@ class RepairHistory(Stage):
         return context if repaired is None else context.with_messages(tuple(repaired))
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Earlier:
     """What stands before messages that are repaired, as far as it matters to them.
 
@@ -659,7 +659,7 @@ def _answers(index: int, pairs: Pairs, call: Call, wire: WireFormat, lost_result
     return [*made, *pairs.answers_after[index]]
 
 
-@define
+@define(eq=False, repr=False)
 class _Renaming:
     """Which names the repeated call ids of a history get."""
 

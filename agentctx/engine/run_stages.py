@@ -170,7 +170,7 @@ def _check_new(name: str, before: Sequence[Message], after: Sequence[Message], s
                 raise StageError(name, f"messages[{index}]{wrong[0]} of what it returned is {wrong[1]}")
 
 
-@define
+@define(eq=False, repr=False)
 class Trail:
     """Where the messages of a step came from, and what the stages did so far.
 

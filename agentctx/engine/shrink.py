@@ -19,7 +19,7 @@ Keep = Literal["head", "tail", "both"]
 PLACE = "{omitted}"
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Cut:
     """How a text that is too long is cut.
 
@@ -129,7 +129,7 @@ def cutter_of(counter: TokenCounter) -> TextCutter:
     return as_cutter(counter) or _Halving(counter)
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class _Halving:
     """Ends of a text by bisection, for a counter that can only count."""
 

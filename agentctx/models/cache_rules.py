@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 from attrs import evolve, frozen
 
+from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import ModelProfile
 
 MINUTE, HOUR = 60.0, 3_600.0
@@ -77,13 +77,13 @@ AUTOMATIC = CacheRules(
 NONE = CacheRules("none", source="the model table has no price for cached input")
 
 _FAMILIES = (
-    (re.compile(r"gpt-(?:5\.[6-9]|[6-9]|\d\d)|chat-latest"), OPENAI_TURNS),
-    (re.compile(r"gpt-5\.5"), OPENAI_24H),
-    (re.compile(r"gpt|chatgpt|codex|o\d"), OPENAI),
-    (re.compile(r"claude"), ANTHROPIC),
-    (re.compile(r"nova"), NOVA),
-    (re.compile(r"deepseek"), DEEPSEEK),
-    (re.compile(r"gemini"), GEMINI),
+    (lazy_pattern(r"gpt-(?:5\.[6-9]|[6-9]|\d\d)|chat-latest"), OPENAI_TURNS),
+    (lazy_pattern(r"gpt-5\.5"), OPENAI_24H),
+    (lazy_pattern(r"gpt|chatgpt|codex|o\d"), OPENAI),
+    (lazy_pattern(r"claude"), ANTHROPIC),
+    (lazy_pattern(r"nova"), NOVA),
+    (lazy_pattern(r"deepseek"), DEEPSEEK),
+    (lazy_pattern(r"gemini"), GEMINI),
 )
 
 

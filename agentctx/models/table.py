@@ -16,6 +16,7 @@ import attrs
 from attrs import frozen
 
 from agentctx.errors import ConfigError, UnknownModel
+from agentctx.lazy import lazy_pattern
 from agentctx.models import names
 from agentctx.models.profile import ImageRule, ModelProfile, Prices, Setting
 
@@ -25,7 +26,7 @@ ALIKE = 0.95
 """Two windows that differ by less are one, told in two ways: 128,000 and 131,072."""
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class _Registered:
     """A model of this process.
 
@@ -133,8 +134,8 @@ def family_of(name: str) -> str:
     return name if found is None or found.family == found.name.lower() else found.family
 
 
-_VERSION = re.compile(r"(?:gpt|gemini)-\d+(?:\.\d+)?")
-_DATE = re.compile(r"-\d{4}[-\d]*\Z")
+_VERSION = lazy_pattern(r"(?:gpt|gemini)-\d+(?:\.\d+)?")
+_DATE = lazy_pattern(r"-\d{4}[-\d]*\Z")
 
 
 def shares_reasoning(one: str, other: str) -> bool:

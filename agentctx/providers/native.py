@@ -13,11 +13,12 @@ from attrs import evolve
 
 from agentctx.core.message import Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult, is_marker
 from agentctx.errors import InvalidInput
+from agentctx.lazy import lazy_pattern
 
 T = TypeVar("T")
 Parts = tuple[Part, ...]
 
-_STRING_OR_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN', re.DOTALL)
+_STRING_OR_CONSTANT = lazy_pattern(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN', re.DOTALL)
 
 
 DEEPEST = 200
@@ -328,8 +329,10 @@ FILMS = frozenset({"video/mp4", "video/quicktime", "video/mov", "video/webm"})
 ALSO = frozenset({"title", "name", "context", "citations"})
 """Keys of documents that several formats have, and that are not taken along."""
 
-OPENAI_MODELS = re.compile(r"gpt-|chatgpt|codex|(^|/)o\d")
+OPENAI_MODELS = lazy_pattern(r"gpt-|chatgpt|codex|(^|/)o\d")
 """OpenAI's own families of models."""
 
-OPEN_MODELS = re.compile(r"deepseek|grok|mi[sx]tral|kimi|moonshot|glm|qwen|llama|mimo|minimax|gemma|command|phi-|nova")
+OPEN_MODELS = lazy_pattern(
+    r"deepseek|grok|mi[sx]tral|kimi|moonshot|glm|qwen|llama|mimo|minimax|gemma|command|phi-|nova"
+)
 """Families that many serve, most of them in the Chat format."""

@@ -130,7 +130,7 @@ def _meant(name: object, names: Sequence[str]) -> str:
     return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Detected:
     """The wire format that a request was found to be in.
 

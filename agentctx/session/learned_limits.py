@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from copy import deepcopy
+from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field
 
 from agentctx.core.budget import Budget
-from agentctx.economics.truncation import Suspicion
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import known_profile
-from agentctx.providers.overflow import Overflow
 from agentctx.tokens.calibration import Calibration
+
+if TYPE_CHECKING:
+    from agentctx.economics.truncation import Suspicion
+    from agentctx.providers.overflow import Overflow
 
 CONTRADICTED = 10
 """So many accepted prompts that were larger than a limit say that it is none. A few may be sums of several prompts,

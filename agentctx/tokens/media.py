@@ -13,7 +13,6 @@ import zlib
 from base64 import b64decode
 from binascii import Error
 from collections.abc import Callable, Iterator
-from html import unescape
 from io import BytesIO
 from math import ceil, floor, sqrt
 from typing import TYPE_CHECKING
@@ -162,7 +161,7 @@ def office_text(content: bytes) -> str | None:
     return "\n".join(told)
 
 
-@define
+@define(eq=False, repr=False)
 class _Reader:
     """Reads the files of an archive, as long as there is something left to read.
 
@@ -182,9 +181,15 @@ class _Reader:
         return content.decode("utf-8", "replace")
 
 
+def _unescaped(text: str) -> str:
+    from html import unescape  # noqa: PLC0415 - a table of 2,000 names that only office documents need
+
+    return unescape(text)
+
+
 def _plain(xml: str) -> str:
     """The characters of XML, a paragraph or a shared text a line."""
-    return unescape(_TAG.sub("", _BREAK.sub("\n", xml)))
+    return _unescaped(_TAG.sub("", _BREAK.sub("\n", xml)))
 
 
 def _cells_of(xml: str, shared: list[str]) -> Iterator[str]:
@@ -203,7 +208,7 @@ def _cells_of(xml: str, shared: list[str]) -> Iterator[str]:
             place = int(value) if value.isdecimal() and len(value) < DIGITS else len(shared)
             yield f"{shared[place] if place < len(shared) else ''}\t"
         else:
-            yield unescape(value) + "\t"
+            yield _unescaped(value) + "\t"
 
 
 UNKNOWN_SIZE: Size = (1024, 1024)

@@ -67,7 +67,7 @@ class Tokens:
         return dict(zip(tokens, struct.unpack(f"<{size}I", numbers), strict=True))
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Vocabulary:
     """One encoding, but for its tokens, which are read from a file.
 
