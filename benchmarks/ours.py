@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import median
+from tempfile import gettempdir
 from time import perf_counter
 from typing import Any
 
@@ -245,11 +247,18 @@ import time, anyio
 async def main():
     pipeline = Pipeline(TruncateToolOutputs(max_tokens=2_000), FitContextWindow(), budget=Budget(128_000))
     start = time.process_time()
-    await pipeline.prepare([{{"role": "user", "content": "Find out why the build fails."}}])
+    await pipeline.prepare(MESSAGES)
     print(time.process_time() - start)
 
+MESSAGES = [{{"role": "user", "content": "Find out why the build fails."}}]
 anyio.run(main)
 """
+
+
+def first_prepare(messages: Sequence[dict[str, Any]] = ()) -> float:
+    """Processor time of the first prepare of a program, of a short question or of these messages, in seconds."""
+    script = FIRST_PREPARE.replace("\nanyio.run", f"\nMESSAGES[:0] = {list(messages)!r}\nanyio.run")
+    return said_by(script)
 
 
 def import_time(statement: str) -> float:
@@ -260,7 +269,9 @@ def import_time(statement: str) -> float:
 
 
 def said_by(script: str) -> float:
-    """What a program prints that runs in a fresh interpreter."""
+    """What a program prints that runs in a fresh interpreter, all modules being compiled, as installed ones are."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment["PYTHONPYCACHEPREFIX"] = str(Path(gettempdir(), f"agentctx-benchmarks-{os.getpid()}"))
     command = [sys.executable, "-c", script]
     return float(subprocess.run(command, check=True, capture_output=True, env=environment).stdout)  # noqa: S603 - fixed words
