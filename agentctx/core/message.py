@@ -364,6 +364,7 @@ class Context:
 
     def with_messages(self, messages: tuple[Message, ...]) -> Context:
         """The same request with other messages; the same object when all of them are."""
+        messages = tuple(messages)  # which a stage's author may have as a list, or as a generator
         if len(messages) == len(self.messages) and not any(map(is_not, messages, self.messages)):
             return self
         return Context(messages, self.system, self.tools)
@@ -418,8 +419,31 @@ def flaw(message: object) -> tuple[str, str] | None:
         return "", f"no Message, but {type(message).__name__}"
     if message.role not in ROLES:
         return ".role", f"{message.role!r}, not one of {', '.join(ROLES)}"
-    parts: tuple[object, ...] = message.parts
+    return _flaw_in(".parts", message.parts)
+
+
+def _flaw_in(where: str, parts: object) -> tuple[str, str] | None:
+    """What is wrong with the parts of a message or of a result."""
+    if not isinstance(parts, tuple):
+        return where, f"no tuple of parts, but {type(parts).__name__}"
     for place, part in enumerate(parts):
         if not isinstance(part, Part):
-            return f".parts[{place}]", f"no part, but {type(part).__name__}"
+            return f"{where}[{place}]", f"no part, but {type(part).__name__}"
+        for name, allowed in _TEXTS[type(part)]:
+            if not isinstance(value := getattr(part, name), allowed):
+                return f"{where}[{place}].{name}", f"no text, but {type(value).__name__}"
+        if type(part) is ToolResult and (wrong := _flaw_in(f"{where}[{place}].content", part.content)) is not None:
+            return wrong
     return None
+
+
+_OR_NONE = (str, type(None))
+_TEXTS: Mapping[type, tuple[tuple[str, type | tuple[type, ...]], ...]] = {
+    Text: (("text", str),),
+    Media: (("kind", str), *((name, _OR_NONE) for name in ("media_type", "data", "url", "detail")), ("words", str)),
+    Thinking: (("text", str), ("signature", _OR_NONE), ("encrypted", _OR_NONE)),
+    ToolCall: (("id", str), ("name", str), ("arguments", str), ("signature", _OR_NONE)),
+    ToolResult: (("call_id", str), ("name", _OR_NONE)),
+    Opaque: (("kind", str), ("opens", _OR_NONE), ("closes", _OR_NONE)),
+}
+"""The fields of each part that hold text."""

@@ -326,9 +326,9 @@ def is_legal(messages: Sequence[Message], wire: WireFormat, earlier: Earlier) ->
 
 def _needs_a_closer_look(message: Message) -> bool:
     """Whether a part may stand on the wrong side, or have to do with a call that the provider's server runs."""
-    astray = _ASTRAY.get(message.role, (ToolCall, ToolResult))
+    wrong = _ASTRAY.get(message.role, (ToolCall, ToolResult))
     for part in message.parts:
-        if isinstance(part, astray):
+        if isinstance(part, wrong):
             return True
         if isinstance(part, Opaque):
             if part.opens is not None or part.closes is not None or part.caller is not None:
@@ -448,11 +448,11 @@ def _mend(
 
 def _on_their_sides(messages: Sequence[Message], call: Call) -> Sequence[Message]:
     """The messages with calls in those of the assistant, and results in none of these; the same object when so."""
-    if not any(map(_astray, messages)):
+    if not any(map(astray, messages)):
         return messages
     out: list[Message] = []
     for message in messages:
-        if not (what := _astray(message)):
+        if not (what := astray(message)):
             out.append(message)
             continue
         why = f"a tool {what} cannot stand in a message of the {message.role}"
@@ -495,11 +495,11 @@ def _in_runs(parts: Sequence[Part], most: int) -> list[tuple[Part, ...]]:
     return [tuple(run) for run in runs]
 
 
-def _astray(message: Message) -> str:
+def astray(message: Message) -> str:
     """What stands in the message and belongs to another side: a ``"result"``, a ``"call"``, or ``""`` for nothing."""
-    astray = _ASTRAY.get(message.role, (ToolCall, ToolResult))
+    wrong = _ASTRAY.get(message.role, (ToolCall, ToolResult))
     for part in message.parts:
-        if isinstance(part, astray):
+        if isinstance(part, wrong):
             return "result" if isinstance(part, ToolResult) else "call"
     return ""
 

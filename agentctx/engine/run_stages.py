@@ -14,7 +14,7 @@ from attrs import define, evolve, field, fields
 
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Change, Matched, match, shared
-from agentctx.core.message import Context, Message, flaw
+from agentctx.core.message import Context, Message, Tool, flaw
 from agentctx.core.pace import paced
 from agentctx.core.protection import always, signed_thinking, words
 from agentctx.core.report import StageReport
@@ -23,6 +23,7 @@ from agentctx.core.units import broken_pair
 from agentctx.engine.changes import Account, StageDiff, head_changes, marks_differ
 from agentctx.engine.listeners import is_async
 from agentctx.engine.originals import Originals, kept
+from agentctx.engine.sendable import is_ours, sendable
 from agentctx.errors import StageError
 from agentctx.offload import amount, offload
 from agentctx.protocols import Call, ContextStrategy, Phase, Stage, declared
@@ -152,8 +153,14 @@ async def _checked(name: str, before: Context, after: object) -> Made:
         raise StageError(name, f"returned {type(after).__name__} instead of a Context")
     if after.tools is not before.tools and not isinstance(after.tools, tuple):
         raise StageError(name, f"tools: expected a tuple of tools, got {type(after.tools).__name__}")
+    wrong = next((place for place, tool in enumerate(after.tools) if not isinstance(tool, Tool)), None)
+    if after.tools is not before.tools and wrong is not None:
+        raise StageError(name, f"tools[{wrong}]: expected a Tool, got {type(after.tools[wrong]).__name__}")
     if type(after.messages) is not tuple:
-        after = after.with_messages(tuple(after.messages))
+        given: object = after.messages
+        if not isinstance(given, Iterable):
+            raise StageError(name, f"messages: expected a tuple of messages, got {type(given).__name__}")
+        after = evolve(after, messages=tuple(after.messages))
     start = shared(before.messages, after.messages)
     work = partial(_check_new, name, before.messages, after.messages, start)
     await offload(work, max(len(before.messages), len(after.messages)) - start)
@@ -279,6 +286,8 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
         if after is before and not call.notes.remarks:
             return None
         found = await _compared(stage, before, after, shared, call, None if trusted else trail.origins)
+        if not trusted and found.first_changed is not None and not is_ours(stage):
+            after, shared, found = await _mended(stage, before, after, shared, found, call)
         after = _with_own(before, after, found, call)
         await call.meter.settle(after.messages[shared:])
         _carry_made(before, after, shared, found, trail)
@@ -369,6 +378,21 @@ async def _compared(
 
     anywhere = call.wire is not None and call.wire.results_anywhere  # then all pairs are looked at
     return await offload(compared, len(before.messages) - (0 if anywhere else shared))
+
+
+async def _mended(
+    stage: ContextStrategy, before: Context, after: Context, start: int, found: Matched, call: Call
+) -> tuple[Context, int, Matched]:
+    """What a user's stage returned, as the provider takes it, compared anew where something had to be mended."""
+
+    def mended() -> tuple[Context, int, Matched]:
+        legal = sendable(declared(stage).name, before, after, found, call)
+        if legal is after:
+            return after, start, found
+        same = shared(before.messages, legal.messages)
+        return legal, same, match(before.messages, legal.messages, same)
+
+    return await offload(mended, len(found.added) + len(found.edited))
 
 
 def _check(
