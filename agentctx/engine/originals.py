@@ -133,13 +133,22 @@ class _Failing:
 
 
 def original_bytes(native: Native) -> bytes:
-    """A native message as the JSON bytes that the store keeps."""
-    plain = native if isinstance(native, Mapping) else native.model_dump(mode="json", exclude_unset=True)
-    return json.dumps(plain, ensure_ascii=False, default=_as_sent).encode("utf-8", "surrogatepass")
+    """A native message as the JSON bytes that the store keeps.
+
+    Raises:
+        StoreError: If it cannot be written as JSON.
+    """
+    try:
+        return json.dumps(native, ensure_ascii=False, default=_as_sent).encode("utf-8", "surrogatepass")
+    except (TypeError, ValueError) as error:
+        msg = f"a {type(native).__name__} that is to be kept in the store cannot be written as JSON: {error}"
+        raise StoreError(msg) from error
 
 
-def _as_sent(value: Native) -> Native:
-    """What a client sends for it: bytes as base64, an SDK object within a dict as its fields."""
+def _as_sent(value: object) -> Native:
+    """What a client sends for it: bytes as base64, an object as its fields; anything else as its text."""
     if isinstance(value, (bytes, bytearray)):
         return b64encode(value).decode()
-    return value.model_dump(mode="json", exclude_unset=True)
+    if callable(dump := getattr(value, "model_dump", None)) and not isinstance(value, type):
+        return dump(mode="json", exclude_unset=True)
+    return dict(value) if isinstance(value, Mapping) else str(value)

@@ -10,13 +10,13 @@ from attrs import frozen
 
 from agentctx.core.message import Message, Native, Tool
 from agentctx.core.pace import paced
-from agentctx.errors import InvalidInput
+from agentctx.errors import AgentctxError, InvalidInput
 from agentctx.models.profile import ModelProfile
 from agentctx.models.table import find
 from agentctx.protocols import Meter, TokenCounter
 from agentctx.providers.native import DEEPEST, too_deep
 from agentctx.providers.other_tools import refuse_messages_of_a_tool
-from agentctx.providers.registry import Detected, detected, format_named
+from agentctx.providers.registry import Detected, detected, format_named, is_registered
 from agentctx.tokens.counting import default_counter
 from agentctx.tokens.meter import MessageMeter
 from agentctx.tokens.remembering import remembering
@@ -48,7 +48,14 @@ class Reader:
             after: What stands before them, at least from the last unfinished round on.
         """
         read = self.wire.read_message
-        messages = [read(native, index) for index, native in paced(enumerate(natives, first))]
+        try:
+            messages = [read(native, index) for index, native in paced(enumerate(natives, first))]
+        except (AgentctxError, RecursionError):
+            raise
+        except Exception as error:
+            if is_registered(self.wire):
+                raise _unreadable(self.wire, natives, first, error) from error
+            raise
         return self.wire.pair(messages, after)
 
     def fixed_part(self, system: Native, tools: Native) -> tuple[Message | None, tuple[Tool, ...]]:
@@ -62,6 +69,17 @@ class Reader:
         if (where := _deep_place((), system, tools, DEEPEST)) is not None:
             raise InvalidInput(where, f"it is nested deeper than {DEEPEST} levels, or contains itself")
         return self.wire.read_system(system), self.wire.read_tools(tools)
+
+
+def _unreadable(wire: WireFormat, natives: Sequence[Any], first: int, error: Exception) -> InvalidInput:
+    """What says which message a registered format could not read."""
+    for index, native in enumerate(natives, first):
+        try:
+            wire.read_message(native, index)
+        except Exception as again:  # noqa: BLE001 - whatever the format of another raises
+            what = f"the format {wire.name!r} could not read it: {type(again).__name__}: {again}"
+            return InvalidInput(f"messages[{index}]", what)
+    return InvalidInput("messages", f"the format {wire.name!r} could not read them: {type(error).__name__}: {error}")
 
 
 _SUSPECT = 50

@@ -66,13 +66,16 @@ def usage_keys() -> tuple[UsageKeys, ...]:
 def register_format(wire: WireFormat) -> None:
     """Add a provider's format for this process: its requests are recognised, prepared, counted and converted.
 
-    Register it before its first request. One that was registered under the same name is replaced.
+    Register it before its first request. One that was registered under the same name is replaced. Its messages may be
+    of any shape. A store keeps them as JSON: objects, lists and texts as they are, bytes as base64, an SDK's object as
+    its fields, anything else as its text.
 
     Args:
         wire: The format, of a class that inherits ``WireFormat``.
 
     Raises:
-        ConfigError: If it is none, or its name is blank, holds a ``/``, or is that of a format of the library.
+        ConfigError: If it is none, has no ``read_message`` or ``write_message``, or its ``recognises`` gives no whole
+            number; if its name holds a blank or a ``/``, or is a format of the library or what people call one.
 
     Example:
         >>> from agentctx import FitContextWindow, Message, Pipeline, Text
@@ -93,10 +96,51 @@ def register_format(wire: WireFormat) -> None:
     if WireFormat not in type(wire).__mro__:
         msg = f"register_format: expected an object of a class that inherits WireFormat, got {wire!r}"
         raise ConfigError(msg)
-    if not isinstance(wire.name, str) or not wire.name.strip() or "/" in wire.name or wire.name in _PROVIDERS:
-        msg = f"register_format: the name has to be one of its own, without '/', not {wire.name!r}"
+    _refuse_name(wire.name)
+    for member in ("read_message", "write_message"):
+        if getattr(type(wire), member) is getattr(WireFormat, member):
+            msg = f"register_format: the format {wire.name!r} has no {member}: say how it is done"
+            raise ConfigError(msg)
+    said = _recognised(wire, {})
+    if isinstance(said, str):
+        msg = f"register_format: {said} when it was shown an empty request; it gives 0 to 10 for any"
         raise ConfigError(msg)
     _formats.add(wire)
+
+
+def _refuse_name(name: object) -> None:
+    """Refuse a name that is none, or that means a format of the library."""
+    if not isinstance(name, str) or not name or "/" in name or any(map(str.isspace, name)):
+        msg = f"register_format: the name has to be one of its own, without '/' and without blanks, not {name!r}"
+        raise ConfigError(msg)
+    for own in _PROVIDERS:
+        if name.lower() in (own, *FORMATS[own].other_names):
+            msg = f"register_format: {name!r} means {own!r}, a format of the library: take a name of its own"
+            raise ConfigError(msg)
+
+
+def is_registered(wire: WireFormat) -> bool:
+    """Whether a format was added by ``register_format``."""
+    return wire.name.partition("/")[0] not in _PROVIDERS
+
+
+def _recognised(wire: WireFormat, request: Mapping[str, Any]) -> int | str:
+    """How surely a request is in a format; a text where the format cannot say: what it did instead."""
+    if not is_registered(wire):
+        return wire.recognises(request)
+    try:
+        said: object = wire.recognises(request)
+    except Exception as error:  # noqa: BLE001 - whatever the format of another raises
+        return f"recognises of the format {wire.name!r} raised {type(error).__name__}: {error}"
+    known = isinstance(said, int) and said >= 0
+    return said if known and isinstance(said, int) else f"recognises of the format {wire.name!r} gave {said!r}"
+
+
+def _scores(request: Mapping[str, Any]) -> tuple[dict[str, int], list[str]]:
+    """How surely a request is in each format; and what those did that cannot say: it is in none of these."""
+    said = {name: _recognised(wire, request) for name, wire in FORMATS.items()}
+    scores = {name: 0 if isinstance(each, str) else each for name, each in said.items()}
+    return scores, [each for each in said.values() if isinstance(each, str)]
 
 
 def messages_of(request: Mapping[str, Native]) -> Native:
@@ -164,10 +208,11 @@ def detected(request: Mapping[str, Any], model: str | None = None) -> Detected:
     """
     refuse_file_of_a_tool(request)
     refuse_messages_of_a_tool(messages_of(request))
-    scores = {name: wire.recognises(request) for name, wire in FORMATS.items()}
+    scores, failed = _scores(request)
     best = max(scores.values())
     if best == 0:
-        raise _in_no_format(request)
+        nothing = _in_no_format(request)
+        raise InvalidInput(nothing.where, "; ".join((nothing.what, *failed))) if failed else nothing
     fitting = [name for name, score in scores.items() if score == best]
     named = model if model is not None else request.get("model")
     named = named if isinstance(named, str) else None
@@ -186,7 +231,12 @@ def _read_alike(request: Mapping[str, Any], names: Sequence[str]) -> bool:
         return False
     if all(map(_is_plain, messages)):
         return True
-    first, *others = ([FORMATS[name].read_message(native, 0) for native in messages] for name in names)
+    try:
+        first, *others = ([FORMATS[name].read_message(native, 0) for native in messages] for name in names)
+    except Exception:
+        if any(is_registered(FORMATS[name]) for name in names):
+            return False  # one that takes for its own what it cannot read
+        raise
     return all(first == other for other in others)
 
 
@@ -205,7 +255,7 @@ def _in_no_format(request: Mapping[str, Any]) -> InvalidInput:
         where = f"messages[{index}]"
         if (known := fields_or_none(message)) is None:
             return InvalidInput(where, f"expected an object (a dict or an SDK object), got {type(message).__name__}")
-        if not any(wire.recognises({"messages": [message]}) for wire in FORMATS.values()):
+        if not any(_scores({"messages": [message]})[0].values()):
             role = known.get("role")
             if "role" in known and not any(role in tuple(wire.roles) for wire in FORMATS.values()):
                 return InvalidInput(f"{where}.role", f"no wire format knows the role {role!r}")

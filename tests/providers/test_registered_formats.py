@@ -1,0 +1,132 @@
+"""A format from outside that cannot work is refused when it is registered; one that can costs the others nothing."""
+
+import json
+
+import pytest
+
+from agentctx import ConfigError, FitContextWindow, InvalidInput, Message, Pipeline, StoreError, Text, validate
+from agentctx.providers import WireFormat, register_format, registry
+from agentctx.stores import MemoryStore
+
+pytestmark = pytest.mark.anyio
+
+
+class Pairs(WireFormat):
+    """Messages are pairs of a role and a text."""
+
+    name = "pairs"
+
+    def read_message(self, native, _index, /):
+        """A pair as a value."""
+        role, text = native
+        return Message.read(role, (Text(str(text)),), native)
+
+    def write_message(self, message, /):
+        """A value as a pair."""
+        return message.source if message.as_read else (message.role, message.text)
+
+
+@pytest.fixture(autouse=True)
+def unregistered():
+    """What a test registers is gone after it."""
+    known = dict(registry._formats._loaded)
+    yield
+    registry._formats._loaded.clear()
+    registry._formats._loaded.update(known)
+
+
+class Odd:
+    """An object that JSON does not know."""
+
+    def __str__(self):
+        """What stands for it."""
+        return "odd"
+
+
+SHAPES = [("word " * 200, "word " * 200), (b"www" * 200, "d3d3" * 200), (Odd(), "odd")]
+
+
+@pytest.mark.parametrize(("said", "kept"), SHAPES, ids=["text", "bytes", "object"])
+async def test_a_store_keeps_messages_of_any_shape(preparing, said, kept):
+    """What was left out can be had back as JSON, whatever the format's messages are."""
+    register_format(Pairs())
+    talk = [("user", "task"), *[("assistant", said), ("user", "more " * 20)] * 20]
+    store = MemoryStore()
+    view = await preparing(Pipeline(FitContextWindow(), budget=300, store=store), "pairs")(talk)
+    (handle,) = {change.handle for change in view.report.changes if change.role == "assistant"}
+    assert json.loads(await store.get(handle)) == ["assistant", kept]
+
+
+async def test_what_is_no_json_at_all_is_the_stores_error():
+    """A message that contains itself names the store, and is no bare error."""
+    register_format(Pairs())
+    around = []
+    around.append(around)
+    talk = [("user", "task"), *[("assistant", around)] * 3, *[("user", "word " * 90)] * 3]
+    with pytest.raises(StoreError, match="cannot be written as JSON"):
+        await Pipeline(FitContextWindow(), budget=200, store=MemoryStore()).prepare(talk, format="pairs")
+
+
+@pytest.mark.parametrize("member", ["read_message", "write_message"])
+def test_a_format_without_reader_or_writer_is_refused(member):
+    """The error names what is missing."""
+    half = type("Half", (Pairs,), {member: getattr(WireFormat, member)})
+    with pytest.raises(ConfigError, match=f"'pairs' has no {member}"):
+        register_format(half())
+
+
+@pytest.mark.parametrize("name", ["", " pairs", "my pairs", "a/b", 3, None])
+def test_a_name_that_cannot_be_written_is_refused(name):
+    """A name has no blanks and no slash."""
+    with pytest.raises(ConfigError, match="without blanks"):
+        register_format(type("Named", (Pairs,), {"name": name})())
+
+
+@pytest.mark.parametrize(
+    "name", ["claude", "openai", "OpenAI", "google", "aws", "converse", "vertex", "Anthropic", "gemini"]
+)
+def test_a_name_that_means_a_format_of_the_library_is_refused(name):
+    """What people call a built-in format stays free; the error says what to do."""
+    with pytest.raises(ConfigError, match="take a name of its own"):
+        register_format(type("Named", (Pairs,), {"name": name})())
+
+
+@pytest.mark.parametrize("answer", [None, "10", -1, ZeroDivisionError])
+def test_one_that_cannot_say_what_it_recognises_is_refused(answer):
+    """A raise, or something else than a number, is found when it is registered."""
+
+    def recognises(_self, _request, /):
+        if answer is ZeroDivisionError:
+            raise answer
+        return answer
+
+    with pytest.raises(ConfigError, match=r"recognises of the format 'pairs' (gave|raised)"):
+        register_format(type("Unsure", (Pairs,), {"recognises": recognises})())
+
+
+class Raising(Pairs):
+    """Raises for every request that has messages."""
+
+    def recognises(self, request, /):
+        """Nothing that can be used."""
+        return request["messages"][0]["no such key"] if request else 0
+
+
+async def test_one_that_raises_later_costs_other_formats_nothing():
+    """Their requests are found out as before; where none fits, the error names the one that raised."""
+    register_format(Raising())
+    talk = [{"role": "user", "content": "x"}, {"role": "tool", "tool_call_id": "a", "content": "y"}]
+    assert (await Pipeline().prepare(talk)).messages[0] == talk[0]
+    assert validate({"messages": talk})
+    with pytest.raises(InvalidInput, match="recognises of the format 'pairs' raised TypeError"):
+        await Pipeline().prepare([("user", "x")])
+
+
+async def test_one_that_takes_what_it_cannot_read_is_named():
+    """An error of its reader says which message, and whose reader it was."""
+    register_format(type("Greedy", (Pairs,), {"recognises": lambda _self, _request: 10})())
+    with pytest.raises(InvalidInput, match=r"messages\[1\]: the format 'pairs' could not read it: ValueError"):
+        await Pipeline().prepare([("user", "x"), ("user", "x", "y")], format="pairs")
+    chat = [{"role": "user", "content": "x"}, {"role": "tool", "tool_call_id": "a", "content": "y"}]
+    with pytest.raises(InvalidInput, match="pass format="):
+        await Pipeline().prepare(chat)
