@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from attrs import field, frozen
 
-from agentctx.core.message import Context, Message, Native, Text
+from agentctx.core.message import ROLES, Context, Message, Native, Text
 from agentctx.core.protection import last_words
 from agentctx.core.summary import summary
 from agentctx.engine.drop import tokens_of, tokens_together, units_of, without
-from agentctx.engine.options import limits
+from agentctx.engine.options import check_places, limits
 from agentctx.engine.run_stages import run_alone
 from agentctx.engine.summary import leave_out
 from agentctx.errors import ConfigError, StageError
@@ -31,6 +31,35 @@ def _callable(_instance: object, _attribute: object, value: Native) -> None:
         raise ConfigError(msg)
 
 
+def _fallback(_instance: object, _attribute: object, value: Native) -> None:
+    if value is not None and (not callable(value) or isinstance(value, type)):
+        msg = f"Summarize: fallback is {value!r}; it is a stage, for example TruncateOldest(), or None"
+        raise ConfigError(msg)
+
+
+def _role(_instance: object, _attribute: object, value: Native) -> None:
+    if value not in _SPEAKERS:
+        msg = f"Summarize: role is {value!r}; it is one of {', '.join(_SPEAKERS)}"
+        raise ConfigError(msg)
+
+
+_SPEAKERS = tuple(role for role in ROLES if role != "tool")
+
+
+def _heading(_instance: object, _attribute: object, value: Native) -> None:
+    if not isinstance(value, str):
+        msg = f"Summarize: heading must be text, got {value!r}"
+        raise ConfigError(msg)
+    check_places("Summarize: heading", value, ("count",))
+
+
+def _errors(_instance: object, _attribute: object, value: Native) -> None:
+    kinds = value if isinstance(value, tuple) else (None,)
+    if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
+        msg = f"Summarize: on must be a tuple of exceptions, for example (TimeoutError,), got {value!r}"
+        raise ConfigError(msg)
+
+
 @frozen
 class Summarize(Stage):
     """Put a message that says the same in fewer words in the place of earlier messages.
@@ -44,11 +73,12 @@ class Summarize(Stage):
         role: The role of the summary's message in a block; in a request it is the user's.
         heading: What stands before the summary in a block; ``{count}`` becomes the number of messages that it stands
             for. In a request it is the library's own, by which a later cut knows the summary.
-        fallback: The stage that runs instead when the summarizer raises; None lets its error through.
+        fallback: The stage that runs instead when the summarizer raises or gives no words; None lets its error through.
+            No words are one in a request; of a block it is left out then, which the report says.
         on: The errors of the summarizer for which ``fallback`` is there.
 
     Raises:
-        ConfigError: If the summarizer cannot be called.
+        ConfigError: If an option makes no sense.
 
     Example:
         >>> from agentctx.builder import Block
@@ -59,10 +89,10 @@ class Summarize(Stage):
     """
 
     summarizer: Summarizer = field(validator=_callable)
-    role: str = field(default="user", kw_only=True)
-    heading: str = field(default=HEADING, kw_only=True)
-    fallback: ContextStrategy | None = field(default=TruncateOldest(), kw_only=True)
-    on: tuple[type[Exception], ...] = field(default=(Exception,), kw_only=True)
+    role: str = field(default="user", kw_only=True, validator=_role)
+    heading: str = field(default=HEADING, kw_only=True, validator=_heading)
+    fallback: ContextStrategy | None = field(default=TruncateOldest(), kw_only=True, validator=_fallback)
+    on: tuple[type[Exception], ...] = field(default=(Exception,), kw_only=True, validator=_errors)
     scope: ClassVar[Scope] = Scope.PRESSURE
     summarizes: ClassVar[bool] = True
 
@@ -79,7 +109,7 @@ class Summarize(Stage):
         """Return the context when it fits, else a summary and what stays.
 
         Raises:
-            StageError: If the summarizer returns something else than text.
+            StageError: If the summarizer returns something else than text, or, for a request without a fallback, no words.
         """
         _, aim = limits("Summarize", None, call)
         if call.size(context) <= aim:
@@ -94,6 +124,8 @@ class Summarize(Stage):
         made, problem = await left.in_words(self.summarizer, room, "Summarize", write, self._forgives)
         if made is not None:
             return left.with_summary(made)
+        if self.fallback is None and not problem and call.stays is None:
+            raise StageError("Summarize", "the summary was empty; nothing was left out")
         if self.fallback is not None:
             call.notes.restore(known)
         call.remark(problem or "the summary was empty")

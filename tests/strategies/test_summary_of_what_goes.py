@@ -20,6 +20,7 @@ from agentctx import (
 )
 from agentctx.core.summary import summary_count
 from agentctx.presets import coding_agent
+from agentctx.strategies import Summarize
 from agentctx.strategies.tiered import Tiered
 from agentctx.testing import assistant, call, result, transcript, user
 
@@ -51,6 +52,19 @@ def said(view):
     """Where the summaries of a view stand, with their texts."""
     messages = view.context.messages
     return [(place, message.text) for place, message in enumerate(messages) if summary_count(message)]
+
+
+async def test_an_empty_summary_without_a_fallback_costs_nothing(preparing):
+    """It is a failed one: nothing is left out for it without a word, and the stage is named."""
+
+    async def nothing(_messages, _max_tokens):
+        return " "
+
+    messages = transcript("openai-chat", *rounds(30))
+    with pytest.raises(StageError, match="stage Summarize: the summary was empty"):
+        await preparing(Pipeline(Summarize(nothing, fallback=None), budget=1_000), "openai-chat")(messages)
+    view = await preparing(Pipeline(Summarize(nothing), budget=1_000), "openai-chat")(messages)
+    assert any("the summary was empty" in note for stage in view.report.stages for note in stage.notes)
 
 
 async def walked(format_name, mode, summarizer, number=60):
