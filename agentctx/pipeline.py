@@ -19,9 +19,10 @@ from agentctx.engine.options import (
 )
 from agentctx.engine.plan import Plan
 from agentctx.engine.protect import bind
-from agentctx.engine.reading import as_list
+from agentctx.engine.reading import as_list, known_profile
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, ContextStrategy, Listeners, Phase, RunInner, Store, Summarizer, TokenCounter
+from agentctx.providers.registry import format_named
 from agentctx.session.current import preparing
 from agentctx.session.step import take_step
 from agentctx.session.step_context import Given, State
@@ -84,7 +85,7 @@ class Pipeline(Plan):
             msg = f"Pipeline: thinking is {thinking!r}; it is one of {', '.join(POLICIES)}"
             raise ConfigError(msg)
         rules = check_rules(protect)
-        counted = as_counter(counter)
+        counted = as_counter(counter, "Pipeline")
         check_store(store)
         check_listeners("Pipeline", on_compact)
         check_summarizer(summarizer, stages)
@@ -157,9 +158,14 @@ class Pipeline(Plan):
             on_compact: Told of this session's compactions, as the pipeline's own listeners are.
 
         Raises:
+            InvalidInput: If no format is called so.
+            ConfigError: If the model is no name.
             UnknownModel: If a budget is needed and the model table does not know the model.
         """
         from agentctx.session.session import Session  # noqa: PLC0415 - a call without a session needs none of it
 
         check_listeners("session", on_compact)
+        known_profile(model)
+        if format is not None:
+            format_named(format, model)
         return Session(self, model=model, format=format, id=id, on_compact=on_compact)

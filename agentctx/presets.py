@@ -6,6 +6,8 @@ from attrs import evolve
 
 from agentctx.core.budget import Budget
 from agentctx.economics.conditions import pays_back
+from agentctx.engine.options import as_budget
+from agentctx.errors import ConfigError
 from agentctx.models.cache_rules import cache_rules
 from agentctx.models.table import profile
 from agentctx.pipeline import Pipeline
@@ -40,7 +42,7 @@ RECENT_RESULTS = 5
 """So many tool results stay whatever is cleared: those of a round with parallel calls should be among them."""
 
 
-def late_and_large(budget: Budget, model: str | None = None) -> Pipeline:
+def late_and_large(budget: Budget | int, model: str | None = None) -> Pipeline:
     """Cut as late as the budget allows, and then deep: tool results first, then the oldest rounds.
 
     Between two cuts nothing changes, so that the provider's cache is read; a cut is paid back soon, since most of
@@ -48,10 +50,12 @@ def late_and_large(budget: Budget, model: str | None = None) -> Pipeline:
     step, by every provider's cache rules. Cache markers are set where the provider asks for them.
 
     Args:
-        budget: The room of one model call; without a target of its own, a cut goes down to a quarter of its trigger.
+        budget: The room of one model call; a number is a window in tokens. Without a target of its own, a
+            cut goes down to a quarter of its trigger.
         model: The model, if known: where its cache keeps long prefixes only, in a small window, a cut leaves enough.
 
     Raises:
+        ConfigError: If the budget is none.
         UnknownModel: If the model table does not know the model.
 
     Example:
@@ -59,11 +63,11 @@ def late_and_large(budget: Budget, model: str | None = None) -> Pipeline:
         >>> from agentctx.presets import late_and_large
         >>> session = late_and_large(Budget(window=128_000)).session(model="claude-sonnet-4-5")
     """
-    budget = _deep(budget, model)
+    budget = _deep(_checked("late_and_large", budget), model)
     return Pipeline(ClearToolResults(RECENT_RESULTS), FitContextWindow(), PlaceCacheMarkers(), budget=budget)
 
 
-def coding_agent(budget: Budget, model: str | None = None) -> Pipeline:
+def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
     """``late_and_large``, and no tool output takes more than a twentieth of the window when it arrives.
 
     Args:
@@ -71,6 +75,7 @@ def coding_agent(budget: Budget, model: str | None = None) -> Pipeline:
         model: As of ``late_and_large``.
 
     Raises:
+        ConfigError: If the budget is none.
         UnknownModel: If the model table does not know the model.
 
     Example:
@@ -78,11 +83,12 @@ def coding_agent(budget: Budget, model: str | None = None) -> Pipeline:
         >>> from agentctx.presets import coding_agent
         >>> session = coding_agent(Budget(window=128_000)).session(model="gpt-5.4")
     """
+    budget = _checked("coding_agent", budget)
     stages = _cap(budget), ClearToolResults(RECENT_RESULTS), FitContextWindow(), PlaceCacheMarkers()
     return Pipeline(*stages, budget=_deep(budget, model))
 
 
-def thrifty(budget: Budget, model: str | None = None, *, within: int = 5) -> Pipeline:
+def thrifty(budget: Budget | int, model: str | None = None, *, within: int = 5) -> Pipeline:
     """``coding_agent``, and old tool results go before the window is full as soon as that pays for itself.
 
     For models whose cached input is not cheap (half or a quarter of the price), and windows much larger than what a
@@ -105,8 +111,17 @@ def thrifty(budget: Budget, model: str | None = None, *, within: int = 5) -> Pip
         >>> from agentctx.presets import thrifty
         >>> session = thrifty(Budget(window=128_000), within=5).session(model="gpt-4o")
     """
+    budget = _checked("thrifty", budget)
     clear = when(pays_back(within), ClearToolResults(RECENT_RESULTS))
     return Pipeline(_cap(budget), clear, FitContextWindow(), PlaceCacheMarkers(), budget=_deep(budget, model))
+
+
+def _checked(preset: str, budget: Budget | int) -> Budget:
+    found = as_budget(budget, preset)
+    if found is None:
+        msg = f"{preset}: budget: expected a Budget or a number of tokens, got None"
+        raise ConfigError(msg)
+    return found
 
 
 def _cap(budget: Budget) -> TruncateToolOutputs:

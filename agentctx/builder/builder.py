@@ -33,6 +33,11 @@ from agentctx.tokens.remembering import remembering
 from agentctx.wire_format import USUAL, CacheMarkers, WireFormat
 
 
+def _check_format(_options: object, _attribute: object, name: str | None) -> None:
+    if name is not None:
+        format_named(name)
+
+
 @frozen
 class Options:
     """What a builder is made with; see ``ContextBuilder``."""
@@ -40,7 +45,7 @@ class Options:
     budget: Budget
     counter: TokenCounter | None
     model: str | None
-    format: str | None
+    format: str | None = field(validator=_check_format)
     tools: Sequence[Any] | None
     tiers: tuple[TierRule, ...] = field()
     formatter: Formatter = field()
@@ -458,6 +463,7 @@ class ContextBuilder:
 
     Raises:
         ConfigError: If an option makes no sense.
+        InvalidInput: If no format is called so.
 
     Example:
         >>> from agentctx.builder import Block, ContextBuilder, Tier
@@ -486,7 +492,7 @@ class ContextBuilder:
         """Check the options."""
         self._options = Options(
             budget=_as_budget(budget),
-            counter=as_counter(counter),
+            counter=as_counter(counter, "ContextBuilder"),
             model=model,
             format=format,
             tools=tools,
@@ -586,7 +592,7 @@ class ContextBuilder:
 
 
 def _as_budget(value: Budget | int) -> Budget:
-    budget = as_budget(value)
+    budget = as_budget(value, "ContextBuilder")
     if budget is None:
         msg = "ContextBuilder: budget: expected a Budget or a number of tokens, got None"
         raise ConfigError(msg)

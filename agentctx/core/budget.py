@@ -75,23 +75,26 @@ class Budget:
     def __attrs_post_init__(self) -> None:
         """Check the amounts against each other."""
         if isinstance(self.window, bool) or not isinstance(self.window, int) or self.window < 1:
-            msg = f"window: expected a positive number of tokens, got {shown(self.window)}"
+            msg = f"Budget: window: expected a positive number of tokens, got {shown(self.window)}"
             raise ConfigError(msg)
         if self.reserved < 0 or self.limit < 1:
-            msg = f"output_reserve: {self.reserved:,} tokens of a window of {self.window:,} leave nothing to send"
+            msg = (
+                f"Budget: output_reserve: {self.reserved:,} tokens of a window of {self.window:,} leave nothing to send"
+            )
             raise ConfigError(msg)
         _refuse_percentage("trigger", self.trigger, self.limit)
         if type(self.trigger) is not int:  # beside a trigger in tokens, a target is in tokens, too
             _refuse_percentage("target", self.target, self.limit)
         if self.trigger_tokens < 1 or self.trigger_tokens > self.limit:
-            msg = f"trigger: {self.trigger_tokens:,} tokens must lie between 1 and the limit, {self.limit:,}"
+            msg = f"Budget: trigger: {self.trigger_tokens:,} tokens must lie between 1 and the limit, {self.limit:,}"
             raise ConfigError(msg)
-        if self.target_tokens < 1 or self.target_tokens > self.trigger_tokens:
-            msg = f"target: {self.target_tokens:,} tokens must lie between 1 and the trigger, {self.trigger_tokens:,}"
+        trigger = self.trigger_tokens
+        if self.target_tokens < 1 or self.target_tokens > trigger:
+            msg = f"Budget: target: {self.target_tokens:,} tokens must lie between 1 and the trigger, {trigger:,}"
             raise ConfigError(msg)
         most = self.request_bytes
         if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
-            msg = f"request_bytes: expected a positive number of bytes, got {shown(most)}"
+            msg = f"Budget: request_bytes: expected a positive number of bytes, got {shown(most)}"
             raise ConfigError(msg)
 
     @classmethod
@@ -161,7 +164,7 @@ class Budget:
             ConfigError: If ``share`` is not above 0 and up to 1.
         """
         if not 0 < share <= 1:
-            msg = f"share: expected a number above 0 and up to 1, got {shown(share)}"
+            msg = f"Budget: share: expected a number above 0 and up to 1, got {shown(share)}"
             raise ConfigError(msg)
         limit, trigger, target = (
             max(1, int(amount * share)) for amount in (self.limit, self.trigger_tokens, self.target_tokens)
@@ -181,12 +184,12 @@ class Budget:
 def _tokens(amount: Amount, whole: int, name: str, called: str) -> int:
     """An amount in tokens: a count as it is, a share of the whole rounded down."""
     if isinstance(amount, bool) or not isinstance(amount, (int, float)):
-        msg = f"{name}: expected a number of tokens or a share of {called}, got {shown(amount)}"
+        msg = f"Budget: {name}: expected a number of tokens or a share of {called}, got {shown(amount)}"
         raise ConfigError(msg)
     if not isinstance(amount, float):
         return amount
     if not 0 < amount <= 1:
-        msg = f"{name}: a share of {called} must be above 0 and up to 1, got {shown(amount)}"
+        msg = f"Budget: {name}: a share of {called} must be above 0 and up to 1, got {shown(amount)}"
         raise ConfigError(msg)
     return int(whole * amount)
 
@@ -195,7 +198,7 @@ def _refuse_percentage(name: str, amount: Amount | None, limit: int) -> None:
     """Refuse a number of tokens that can only be meant as a percentage: 80 of 128,000."""
     if type(amount) is int and 0 < amount <= PERCENTAGES and limit >= max(SMALLEST_LIMIT, amount * 100):
         msg = (
-            f"{name}: {amount} tokens of {limit:,} look like a percentage: "
+            f"Budget: {name}: {amount} tokens of {limit:,} look like a percentage: "
             f"write {amount / 100:g} for {amount} % of the limit, or a larger number of tokens"
         )
         raise ConfigError(msg)

@@ -59,7 +59,7 @@ def as_tier(value: object) -> Tier:
         ConfigError: If it is no integer.
     """
     if isinstance(value, bool) or not isinstance(value, int):
-        msg = f"tier: expected an integer, for example Tier.HISTORY, got {value!r}"
+        msg = f"Tier: expected an integer, for example Tier.HISTORY, got {value!r}"
         raise ConfigError(msg)
     return Tier(value)
 

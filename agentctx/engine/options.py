@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from inspect import iscoroutinefunction
 
 from agentctx.core.budget import Budget
@@ -101,12 +102,17 @@ def check_listeners(where: str, on_compact: object) -> None:
 
 
 def check_summarizer(summarizer: object, stages: Sequence[ContextStrategy]) -> None:
-    """Check that there is a stage that may ask the summarizer: one of the library's that does, or one of another's.
+    """Check the summarizer, and that a stage may ask it: one of the library's that does, or one of another's.
 
     Raises:
-        ConfigError: If there is none.
+        ConfigError: If it cannot be called, or there is none that may.
     """
-    if summarizer is None or any(_may_summarize(stage) for stage in stages):
+    if summarizer is None:
+        return
+    if not callable(summarizer) or isinstance(summarizer, type):
+        msg = f"Pipeline: summarizer is {summarizer!r}; it is an async function of (messages, max_tokens)"
+        raise ConfigError(msg)
+    if any(_may_summarize(stage) for stage in stages):
         return
     msg = "Pipeline: summarizer is given, and no stage asks it; pass a stage that does, or leave it out"
     raise ConfigError(msg)
@@ -119,8 +125,12 @@ def _may_summarize(stage: ContextStrategy) -> bool:
     return said.summarizes or not type(stage).__module__.startswith("agentctx.strategies.")
 
 
-def as_budget(value: Budget | int | None) -> Budget | None:
+def as_budget(value: Budget | int | None, where: str = "Pipeline") -> Budget | None:
     """A budget; a number is a window in tokens.
+
+    Args:
+        value: What was passed.
+        where: Who it was passed to, for the error.
 
     Raises:
         ConfigError: If it is neither.
@@ -130,8 +140,43 @@ def as_budget(value: Budget | int | None) -> Budget | None:
         return given
     if isinstance(given, int):
         return Budget(given)
-    msg = f"budget: expected a Budget or a number of tokens, got {given!r}"
+    msg = f"{where}: budget: expected a Budget or a number of tokens, got {given!r}"
     raise ConfigError(msg)
+
+
+def as_names(where: str, given: object) -> frozenset[str]:
+    """Names: a collection of them, but not one text.
+
+    Args:
+        where: The option and what it must be, for the error.
+        given: What was passed.
+
+    Raises:
+        ConfigError: If it is none, or something in it is no name.
+    """
+    names = None if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    if names is None or not all(isinstance(name, str) for name in names):
+        msg = f"{where}, got {given!r}"
+        raise ConfigError(msg)
+    return frozenset(names)
+
+
+def check_places(where: str, text: str, known: Collection[str]) -> None:
+    """Check that a text which is filled in names nothing in braces that it is not filled with.
+
+    Args:
+        where: The option, for the error.
+        text: The text.
+        known: What it is filled with.
+
+    Raises:
+        ConfigError: If it names something else.
+    """
+    wrong = next((name for name in re.findall(r"\{(\w+)\}", text) if name not in known), None)
+    if wrong is not None:
+        told = " and ".join(f"{{{name}}}" for name in known)
+        msg = f"{where}: {{{wrong}}} stands for nothing; what is filled in is {told}, got {text!r}"
+        raise ConfigError(msg)
 
 
 def check_tokens(where: str, value: object) -> None:

@@ -9,6 +9,7 @@ from attrs import field, frozen
 from agentctx.core.message import Message, ToolCall, ToolResult
 from agentctx.core.protection import ProtectRule, first_task, last_words, system_messages
 from agentctx.core.units import units
+from agentctx.engine.options import as_names
 from agentctx.errors import ConfigError
 
 
@@ -55,7 +56,7 @@ class Protect:
         """Calls of these tools and their results.
 
         Raises:
-            ConfigError: If no tool is named.
+            ConfigError: If no tool is named, or something is no name.
         """
         return OfTools(frozenset(names))
 
@@ -106,6 +107,7 @@ class OfTools:
         if not self.names:
             msg = "Protect.tools: name at least one tool"
             raise ConfigError(msg)
+        as_names("Protect.tools: expected the names of tools", sorted(self.names, key=str))
 
     def __call__(self, messages: Sequence[Message]) -> Iterable[int]:
         """The indexes of the messages that hold such a call or such a result."""

@@ -422,7 +422,7 @@ class Session:
         self._children += 1
         name = id if id is not None else f"{self.id or 'session'}/{self._children}"
         session = Session(self.plan, self.model, self.format, name, self.on_compact, self.clock)
-        limits_by_model = self._state.limits_by_model.for_child(as_budget(budget), self.model)
+        limits_by_model = self._state.limits_by_model.for_child(as_budget(budget, "Session.child"), self.model)
         session._state = State.fresh(self.plan, self.model, self.format, limits_by_model)
         return session
 

@@ -85,6 +85,12 @@ class _Held:
     hook_running: bool = False
 
 
+def _a_pipeline(_sessions: object, _attribute: Native, value: Native) -> None:
+    if not isinstance(value, Plan):
+        msg = f"Sessions: pipeline is {value!r}; it is a Pipeline"
+        raise ConfigError(msg)
+
+
 def _at_least_one(_sessions: object, attribute: Native, value: Native) -> None:
     if not isinstance(value, int) or value < 1:
         msg = f"Sessions: {attribute.name} is {value!r}; it is a number of sessions, at least 1"
@@ -124,7 +130,7 @@ class Sessions(Mapping[Hashable, Session]):
         ...     view = await session.prepare([{"role": "user", "content": "Hello"}])
     """
 
-    pipeline: Plan
+    pipeline: Plan = field(validator=_a_pipeline)
     capacity: int = field(default=1_024, kw_only=True, validator=_at_least_one)
     idle: float | None = field(default=None, kw_only=True, validator=_seconds)
     load: Load | None = field(default=None, kw_only=True, repr=False)

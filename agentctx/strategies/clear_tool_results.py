@@ -11,17 +11,14 @@ from typing import ClassVar
 from attrs import field, frozen
 
 from agentctx.core.message import Context, Message, Part, Text, ToolResult
+from agentctx.engine.options import as_names
 from agentctx.engine.shrink import edit_results, edited, results_of, with_content
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage
 
 
 def _names(exclude: Iterable[str]) -> frozenset[str]:
-    given: object = exclude
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        msg = f"ClearToolResults: exclude must be a list of tool names, got {given!r}"
-        raise ConfigError(msg)
-    return frozenset(exclude)
+    return as_names("ClearToolResults: exclude must be a list of tool names", exclude)
 
 
 @frozen

@@ -9,6 +9,7 @@ from typing import ClassVar
 from attrs import field, frozen
 
 from agentctx.core.message import Context, Message, Part, Text, ToolResult
+from agentctx.engine.options import check_places
 from agentctx.engine.shrink import edit_results, edited, results_of, with_content
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage
@@ -28,7 +29,7 @@ class CollapseRepeats(Stage):
         marker: What stands instead; ``{tool}`` becomes the tool's name, ``{what}`` "output" or "error".
 
     Raises:
-        ConfigError: If the marker is blank.
+        ConfigError: If the marker is blank, or names something else in braces.
 
     Example:
         >>> from agentctx import CollapseRepeats, Pipeline
@@ -50,6 +51,7 @@ class CollapseRepeats(Stage):
                 f"CollapseRepeats: marker must be text that is not blank (providers refuse blank text), got {marker!r}"
             )
             raise ConfigError(msg)
+        check_places("CollapseRepeats: marker", marker, ("tool", "what"))
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with repeated results replaced by the marker."""

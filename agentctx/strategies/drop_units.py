@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.message import Context, Message
+from agentctx.core.message import ROLES, Context, Message
 from agentctx.core.units import Unit, units
 from agentctx.engine.drop import (
     Piece,
@@ -25,7 +25,7 @@ from agentctx.engine.drop import (
     units_of,
     without,
 )
-from agentctx.engine.options import limits
+from agentctx.engine.options import as_names, limits
 from agentctx.engine.select import until_full
 from agentctx.errors import ConfigError, ContextOverflow
 from agentctx.protocols import Call, Scope, Stage
@@ -142,7 +142,11 @@ def _roles(roles: Iterable[str]) -> frozenset[str]:
     if isinstance(roles, str):
         msg = f"TruncateOldest: protect_roles is a collection of roles, for example ({roles!r},)"
         raise ConfigError(msg)
-    return frozenset(role for role in roles if role)
+    names = as_names("TruncateOldest: protect_roles is a collection of roles", roles) - {""}
+    if unknown := names.difference(ROLES):
+        msg = f"TruncateOldest: protect_roles: {min(unknown)!r} is no role; there are {', '.join(ROLES)}"
+        raise ConfigError(msg)
+    return names
 
 
 @frozen
@@ -155,7 +159,7 @@ class TruncateOldest(_Reducer):
         protect_roles: Roles whose messages stay, each with its whole unit.
 
     Raises:
-        ConfigError: If ``min_messages`` is negative, or the roles are one string.
+        ConfigError: If ``min_messages`` is negative, the roles are one string, or one is none.
 
     Example:
         >>> from agentctx import Pipeline

@@ -44,6 +44,10 @@ def _cut(limit: int, aim: int, context: Context, call: Call) -> Context:
     return drop_oldest(context, limit, aim, call)
 
 
+def _budget(value: Budget | int | None) -> Budget | None:
+    return as_budget(value, "FitContextWindow")
+
+
 @frozen
 class FitContextWindow(Stage):
     """Drop the oldest rounds, with the questions that began them, until the request fits.
@@ -74,7 +78,7 @@ class FitContextWindow(Stage):
         ['One?', 'Two?', '2.', 'Three?']
     """
 
-    budget: Budget | None = field(default=None, converter=as_budget)
+    budget: Budget | None = field(default=None, converter=_budget)
     max_tokens: int | None = field(default=None, kw_only=True)
     reserve_tokens: int = field(default=0, kw_only=True)
     scope: ClassVar[Scope] = Scope.PRESSURE

@@ -9,6 +9,7 @@ from attrs import field, frozen
 
 from agentctx.core.message import Context, Message, Text, ToolResult
 from agentctx.core.pace import paced
+from agentctx.engine.options import check_places
 from agentctx.engine.shrink import Cut, Keep, cut_to_chars, cut_to_tokens, cutter_of, edit_results, edited, with_text
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage, TextCutter, as_cutter
@@ -64,6 +65,7 @@ class TruncateToolOutputs(Stage):
         if not isinstance(marker, str):
             msg = f"TruncateToolOutputs: marker must be text, got {self.marker!r}"
             raise ConfigError(msg)
+        check_places("TruncateToolOutputs: marker", self.marker, ("omitted",))
         if self.keep not in ("head", "tail", "both"):
             msg = f'TruncateToolOutputs: keep must be "head", "tail" or "both", got {self.keep!r}'
             raise ConfigError(msg)

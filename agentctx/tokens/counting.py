@@ -32,21 +32,26 @@ class FunctionCounter:
         return self.function(text)
 
 
-def as_counter(given: object) -> TokenCounter | None:
+def as_counter(given: object, where: str = "") -> TokenCounter | None:
     """The counter; a plain function of a text becomes one, None stays None.
+
+    Args:
+        given: What was passed.
+        where: What it was passed to, for the error, if it is not asked by name.
 
     Raises:
         ConfigError: If it neither counts nor can be called, or is async.
     """
     if given is None:
         return None
+    at = f"{where}: " if where else ""
     count = getattr(given, "count", None)
     asked = count if callable(count) else given
     if not callable(asked) or isinstance(given, (type, str)):
-        msg = f"counter is {given!r}; it has no count, and is no function of a text"
+        msg = f"{at}counter is {given!r}; it has no count, and is no function of a text"
         raise ConfigError(msg)
     if iscoroutinefunction(asked) or iscoroutinefunction(type(asked).__call__):
-        msg = f"counter {name_of_counter(given)} is async; tokens are counted by a plain function of a text"
+        msg = f"{at}counter {name_of_counter(given)} is async; tokens are counted by a plain function of a text"
         raise ConfigError(msg)
     return cast("TokenCounter", given) if callable(count) else FunctionCounter(asked)
 

@@ -5,10 +5,13 @@ import pytest
 from agentctx import (
     Budget,
     ClearToolResults,
+    CollapseRepeats,
     ConfigError,
     FitContextWindow,
+    InvalidInput,
     Pipeline,
     Protect,
+    Sessions,
     Stage,
     TrimRounds,
     TruncateToolOutputs,
@@ -17,7 +20,10 @@ from agentctx import (
     over,
     when,
 )
+from agentctx.builder import Block, ContextBuilder
 from agentctx.economics import cache_cold, pays_back
+from agentctx.presets import coding_agent, late_and_large, thrifty
+from agentctx.strategies import Summarize, TruncateOldest
 from agentctx.testing.fakes import fixed_summarizer
 from agentctx.tokens import FixedCounter
 
@@ -69,6 +75,31 @@ WRONG = {
     "Protect.where": lambda: Protect.where("user"),
     "Protect.pins": lambda: Protect.pins("0"),
     "tokens: expected": lambda: FixedCounter("10"),
+    "Pipeline: summarizer is 3": lambda: Pipeline(FitContextWindow(), summarizer=3),
+    "Pipeline: budget: expected": lambda: Pipeline(budget="8k"),
+    "Pipeline: counter is 3": lambda: Pipeline(counter=3),
+    "Budget: window": lambda: Budget(0),
+    "Budget: trigger": lambda: Budget(8_000, trigger=1.5),
+    "Tier: expected an integer": lambda: Block("a", HELLO, tier="x"),
+    "FitContextWindow: budget": lambda: FitContextWindow("8k"),
+    "ContextBuilder: budget": lambda: ContextBuilder("8k"),
+    "ContextBuilder: counter": lambda: ContextBuilder(1_000, counter=3),
+    "coding_agent: budget": lambda: coding_agent(3.5),
+    "late_and_large: budget": lambda: late_and_large(None),
+    "thrifty: budget": lambda: thrifty("8k"),
+    "Summarize: fallback": lambda: Summarize(waiting, fallback=3),
+    "Summarize: role is 'robot'": lambda: Summarize(waiting, role="robot"),
+    "Summarize: heading must be text": lambda: Summarize(waiting, heading=3),
+    "Summarize: heading: {number}": lambda: Summarize(waiting, heading="{number} earlier"),
+    "Summarize: on must be": lambda: Summarize(waiting, on=Exception),
+    "got (3,)": lambda: Summarize(waiting, on=(3,)),
+    "Sessions: pipeline is 3": lambda: Sessions(3),
+    "Protect.tools: expected the names": lambda: Protect.tools(3, "bash"),
+    "ClearToolResults: exclude must be": lambda: ClearToolResults(1, exclude=[3]),
+    "'robot' is no role": lambda: TruncateOldest(protect_roles={"robot"}),
+    "CollapseRepeats: marker: {foo} stands for nothing": lambda: CollapseRepeats(marker="{foo}"),
+    "TruncateToolOutputs: marker: {left}": lambda: TruncateToolOutputs(5, marker="{left} more"),
+    "model: expected a name, got 3": lambda: Pipeline().session(model=3),
     "model": lambda: count(HELLO, model=5, format="openai-chat"),
 }
 
@@ -79,6 +110,15 @@ def test_a_wrong_option_is_refused_at_once(said):
     with pytest.raises(ConfigError) as caught:
         WRONG[said]()
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "wrong", [lambda: Pipeline().session(format="opnai"), lambda: ContextBuilder(9, format="opnai")]
+)
+def test_a_format_that_is_none_is_refused_at_once(wrong):
+    """Not at the first step; the error lists the names."""
+    with pytest.raises(InvalidInput, match=r"no wire format is called 'opnai'.*'openai-chat'"):
+        wrong()
 
 
 @pytest.mark.parametrize("join", [lambda one: one | 1, lambda one: one & None])
