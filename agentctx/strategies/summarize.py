@@ -109,7 +109,7 @@ class Summarize(Stage):
         """Return the context when it fits, else a summary and what stays.
 
         Raises:
-            StageError: If the summarizer returns something else than text, or, for a request without a fallback, no words.
+            StageError: If the summarizer returns something else than text, or no words where a request has no fallback.
         """
         _, aim = limits("Summarize", None, call)
         if call.size(context) <= aim:
