@@ -46,9 +46,10 @@ class Block:
         tier: Its place in the request and its claim on the room; any integer.
         evict: The stage that is run over it when it is too large; without one the build fails rather than cut it. It
             sees the block's messages as a request of their own, with the block's room as budget, of which nothing is
-            protected but the user's newest words. It may say what it does in a ``label``; what the least is that it can
-            come down to, in a method ``least(context, call)``; that it keeps everything or nothing, with ``whole``;
-            and that more room gives more messages, with ``gradual``: then it is asked again when room is left over.
+            protected but, in the tiers of the conversation (``HISTORY`` and behind it), the user's newest words. It
+            may say what it does in a ``label``; what the least is that it can come down to, in a method
+            ``least(context, call)``; that it keeps everything or nothing, with ``whole``; and that more room gives
+            more messages, with ``gradual``: then it is asked again when room is left over.
         max_tokens: The most tokens that it may have, however much room there is; None means no cap.
         cache: Whether the provider shall keep the prefix that ends with this block: True, a lifetime (``"5m"``,
             ``"1h"``), or the provider's own mark. Written where the format has such marks.

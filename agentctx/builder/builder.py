@@ -24,7 +24,7 @@ from agentctx.engine.options import as_budget
 from agentctx.engine.reading import Reader, known_profile
 from agentctx.engine.repair import repair
 from agentctx.engine.run_stages import Noting, answered
-from agentctx.errors import ConfigError, ContextOverflow, InvalidInput, StageError
+from agentctx.errors import BigItem, ConfigError, ContextOverflow, InvalidInput, StageError
 from agentctx.protocols import Call, Meter, TokenCounter, name_of
 from agentctx.providers.registry import FORMATS, detect, format_named
 from agentctx.tokens.counting import as_counter, default_counter
@@ -321,10 +321,27 @@ class Build:
         self.tools = source.fixed_part(None, options.tools)[1]
         messages = await self._messages(reader.read(ordered, source, self.notes), source)
         context = as_context(messages, self.tools, source.wire)
+        if not context.messages:
+            self._refuse_empty()
         caches = [slot.block.cache for slot in self.slots if slot.out.messages]
         self.points = cache_points(self._sections, caches, messages, context)
         system, natives = written(context, self.points, source.wire)
         return Assembled(natives, system, options.tools, self.report(), context)
+
+    def _refuse_empty(self) -> None:
+        """Refuse a request of which nothing is left, where blocks had something to say beside the system prompt."""
+        emptied = [slot for slot in self.slots if _first(slot.given) is not None]
+        if not emptied:
+            return
+        items = [BigItem((slot.name, str(slot.block.tier), slot.size)) for slot in emptied]
+        least = min(emptied, key=lambda slot: slot.size)
+        room = min(self.options.budget.limit - self.fixed, least.want)
+        if least.size > room:
+            error = ContextOverflow(self.fixed + least.size, self.fixed + room, items)
+            error.add_note("nothing is left to send: the blocks' stages took all of them")
+            raise error
+        where, what = "messages", f"nothing is left to send of {', '.join(item.place for item in items)}"
+        raise InvalidInput(where, what)
 
     async def _messages(self, blocks: Sequence[Block], source: Reader) -> tuple[Message, ...]:
         meter = source.meter
@@ -569,7 +586,8 @@ class ContextBuilder:
         """Build the request.
 
         Raises:
-            ContextOverflow: If what must stay is larger than the budget; names the biggest blocks.
+            ContextOverflow: If what must stay is larger than the budget, or no block has room for any message; names
+                the biggest blocks.
             StageError: If the stage of a block, or the formatter, returned what it may not; names it and the block.
             InvalidInput: If a message cannot be read; names the block, the message and the field.
             AmbiguousFormat: If several formats fit, none was named, and it makes a difference.

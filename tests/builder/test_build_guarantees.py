@@ -41,6 +41,8 @@ EVICTIONS = {
 
 
 TOO_FEW = {
+    "at least three": {Tier.CORE: 40},
+    "drop": {Tier.CORE: 50},
     "tools protected": {Tier.CORE: 20, Tier.HISTORY: 30, "anthropic": 0},
     "assistants protected": {Tier.CORE: 40, Tier.HISTORY: 50, "anthropic": 40},
     "users protected": {Tier.CORE: 10, Tier.HISTORY: 10, "anthropic": 30},
@@ -396,3 +398,26 @@ def test_the_same_bytes_from_200_builds():
         said_by.add(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout)
     (line,) = said_by
     assert line.startswith("1 ")
+
+
+@pytest.mark.parametrize("format_name", ["openai-chat", "anthropic"])
+@pytest.mark.parametrize("tier", [Tier.CORE, Tier.RAG])
+async def test_a_request_of_which_nothing_is_left_is_refused(format_name, tier):
+    """Where nothing of a block must stay, its stage may take all of it, but no request is sent without a message."""
+    talk = Block("h", [{"role": "user", "content": "word " * 90}], tier=tier, evict=Drop(), max_tokens=20)
+    with pytest.raises(ContextOverflow, match="block 'h'") as caught:
+        await ContextBuilder(800, format=format_name).add(talk).build()
+    assert "nothing is left to send" in caught.value.__notes__[0]
+
+
+async def test_newest_words_stay_in_the_conversation_alone():
+    """In ``HISTORY`` they are protected, as the docstring of ``Block`` says; in ``RAG`` they may go."""
+    turns = [{"role": "user", "content": "word " * 90}, {"role": "user", "content": "newest"}]
+    question = Block("q", [{"role": "user", "content": "now"}], tier=Tier.SCRATCHPAD)
+    for tier, left in ((Tier.HISTORY, ["newest", "now"]), (Tier.RAG, ["now"])):
+        out = (
+            await ContextBuilder(800, format="openai-chat")
+            .add(Block("h", turns, tier=tier, evict=Drop(), max_tokens=20), question)
+            .build()
+        )
+        assert [message["content"] for message in out.messages] == left

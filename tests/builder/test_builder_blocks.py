@@ -8,7 +8,7 @@ import anyio
 import pytest
 from blocks import block, builder, built, chat, said, tool_round
 
-from agentctx import ConfigError, Message, Text
+from agentctx import ConfigError, ContextOverflow, Message, Text
 from agentctx.builder import Block, Tier
 from agentctx.builder.rendering import concatenate
 from agentctx.strategies import Drop, TruncateOldest
@@ -62,7 +62,8 @@ async def test_context_variables_reach_evictions_and_formatters():
         seen.append(request.get())
         return await concatenate(sections)
 
-    await built(5, block("a", chat("u1"), drop), formatter=look)
+    with pytest.raises(ContextOverflow):  # nothing is left to send
+        await built(5, block("a", chat("u1"), drop), formatter=look)
     assert seen == ["r-1", "r-1"]
 
 
