@@ -19,7 +19,6 @@ from agentctx.protocols import (
     Listener,
     Phase,
     RunInner,
-    Scope,
     Stage,
     Store,
     Summarizer,
@@ -76,6 +75,8 @@ class FlakyError(Exception):
 class FlakyStage(Stage):
     """A stage that does its work and then raises, every first time that it meets a context of some length.
 
+    It says of itself what the stage inside says: when it runs, whether it summarizes, its name, and all the rest.
+
     Args:
         stage: The stage that does the work; one that holds stages has them run in their own phases.
         failures: How often it raised.
@@ -94,16 +95,6 @@ class FlakyStage(Stage):
     stage: ContextStrategy
     failures: int = 0
     _met: set[int] = field(factory=set, init=False)
-
-    @property
-    def scope(self) -> Scope:
-        """When the stage inside runs."""
-        return declared(self.stage).scope
-
-    @property
-    def stages(self) -> tuple[ContextStrategy, ...] | None:
-        """The stages that the one inside is made of."""
-        return declared(self.stage).stages
 
     def in_phase(self, phase: Phase, governing: Budget | None, /) -> ContextStrategy | None:
         """It, as far as the stage inside runs in ``phase``."""
@@ -138,6 +129,23 @@ class FlakyStage(Stage):
             msg = "the stage failed after its work was done"
             raise FlakyError(msg)
         return made
+
+
+def _inside(name: str, declaration: object) -> object:
+    """What the stage inside a flaky one says, in the place of what ``Stage`` says: a property or a method."""
+
+    def said(self: FlakyStage) -> object:
+        return getattr(declared(self.stage), name)
+
+    def asked(self: FlakyStage, *args: object) -> object:
+        return getattr(declared(self.stage), name)(*args)
+
+    return property(said) if isinstance(declaration, property) else asked
+
+
+for _name, _declaration in vars(Stage).items():
+    if not _name.startswith("_") and _name != "apply" and _name not in vars(FlakyStage):
+        setattr(FlakyStage, _name, _inside(_name, _declaration))
 
 
 @define

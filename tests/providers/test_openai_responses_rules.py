@@ -158,6 +158,16 @@ def test_what_belongs_together_stays_together(items, rule):
     assert rule in errors(items, before=GROUP)
 
 
+@pytest.mark.parametrize("first", [call(id="fc_1"), call()], ids=["with an id", "without"])
+def test_a_call_that_got_another_call_id_still_follows_its_reasoning(first):
+    """A repeated call id gets a number in repair; the call is the same, by its own id or by what it asks."""
+    before = [USER, call(id="fc_0"), output(), thought(1), first, output(), USER]
+    renamed = [{**each, "call_id": each["call_id"] + "_2"} for each in (first, output())]
+    assert "reasoning_unfollowed" not in errors([*before[:4], *renamed, USER], before=before)
+    other = {**renamed[0], "id": "fc_9", "name": "another"}
+    assert "reasoning_unfollowed" in errors([*before[:4], other, renamed[1], USER], before=before)
+
+
 @pytest.mark.parametrize(
     "items",
     [

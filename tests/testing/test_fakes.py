@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
-from agentctx import Pipeline, StoreError, TrimRounds
+from agentctx import Budget, FitContextWindow, Pipeline, Stage, StoreError, TrimRounds
 from agentctx.stores import MemoryStore
+from agentctx.strategies import Summarize
 from agentctx.testing import (
     CountingCounter,
     FlakyError,
@@ -14,6 +15,7 @@ from agentctx.testing import (
     FlakyStore,
     Recorder,
     assistant,
+    check_laws,
     failing_listener,
     fixed_summarizer,
     transcript,
@@ -45,6 +47,26 @@ def test_a_counting_counter_keeps_what_it_counted():
     counter.count("x")
     assert (counter.texts, counter.characters) == (["hello there", "x"], 12)
     assert counter != CountingCounter()
+
+
+def test_a_flaky_stage_says_what_the_stage_inside_says():
+    """All that a stage may say of itself is passed on, whatever that comes to be."""
+    inside = Summarize(fixed_summarizer("so"))
+    flaky = FlakyStage(inside)
+    for name, declaration in vars(Stage).items():
+        if isinstance(declaration, property):
+            assert getattr(flaky, name) == getattr(inside, name), name
+        elif not name.startswith("_") and name not in ("apply", "in_phase", "run_inner"):
+            assert getattr(FlakyStage, name) is not declaration, name
+
+
+@pytest.mark.anyio
+async def test_the_laws_hold_for_stages_that_summarize():
+    """A stage that may put another summary in the place of one may do so within a flaky one."""
+    turns = [turn for n in range(13) for turn in (assistant(f"a{n} " + "word " * 40), user(f"u{n} " + "w " * 10))]
+    messages, summarizer = transcript("openai-chat", user("task"), *turns), fixed_summarizer("the summary")
+    for stage in (Summarize(summarizer), Pipeline(FitContextWindow(), summarizer=summarizer)):
+        await check_laws(stage, messages, budget=Budget(500), format="openai-chat", may=("user_text",))
 
 
 @pytest.mark.anyio

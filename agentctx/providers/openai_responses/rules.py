@@ -234,10 +234,17 @@ def _followers(request: ResponsesRequest) -> Iterator[tuple[Item, Item | None]]:
 
 
 def _may_be(item: Item, was: Item) -> bool:
-    """Whether the item may be what another was; ids may have been left out."""
+    """Whether the item may be what another was; ids may have been left out, and a repeated call id got a number."""
     if item.kind != was.kind:
         return False
-    return item.call_id == was.call_id if was.is_call else item.id is None or item.id == was.id
+    if not was.is_call:
+        return item.id is None or item.id == was.id
+    return item.call_id == was.call_id or (item.id is not None and item.id == was.id) or _asks(item) == _asks(was)
+
+
+def _asks(item: Item) -> Mapping[str, Any]:
+    """What a call asks for, whatever it is called."""
+    return {key: value for key, value in item.data.items() if key not in ("id", "call_id", "status")}
 
 
 def not_stored(request: ResponsesRequest) -> Iterator[Violation]:
