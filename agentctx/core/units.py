@@ -2,7 +2,8 @@
 
 A unit is an assistant turn (a run of assistant messages, with its reasoning) and **all** the results of its calls,
 or one message by itself. Results are found by order first and id second: a result belongs to the nearest open
-turn before it, since real transcripts repeat call ids. Where a result stands further on, what stands between goes
+turn before it, since real transcripts repeat call ids. A message with nothing but results of one turn belongs to that
+turn wherever it stands, and what stands between does not; where words stand beside a result, all that is between goes
 with it. Signed reasoning in a message of its own binds what the model does after it, results in between included,
 until it thinks again or says something.
 """
@@ -12,20 +13,26 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from attrs import define, field, frozen
+from attrs import Factory, define, field, frozen
 
 from agentctx.core.message import Message, Opaque, Text, Thinking, ToolCall, ToolResult, is_marker, server_ends
 from agentctx.core.pace import breathe, paced
 
 
+def _neighbours(unit: Unit) -> Sequence[int]:
+    return range(unit.start, unit.stop)
+
+
 @frozen
 class Unit:
-    """Neighbouring messages that may only be kept or dropped together.
+    """Messages that may only be kept or dropped together: neighbours, but for results that arrived late.
 
     Args:
         start: Index of the first message.
         stop: Index after the last message.
         is_round: Whether it is an assistant turn (with its results); else a single other message.
+        places: The index of each of its messages, rising. Of those between ``start`` and ``stop`` that are not among
+            them each belongs to another unit.
 
     Example:
         >>> from agentctx import Unit
@@ -36,18 +43,23 @@ class Unit:
     start: int
     stop: int
     is_round: bool
+    places: Sequence[int] = field(default=Factory(_neighbours, takes_self=True), kw_only=True, repr=False)
 
     def of(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Its messages."""
-        return messages[self.start : self.stop]
+        if isinstance(self.places, range):
+            return messages[self.start : self.stop]
+        return [messages[place] for place in self.places]
 
     def __len__(self) -> int:
         """How many messages it holds."""
-        return self.stop - self.start
+        return len(self.places)
 
 
 def units(messages: Sequence[Message], start: int = 0) -> tuple[Unit, ...]:
-    """Group ``messages[start:]`` into units, in order, without gaps. ``start`` must be the start of a unit.
+    """Group ``messages[start:]`` into units, by where they begin; each message is in one of them.
+
+    No unit may go on from before ``start``.
 
     Example:
         >>> from agentctx import Message, Text, ToolCall, ToolResult, units
@@ -62,16 +74,86 @@ def units(messages: Sequence[Message], start: int = 0) -> tuple[Unit, ...]:
 def iter_units(messages: Sequence[Message], start: int = 0) -> Iterator[Unit]:
     """The units of ``messages[start:]`` one by one."""
     index, end = start, len(messages)
-    late = _LateResults(messages, start)
+    said, late = messages, _LateResults(messages, start)
+    places: Sequence[int] = range(end)
     while index < end:
         breathe()
-        stop = _round_end(messages, index, late) if messages[index].role == "assistant" else index + 1
-        yield Unit(index, stop, messages[index].role == "assistant")
+        is_round = said[index].role == "assistant"
+        stop = _round_end(said, index, late) if is_round else index + 1
+        if stop is None:  # from here on, look at each late result as though it stood with its turn
+            places = _with_their_turns(messages, index)
+            said = [messages[place] for place in places]
+            index, end, late = 0, len(said), _LateResults(said, 0, gathered=True)
+            continue
+        yield _unit(places[index:stop], is_round=is_round)
         index = stop
 
 
-def _round_end(messages: Sequence[Message], start: int, late: _LateResults) -> int:
-    """The end of the round that opens at ``start``: the assistant run, its results, and what goes on after them."""
+def _unit(places: Sequence[int], *, is_round: bool) -> Unit:
+    if not isinstance(places, range):
+        places = sorted(places)
+    start, stop = places[0], places[-1] + 1
+    if stop - start == len(places):
+        return Unit(start, stop, is_round)
+    return Unit(start, stop, is_round, places=tuple(places))
+
+
+def seams(groups: Iterable[Unit]) -> list[int]:
+    """Where units begin and none goes on that began before."""
+    found, reach = [], 0
+    for unit in groups:
+        if unit.start >= reach:
+            found.append(unit.start)
+        reach = max(reach, unit.stop)
+    return found
+
+
+def _with_their_turns(messages: Sequence[Message], start: int) -> Sequence[int]:
+    """The indexes from ``start`` on, those of late messages with nothing but results of one turn after that turn."""
+    late = _late_answers(messages, start)
+    answering: dict[int, list[int]] = defaultdict(list)
+    for index, place in late.items():
+        answering[place].append(index)
+    order: list[int] = []
+    waiting: list[int] = []
+    for index in paced(range(start, len(messages))):
+        if index in late:
+            continue
+        if messages[index].role != "assistant":
+            order += waiting
+            waiting = []
+        order.append(index)
+        waiting += answering.get(index, ())
+    return [*order, *waiting]
+
+
+def _late_answers(messages: Sequence[Message], start: int) -> dict[int, int]:
+    """For each message that came late with nothing but results, and these of one message, the index of that message."""
+    open_calls: dict[str, list[int]] = defaultdict(list)
+    late: dict[int, int] = {}
+    turn, in_turn = start, False
+    for index in paced(range(start, len(messages))):
+        message = messages[index]
+        if message.role == "assistant":
+            turn, in_turn = turn if in_turn else index, True
+            for call in message.calls:
+                open_calls[call.id].append(index)
+            continue
+        asking = {open_calls[each.call_id].pop() if open_calls[each.call_id] else -1 for each in message.results}
+        alone = message.role == "tool" and len(asking) == 1 and only_results(message)
+        if alone and -1 not in asking and min(asking) < turn:
+            late[index] = asking.pop()
+        else:
+            in_turn = False
+            turn = turn if asking and min(asking) >= turn else index
+    return late
+
+
+def _round_end(messages: Sequence[Message], start: int, late: _LateResults) -> int | None:
+    """The end of the round that opens at ``start``: the assistant run, its results, and what goes on after them.
+
+    None where a call is not answered at once, and late results do not stand with their turns yet.
+    """
     index, end = start, len(messages)
     server_open: set[str] = set()
     bound = False
@@ -84,6 +166,8 @@ def _round_end(messages: Sequence[Message], start: int, late: _LateResults) -> i
             index += 1
         while index < end and answers(messages[index], waiting):
             index += 1
+        if waiting and index < end and not late.gathered:
+            return None
         if waiting or server_open:
             between, index = index, late.end_of(run, index)
             for place in range(between, index):
@@ -124,10 +208,12 @@ class _LateResults:
     Args:
         messages: The transcript.
         start: Where to begin.
+        gathered: Whether each message with nothing but results of one turn stands with that turn.
     """
 
     messages: Sequence[Message]
     start: int
+    gathered: bool = False
     _last: dict[int, int] | None = field(default=None, init=False)
 
     def end_of(self, start: int, stop: int) -> int:
@@ -344,15 +430,15 @@ def unfinished_from(messages: Sequence[Message]) -> int:
 
     A round whose calls wait for results, reasoning that nothing follows yet, a setting at the end.
     """
-    place = len(messages)
-    for unit in reversed(units(messages)):
+    place, groups = len(messages), units(messages)
+    for unit in reversed(groups):
         said = unit.of(messages)
         if not unit.is_round and said[-1].results and only_results(said[-1]):
             continue  # it has no call: what is before it is the end
         if not awaits_next(said[-1]) and not (unit.is_round and (waits(said) or open_at_end(said))):
             break
         place = unit.start
-    return place
+    return place if place == len(messages) else max(seam for seam in seams(groups) if seam <= place)
 
 
 def awaits_next(message: Message) -> bool:

@@ -17,14 +17,14 @@ from agentctx.protocols import Call, whole_text
 
 def droppable(groups: Sequence[Unit], protected: frozenset[int]) -> list[Unit]:
     """The units in which nothing is protected."""
-    return [unit for unit in paced(groups) if protected.isdisjoint(range(unit.start, unit.stop))]
+    return [unit for unit in paced(groups) if protected.isdisjoint(unit.places)]
 
 
 def without(context: Context, groups: Iterable[Unit], call: Call, why: str) -> Context:
     """The context without these units; the same object when there are none."""
     gone: set[int] = set()
     for unit in groups:
-        gone.update(range(unit.start, unit.stop))
+        gone.update(unit.places)
     if not gone:
         return context
     for index in paced(gone):
@@ -124,7 +124,7 @@ def lay_out(context: Context, call: Call, size: int | None = None, *, unread: in
         for bundle in paced(segments(messages, groups))
         if (kept := tuple(unit for unit in bundle if unit.start in loose))
     )
-    going = {index for bundle in paced(bundles) for unit in bundle for index in range(unit.start, unit.stop)}
+    going = {index for bundle in paced(bundles) for unit in bundle for index in unit.places}
     staying = frozenset(range(len(messages))) - going
     size = call.size(context) if size is None else size
     sizes = tuple(
@@ -135,10 +135,12 @@ def lay_out(context: Context, call: Call, size: int | None = None, *, unread: in
 
 def _unread(groups: Sequence[Unit], waiting: Sequence[int]) -> Iterator[Unit]:
     """The units with results that the model has not read, which stand in ``waiting``, latest first."""
+    left = set(waiting)
     for unit in reversed(groups):
-        if not waiting or unit.stop <= waiting[-1]:
+        if not left:
             return
-        if any(unit.start <= index < unit.stop for index in waiting):
+        if not left.isdisjoint(unit.places):
+            left.difference_update(unit.places)
             yield unit
 
 

@@ -113,7 +113,7 @@ class OfTools:
         """The indexes of the messages that hold such a call or such a result."""
         for unit in units(messages):
             ids: set[str] = set()
-            for index in range(unit.start, unit.stop):
+            for index in unit.places:
                 for part in messages[index].parts:
                     if isinstance(part, ToolCall) and part.name in self.names:
                         ids.add(part.id)

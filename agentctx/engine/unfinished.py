@@ -17,7 +17,7 @@ from attrs import frozen
 
 from agentctx.core import compare
 from agentctx.core.message import Message, server_ends
-from agentctx.core.units import iter_units, unfinished_from, units
+from agentctx.core.units import iter_units, seams, unfinished_from, units
 
 
 @frozen
@@ -53,15 +53,17 @@ class End(NamedTuple):
     in_read: int
 
 
-def begins_at(read: Sequence[Message], origins: Sequence[int | None], clean: Sequence[Message]) -> int | None:
+def begins_at(read: Sequence[Message], origins: Sequence[int | None], *repaired: Sequence[Message]) -> int | None:
     """The index in the history where the end begins that depends on what comes next; None when none does.
 
     Args:
         read: What a step has read: the new messages, with those of the end before in front of them.
         origins: The index in the history of each.
-        clean: The same, repaired but for their pairs; the same object when they are legal.
+        repaired: The same as repair left them: but for their pairs, where a call still waits for its result; and with
+            these, where no orphan hides any more that a call of the provider's server is open.
     """
-    places = {unfinished_from(read)} if clean is read else {unfinished_from(read), _unfinished_in(read, clean)}
+    made = {id(each): each for each in repaired if each is not read}
+    places = {unfinished_from(read), *(_unfinished_in(read, each) for each in made.values())}
     found = [origins[place] for place in places if place < len(read)]
     return min((origin for origin in found if origin is not None), default=None)
 
@@ -74,7 +76,7 @@ def _unfinished_in(read: Sequence[Message], clean: Sequence[Message]) -> int:
     place = unfinished_from(clean)
     if place == len(clean):
         return len(read)
-    origins, starts = compare.match(read, clean).origins, [unit.start for unit in units(clean)]
+    origins, starts = compare.match(read, clean).origins, seams(units(clean))
     while True:
         origin = next(origin for origin in (*reversed(origins[: place + 1]), 0) if origin is not None)
         begins = origins.index(origin) if origin in origins else 0
@@ -110,7 +112,7 @@ def _without_dropped_calls(viewed: Viewed, begins: int) -> int | None:
     gone = [at for at in range(place, len(read)) if read[at].calls and origins[at] not in there]
     if not gone:
         return begins
-    return next((origins[unit.start] for unit in iter_units(read, place) if unit.start > gone[-1]), None)
+    return next((origins[seam] for seam in seams(iter_units(read, place)) if seam > gone[-1]), None)
 
 
 def _final_places(viewed: Viewed) -> set[int]:

@@ -19,6 +19,7 @@ from agentctx.engine.drop import (
     effort_to_cut,
     lay_out,
     oldest,
+    piece_of,
     shrink_open_round,
     tokens_of,
     tokens_together,
@@ -225,9 +226,8 @@ def pieces(messages: Sequence[Message], places: frozenset[int], call: Call, *, p
     groups = units(messages)
     found = []
     for group in _with_questions(messages, groups) if pairs else ((unit,) for unit in groups):
-        start, stop = group[0].start, group[-1].stop
-        stays = not places.isdisjoint(range(start, stop))
-        found.append(Piece(group, tokens_of(messages[start:stop], call), stays))
+        stays = not all(places.isdisjoint(unit.places) for unit in group)
+        found.append(piece_of(group, messages, call, stays=stays))
     return found
 
 

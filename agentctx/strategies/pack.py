@@ -220,11 +220,11 @@ def packed_context(context: Context, packed: Packed, call: Call, why: str) -> Co
     chosen = frozenset(packed.chosen)
     for index, unit in enumerate(packed.candidates.units):
         if index not in chosen:
-            for place in range(unit.start, unit.stop):
+            for place in unit.places:
                 call.note(context.messages[place], why)
                 messages[place] = None
     for index, made in packed.short.items():
-        for place, message in enumerate(made, packed.candidates.units[index].start):
+        for place, message in zip(packed.candidates.units[index].places, made, strict=True):
             if message is not messages[place]:
                 call.note(context.messages[place], "old tool result cut short, so that more units fit")
                 messages[place] = message
@@ -247,7 +247,7 @@ def _place(context: Context, messages: Sequence[Message | None]) -> int:
     task = first_task(context.messages)
     if not task:
         return messages.index(None)
-    return next(unit.stop for unit in units(context.messages) if unit.stop > task[0])
+    return next(unit.stop for unit in units(context.messages) if task[0] in unit.places)
 
 
 def in_words(context: Context, packed: Packed, strategy: str, tokens: int) -> list[str]:

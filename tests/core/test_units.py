@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Message, Opaque, Text, Thinking, ToolCall, ToolResult, segments, units
-from agentctx.core.units import iter_units
+from agentctx.core.units import iter_units, seams
 
 
 def user(*parts):
@@ -27,6 +27,10 @@ def result(call_id, role="tool"):
 
 def spans(messages):
     return [(unit.start, unit.stop) for unit in units(messages)]
+
+
+def places(messages):
+    return [tuple(unit.places) for unit in units(messages)]
 
 
 def test_parallel_results_belong_to_their_turn():
@@ -72,10 +76,24 @@ def test_what_a_server_tool_waits_for_takes_what_stands_between_along():
     assert [(0, 1), (1, 2), (2, 3)] == spans([assistant(opened), user(), assistant(Opaque("server", {}, closes="s2"))])
 
 
-def test_a_late_result_takes_what_stands_between_along():
-    """A result that does not stand directly after its turn still belongs to it, with all that is between."""
+def test_a_late_result_belongs_to_its_turn_and_what_stands_between_does_not():
+    """A message of results that does not stand directly after its turn belongs to it, without what is between."""
     messages = [assistant(call("a"), call("b")), result("a"), user(), assistant(call("c")), result("b"), result("c")]
-    assert [(0, 6), (6, 7)] == spans([*messages, user()])
+    assert [(0, 1, 4), (2,), (3, 5), (6,)] == places([*messages, user()])
+
+
+def test_a_late_result_with_words_takes_what_stands_between_along():
+    """Words beside a result, and results of several turns in one message, cannot stand with a turn by themselves."""
+    worded = Message("user", (*result("a").parts, Text("and")))
+    assert [(0, 1, 2)] == places([assistant(call("a")), user(), worded])
+    both = Message("tool", (*result("a").parts, *result("b").parts))
+    assert [(0, 1, 2, 3)] == places([assistant(call("a")), user(), assistant(call("b")), both])
+
+
+def test_a_late_result_does_not_part_reasoning_from_what_it_led_to():
+    """What stands between the messages of a turn and belongs to another one is as though it were not there."""
+    messages = [assistant(call("a")), user(), assistant(Thinking("", "rs_1")), result("a"), assistant(Text("so"))]
+    assert [(0, 3), (1,), (2, 4)] == places(messages)
 
 
 def test_signed_reasoning_by_itself_binds_what_the_model_does_after_it():
@@ -171,18 +189,31 @@ MESSAGES = st.lists(
 
 @given(MESSAGES)
 def test_units_tile_the_transcript(messages):
-    """Units follow each other without gaps or overlaps, whatever the transcript."""
+    """Each message is in one unit, and units stand by where they begin, whatever the transcript."""
     groups = units(messages)
-    assert [0, *(unit.stop for unit in groups)] == [*(unit.start for unit in groups), len(messages)]
-    assert all(len(unit) == len(unit.of(messages)) >= 1 for unit in groups)
+    assert list(range(len(messages))) == sorted(place for unit in groups for place in unit.places)
+    assert [unit.start for unit in groups] == sorted(unit.start for unit in groups)
+    assert all((unit.places[0], unit.places[-1] + 1) == (unit.start, unit.stop) for unit in groups)
+    assert all([messages[place] for place in unit.places] == list(unit.of(messages)) for unit in groups)
 
 
 @given(MESSAGES)
 def test_units_can_be_taken_up_again(messages):
-    """The units from any unit's start on are the same as those of the whole."""
+    """The units from any place on in which none goes on are the same as those of the whole."""
     groups = units(messages)
-    for place, unit in enumerate(groups):
-        assert groups[place:] == units(messages, unit.start)
+    for seam in seams(groups):
+        assert groups[[unit.start for unit in groups].index(seam) :] == units(messages, seam)
+
+
+@given(MESSAGES)
+def test_units_are_those_of_the_transcript_with_late_results_at_their_calls(messages):
+    """Whole units taken out leave the others as they were, wherever their late results stand."""
+    groups = units(messages)
+    for gone in groups:
+        rest = [place for place in range(len(messages)) if place not in set(gone.places)]
+        left = [tuple(rest[place] for place in unit.places) for unit in units([messages[place] for place in rest])]
+        known = {tuple(unit.places) for unit in groups if unit is not gone}
+        assert all(any(set(one) <= set(other) for other in left) for one in known)
 
 
 @pytest.mark.parametrize("length", [0, 1])
