@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain, compress, count, pairwise, takewhile
 from operator import is_not
 from typing import Any
@@ -187,10 +188,7 @@ async def recognised(record: Record, natives: Sequence[Any], ctx: StepContext) -
     if not begins_with(natives, record.seen):
         record = await _changed(record, natives, ctx)
     elif lost := _pinned_since(record, natives, ctx) | _unread_since(record, natives, len(record.seen), ctx):
-        weights, known = ctx.weigh(record.view), len(record.seen)
-        record = rewound(
-            record, min(lost), weights, unchanged_until=known, history_length=len(natives), binds_reasoning=ctx.binds
-        )
+        record = decided_until(record, natives, min(lost), ctx, unchanged_until=len(record.seen))
     _refresh(record, natives)
     return record
 
@@ -237,25 +235,63 @@ def _cut_for_room(record: Record, ctx: StepContext) -> set[int]:
 
 async def _changed(record: Record, natives: Sequence[Any], ctx: StepContext) -> Record:
     """The record of what still stands of the conversation."""
-    weights = ctx.weigh(record.view)
     in_view, in_history = shared_length(natives, record.shown), shared_length(natives, record.seen)
     if is_of_the_view(record, in_view, in_history):
-        return _as_the_model_takes_it(rebased(record, natives, weights.first(in_view)), len(natives), ctx)
+        weights = ctx.weigh(record.view).first(in_view)
+        return _as_the_model_takes_it(rebased(record, natives, weights), natives, ctx)
     length = await _holds_until(record, natives, in_history, ctx)
-    left = rewound(
-        record, length, weights, unchanged_until=in_history, history_length=len(natives), binds_reasoning=ctx.binds
+    work = partial(decided_until, record, natives, length, ctx, unchanged_until=in_history)
+    return _as_the_model_takes_it(await offload(work, len(natives)), natives, ctx)
+
+
+def decided_until(
+    record: Record, natives: Sequence[Any], length: int, ctx: StepContext, *, unchanged_until: int
+) -> Record:
+    """The record with nothing decided about the messages from ``length`` on, and the units that they belong to.
+
+    Args:
+        record: The record; it is not changed.
+        natives: The history as the caller passes it now.
+        length: How many messages keep what was decided about them, as far as they belong to none of the others.
+        ctx: What is known beside the messages.
+        unchanged_until: How many messages of the history still stand.
+    """
+    length, weights = _whole_until(record, natives, length, ctx), ctx.weigh(record.view)
+    given = len(natives)
+    return rewound(
+        record, length, weights, unchanged_until=unchanged_until, history_length=given, binds_reasoning=ctx.binds
     )
-    return _as_the_model_takes_it(left, len(natives), ctx)
 
 
-def _as_the_model_takes_it(record: Record, given: int, ctx: StepContext) -> Record:
+def _whole_until(record: Record, natives: Sequence[Any], length: int, ctx: StepContext) -> int:
+    """The index up to ``length`` at which no unit goes on of which something before was left out.
+
+    What was left out was left out as a whole: it comes back as a whole, or stays out as one. Where each message of the
+    assistant is a turn of its own, only results belong to another message, and those are found by their calls.
+    """
+    wire = ctx.source.wire
+    there = {origin for origin in record.origins if origin is not None and origin < length}
+    gone = set(range(length)) - there
+    if not gone or length >= len(natives) or not wire.merges_turns:
+        return length
+    if length - 1 in there and not wire.results_anywhere:
+        return length
+    read = [(index, each) for index in range(len(natives)) for each in legible(natives, index, wire)]
+    groups = units([message for _, message in read])
+    for places in reversed([[read[place][0] for place in unit.places] for unit in groups]):
+        if places[0] < length <= places[-1] and not gone.isdisjoint(place for place in places if place < length):
+            length = places[0]
+    return length
+
+
+def _as_the_model_takes_it(record: Record, natives: Sequence[Any], ctx: StepContext) -> Record:
     """The record up to the first message that cannot stand there any more, now that what came after it went."""
+    given = len(natives)
     place = _wrong_now(record, given, ctx) if len(record.seen) else None
     if place is None:
         return record
     known = next((origin for origin in reversed(record.origins[: place + 1]) if origin is not None), 0)
-    weights = ctx.weigh(record.view)
-    return rewound(record, known, weights, unchanged_until=given, history_length=given, binds_reasoning=ctx.binds)
+    return decided_until(record, natives, known, ctx, unchanged_until=given)
 
 
 def _wrong_now(record: Record, given: int, ctx: StepContext) -> int | None:
@@ -307,7 +343,7 @@ def _first_needed(record: Record, natives: Sequence[Any], length: int, late: set
     heard = messages[: _heard(messages)]
     needed = call.protected(ctx.context(messages)).union(unread(heard))
     groups = units(messages)
-    open_round = {index for unit in groups[-1:] if unit.is_round for index in range(unit.start, unit.stop)}
+    open_round = {index for unit in groups[-1:] if unit.is_round for index in unit.places}
     needed |= open_round.union(_answered_early(messages, open_round))
     needed &= late
     lost = (needed and needed - record.whole()) | _untrue(record, messages, late, ctx)

@@ -34,7 +34,7 @@ from agentctx.offload import MUCH, VERY_MUCH_TEXT, begin_step, offload
 from agentctx.protocols import Call, declared
 from agentctx.session.compaction import compact, compact_at_once
 from agentctx.session.fingerprint import Digest, snapshot, snapshots
-from agentctx.session.matching import asked_at, match, shared_start
+from agentctx.session.matching import asked_at, decided_until, match, shared_start
 from agentctx.session.record import (
     REPAIR,
     LastRequest,
@@ -42,7 +42,6 @@ from agentctx.session.record import (
     Sizes,
     call_ids,
     instruction_digests,
-    rewound,
     undecided,
     with_instructions,
 )
@@ -216,11 +215,8 @@ async def _read_new(ctx: StepContext, record: Record, natives: Sequence[Native],
     new = await offload(partial(_read, ctx, record, natives, remembered=remembered), len(natives) - known)
     if new.asked is None:
         return new
-    weights, given = ctx.weigh(new.record.view), len(natives)
-    record = rewound(
-        new.record, new.asked, weights, unchanged_until=known, history_length=given, binds_reasoning=ctx.binds
-    )
-    return await offload(partial(_read, ctx, record, natives, remembered=remembered), given - len(record.seen))
+    record = decided_until(new.record, natives, new.asked, ctx, unchanged_until=known)
+    return await offload(partial(_read, ctx, record, natives, remembered=remembered), len(natives) - len(record.seen))
 
 
 def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, remembered: bool) -> _New:
@@ -251,7 +247,7 @@ async def _make_legal(step: Step) -> None:
     read, wire = step.read, step.ctx.source.wire
     if await offload(partial(_is_legal, step), len(read.messages)):
         if step.remembered and read.messages[-1].role not in _ANSWERING:
-            step.unfinished_from = begins_at(read.messages, read.origins, read.messages)
+            step.unfinished_from = begins_at(read.messages, read.origins)
     else:
         await _repair(step)
     if wire.minds_the_end:
@@ -301,7 +297,7 @@ async def _repair(step: Step) -> None:
         whole = paired(clean, call, wire, earlier=earlier)
         legal = None if whole is bare else list(whole)
         open_ = legal is not None or has_server_calls(bare) or any(each.role not in _ANSWERING for each in bare[-1:])
-        return legal, begins_at(bare, trail.origins, clean) if open_ and step.remembered else None
+        return legal, begins_at(bare, trail.origins, clean, whole) if open_ and step.remembered else None
 
     legal, step.unfinished_from = await offload(looked, len(bare))
     if legal is None:

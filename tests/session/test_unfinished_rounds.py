@@ -209,3 +209,37 @@ async def test_contents_that_repair_joined_are_the_same_once_loaded():
     pipeline = Pipeline(FitContextWindow(), budget=300)
     view = await accounted(pipeline, messages, (2, 4), format="gemini")
     assert view.messages == (await pipeline.prepare(messages, format="gemini")).messages
+
+
+SERVER_TOOLS = [
+    {"name": "read", "description": "Reads.", "input_schema": {"type": "object"}},
+    {"type": "code_execution_20250825", "name": "code_execution"},
+]
+
+
+def asking(call_id, **more):
+    """A call, in a message of its own."""
+    return {"type": "tool_use", "id": call_id, "name": "read", "input": {}, **more}
+
+
+def told(call_id):
+    """Its result."""
+    return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call_id, "content": "r"}]}
+
+
+@pytest.mark.parametrize("answers", [("other",), ("toolu_1", "toolu_1"), ("toolu_1",), ()], ids="-".join)
+@pytest.mark.parametrize("lengths", [(-2, -1), (2, -2, -1)], ids=str)
+async def test_code_that_is_left_open_is_read_again_whatever_results_repair_takes_out(answers, lengths):
+    """Code that waits for its calls stays open while results alone follow, orphans among them, and goes after words."""
+    run = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {"code": "await read()"}}
+    called = asking("toolu_1", caller={"type": "code_execution_20250825", "tool_id": "srvtoolu_1"})
+    messages = [{"role": "user", "content": "task"}, {"role": "assistant", "content": [run, called]}]
+    messages += [*map(told, answers), {"role": "assistant", "content": [asking("call_3")]}, told("call_3")]
+    messages += [{"role": "user", "content": "something else"}]
+    session = Pipeline().session(model="claude-sonnet-4-5", format="anthropic")
+    for length in lengths:
+        view = await session.prepare(messages[: length % (len(messages) + 1)], None, SERVER_TOOLS)
+        request = {"model": "claude-sonnet-4-5", "messages": view.messages, "tools": SERVER_TOOLS}
+        assert [found.rule for found in validate(request) if found.severity == "error"] == []
+    at_once = await Pipeline().prepare(messages, None, SERVER_TOOLS, model="claude-sonnet-4-5", format="anthropic")
+    assert view.messages == at_once.messages
