@@ -64,7 +64,7 @@ def late_and_large(budget: Budget | int, model: str | None = None) -> Pipeline:
         >>> session = late_and_large(Budget(window=128_000)).session(model="claude-sonnet-4-5")
     """
     budget = _deep(_checked("late_and_large", budget), model)
-    return Pipeline(ClearToolResults(RECENT_RESULTS), FitContextWindow(), PlaceCacheMarkers(), budget=budget)
+    return Pipeline(FitContextWindow(), PlaceCacheMarkers(), budget=budget)
 
 
 def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
@@ -84,7 +84,7 @@ def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
         >>> session = coding_agent(Budget(window=128_000)).session(model="gpt-5.4")
     """
     budget = _checked("coding_agent", budget)
-    stages = _cap(budget), ClearToolResults(RECENT_RESULTS), FitContextWindow(), PlaceCacheMarkers()
+    stages = _cap(budget), FitContextWindow(), PlaceCacheMarkers()
     return Pipeline(*stages, budget=_deep(budget, model))
 
 
@@ -131,7 +131,6 @@ def _cap(budget: Budget) -> TruncateToolOutputs:
 def _deep(budget: Budget, model: str | None) -> Budget:
     if budget.target is not None:
         return budget
-    trigger = budget.trigger_tokens
     smallest = 0 if model is None else cache_rules(profile(model)).smallest
-    kept = min(int(KEPT * smallest), trigger * 3 // 4)
-    return evolve(budget, target=max(1, int(DOWN_TO * trigger), kept))
+    kept = min(KEPT * smallest / budget.trigger_tokens, 0.75)
+    return evolve(budget, target=max(DOWN_TO, kept))

@@ -730,11 +730,16 @@ class Call:
         """The same call with other rules of the caller."""
         return evolve(self, protect=rules)
 
-    def aiming_lower(self, size: int) -> Call:
-        """The call for stages that run although a request of ``size`` tokens fits: it aims at the budget's target."""
-        if self.budget is None or self.limit is None or size > self.limit:
+    def floor(self, context: Context) -> int:
+        """Tokens of a request that no cut can take away: system prompt, tools, and what is protected."""
+        messages = context.messages
+        return self.meter.fixed(context) + sum(self.count(messages[index]) for index in self.protected(context))
+
+    def aiming_lower(self, context: Context) -> Call:
+        """The call for stages that run although a request fits: it aims at the budget's target."""
+        if self.budget is None or self.limit is None or self.size(context) > self.limit:
             return self
-        return evolve(self, limit=min(self.limit, self.budget.target_tokens))
+        return evolve(self, limit=min(self.limit, self.budget.target_above(self.floor(context))))
 
     def aiming_at(self, budget: Budget | None, limit: int | None) -> Call:
         """The same call with another budget in force."""

@@ -43,15 +43,16 @@ class Budget:
     """The room of one model call.
 
     Amounts are token counts (``int``) or shares (``float`` in ``(0, 1]``): ``output_reserve`` of the window,
-    ``trigger`` and ``target`` of the limit, which is the window without the reserve.
+    ``trigger`` of the limit, which is the window without the reserve, and ``target`` of the room: of what the trigger
+    leaves above what no cut can take away.
 
     Args:
         window: The model's context window, in tokens.
         output_reserve: What must stay free for the answer.
         trigger: A session acts when the context is larger than this. Without it: when the context is larger
             than ``limit``, that is, as late as possible.
-        target: A session that acts goes down to this. Without it: half of the trigger, so that the next cut, and
-            with it the next cache break, is far away.
+        target: A session that acts goes down to this; see ``target_above``. Without it: half of the room, so that the
+            next cut, and with it the next cache break, is far away.
         request_bytes: The largest request body the provider takes, in bytes.
         media: The provider's limits for media.
 
@@ -62,7 +63,7 @@ class Budget:
         >>> from agentctx import Budget
         >>> budget = Budget(window=128_000, output_reserve=8_000, trigger=0.8, target=0.5)
         >>> budget.limit, budget.trigger_tokens, budget.target_tokens
-        (120000, 96000, 60000)
+        (120000, 96000, 48000)
     """
 
     window: int
@@ -146,8 +147,29 @@ class Budget:
 
     @cached_property
     def target_tokens(self) -> int:
-        """The size that a session goes down to when it acts, in tokens."""
-        return max(1, self.trigger_tokens // 2) if self.target is None else self.tokens(self.target, "target")
+        """The size that a session goes down to when it acts, in tokens, where a cut could take everything away."""
+        if self.target is None:
+            return max(1, self.trigger_tokens // 2)
+        return _tokens(self.target, self.trigger_tokens, "target", "the room")
+
+    def target_above(self, floor: int) -> int:
+        """The size that a session goes down to when it acts, in tokens.
+
+        A share is one of the room above ``floor``. A number of tokens holds as it is, where it can be reached; else a
+        cut goes down to the share of the room that it is of the trigger.
+
+        Args:
+            floor: The tokens that no cut can take away: system prompt, tools, and what is protected.
+
+        Example:
+            >>> from agentctx import Budget
+            >>> budget = Budget(window=100_000, target=0.25)
+            >>> budget.target_above(0), budget.target_above(60_000)
+            (25000, 70000)
+        """
+        if floor >= self.trigger_tokens or (type(self.target) is int and self.target > floor):
+            return self.target_tokens
+        return floor + int((self.trigger_tokens - floor) * self.target_tokens / self.trigger_tokens)
 
     def tokens(self, amount: Amount, name: str = "amount") -> int:
         """An amount in tokens: a count as it is, a share of the limit rounded down.

@@ -10,7 +10,8 @@ from attrs import evolve, field, frozen
 
 from agentctx.core.compare import match
 from agentctx.core.message import Context, Media, Message, Native, Part, Text, ToolResult
-from agentctx.engine.drop import drop_oldest, lay_out
+from agentctx.engine.cut import cut
+from agentctx.engine.drop import lay_out
 from agentctx.engine.shrink import shrink_arguments, shrink_results
 from agentctx.errors import BigItem, ContextOverflow
 from agentctx.protocols import Call, Stage, whole_text
@@ -49,7 +50,7 @@ class FitGuarantee(Stage):
         if call.size(context) <= self.limit:
             return context
         given = context
-        context = drop_oldest(context, self.limit, self.limit, call)
+        context = cut(context, self.limit, self.limit, call)
         why = f"over {self.limit:,} tokens"
         places = frozenset(range(len(context.messages))) - call.frozen(context)
         context = shrink_results(context, places, call.size(context) - self.limit, call, why)

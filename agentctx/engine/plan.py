@@ -272,7 +272,7 @@ class Nested(Holder):
         if self.own is not None:
             over = bool(self.pressed) and call.size(context) > self.own.trigger_tokens
             stages = self.pressed if over else self.usual
-            aim = self.own.target_tokens if over else self.own.limit
+            aim = self.own.target_above(call.floor(context)) if over else self.own.limit
             call = call.aiming_at(self.own, None if self.phase is Phase.ARRIVALS else aim)
         for stage in stages:
             context = await run(stage, context, call)

@@ -285,7 +285,7 @@ def shrink_arguments(context: Context, places: Iterable[int], spare: int, call: 
     def cut(text: str) -> str:
         return cut_to_tokens(text, cap, call.counter, Cut())
 
-    return edited(context, places, lambda _, message: _capped(message, cut), call, why)
+    return edited(context, places, lambda _, message: cut_arguments(message, cut), call, why)
 
 
 def _parsed(part: ToolCall) -> Native:
@@ -335,7 +335,8 @@ def _mapped(value: object, cut: Callable[[str], str]) -> Native:
     return [_mapped(item, cut) for item in value] if isinstance(value, list) else value
 
 
-def _capped(message: Message, cut: Callable[[str], str]) -> Message:
+def cut_arguments(message: Message, cut: Callable[[str], str]) -> Message:
+    """The message with the strings in the arguments of its calls cut; itself when none was."""
     parts: list[Part] = []
     changed = False
     for part in message.parts:

@@ -407,8 +407,9 @@ class Session:
         if ctx is None or budget is None or profile is None or not priced(profile):
             return None
         warmth = warmth_after(profile, self._state.last_request.idle(self._now()))
-        call = evolve(ctx.bare_call, limit=budget.target_tokens, warmth=warmth)
-        return expected_forecast(ctx.context(self._state.record.view), call)
+        view = ctx.context(self._state.record.view)
+        aim = budget.target_above(ctx.bare_call.floor(view))
+        return expected_forecast(view, evolve(ctx.bare_call, limit=aim, warmth=warmth))
 
     def child(self, budget: Budget | int, id: str | None = None) -> Session:  # noqa: A002 - the contract's name
         """A session of a sub-agent: the same pipeline and model, an own conversation and an own budget.

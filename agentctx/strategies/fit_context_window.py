@@ -9,7 +9,8 @@ from attrs import field, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context
-from agentctx.engine.drop import drop_oldest, effort_to_cut
+from agentctx.engine.cut import cut
+from agentctx.engine.drop import effort_to_cut
 from agentctx.engine.options import as_budget
 from agentctx.engine.run_stages import run_plain
 from agentctx.engine.summary import leave_out
@@ -41,7 +42,7 @@ async def _with_summary(context: Context, limit: int, aim: int, call: Call, summ
 
 def _cut(limit: int, aim: int, context: Context, call: Call) -> Context:
     """The context without its oldest rounds, of at most ``aim`` tokens; it must not have more than ``limit``."""
-    return drop_oldest(context, limit, aim, call)
+    return cut(context, limit, aim, call)
 
 
 def _budget(value: Budget | int | None) -> Budget | None:

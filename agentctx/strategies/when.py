@@ -79,7 +79,7 @@ class When(Holder):
         if not self.condition(call.whole(context), call):
             return context
         known, after = call.notes.copy(), context
-        aiming = call.aiming_lower(call.size(context)) if self.lowers else call
+        aiming = call.aiming_lower(context) if self.lowers else call
         for stage in self.stages:
             after = await run(stage, after, aiming)
         if after is context or not isinstance(self.condition, Condition):

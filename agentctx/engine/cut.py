@@ -1,0 +1,291 @@
+"""What goes first when a request is too large, and no more of it than must.
+
+In this order: tool results that are out of proportion, down to head and tail; old results, oldest first, and the long
+arguments of old calls; whole rounds of the model, oldest first; and the user's own words last, the longest cut before
+any is dropped. The words may take a fifth of the room: only what is above that goes before a round does.
+
+It is worked out from the newest message back, so that what is left out costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import NamedTuple
+
+from attrs import define, field, frozen
+
+from agentctx.core.message import Context, Message, Part, Text, ToolResult
+from agentctx.core.pace import paced
+from agentctx.core.protection import has_user_words, words
+from agentctx.core.units import Unit
+from agentctx.engine.drop import shrink_open_round
+from agentctx.engine.select import until_full
+from agentctx.engine.shrink import (
+    SMALLEST,
+    Cut,
+    cut_arguments,
+    cut_to_tokens,
+    edit_results,
+    water_level,
+    with_content,
+    with_text,
+)
+from agentctx.protocols import Call
+
+CLEARED = "[old tool result cleared]"
+"""What stands for an old result."""
+
+OUT_OF_PROPORTION = 0.1
+"""A result that takes more than this share of the room is cut before another goes for it."""
+
+RECENT = 0.5
+"""So much of the room the newest results have before a round is dropped for them."""
+
+OF_THE_USER = 0.2
+"""So much of the room the user's own words may take before they are cut."""
+
+LONG_ARGUMENT = 200
+"""Tokens; a string in the arguments of an old call that is longer may be cut to its head and tail."""
+
+
+
+
+def cut(context: Context, limit: int, aim: int, call: Call, size: int | None = None) -> Context:
+    """The request with at most ``aim`` tokens, as far as what may go allows.
+
+    What is protected stays, and so do the round that the model is in and results that it has not read; when they alone
+    are over ``limit`` tokens, the results among them are cut first.
+
+    Args:
+        context: The request.
+        limit: The most tokens that it may have.
+        aim: The tokens to come down to.
+        call: What the stage is told.
+        size: Tokens of the request, when they are known.
+    """
+    context, room = shrink_open_round(context, limit, call, size)
+    loose = [unit for unit in paced(room.units) if room.staying.isdisjoint(range(unit.start, unit.stop))]
+    left = aim - room.floor
+    while True:
+        made = _Cutting(context, call, loose, max(0, left), f"over {aim:,} tokens").made()
+        over = call.size(made) - aim
+        if over <= 0 or left <= 0:
+            return made
+        left -= over  # what was counted part by part may be a few tokens more together
+
+
+class _Forms(NamedTuple):
+    """A message of the model or of a tool, from what must stay of it while its round stays to all of it.
+
+    Args:
+        index: Where it stands.
+        bare: With its results cleared, or long arguments cut.
+        tight: With results that are out of proportion cut.
+        whole: As it is.
+    """
+
+    index: int
+    bare: Message
+    tight: Message
+    whole: Message
+
+
+@frozen
+class _Round:
+    """A round that may go, with what it takes, in tokens."""
+
+    unit: Unit
+    forms: tuple[_Forms, ...]
+    bare: int
+    tight: int
+
+
+class _Chosen(NamedTuple):
+    """What stays of the rounds: for each index of a message that stays, what it is now; and the tokens left over."""
+
+    messages: dict[int, Message]
+    left: int
+    all_rounds: bool
+
+
+@frozen
+class _Cutting:
+    """One cut.
+
+    Args:
+        context: The request.
+        call: What the stage is told.
+        loose: The units of which any may go, oldest first.
+        room: Tokens for what stays of these.
+        why: What is said of each message that is touched.
+    """
+
+    context: Context
+    call: Call
+    loose: Sequence[Unit]
+    room: int
+    why: str
+
+    def made(self) -> Context:
+        """The request that is left."""
+        spoken = self._spoken()
+        said = sum(map(self.call.count, spoken.values()))
+        rounds = [unit for unit in self.loose if unit.is_round or unit.start not in spoken]
+        chosen = self._chosen(rounds, self.room - said)
+        if not chosen.all_rounds and said > (most := int(OF_THE_USER * self.room)):
+            spoken = self._shortened(spoken, max(most, self.room - self._bare(rounds)))
+            chosen = self._chosen(rounds, self.room - sum(map(self.call.count, spoken.values())))
+        return self._assembled(spoken | chosen.messages)
+
+    def _spoken(self) -> dict[int, Message]:
+        """The user's own words by the index of their message; of one with results beside them, the words alone."""
+        messages = self.context.messages
+        found = {}
+        for unit in self.loose:
+            for index in range(unit.start, unit.stop):
+                if has_user_words(message := messages[index]):
+                    found[index] = message.with_parts(words(message)) if message.results else message
+        return found
+
+    def _shortened(self, spoken: dict[int, Message], room: int) -> dict[int, Message]:
+        """The words in ``room`` tokens: the longest cut, and then the oldest dropped."""
+        sizes = [self._text_tokens(message) for message in spoken.values()]
+        spare = sum(map(self.call.count, spoken.values())) - room
+        if spare <= 0:
+            return spoken
+        cap = max(SMALLEST, water_level(sizes, spare))
+        shorter = {index: self._with_shorter_text(message, cap) for index, message in spoken.items()}
+        newest = until_full(reversed(shorter), lambda index: self.call.count(shorter[index]), room)
+        return {index: shorter[index] for index in sorted(newest)}
+
+    def _text_tokens(self, message: Message) -> int:
+        return self.call.meter.parts(tuple(part for part in message.parts if isinstance(part, Text)))
+
+    def _with_shorter_text(self, message: Message, cap: int) -> Message:
+        """The message with at most ``cap`` tokens of text, or a few for each part more."""
+        if self._text_tokens(message) <= cap:
+            return message
+        texts = [part for part in message.parts if isinstance(part, Text)]
+        level = water_level([self.call.counter.count(part.text) for part in texts], self._text_tokens(message) - cap)
+
+        def shorter(part: Part) -> Part:
+            if not isinstance(part, Text):
+                return part
+            text = cut_to_tokens(part.text, max(SMALLEST, level), self.call.counter, Cut())
+            return part if text == part.text else Text(text, source=part.source)
+
+        return message.with_parts(tuple(map(shorter, message.parts)))
+
+    def _chosen(self, rounds: Sequence[Unit], room: int) -> _Chosen:
+        """What stays of the rounds in ``room`` tokens."""
+        kept = list(self._newest(rounds, room))
+        forms = [each for held in kept for each in reversed(held.forms)]
+        left = room - sum(held.bare for held in kept)
+        results = [each for each in forms if each.whole.results and self._more(each)]
+        others = [each for each in forms if not each.whole.results and self._more(each)]
+        now = {each.index: each.bare for each in forms}
+        held_back = min(sum(map(self._more, results)), int(RECENT * room))
+        left -= self._restored(others, left - held_back, now)
+        left -= self._restored(results, left, now)
+        if all(now[each.index] is each.tight for each in results):
+            left -= self._restored([each for each in others if now[each.index] is each.bare], left, now)
+            left -= self._loosened(forms, left, now)
+        return _Chosen(now, left, len(kept) == len(rounds))
+
+    def _newest(self, rounds: Sequence[Unit], room: int) -> Iterator[_Round]:
+        """The rounds that stay, latest first: as many as there is room for with results of the newest."""
+        bare = more = 0
+        for unit in paced(reversed(rounds)):
+            held = self._round(unit)
+            bare, more = bare + held.bare, more + held.tight - held.bare
+            if bare + min(more, int(RECENT * room)) > room:
+                return
+            yield held
+
+    def _bare(self, rounds: Sequence[Unit]) -> int:
+        """Tokens of all rounds as bare as they get, with results of the newest."""
+        held = [self._round(unit) for unit in paced(rounds)]
+        bare = sum(each.bare for each in held)
+        return bare + min(sum(each.tight for each in held) - bare, int(RECENT * self.room))
+
+    def _round(self, unit: Unit) -> _Round:
+        messages, count = self.context.messages, self.call.count
+        forms = tuple(self._forms(index, messages[index]) for index in range(unit.start, unit.stop))
+        return _Round(unit, forms, sum(count(each.bare) for each in forms), sum(count(each.tight) for each in forms))
+
+    def _forms(self, index: int, message: Message) -> _Forms:
+        if message.results:
+            cap = max(SMALLEST, int(OUT_OF_PROPORTION * self.room))
+            return _Forms(index, edit_results(message, cleared), self._capped(message, cap), message)
+        if message.calls:
+            bare = cut_arguments(message, partial(self._cut, tokens=LONG_ARGUMENT))
+            return _Forms(index, bare, message, message)
+        return _Forms(index, message, message, message)
+
+    def _capped(self, message: Message, cap: int) -> Message:
+        def capped(result: ToolResult) -> ToolResult:
+            text = result.text
+            shorter = self._cut(text, tokens=cap)
+            return result if shorter == text else with_text(result, shorter)
+
+        return edit_results(message, capped)
+
+    def _cut(self, text: str, *, tokens: int) -> str:
+        return text if len(text) <= tokens else cut_to_tokens(text, tokens, self.call.counter, Cut())
+
+    def _more(self, forms: _Forms) -> int:
+        return self.call.count(forms.tight) - self.call.count(forms.bare)
+
+    def _restored(self, forms: Iterable[_Forms], room: int, now: dict[int, Message]) -> int:
+        """Put back what was cleared, in order, up to the first that does not fit; the tokens that it takes."""
+        fitting = until_full(forms, self._more, room)
+        now.update((each.index, each.tight) for each in fitting)
+        return sum(map(self._more, fitting))
+
+    def _loosened(self, forms: Sequence[_Forms], room: int, now: dict[int, Message]) -> int:
+        """Let results that are out of proportion have what is left, the largest no more than another."""
+        tall = [each for each in forms if each.tight is not each.whole]
+        if not tall:
+            return 0
+        sizes = [self.call.meter.parts((Text(result.text),)) for each in tall for result in each.whole.results]
+        spare = sum(self.call.count(each.whole) - self.call.count(each.tight) for each in tall) - room
+        cap = water_level(sizes, spare) if spare > 0 else max(sizes, default=0)
+        before = sum(self.call.count(now[each.index]) for each in tall)
+        now.update((each.index, self._capped(each.whole, cap)) for each in tall)
+        return sum(self.call.count(now[each.index]) for each in tall) - before
+
+    def _assembled(self, now: dict[int, Message]) -> Context:
+        """The request with what stays of the units that may go, and why of each."""
+        kept: list[Message] = []
+        loose = {index for unit in self.loose for index in range(unit.start, unit.stop)}
+        for index, message in paced(enumerate(self.context.messages)):
+            if index not in loose or now.get(index) is message:
+                kept.append(message)
+                continue
+            made = now.get(index)
+            self.call.note(message, self._reason(message, made))
+            if made is not None:
+                kept.append(made)
+        return self.context.with_messages(tuple(kept))
+
+    def _reason(self, message: Message, made: Message | None) -> str:
+        if made is None:
+            return f"{self.why}: oldest first"
+        if not message.results:
+            return f"{self.why}: the longest words cut" if has_user_words(message) else f"{self.why}: arguments cut"
+        gone = made.results != message.results and all(map(_is_cleared, made.results))
+        return f"{self.why}: old results first" if gone else f"{self.why}: the largest results cut"
+
+
+def cleared(result: ToolResult, placeholder: str = CLEARED) -> ToolResult:
+    """The result with a few words in the place of what it says; itself where they would be no fewer."""
+    only_text = all(isinstance(part, Text) for part in result.content)
+    if only_text and len(result.text) <= len(placeholder):
+        return result
+    return with_content(result, (Text(placeholder),))
+
+
+def _is_cleared(result: ToolResult) -> bool:
+    return len(result.text) <= len(CLEARED)
