@@ -132,5 +132,5 @@ def _deep(budget: Budget, model: str | None) -> Budget:
     if budget.target is not None:
         return budget
     smallest = 0 if model is None else cache_rules(profile(model)).smallest
-    kept = min(KEPT * smallest / budget.trigger_tokens, 0.75)
-    return evolve(budget, target=max(DOWN_TO, kept))
+    kept = min(int(KEPT * smallest), budget.trigger_tokens * 3 // 4)
+    return evolve(budget, target=kept if kept > DOWN_TO * budget.trigger_tokens else DOWN_TO)

@@ -735,11 +735,17 @@ class Call:
         messages = context.messages
         return self.meter.fixed(context) + sum(self.count(messages[index]) for index in self.protected(context))
 
-    def aiming_lower(self, context: Context) -> Call:
-        """The call for stages that run although a request fits: it aims at the budget's target."""
+    def aiming_lower(self, context: Context, floor: int | None = None) -> Call:
+        """The call for stages that run although a request fits: it aims at the budget's target.
+
+        Args:
+            context: The request.
+            floor: Tokens of it that no cut can take away; without it they are counted.
+        """
         if self.budget is None or self.limit is None or self.size(context) > self.limit:
             return self
-        return evolve(self, limit=min(self.limit, self.budget.target_above(self.floor(context))))
+        aim = self.budget.target_above(self.floor(context) if floor is None else floor)
+        return evolve(self, limit=min(self.limit, aim))
 
     def aiming_at(self, budget: Budget | None, limit: int | None) -> Call:
         """The same call with another budget in force."""

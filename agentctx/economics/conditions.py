@@ -200,7 +200,7 @@ def pays_back(within: int) -> Condition:
         raise ConfigError(msg)
 
     def test(context: Context, call: Call) -> bool:
-        expected = expected_forecast(context, call.aiming_lower(context))
+        expected = expected_forecast(context, call.aiming_lower(context, call.meter.fixed(context)))
         return expected is not None and (expected.pays_back(within) or _too_large(context, call))
 
     def approval(before: Context, after: Context, call: Call) -> bool:

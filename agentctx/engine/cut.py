@@ -9,12 +9,11 @@ It is worked out from the newest message back, so that what is left out costs no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
 from typing import NamedTuple
 
-from attrs import define, field, frozen
+from attrs import frozen
 
 from agentctx.core.message import Context, Message, Part, Text, ToolResult
 from agentctx.core.pace import paced
@@ -23,19 +22,17 @@ from agentctx.core.units import Unit
 from agentctx.engine.drop import shrink_open_round
 from agentctx.engine.select import until_full
 from agentctx.engine.shrink import (
+    CLEARED,
     SMALLEST,
     Cut,
+    cleared,
     cut_arguments,
     cut_to_tokens,
     edit_results,
     water_level,
-    with_content,
     with_text,
 )
 from agentctx.protocols import Call
-
-CLEARED = "[old tool result cleared]"
-"""What stands for an old result."""
 
 OUT_OF_PROPORTION = 0.1
 """A result that takes more than this share of the room is cut before another goes for it."""
@@ -48,8 +45,6 @@ OF_THE_USER = 0.2
 
 LONG_ARGUMENT = 200
 """Tokens; a string in the arguments of an old call that is longer may be cut to its head and tail."""
-
-
 
 
 def cut(context: Context, limit: int, aim: int, call: Call, size: int | None = None) -> Context:
@@ -80,13 +75,13 @@ class _Forms(NamedTuple):
     """A message of the model or of a tool, from what must stay of it while its round stays to all of it.
 
     Args:
-        index: Where it stands.
+        place: Where it stands.
         bare: With its results cleared, or long arguments cut.
         tight: With results that are out of proportion cut.
         whole: As it is.
     """
 
-    index: int
+    place: int
     bare: Message
     tight: Message
     whole: Message
@@ -128,13 +123,18 @@ class _Cutting:
     room: int
     why: str
 
+    @property
+    def cap(self) -> int:
+        """Tokens; a result with more is out of proportion."""
+        return max(SMALLEST, int(OUT_OF_PROPORTION * self.room))
+
     def made(self) -> Context:
         """The request that is left."""
         spoken = self._spoken()
         said = sum(map(self.call.count, spoken.values()))
         rounds = [unit for unit in self.loose if unit.is_round or unit.start not in spoken]
         chosen = self._chosen(rounds, self.room - said)
-        if not chosen.all_rounds and said > (most := int(OF_THE_USER * self.room)):
+        if (chosen.left < 0 or not chosen.all_rounds) and said > (most := int(OF_THE_USER * self.room)):
             spoken = self._shortened(spoken, max(most, self.room - self._bare(rounds)))
             chosen = self._chosen(rounds, self.room - sum(map(self.call.count, spoken.values())))
         return self._assembled(spoken | chosen.messages)
@@ -185,12 +185,12 @@ class _Cutting:
         left = room - sum(held.bare for held in kept)
         results = [each for each in forms if each.whole.results and self._more(each)]
         others = [each for each in forms if not each.whole.results and self._more(each)]
-        now = {each.index: each.bare for each in forms}
+        now = {each.place: each.bare for each in forms}
         held_back = min(sum(map(self._more, results)), int(RECENT * room))
         left -= self._restored(others, left - held_back, now)
         left -= self._restored(results, left, now)
-        if all(now[each.index] is each.tight for each in results):
-            left -= self._restored([each for each in others if now[each.index] is each.bare], left, now)
+        if all(now[each.place] is each.tight for each in results):
+            left -= self._restored([each for each in others if now[each.place] is each.bare], left, now)
             left -= self._loosened(forms, left, now)
         return _Chosen(now, left, len(kept) == len(rounds))
 
@@ -217,8 +217,7 @@ class _Cutting:
 
     def _forms(self, index: int, message: Message) -> _Forms:
         if message.results:
-            cap = max(SMALLEST, int(OUT_OF_PROPORTION * self.room))
-            return _Forms(index, edit_results(message, cleared), self._capped(message, cap), message)
+            return _Forms(index, edit_results(message, cleared), self._capped(message, self.cap), message)
         if message.calls:
             bare = cut_arguments(message, partial(self._cut, tokens=LONG_ARGUMENT))
             return _Forms(index, bare, message, message)
@@ -241,20 +240,25 @@ class _Cutting:
     def _restored(self, forms: Iterable[_Forms], room: int, now: dict[int, Message]) -> int:
         """Put back what was cleared, in order, up to the first that does not fit; the tokens that it takes."""
         fitting = until_full(forms, self._more, room)
-        now.update((each.index, each.tight) for each in fitting)
+        now.update((each.place, each.tight) for each in fitting)
         return sum(map(self._more, fitting))
 
     def _loosened(self, forms: Sequence[_Forms], room: int, now: dict[int, Message]) -> int:
-        """Let results that are out of proportion have what is left, the largest no more than another."""
-        tall = [each for each in forms if each.tight is not each.whole]
-        if not tall:
-            return 0
-        sizes = [self.call.meter.parts((Text(result.text),)) for each in tall for result in each.whole.results]
-        spare = sum(self.call.count(each.whole) - self.call.count(each.tight) for each in tall) - room
-        cap = water_level(sizes, spare) if spare > 0 else max(sizes, default=0)
-        before = sum(self.call.count(now[each.index]) for each in tall)
-        now.update((each.index, self._capped(each.whole, cap)) for each in tall)
-        return sum(self.call.count(now[each.index]) for each in tall) - before
+        """Put back whole what is out of proportion, the smallest first, as far as there is room; the tokens it takes.
+
+        Of the first that does not fit, as much as does.
+        """
+        count, taken = self.call.count, 0
+        for each in sorted(
+            (each for each in forms if each.tight is not each.whole), key=lambda each: count(each.whole)
+        ):
+            more = count(each.whole) - count(each.tight)
+            fits = taken + more <= room
+            now[each.place] = each.whole if fits else self._capped(each.whole, self.cap + room - taken)
+            taken += count(now[each.place]) - count(each.tight)
+            if not fits:
+                break
+        return taken
 
     def _assembled(self, now: dict[int, Message]) -> Context:
         """The request with what stays of the units that may go, and why of each."""
@@ -277,14 +281,6 @@ class _Cutting:
             return f"{self.why}: the longest words cut" if has_user_words(message) else f"{self.why}: arguments cut"
         gone = made.results != message.results and all(map(_is_cleared, made.results))
         return f"{self.why}: old results first" if gone else f"{self.why}: the largest results cut"
-
-
-def cleared(result: ToolResult, placeholder: str = CLEARED) -> ToolResult:
-    """The result with a few words in the place of what it says; itself where they would be no fewer."""
-    only_text = all(isinstance(part, Text) for part in result.content)
-    if only_text and len(result.text) <= len(placeholder):
-        return result
-    return with_content(result, (Text(placeholder),))
 
 
 def _is_cleared(result: ToolResult) -> bool:

@@ -205,6 +205,18 @@ def with_content(result: ToolResult, content: tuple[Part, ...]) -> ToolResult:
     return evolve(result, content=content)
 
 
+CLEARED = "[old tool result cleared]"
+"""What stands for an old result."""
+
+
+def cleared(result: ToolResult, placeholder: str = CLEARED) -> ToolResult:
+    """The result with a few words in the place of what it says; itself where they would be no fewer."""
+    only_text = all(isinstance(part, Text) for part in result.content)
+    if only_text and len(result.text) <= len(placeholder):
+        return result
+    return with_content(result, (Text(placeholder),))
+
+
 def with_text(result: ToolResult, text: str) -> ToolResult:
     """The same result with its texts replaced by one; what is not text stays.
 

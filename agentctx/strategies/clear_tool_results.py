@@ -10,9 +10,10 @@ from typing import ClassVar
 
 from attrs import field, frozen
 
-from agentctx.core.message import Context, Message, Part, Text, ToolResult
+from agentctx.core.message import Context, Message, ToolResult
+from agentctx.core.pace import paced
 from agentctx.engine.options import as_names
-from agentctx.engine.shrink import edit_results, edited, results_of, with_content
+from agentctx.engine.shrink import CLEARED, cleared, edit_results, results_of
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage
 
@@ -23,10 +24,11 @@ def _names(exclude: Iterable[str]) -> frozenset[str]:
 
 @frozen
 class ClearToolResults(Stage):
-    """Replace all tool results but the last ``keep_last`` by a placeholder.
+    """Replace old tool results by a placeholder, oldest first, until the budget's target is met.
 
-    The calls stay, so the model still sees what it did ("observation masking", Lindenbauer et al. 2025,
-    "The Complexity Trap": as good as summaries for coding agents, at half the cost).
+    Without a budget all results but the last ``keep_last`` are replaced; with one no more than must be. The calls stay,
+    so the model still sees what it did ("observation masking", Lindenbauer et al. 2025, "The Complexity Trap": as good
+    as summaries for coding agents, at half the cost).
 
     The results of the open round stay in any case: the model has not read them yet.
 
@@ -51,7 +53,7 @@ class ClearToolResults(Stage):
 
     keep_last: int
     exclude: frozenset[str] = field(default=frozenset(), converter=_names)
-    placeholder: str = "[old tool result cleared]"
+    placeholder: str = CLEARED
     scope: ClassVar[Scope] = Scope.PRESSURE
 
     def __attrs_post_init__(self) -> None:
@@ -70,11 +72,17 @@ class ClearToolResults(Stage):
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with old tool results cleared."""
         clear = self._old(context.messages, call.frozen(context).union(call.unread(context)))
-
-        def cleared(index: int, message: Message) -> Message:
-            return edit_results(message, partial(self._cleared, clear[index]))
-
-        return edited(context, clear, cleared, call, f"older than the last {self.keep_last} tool results")
+        spare = None if call.limit is None else call.size(context) - call.limit
+        messages = list(context.messages)
+        for index in paced(clear):
+            if spare is not None and spare <= 0:
+                break
+            old = messages[index]
+            messages[index] = edit_results(old, partial(self._cleared, clear[index]))
+            if messages[index] is not old:
+                call.note(old, f"older than the last {self.keep_last} tool results")
+                spare = None if spare is None else spare - call.count(old) + call.count(messages[index])
+        return context.with_messages(tuple(messages))
 
     def _old(self, messages: Sequence[Message], staying: frozenset[int]) -> dict[int, set[int]]:
         """The results to clear, by the index of their message and identity: one object may stand in many messages."""
@@ -87,8 +95,4 @@ class ClearToolResults(Stage):
         return clear
 
     def _cleared(self, old: Collection[int], result: ToolResult) -> ToolResult:
-        only_text = all(isinstance(part, Text) for part in result.content)
-        if id(result) not in old or (only_text and len(result.text) <= len(self.placeholder)):
-            return result
-        content: tuple[Part, ...] = (Text(self.placeholder),)
-        return with_content(result, content)
+        return cleared(result, self.placeholder) if id(result) in old else result
