@@ -12,7 +12,15 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
 from agentctx.core.message import Context, Media, Message, Native, Part, ToolResult
-from agentctx.core.protection import ProtectRule, ThinkingPolicy, always, leading_thought, places_of, unread
+from agentctx.core.protection import (
+    Preferred,
+    ProtectRule,
+    ThinkingPolicy,
+    always,
+    leading_thought,
+    places_of,
+    unread,
+)
 from agentctx.core.report import Compaction
 from agentctx.core.summary import summaries
 from agentctx.errors import ConfigError
@@ -696,11 +704,18 @@ class Call:
 
     def frozen(self, context: Context) -> frozenset[int]:
         """Indexes of the messages that the caller's rules protect: not even their tool results may change."""
-        if not self.protect:
+        return self._named(self.protect, context)
+
+    def preferred(self, context: Context) -> frozenset[int]:
+        """Indexes of the messages that go last by the caller's soft rules; see ``Protect.prefer``."""
+        return self._named([rule.rule for rule in self.protect if isinstance(rule, Preferred)], context)
+
+    def _named(self, rules: Sequence[ProtectRule], context: Context) -> frozenset[int]:
+        if not rules:
             return frozenset()
         messages = self.whole(context).messages
         hidden = len(messages) - len(context.messages)
-        places = (index - hidden for rule in self.protect for index in places_of(rule, messages))
+        places = (index - hidden for rule in rules for index in places_of(rule, messages))
         return frozenset(place for place in places if place >= 0)
 
     def unread(self, context: Context) -> list[int]:

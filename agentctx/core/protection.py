@@ -6,6 +6,8 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, SupportsIndex, get_args
 
+from attrs import frozen
+
 from agentctx.core.message import Message, Part, Text, Thinking, ToolCall, ToolResult, is_marker
 from agentctx.core.pace import paced
 from agentctx.core.summary import OPENING, summary_count
@@ -13,6 +15,21 @@ from agentctx.errors import ConfigError
 
 ProtectRule = Callable[[Sequence[Message]], Iterable[int]]
 """Given the messages, the indexes of those that must survive byte for byte."""
+
+
+@frozen
+class Preferred:
+    """A soft rule: what it names may go, but last of all, after the user's own words. It protects nothing.
+
+    Args:
+        rule: Gives the indexes of what goes last.
+    """
+
+    rule: ProtectRule
+
+    def __call__(self, _messages: Sequence[Message], /) -> Iterable[int]:
+        """No index: nothing of it must survive."""
+        return ()
 
 
 NOT_SHOWN = "[earlier messages are not shown]"

@@ -19,7 +19,7 @@ from agentctx.core.message import Context, Message, Part, Text, ToolResult
 from agentctx.core.pace import paced
 from agentctx.core.protection import has_user_words, words
 from agentctx.core.units import Unit
-from agentctx.engine.drop import shrink_open_round
+from agentctx.engine.drop import shrink_open_round, tokens_of
 from agentctx.engine.select import until_full
 from agentctx.engine.shrink import (
     CLEARED,
@@ -62,13 +62,25 @@ def cut(context: Context, limit: int, aim: int, call: Call, size: int | None = N
     """
     context, room = shrink_open_round(context, limit, call, size)
     loose = [unit for unit in paced(room.units) if room.staying.isdisjoint(range(unit.start, unit.stop))]
-    left = aim - room.floor
+    loose, left = _without_preferred(context, loose, aim - room.floor, call)
     while True:
         made = _Cutting(context, call, loose, max(0, left), f"over {aim:,} tokens").made()
         over = call.size(made) - aim
         if over <= 0 or left <= 0:
             return made
         left -= over  # what was counted part by part may be a few tokens more together
+
+
+def _without_preferred(context: Context, loose: list[Unit], room: int, call: Call) -> tuple[list[Unit], int]:
+    """The units without those that go last, as far as there is room for these, and what room that leaves."""
+    named = call.preferred(context)
+    if not named:
+        return loose, room
+    last = [unit for unit in loose if not named.isdisjoint(range(unit.start, unit.stop))]
+    held = until_full(reversed(last), lambda unit: tokens_of(unit.of(context.messages), call), room)
+    kept = {unit.start for unit in held}
+    taken = sum(tokens_of(unit.of(context.messages), call) for unit in held)
+    return [unit for unit in loose if unit.start not in kept], room - taken
 
 
 class _Forms(NamedTuple):

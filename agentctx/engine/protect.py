@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from attrs import field, frozen
 
 from agentctx.core.message import Message, ToolCall, ToolResult
-from agentctx.core.protection import ProtectRule, first_task, last_words, system_messages
+from agentctx.core.protection import Preferred, ProtectRule, first_task, last_words, system_messages
 from agentctx.core.units import units
 from agentctx.engine.options import as_names
 from agentctx.errors import ConfigError
@@ -68,6 +68,32 @@ class Protect:
             ConfigError: If ``predicate`` cannot be called.
         """
         return Where(predicate)
+
+    @staticmethod
+    def prefer(rule: ProtectRule) -> ProtectRule:
+        """What ``rule`` names goes last: a cut takes it only where the budget cannot be kept without.
+
+        Args:
+            rule: A rule of this class, or a function from the messages to indexes.
+
+        Raises:
+            ConfigError: If ``rule`` cannot be called.
+
+        Example:
+            >>> from agentctx import FitContextWindow, Pipeline, Protect
+            >>> from agentctx.testing import assistant, transcript, user
+            >>> turns = user("One?"), assistant("1."), assistant("2. " * 500), user("Two?")
+            >>> soft = Protect.prefer(Protect.where(lambda message: message.text == "1."))
+            >>> view = await Pipeline(FitContextWindow(), budget=100, protect=[soft]).prepare(
+            ...     transcript("openai-chat", *turns))
+            >>> [message["content"] for message in view.messages]
+            ['One?', '1.', 'Two?']
+        """
+        given: object = rule
+        if not callable(given):
+            msg = f"Protect.prefer: expected a rule, which is a function of the messages, got {rule!r}"
+            raise ConfigError(msg)
+        return Preferred(rule)
 
     @staticmethod
     def pins(*indexes: int) -> ProtectRule:
@@ -188,4 +214,10 @@ def bind(
     rules: Iterable[ProtectRule], given: int, message_at: Callable[[int], Message | None]
 ) -> tuple[ProtectRule, ...]:
     """The rules with their pins bound to the messages of this step."""
-    return tuple(rule.bound(given, message_at) if isinstance(rule, Pins) else rule for rule in rules)
+    return tuple(_bound(rule, given, message_at) for rule in rules)
+
+
+def _bound(rule: ProtectRule, given: int, message_at: Callable[[int], Message | None]) -> ProtectRule:
+    if isinstance(rule, Preferred):
+        return Preferred(_bound(rule.rule, given, message_at))
+    return rule.bound(given, message_at) if isinstance(rule, Pins) else rule

@@ -73,7 +73,8 @@ async def _compact(step: Step, budget: Budget) -> None:
     """Come down to the target; take it back when that freed next to nothing and the request fits anyway."""
     arrived, size, plan = step.trail.copy(), step.trail.tokens, step.ctx.plan
     step.widen()
-    aim = budget.target_above(step.call().floor(step.trail.context))
+    context, call = step.trail.context, step.call()
+    aim = await offload(lambda: budget.target_above(call.floor(context)), len(context.messages))
     await _run(step, plan.under_pressure, aim)
     if step.trail.tokens > size * ENOUGH and size <= budget.limit:
         step.trail.restore(arrived)

@@ -15,7 +15,7 @@ from agentctx.core.pace import paced
 from agentctx.engine.options import as_names
 from agentctx.engine.shrink import CLEARED, cleared, edit_results, results_of
 from agentctx.errors import ConfigError
-from agentctx.protocols import Call, Scope, Stage
+from agentctx.protocols import Call, Scope, Stage, whole_text
 
 
 def _names(exclude: Iterable[str]) -> frozenset[str]:
@@ -65,9 +65,9 @@ class ClearToolResults(Stage):
             msg = f"ClearToolResults: placeholder must be text that is not blank, got {self.placeholder!r}"
             raise ConfigError(msg)
 
-    def effort(self, context: Context, _call: Call, /) -> Iterable[int]:
-        """It reads no text."""
-        return repeat(0, len(context.messages))
+    def effort(self, context: Context, call: Call, /) -> Iterable[int]:
+        """It reads text only to see how much must go."""
+        return repeat(0, len(context.messages)) if call.limit is None else whole_text(context, call)
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with old tool results cleared."""

@@ -105,10 +105,6 @@ class FitContextWindow(Stage):
         """The budget that this stage carries itself, if any."""
         return Budget(self.max_tokens, self.reserve_tokens) if self.max_tokens is not None else self.budget
 
-    def drops_oldest_above(self, call: Call, /) -> int | None:
-        """What it comes down to, where no summary is made of what goes."""
-        return self._limits(call)[1] if call.summarizer is None else None
-
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context with the oldest rounds dropped, so that it has at most the limit's tokens."""
         limit, aim = self._limits(call)

@@ -85,7 +85,8 @@ async def test_exactly_at_the_limit_nothing_is_cut(format_name):
     exact = await Pipeline(FitContextWindow(), budget=Budget(size)).prepare(messages, format=format_name)
     assert same_objects(exact.messages, messages)
     tight = await Pipeline(FitContextWindow(), budget=Budget(size - 1)).prepare(messages, format=format_name)
-    assert len(tight.messages) < len(messages)
+    assert not same_objects(tight.messages, messages)
+    assert tight.report.tokens_after < size
 
 
 @pytest.mark.anyio
@@ -103,11 +104,14 @@ async def test_a_session_leaves_alone_what_is_under_the_trigger(format_name):
 @pytest.mark.anyio
 @pytest.mark.parametrize("format_name", FORMATS)
 async def test_no_more_is_dropped_than_has_to_be(format_name):
-    """With room for all but one token, one round goes and the others stay."""
+    """With room for all but one token, one result is cut and all else stays."""
     messages = rounds(format_name, 8)
     size = count(messages, format=format_name)
     view = await Pipeline(FitContextWindow(), budget=Budget(size - 1)).prepare(messages, format=format_name)
-    assert len(messages) - 2 == len(view.messages)
+    assert [place for place, (old, new) in enumerate(zip(messages, view.messages, strict=True)) if old is not new] == [
+        2
+    ]
+    assert size - 30 < view.report.tokens_after < size
 
 
 @pytest.mark.anyio

@@ -275,7 +275,7 @@ async def test_one_object_in_many_places_is_no_error(stage):
     """A caller may pass one message object many times: the first and the latest of them survive."""
     message = {"role": "user", "content": "again and again " * 10}
     view = await Pipeline(stage, budget=300).prepare([message] * 60, format="openai-chat")
-    assert view.messages == [message] * len(view.messages)
+    assert view.messages[0] is view.messages[-1] is message
     assert 1 <= len(view.messages) < 60
 
 

@@ -127,7 +127,7 @@ async def test_a_postponed_edit_is_made_when_the_round_has_ended():
 async def test_an_edit_below_the_trigger_waits_too():
     """What a condition lets run at any step leaves the prefix of the open round alone, and is done behind its end."""
     stage = when(~cache_cold(), ClearToolResults(keep_last=0))
-    session = Pipeline(stage, budget=Budget(30_000)).session(model=BOUND, format="anthropic")
+    session = Pipeline(stage, budget=Budget(30_000, target=0.01)).session(model=BOUND, format="anthropic")
     *waiting, last = await walk(session, [*(step(number) for number in range(4)), closed(1)])
     assert not any(view.report.changes for view in waiting)
     assert sum("postponed" in note for view in waiting for note in notes(view)) == 1

@@ -22,6 +22,7 @@ from agentctx import (
     first_of,
     validate,
 )
+from agentctx.strategies import TruncateOldest
 from agentctx.testing import assistant, call, result, thinking, transcript, user
 from agentctx.testing.histories import FORMATS
 from agentctx.testing.scenario import texts_of
@@ -130,7 +131,8 @@ async def test_the_wish_that_is_the_latest_again_is_there(format_name):
     """The user's message that is the latest one at that point is sent, though it had gone when others followed."""
     more = history_of(format_name, assistant("ok"), user("another"), *rounds(20, first=40))
     messages = more[: len(history_of(format_name))]
-    session = await walked(pipeline().session(format=format_name), more)
+    plan = Pipeline(TruncateOldest(), budget=Budget(1_500, target=500))
+    session = await walked(plan.session(format=format_name), more)
     assert "a wish" not in str((await session.prepare(more)).messages)
     assert "a wish" in str((await session.prepare(messages)).messages)
 
@@ -138,7 +140,8 @@ async def test_the_wish_that_is_the_latest_again_is_there(format_name):
 async def test_an_instruction_that_went_out_as_the_users_is_no_latest_wish():
     """In a view that was written back, the wish before an instruction is the latest, and is there again."""
     messages = transcript("anthropic", user("the task"), assistant("ok"), user("a wish"))
-    session = pipeline().session(format="anthropic", model=MANUAL)
+    plan = Pipeline(TruncateOldest(), budget=Budget(1_500, target=500))
+    session = plan.session(format="anthropic", model=MANUAL)
     view = await session.prepare([*messages, {"role": "system", "content": "be careful"}])
     assert view.messages[3] == {"role": "user", "content": "be careful"}
     more = transcript("anthropic", *rounds(10), assistant("ok"), user("another"), *rounds(10, first=10))

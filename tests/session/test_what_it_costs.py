@@ -25,6 +25,7 @@ from agentctx.engine.reading import reader
 from agentctx.models import ModelProfile, Prices, register_model
 from agentctx.models.cache_rules import cache_rules
 from agentctx.models.table import profile
+from agentctx.strategies import TruncateOldest
 from agentctx.testing import assistant, call, result, transcript, user
 
 pytestmark = pytest.mark.anyio
@@ -131,7 +132,7 @@ async def test_forecasts_agree_with_the_simulated_cache(model):
 
     The same holds for what it would have cost without the compaction.
     """
-    stages = TruncateToolOutputs(max_tokens=700), FitContextWindow()
+    stages = TruncateToolOutputs(max_tokens=700), TruncateOldest()
     session = Pipeline(*stages, budget=Budget(20_000, target=6_000)).session(model=model, format="anthropic")
     session.clock, messages = Clock(), conversation(60)
     rules, table, cuts = cache_rules(profile(model)), profile(model), 0
