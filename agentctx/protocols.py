@@ -21,8 +21,8 @@ from agentctx.core.protection import (
     places_of,
     unread,
 )
+from agentctx.core.recap import recaps
 from agentctx.core.report import Compaction
-from agentctx.core.summary import summaries
 from agentctx.errors import ConfigError
 from agentctx.models.profile import ModelProfile
 from agentctx.offload import amount, offload
@@ -160,8 +160,17 @@ class Stage:
 
     @property
     def summarizes(self) -> bool:
-        """Whether it asks the pipeline's summarizer. Only such a stage may put a summary in the place of another."""
+        """Whether it asks the pipeline's summarizer."""
         return any(declared(stage).summarizes for stage in self.stages or ())
+
+    @property
+    def recaps(self) -> bool:
+        """Whether it writes the recap. Only such a stage may put one in the place of another."""
+        return self.summarizes or any(declared(stage).recaps for stage in self.stages or ())
+
+    def reserves(self, call: Call, /) -> int:
+        """Tokens that it may add once something is left out, for the recap: what cuts leaves them free."""
+        return sum(declared(stage).reserves(call) for stage in self.stages or ())
 
     @property
     def stages(self) -> tuple[ContextStrategy, ...] | None:
@@ -281,6 +290,13 @@ class _Underived(Stage):
     @property
     def summarizes(self) -> bool:
         return self._said("summarizes", otherwise=False)
+
+    @property
+    def recaps(self) -> bool:
+        return self._said("recaps", otherwise=self.summarizes)
+
+    def reserves(self, call: Call, /) -> int:
+        return self._said("reserves", lambda _call: 0)(call)
 
     @property
     def label(self) -> str:
@@ -626,6 +642,7 @@ class Call:
         format: Name of the provider's format.
         budget: The budget in force, or None when the caller gave none.
         limit: The tokens to come down to: the budget's limit, or a session's target. None without a budget.
+        reserved: Of these, tokens to leave free when something has to go: the recap says then what went.
         profile: The model's profile; None when no model was named.
         protect: The caller's own rules of what must survive; the rules that always hold come on top.
         warmth: The believed share of the last request that the provider's cache still holds, 0 to 1.
@@ -638,6 +655,7 @@ class Call:
         known: A request whose size is known, with its tokens; None when there is none.
         late: Gives the identities of the messages that came after the model's last one, wherever they stand now.
         given: Gives the identities of the messages that the caller passed, wherever they stand now; None: all are.
+        start: The request as it was before any stage of this step saw all of it; None: it is not known.
         stays: Of a block of a request: gives the indexes of what must stay of it. None: the context is a request, of
             which the library's own rules say what stays.
 
@@ -655,6 +673,7 @@ class Call:
     format: str = USUAL
     budget: Budget | None = None
     limit: int | None = None
+    reserved: int = 0
     profile: ModelProfile | None = None
     protect: tuple[ProtectRule, ...] = ()
     warmth: float = 0.0
@@ -667,6 +686,7 @@ class Call:
     known: tuple[Context, int] | None = field(default=None, eq=False, repr=False)
     late: Callable[[], frozenset[int]] | None = field(default=None, eq=False, repr=False)
     given: Callable[[], frozenset[int]] | None = field(default=None, eq=False, repr=False)
+    start: Context | None = field(default=None, eq=False, repr=False)
     stays: ProtectRule | None = field(default=None, eq=False, repr=False)
 
     @property
@@ -693,7 +713,7 @@ class Call:
         messages = context.messages
         if self.stays is not None:
             return self.frozen(context).union(self.stays(messages))
-        return always(messages).union(self._leading(context), self.frozen(context), summaries(messages))
+        return always(messages).union(self._leading(context), self.frozen(context), recaps(messages))
 
     def _leading(self, context: Context) -> frozenset[int]:
         """What the open tool round begins with on models that think when they are told to, and must not be without."""

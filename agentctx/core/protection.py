@@ -10,7 +10,7 @@ from attrs import frozen
 
 from agentctx.core.message import Message, Part, Text, Thinking, ToolCall, ToolResult, is_marker
 from agentctx.core.pace import paced
-from agentctx.core.summary import OPENING, summary_count
+from agentctx.core.recap import OPENING, is_recap
 from agentctx.errors import ConfigError
 
 ProtectRule = Callable[[Sequence[Message]], Iterable[int]]
@@ -60,9 +60,9 @@ def is_user_turn(message: Message) -> bool:
 def has_user_words(message: Message) -> bool:
     """Whether this is a message in which the user says something: a text that is not blank, or anything but text.
 
-    Words that stand in for those of a user say nothing, nor does a summary of what was said.
+    Words that stand in for those of a user say nothing, nor does a recap of what was said.
     """
-    if message.role != "user" or message.is_system or summary_count(message):
+    if message.role != "user" or message.is_system or is_recap(message):
         return False
     return any(map(_has_user_words, message.parts))
 
@@ -104,7 +104,7 @@ def _first_turn(messages: Iterable[tuple[int, Message]]) -> list[int]:
 
     At either end of the conversation that is what the provider takes for what the user said first or last.
     """
-    return next(([index] for index, message in messages if is_user_turn(message) and not summary_count(message)), [])
+    return next(([index] for index, message in messages if is_user_turn(message) and not is_recap(message)), [])
 
 
 def unread(messages: Sequence[Message]) -> list[int]:

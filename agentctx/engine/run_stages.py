@@ -17,8 +17,8 @@ from agentctx.core.compare import Change, Matched, match, shared
 from agentctx.core.message import Context, Message, Tool, flaw
 from agentctx.core.pace import paced
 from agentctx.core.protection import always, signed_thinking, words
+from agentctx.core.recap import recaps
 from agentctx.core.report import StageReport
-from agentctx.core.summary import summaries
 from agentctx.core.units import broken_pair
 from agentctx.engine.changes import Account, StageDiff, head_changes, marks_differ
 from agentctx.engine.listeners import is_async
@@ -420,10 +420,10 @@ def _check_protected(
 ) -> None:
     def place(index: int) -> str:
         origin = origins[index]
-        return "the summary" if origin is None else f"messages[{origin}]"
+        return "the recap" if origin is None else f"messages[{origin}]"
 
-    name, replaceable = declared(stage).name, declared(stage).summarizes
-    standing = () if replaceable else summaries(before.messages, found.start)
+    name, replaceable = declared(stage).name, declared(stage).recaps
+    standing = () if replaceable else recaps(before.messages, found.start)
     survivors = always(before.messages, found.start).union(standing)
     pinned = call.frozen(before)
     for index in found.dropped:

@@ -14,9 +14,10 @@ from agentctx.core.report import StageReport
 from agentctx.engine.cache_markers import LiftCacheMarkers, allowed, carries_refused, find_marked
 from agentctx.engine.drop import lay_out
 from agentctx.engine.plan import guarantee, lacks_end
+from agentctx.engine.recap import reserved
 from agentctx.engine.run_stages import run_stage
 from agentctx.offload import offload
-from agentctx.protocols import ContextStrategy
+from agentctx.protocols import ContextStrategy, declared
 from agentctx.session.step_context import Step
 from agentctx.wire_format import head_markers
 
@@ -113,6 +114,9 @@ async def _run_now(step: Step, stages: Sequence[ContextStrategy], aim: int | Non
     call = evolve(step.call(aim), late=step.late, given=lambda: step.trail.after(-1))
     if foreign:
         await run_stage(LiftCacheMarkers(), step.trail, call, trusted=True)
+    if any(declared(stage).recaps for stage in stages):
+        start = step.trail.context
+        call = evolve(call, start=start, reserved=reserved(stages, start, call))
     for stage in stages:
         await run_stage(stage, step.trail, call)
     before = (*record.view[: record.final], *step.read.messages) if step.trail.start == 0 else tuple(step.read.messages)

@@ -73,6 +73,8 @@ class ClearToolResults(Stage):
         """Return the context with old tool results cleared."""
         clear = self._old(context.messages, call.frozen(context).union(call.unread(context)))
         spare = None if call.limit is None else call.size(context) - call.limit
+        if spare is not None and spare > 0:
+            spare += call.reserved
         messages = list(context.messages)
         for index in paced(clear):
             if spare is not None and spare <= 0:

@@ -12,8 +12,8 @@ from agentctx.core.message import Context
 from agentctx.engine.cut import cut
 from agentctx.engine.drop import effort_to_cut
 from agentctx.engine.options import as_budget
+from agentctx.engine.recap import leave_out
 from agentctx.engine.run_stages import run_plain
-from agentctx.engine.summary import leave_out
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage, Summarizer
 
@@ -110,6 +110,7 @@ class FitContextWindow(Stage):
         limit, aim = self._limits(call)
         if call.size(context) <= aim:
             return context
+        aim = max(1, aim - call.reserved)
         summed = None if call.summarizer is None else await _with_summary(context, limit, aim, call, call.summarizer)
         if summed is not None:
             return summed

@@ -9,11 +9,10 @@ from attrs import field, frozen
 
 from agentctx.core.message import ROLES, Context, Message, Native, Text
 from agentctx.core.protection import last_words
-from agentctx.core.summary import summary
 from agentctx.engine.drop import tokens_of, tokens_together, units_of, without
 from agentctx.engine.options import check_places, limits
+from agentctx.engine.recap import leave_out
 from agentctx.engine.run_stages import run_alone
-from agentctx.engine.summary import leave_out
 from agentctx.errors import ConfigError, StageError
 from agentctx.protocols import Call, ContextStrategy, Scope, Stage, Summarizer, declared
 from agentctx.strategies.drop_units import TruncateOldest, pieces, staying, staying_places
@@ -119,7 +118,7 @@ class Summarize(Stage):
         if left.gone and left.is_known:
             call.notes.restore(known)
             return context
-        write = summary if call.stays is None else self._written
+        write = None if call.stays is None else partial(self._written, count=left.recap.messages)
         room = aim - call.size(left.context)
         made, problem = await left.in_words(self.summarizer, room, "Summarize", write, self._forgives)
         if made is not None:
@@ -135,7 +134,7 @@ class Summarize(Stage):
         """Whether the fallback is there for it; never for what is no summarizer."""
         return self.fallback is not None and isinstance(error, self.on) and not isinstance(error, StageError)
 
-    def _written(self, text: str, count: int) -> Message:
+    def _written(self, text: str, *, count: int) -> Message:
         """The summary of a block."""
         return Message(self.role, (Text(self.heading.replace("{count}", str(count)) + text),))
 

@@ -16,7 +16,7 @@ from typing import Literal, get_args
 from attrs import evolve
 
 from agentctx.core.message import SYSTEM_ROLES, Message, Part, Text, ToolCall, ToolResult
-from agentctx.core.summary import summary_count
+from agentctx.core.recap import is_recap
 
 AllowedEdit = Literal[
     "assistant_text", "user_text", "system_text", "tool_text", "tool_calls", "arguments", "is_error", "swap_results",
@@ -64,8 +64,8 @@ def _voice(message: Message) -> str:
 
 
 def _said(messages: Iterable[Message], voice: str) -> list[str]:
-    """The texts of a voice; a summary is nobody's."""
-    said = (message for message in messages if _voice(message) == voice and not summary_count(message))
+    """The texts of a voice; a recap is nobody's."""
+    said = (message for message in messages if _voice(message) == voice and not is_recap(message))
     parts = (part for message in said for part in message.parts)
     return [part.text for part in parts if isinstance(part, Text) and part.text.strip()]
 

@@ -18,7 +18,7 @@ from agentctx import (
     validate,
     when,
 )
-from agentctx.core.summary import summary_count
+from agentctx.core.recap import is_recap, recap_of
 from agentctx.presets import coding_agent
 from agentctx.strategies import Summarize
 from agentctx.strategies.tiered import Tiered
@@ -27,6 +27,11 @@ from agentctx.testing import assistant, call, result, transcript, user
 pytestmark = pytest.mark.anyio
 FORMATS = ["openai-chat", "openai-responses", "anthropic", "gemini", "bedrock"]
 BUDGET = Budget(4_000, trigger=0.9, target=0.4)
+
+
+def summary_count(message):
+    """For how many messages it stands; 0 when it is no recap."""
+    return recap_of(message).messages if is_recap(message) else 0
 
 
 class Telling:
@@ -44,7 +49,10 @@ def rounds(number, words=120):
     """A task, and rounds with long outputs."""
     turns = [user("the task")]
     for place in range(number):
-        turns += [assistant(call(f"call_{place}", "read", {"n": place})), result(f"call_{place}", f"{place} " * words)]
+        turns += [
+            assistant(f"{place} " * words, call(f"call_{place}", "read", {"n": place})),
+            result(f"call_{place}", "ok"),
+        ]
     return turns
 
 
@@ -281,7 +289,7 @@ async def cutting(context, _call):
 async def test_a_stage_that_drops_a_summary_is_refused():
     """As one that drops the task; the error says what it dropped."""
     pipeline = Pipeline(Pipeline(FIT, summarizer=Telling()), cutting, budget=BUDGET)
-    with pytest.raises(StageError, match=r"cutting.* dropped the summary"):
+    with pytest.raises(StageError, match=r"cutting.* dropped the recap"):
         await pipeline.prepare(transcript("openai-chat", *chat()), format="openai-chat")
 
 

@@ -1,0 +1,230 @@
+"""What stands for what is gone: one message says it, behind the first task, until the next cut puts another there.
+
+A stage that leaves something out by ``leave_out`` gets back what is left, without the earlier summary, and what went,
+that summary among it. It has words found for what went (``LeftOut.in_words``), and puts them there
+(``LeftOut.with_summary``); where there are none it takes its cut back, or goes another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from attrs import evolve, field, frozen
+
+from agentctx.core.compare import Outcome, match
+from agentctx.core.message import Context, Message
+from agentctx.core.protection import first_task
+from agentctx.core.recap import Recap, is_recap, recap_of, recaps
+from agentctx.engine.run_stages import answered, run_plain
+from agentctx.engine.shrink import CLEARED
+from agentctx.errors import StageError
+from agentctx.protocols import Call, ContextStrategy, Summarizer, declared, name_of
+from agentctx.providers.native import clean_text
+from agentctx.tokens.graphemes import floor
+
+Cut = Callable[[Context, Call], Context]
+"""Leaves something out of a context; a plain function."""
+
+Write = Callable[[str], Message]
+"""The message that says a text in the place of what went."""
+
+SUMMARY = "Summary"
+"""Under this heading the recap has the words of a summarizer."""
+
+
+@frozen
+class LeftOut:
+    """What a cut has left out of a request, or of a block.
+
+    Args:
+        context: What is left, without the summaries that stood there.
+        gone: What went, with these summaries.
+        recap: What is said of it beside a summary.
+        call: What the stage is told.
+    """
+
+    context: Context
+    gone: tuple[Message, ...]
+    recap: Recap
+    call: Call
+
+    @property
+    def is_known(self) -> bool:
+        """Whether nothing went but summaries, which say it already."""
+        return all(map(is_recap, self.gone))
+
+    async def in_words(
+        self,
+        summarizer: Summarizer,
+        room: int,
+        stage: str,
+        write: Write | None = None,
+        forgives: Callable[[Exception], bool] = lambda _error: True,
+    ) -> tuple[Message | None, str]:
+        """The message, of at most ``room`` tokens, that says what went; None where there is none, and why.
+
+        Args:
+            summarizer: Finds the words.
+            room: Tokens that the message may have.
+            stage: Who asks, for errors.
+            write: Makes the message of the words; without it, the recap.
+            forgives: Whether an error of the summarizer's, or something else than text, costs no more than its words.
+
+        Raises:
+            Exception: What is not forgiven.
+        """
+        write = self._written if write is None else write
+        left = room - self.call.count(write(""))
+        if left <= 0 or not self.gone:
+            return None, "there is no room for a summary"
+        try:
+            text: object = await answered(f"{name_of(summarizer)} of {stage}", summarizer(self.gone, left))
+        except Exception as error:
+            if not forgives(error):
+                raise
+            return None, f"the summarizer raised {type(error).__name__}: {error}"
+        if isinstance(text, str):
+            return self._within(room, text, write), ""
+        problem = f"the summarizer returned {type(text).__name__} instead of text"
+        if not forgives(wrong := StageError(stage, problem)):
+            raise wrong
+        return None, problem
+
+    def _within(self, room: int, text: str, write: Write) -> Message | None:
+        """The message, its words cut to what fits; None when nothing fits, or nothing is said."""
+        text = clean_text(text)
+        while text.strip():
+            made = write(text)
+            tokens = self.call.count(made)
+            if tokens <= room:
+                return made
+            text = text[: floor(text, min(len(text) - 1, len(text) * room // tokens))]
+        return None
+
+    def _written(self, text: str) -> Message:
+        return self.recap.with_section(SUMMARY, text).written()
+
+    def with_summary(self, made: Message) -> Context:
+        """What is left, with the message that says what went.
+
+        In a request it stands behind the first task, else behind the system messages that lead; a block begins with it.
+        """
+        for message in self.gone:
+            self.call.note(message, "in the summary", Outcome.SUMMARISED)
+        self.call.note(made, f"stands for {self.recap.messages} messages that were left out")
+        return _with_recap(self.context, made, self.call)
+
+
+async def leave_out(cut: Cut, effort: Iterable[int], context: Context, call: Call) -> LeftOut:
+    """What a cut takes from a context without its summaries; called where a plain stage of this ``effort`` would be."""
+    return await run_plain(partial(_left_out, cut), effort, context, call)
+
+
+def _left_out(cut: Cut, context: Context, call: Call) -> LeftOut:
+    after = cut(_without_recaps(context, call), call)
+    gone = tuple(context.messages[index] for index in match(context.messages, after.messages).dropped)
+    return LeftOut(after, gone, _recap_of(gone, after, call), call)
+
+
+def _without_recaps(context: Context, call: Call) -> Context:
+    """The request without the recaps in it, but for those that the caller protects; a block as it is."""
+    gone = frozenset(() if call.stays is not None else recaps(context.messages)) - call.frozen(context)
+    kept = (message for index, message in enumerate(context.messages) if index not in gone)
+    return context.with_messages(tuple(kept)) if gone else context
+
+
+def _recap_of(gone: Sequence[Message], after: Context, call: Call) -> Recap:
+    """The recaps among what went with all else that went; what repair has made is not counted."""
+    given = None if call.given is None else call.given()
+    found = Recap()
+    for message in gone:
+        known = recap_of(message)
+        if known is not None:
+            found = _joined(found, known)
+        elif given is None or message.identity in given:
+            found = evolve(found, messages=found.messages + 1, calls=found.calls + len(message.calls))
+    return evolve(found, cleared=cleared_in(after.messages))
+
+
+def _joined(one: Recap, other: Recap) -> Recap:
+    sections = {**one.sections, **other.sections}
+    return Recap(one.messages + other.messages, one.calls + other.calls, sections=sections)
+
+
+def cleared_in(messages: Iterable[Message]) -> int:
+    """How many results are cleared."""
+    return sum(result.text.startswith(CLEARED[:-1]) for message in messages for result in message.results)
+
+
+def _with_recap(context: Context, made: Message, call: Call) -> Context:
+    """The request with a recap, behind the first task, else the system messages that lead; a block begins with it."""
+    messages = context.messages
+    leading = next((place for place, message in enumerate(messages) if not message.is_system), len(messages))
+    place = next((task + 1 for task in first_task(messages)), leading) if call.stays is None else 0
+    return context.with_messages((*messages[:place], made, *messages[place:]))
+
+
+@frozen
+class Gone:
+    """What was left out since the stages of a step began.
+
+    Args:
+        dropped: The messages that are not there any more, in order.
+        edited: The messages of which something is left, as they were and as they are.
+        recap: What the recap says of all that went, before and now; its sections are those of the last cut.
+    """
+
+    dropped: tuple[Message, ...] = ()
+    edited: tuple[tuple[Message, Message], ...] = ()
+    recap: Recap = field(default=Recap())
+
+    def __bool__(self) -> bool:
+        """Whether anything was."""
+        return bool(self.dropped or self.edited)
+
+
+def gone(context: Context, call: Call) -> Gone:
+    """What was left out of a request since the stages of this step began; nothing where that is not known."""
+    if call.start is None or call.stays is not None:
+        return Gone()
+    before = call.start.messages
+    found = match(before, context.messages)
+    dropped = tuple(before[index] for index in found.dropped)
+    edited = tuple((before[old], context.messages[new]) for old, new in found.edited)
+    standing = [message for message in context.messages if is_recap(message)]
+    known = [message for message in before if is_recap(message)]
+    recap = _recap_of((*known, *(message for message in dropped if not is_recap(message))), context, call)
+    for message in standing:  # an earlier stage of this step has written its sections
+        recap = evolve(recap, sections=(recap_of(message) or recap).sections)
+    plain = tuple(message for message in dropped if not is_recap(message))
+    return Gone(plain, tuple(pair for pair in edited if not is_recap(pair[0])), recap)
+
+
+HEADER = 60
+"""At most so many tokens the recap has beside its sections."""
+
+
+def reserved(stages: Iterable[ContextStrategy], context: Context, call: Call) -> int:
+    """Tokens that stages may add to a request for the recap, beyond those of the recap that is there."""
+    wanted = sum(declared(stage).reserves(call) for stage in stages)
+    there = sum(map(call.count, filter(is_recap, context.messages))) if wanted else 0
+    return max(0, wanted + HEADER - there) if wanted else 0
+
+
+def with_section(context: Context, heading: str, text: str, call: Call) -> Context:
+    """The request with a section of the recap written, and how much is missing now; an empty text takes it away.
+
+    For a stage that declares ``recaps``, and has reserved the room for it (``Stage.reserves``). Nothing is written
+    where nothing was left out in this step: the recap changes at a cut only.
+    """
+    left = gone(context, call)
+    if not left:
+        return context
+    made = left.recap.with_section(heading, text).written()
+    call.note(made, f"stands for {left.recap.messages} messages that were left out")
+    old = frozenset(recaps(context.messages)) - call.frozen(context)
+    kept = tuple(message for index, message in enumerate(context.messages) if index not in old)
+    for index in old:
+        call.note(context.messages[index], "another says it now")
+    return _with_recap(context.with_messages(kept), made, call)
