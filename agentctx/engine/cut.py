@@ -2,14 +2,15 @@
 
 In this order: tool results that are out of proportion, down to head and tail; old results, oldest first, and the long
 arguments of old calls; whole rounds of the model, oldest first; and the user's own words last, the longest cut before
-any is dropped. The words may take a fifth of the room: only what is above that goes before a round does.
+any is dropped. The words may take a fifth of the room before a round goes for them; those that a round which stays
+answers are not counted.
 
 It is worked out from the newest message back, so that what is left out costs nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from attrs import frozen
 from agentctx.core.message import Context, Message, Part, Text, ToolResult
 from agentctx.core.pace import paced
 from agentctx.core.protection import has_user_words, words
-from agentctx.core.units import Unit
+from agentctx.core.units import Unit, segments
 from agentctx.engine.drop import shrink_open_round, tokens_of
 from agentctx.engine.select import until_full
 from agentctx.engine.shrink import (
@@ -100,21 +101,18 @@ class _Forms(NamedTuple):
 
 
 @frozen
-class _Round:
-    """A round that may go, with what it takes, in tokens."""
+class _Turn:
+    """What the user says and the round that answers, which may go; with what it takes, in tokens.
 
-    unit: Unit
+    Args:
+        forms: All its messages.
+        bare: Tokens of its messages as bare as they get.
+        tight: Tokens with all results, as far as they are in proportion.
+    """
+
     forms: tuple[_Forms, ...]
     bare: int
     tight: int
-
-
-class _Chosen(NamedTuple):
-    """What stays of the rounds: for each index of a message that stays, what it is now; and the tokens left over."""
-
-    messages: dict[int, Message]
-    left: int
-    all_rounds: bool
 
 
 @frozen
@@ -141,25 +139,44 @@ class _Cutting:
         return max(SMALLEST, int(OUT_OF_PROPORTION * self.room))
 
     def made(self) -> Context:
-        """The request that is left."""
+        """The request that is left: the newest turns, and of those before them the user's words."""
         spoken = self._spoken()
-        said = sum(map(self.call.count, spoken.values()))
-        rounds = [unit for unit in self.loose if unit.is_round or unit.start not in spoken]
-        chosen = self._chosen(rounds, self.room - said)
-        if (chosen.left < 0 or not chosen.all_rounds) and said > (most := int(OF_THE_USER * self.room)):
-            spoken = self._shortened(spoken, max(most, self.room - self._bare(rounds)))
-            chosen = self._chosen(rounds, self.room - sum(map(self.call.count, spoken.values())))
-        return self._assembled(spoken | chosen.messages)
+        kept = self._newest(spoken)
+        first = min((each.place for turn in kept for each in turn.forms), default=len(self.context.messages))
+        older = {place: message for place, message in spoken.items() if place < first}
+        bare, more = sum(turn.bare for turn in kept), sum(turn.tight - turn.bare for turn in kept)
+        older = self._shortened(older, self.room - bare - min(more, int(RECENT * self.room)))
+        left = self.room - bare - sum(map(self.call.count, older.values()))
+        return self._assembled(older | self._restored(kept, left))
 
     def _spoken(self) -> dict[int, Message]:
         """The user's own words by the index of their message; of one with results beside them, the words alone."""
         messages = self.context.messages
-        found = {}
-        for unit in self.loose:
-            for index in range(unit.start, unit.stop):
-                if has_user_words(message := messages[index]):
-                    found[index] = message.with_parts(words(message)) if message.results else message
-        return found
+        places = (index for unit in paced(self.loose) for index in range(unit.start, unit.stop))
+        return {index: _words_of(messages[index]) for index in places if has_user_words(messages[index])}
+
+    def _newest(self, spoken: Mapping[int, Message]) -> list[_Turn]:
+        """The turns that stay, latest first: as many as there is room for with results of the newest.
+
+        A fifth of the room is for the user's words before them, if there are so many.
+        """
+        words_before, bare, more = sum(map(self.call.count, spoken.values())), 0, 0
+        kept = []
+        for bundle in reversed(segments(self.context.messages, self.loose)):
+            turn = self._turn(bundle)
+            bare, more = bare + turn.bare, more + turn.tight - turn.bare
+            words_before -= sum(self.call.count(spoken[each.place]) for each in turn.forms if each.place in spoken)
+            of_the_user = min(words_before, int(OF_THE_USER * self.room))
+            if bare + min(more, int(RECENT * self.room)) + of_the_user > self.room:
+                break
+            kept.append(turn)
+        return kept
+
+    def _turn(self, bundle: Sequence[Unit]) -> _Turn:
+        messages, count = self.context.messages, self.call.count
+        places = (index for unit in bundle for index in range(unit.start, unit.stop))
+        forms = tuple(self._forms(index, messages[index]) for index in places)
+        return _Turn(forms, sum(count(each.bare) for each in forms), sum(count(each.tight) for each in forms))
 
     def _shortened(self, spoken: dict[int, Message], room: int) -> dict[int, Message]:
         """The words in ``room`` tokens: the longest cut, and then the oldest dropped."""
@@ -190,42 +207,19 @@ class _Cutting:
 
         return message.with_parts(tuple(map(shorter, message.parts)))
 
-    def _chosen(self, rounds: Sequence[Unit], room: int) -> _Chosen:
-        """What stays of the rounds in ``room`` tokens."""
-        kept = list(self._newest(rounds, room))
-        forms = [each for held in kept for each in reversed(held.forms)]
-        left = room - sum(held.bare for held in kept)
+    def _restored(self, kept: Sequence[_Turn], left: int) -> dict[int, Message]:
+        """What the messages of the turns that stay are now: bare, and the newest whole, in ``left`` tokens more."""
+        forms = [each for turn in kept for each in reversed(turn.forms)]
         results = [each for each in forms if each.whole.results and self._more(each)]
         others = [each for each in forms if not each.whole.results and self._more(each)]
         now = {each.place: each.bare for each in forms}
-        held_back = min(sum(map(self._more, results)), int(RECENT * room))
-        left -= self._restored(others, left - held_back, now)
-        left -= self._restored(results, left, now)
+        held_back = min(sum(map(self._more, results)), int(RECENT * self.room))
+        left -= self._put_back(others, left - held_back, now)
+        left -= self._put_back(results, left, now)
         if all(now[each.place] is each.tight for each in results):
-            left -= self._restored([each for each in others if now[each.place] is each.bare], left, now)
-            left -= self._loosened(forms, left, now)
-        return _Chosen(now, left, len(kept) == len(rounds))
-
-    def _newest(self, rounds: Sequence[Unit], room: int) -> Iterator[_Round]:
-        """The rounds that stay, latest first: as many as there is room for with results of the newest."""
-        bare = more = 0
-        for unit in paced(reversed(rounds)):
-            held = self._round(unit)
-            bare, more = bare + held.bare, more + held.tight - held.bare
-            if bare + min(more, int(RECENT * room)) > room:
-                return
-            yield held
-
-    def _bare(self, rounds: Sequence[Unit]) -> int:
-        """Tokens of all rounds as bare as they get, with results of the newest."""
-        held = [self._round(unit) for unit in paced(rounds)]
-        bare = sum(each.bare for each in held)
-        return bare + min(sum(each.tight for each in held) - bare, int(RECENT * self.room))
-
-    def _round(self, unit: Unit) -> _Round:
-        messages, count = self.context.messages, self.call.count
-        forms = tuple(self._forms(index, messages[index]) for index in range(unit.start, unit.stop))
-        return _Round(unit, forms, sum(count(each.bare) for each in forms), sum(count(each.tight) for each in forms))
+            left -= self._put_back([each for each in others if now[each.place] is each.bare], left, now)
+            self._loosen(forms, left, now)
+        return now
 
     def _forms(self, index: int, message: Message) -> _Forms:
         if message.results:
@@ -249,28 +243,23 @@ class _Cutting:
     def _more(self, forms: _Forms) -> int:
         return self.call.count(forms.tight) - self.call.count(forms.bare)
 
-    def _restored(self, forms: Iterable[_Forms], room: int, now: dict[int, Message]) -> int:
+    def _put_back(self, forms: Iterable[_Forms], room: int, now: dict[int, Message]) -> int:
         """Put back what was cleared, in order, up to the first that does not fit; the tokens that it takes."""
         fitting = until_full(forms, self._more, room)
         now.update((each.place, each.tight) for each in fitting)
         return sum(map(self._more, fitting))
 
-    def _loosened(self, forms: Sequence[_Forms], room: int, now: dict[int, Message]) -> int:
-        """Put back whole what is out of proportion, the smallest first, as far as there is room; the tokens it takes.
-
-        Of the first that does not fit, as much as does.
-        """
-        count, taken = self.call.count, 0
-        for each in sorted(
-            (each for each in forms if each.tight is not each.whole), key=lambda each: count(each.whole)
-        ):
+    def _loosen(self, forms: Sequence[_Forms], room: int, now: dict[int, Message]) -> None:
+        """Put back whole what is out of proportion, the smallest first; of the first that does not fit, what does."""
+        count = self.call.count
+        tall = [each for each in forms if each.tight is not each.whole]
+        for each in sorted(tall, key=lambda each: count(each.whole)):
             more = count(each.whole) - count(each.tight)
-            fits = taken + more <= room
-            now[each.place] = each.whole if fits else self._capped(each.whole, self.cap + room - taken)
-            taken += count(now[each.place]) - count(each.tight)
-            if not fits:
-                break
-        return taken
+            if more > room:
+                now[each.place] = self._capped(each.whole, self.cap + room)
+                return
+            now[each.place] = each.whole
+            room -= more
 
     def _assembled(self, now: dict[int, Message]) -> Context:
         """The request with what stays of the units that may go, and why of each."""
@@ -293,6 +282,11 @@ class _Cutting:
             return f"{self.why}: the longest words cut" if has_user_words(message) else f"{self.why}: arguments cut"
         gone = made.results != message.results and all(map(_is_cleared, made.results))
         return f"{self.why}: old results first" if gone else f"{self.why}: the largest results cut"
+
+
+def _words_of(message: Message) -> Message:
+    """The user's words in a message, without the results beside them."""
+    return message.with_parts(words(message)) if message.results else message
 
 
 def _is_cleared(result: ToolResult) -> bool:

@@ -206,14 +206,15 @@ async def test_a_summary_in_a_request():
     """In a pipeline a summary stands behind the first task; a later cut puts another in its place and counts on."""
     pipeline = Pipeline(Summarize(shorter), budget=Budget(55), counter=FixedCounter(10))
     view = await pipeline.prepare(chat("s1", "u1", "a1", "u2", "a2", "u3"), format="openai-chat")
-    heading, text = view.messages[2]["content"].split("\n")
-    assert (said([*view.messages[:2], *view.messages[3:]]), text) == (["s1", "u1", "u3"], "in short")
-    assert heading.startswith("[Summary of 3 earlier messages, ")
+    heading, _, *section = view.messages[2]["content"].split("\n")
+    assert said([*view.messages[:2], *view.messages[3:]]) == ["s1", "u1", "u3"]
+    assert section == ["## Summary", "in short"]
+    assert heading.startswith("[Recap of 3 earlier messages with 0 tool calls, ")
     longer = [*view.messages, *chat("a3", "u4", "a4", "u5")]
     again = await pipeline.prepare(longer, format="openai-chat")
     assert [each.partition(",")[0] for each in said(again.messages)] == [
         "s1",
         "u1",
-        "[Summary of 7 earlier messages",
+        "[Recap of 7 earlier messages with 0 tool calls",
         "u5",
     ]

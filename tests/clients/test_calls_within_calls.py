@@ -12,7 +12,7 @@ import anyio.to_thread
 import pytest
 from anthropic import Anthropic, AsyncAnthropic
 from both_kinds import now
-from client_histories import chat, claude
+from client_histories import chat
 from openai import AsyncOpenAI, OpenAI
 
 import agentctx
@@ -37,7 +37,14 @@ def ask(client, said):
 
 
 def long(kind):
-    return chat(12)[1:] if of_openai(kind) else claude(12)
+    return chat(12)[1:] if of_openai(kind) else talk(12)
+
+
+def talk(turns):
+    """A conversation without tools."""
+    return [
+        {"role": role, "content": f"{role} {turn} " * 60} for turn in range(turns) for role in ("user", "assistant")
+    ] + [{"role": "user", "content": "And now?"}]
 
 
 async def asked(kind, client, said):

@@ -32,15 +32,18 @@ def rows(done):
 
 
 def test_every_row_says_what_was_measured_and_what_was_wanted(rows):
-    """Each of the fourteen rows that need no other library has a name, a measurement and a bar."""
-    assert len({row["what"] for row in rows}) == 14
+    """Each of the fifteen rows that need no other library has a name and a measurement, and all but one a bar."""
+    assert len({row["what"] for row in rows}) == 15
     assert all(row["measured"] > 0 for row in rows)
-    assert all(row["bar"] is not None for row in rows)
+    assert sum(row["bar"] is None for row in rows) == 1
 
 
 def test_a_row_is_ok_when_its_bar_is_kept(rows):
-    """The verdict follows from measurement and bar."""
+    """The verdict follows from measurement and bar; without a bar it is ok."""
     for row in rows:
+        if row["bar"] is None:
+            assert row["ok"]
+            continue
         kept = row["measured"] >= row["bar"] if row["at_least"] else row["measured"] <= row["bar"]
         assert row["ok"] == kept
 
