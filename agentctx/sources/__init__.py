@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
+    from agentctx.core.secrets import redact_secrets as redact_secrets
     from agentctx.protocols import ContextItem as ContextItem
     from agentctx.sources.decay import Decay as Decay
     from agentctx.sources.environment import Environment as Environment
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
         suggest_files as suggest_files,
     )
     from agentctx.sources.read_only_files import ReadOnlyFiles as ReadOnlyFiles
-    from agentctx.sources.secrets import redact_secrets as redact_secrets
     from agentctx.sources.stable_prompt import (
         PromptSection as PromptSection,
         StablePrompt as StablePrompt,
@@ -39,7 +39,7 @@ else:
             "agentctx.sources.gathering": "Gathered SourceReport gather prioritise",
             "agentctx.sources.git": "GitSource",
             "agentctx.sources.project": "BuildErrors Dependencies RecentFiles suggest_files",
-            "agentctx.sources.secrets": "redact_secrets",
+            "agentctx.core.secrets": "redact_secrets",
             "agentctx.sources.stable_prompt": "PromptSection StablePrompt section_from",
         },
     )

@@ -13,9 +13,9 @@ import anyio
 from anyio import CapacityLimiter, from_thread, to_thread
 from attrs import define, field
 
+from agentctx.core.secrets import redact_secrets
 from agentctx.errors import SourceError
 from agentctx.protocols import ContextItem, ContextProvider
-from agentctx.sources.secrets import redact_secrets
 
 
 class SourceOutcome(StrEnum):

@@ -14,9 +14,9 @@ import anyio
 from anyio import to_thread
 from attrs import field, frozen
 
+from agentctx.core.secrets import Redactor, redact_secrets
 from agentctx.protocols import ContextItem
 from agentctx.sources.safe_git import head_branch, installed
-from agentctx.sources.secrets import Redactor, redact_secrets
 from agentctx.sources.writing import amount, one_line, several
 
 _versions: dict[tuple[str, int], str] = {}

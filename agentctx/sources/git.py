@@ -12,10 +12,10 @@ import anyio
 from anyio import to_thread
 from attrs import field, frozen
 
+from agentctx.core.secrets import Redactor, redact_secrets
 from agentctx.errors import SourceError
 from agentctx.protocols import ContextItem
 from agentctx.sources.safe_git import disarmed, run_git
-from agentctx.sources.secrets import Redactor, redact_secrets
 from agentctx.sources.writing import amount, seconds
 
 _FILE = re.compile(r"(?m)^(?=diff --(?:git|cc|combined) )")

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 from attrs import field, frozen
 
+from agentctx.core.secrets import Redactor, redact_secrets
 from agentctx.protocols import ContextItem
 from agentctx.sources.folder import SKIPPED, is_file_below, opened, read_below, walk
-from agentctx.sources.secrets import Redactor, redact_secrets
 from agentctx.sources.writing import amount, one_line, several
 
 _LARGEST = 2**20

@@ -13,12 +13,12 @@ from attrs import define, field, frozen
 
 from agentctx.builder.block import Block
 from agentctx.core.message import Message, Native, Text
+from agentctx.core.secrets import redact_secrets
 from agentctx.core.tier import Tier
 from agentctx.errors import ConfigError, InvalidInput, SourceError
 from agentctx.printable import shown
 from agentctx.protocols import ContextProvider, TokenCounter
 from agentctx.sources.call_source import as_items, result_of
-from agentctx.sources.secrets import redact_secrets
 from agentctx.sources.writing import section
 from agentctx.tokens.remembering import counter_of_texts
 

@@ -6,8 +6,9 @@ from unicodedata import category
 
 import pytest
 
-from agentctx.sources import redact_secrets, secrets
-from agentctx.sources.secrets import joined, without_escapes
+from agentctx.core import secrets
+from agentctx.core.secrets import joined, without_escapes
+from agentctx.sources import redact_secrets
 
 
 def benchmark():

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, strategies as st
 
+from agentctx.core.secrets import is_secret_name
 from agentctx.sources import redact_secrets
-from agentctx.sources.secrets import is_secret_name
 
 PLAIN = "q7Xk29LmPz04RtVb"
 PEM = f"-----BEGIN RSA PRIVATE KEY-----\n{PLAIN}\n{PLAIN}\n-----END RSA PRIVATE KEY-----"
