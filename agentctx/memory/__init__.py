@@ -1,0 +1,21 @@
+"""What stands for what is gone: exact values, and the trail of what was done."""
+
+from typing import TYPE_CHECKING
+
+from agentctx.public import lazily
+
+if TYPE_CHECKING:
+    from agentctx.memory.artifacts import Artifact as Artifact, Did as Did, FileEvent as FileEvent, RunEvent as RunEvent
+    from agentctx.memory.tool_calls import ArtifactRule as ArtifactRule, artifacts as artifacts
+    from agentctx.memory.trail import Trail as Trail, trail_in as trail_in
+    from agentctx.memory.values import Extractor as Extractor, Kind as Kind, Value as Value, values_in as values_in
+else:
+    __all__, __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "agentctx.memory.artifacts": "Artifact Did FileEvent RunEvent",
+            "agentctx.memory.tool_calls": "ArtifactRule artifacts",
+            "agentctx.memory.trail": "Trail trail_in",
+            "agentctx.memory.values": "Extractor Kind Value values_in",
+        },
+    )
