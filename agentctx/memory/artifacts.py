@@ -82,10 +82,12 @@ def in_folder(folder: str, path: str) -> str:
 
 
 _EXIT = re.compile(
-    r"(?i)(?:exit(?:ed)?(?: with)?(?: code| status)?|exit_?code\"?|returncode|return code)[ :>=]{1,3}(?P<code>-?\d{1,3})\b"
+    r"(?i)(?:exit(?:ed)?(?: with)?(?: code| status)?|exit_?code\"?|returncode|return code)"
+    r"[ :>=]{1,3}(?P<code>-?\d{1,3})\b"
 )
 _RUNNING = re.compile(
-    r"(?i)process (?:is )?running with session id (?P<id>\w{1,20})|running in (?:the )?background with id:? (?P<name>\w{1,40})"
+    r"(?i)process (?:is )?running with session id (?P<id>\w{1,20})|"
+    r"running in (?:the )?background with id:? (?P<name>\w{1,40})"
 )
 _FAILED = re.compile(
     r"(?m)^(?:--- )?FAIL(?:ED)?\b|\b[1-9]\d{0,5} (?:tests? )?(?:failed|failures?|errors?)\b|^Traceback \(most recent|"

@@ -12,7 +12,7 @@ TERM = r"\"(?:[^\"\\\n]|\\.)*+\"|[\w./~@+%:#$€£-]+"
 
 
 def quoted(text: str) -> str:
-    """A text on one line: as it is when it is one plain word, else in quotes, with signs that could be markup escaped."""
+    """A text on one line: as it is when it is one plain word, else in quotes, with what could be markup escaped."""
     if _PLAIN.fullmatch(text):
         return text
     return _ODD.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False))

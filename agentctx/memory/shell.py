@@ -25,9 +25,9 @@ _WRITES = re.compile(
 _COMMENT = re.compile(r"(?m)^[ \t]*#[^\n]*$")
 _OPERATOR = re.compile(r"[();<>|&\n]+")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-_READERS = frozenset("bat cat head less more nl tail wc".split())
-_WRAPPERS = frozenset("builtin command env exec nice nohup sudo time timeout xargs".split())
-_FORMATTERS = frozenset("black gofmt gofumpt goimports isort prettier rustfmt".split())
+_READERS = frozenset(["bat", "cat", "head", "less", "more", "nl", "tail", "wc"])
+_WRAPPERS = frozenset(["builtin", "command", "env", "exec", "nice", "nohup", "sudo", "time", "timeout", "xargs"])
+_FORMATTERS = frozenset(["black", "gofmt", "gofumpt", "goimports", "isort", "prettier", "rustfmt"])
 _NOWHERE = ("/dev/", "&", "$", "-")
 
 
@@ -191,9 +191,19 @@ _SCRIPT = re.compile(r"[\s;{}\\*|^$]|^[\d,$]*[pdq]?$|^s(?P<sign>\W).*(?P=sign)")
 
 
 _QUIET = frozenset(
-    "awk bat cat cd column cut date diff dirname echo env file find grep head jq less ls nl printf pwd rg sed sort stat tail test tr tree true uniq wc which xargs".split()
+    {
+        *("awk", "bat", "cat", "cd", "column", "cut", "date", "diff", "dirname"),
+        *("echo", "env", "file", "find", "grep", "head", "jq", "less", "ls"),
+        *("nl", "printf", "pwd", "rg", "sed", "sort", "stat", "tail", "test"),
+        *("tr", "tree", "true", "uniq", "wc", "which", "xargs"),
+    }
 )
-_QUIET_GIT = frozenset("blame branch config diff grep log ls-files remote rev-parse show status".split())
+_QUIET_GIT = frozenset(
+    {
+        *("blame", "branch", "config", "diff", "grep", "log", "ls-files", "remote", "rev-parse"),
+        *("show", "status"),
+    }
+)
 
 
 def runs_something(command: str) -> bool:

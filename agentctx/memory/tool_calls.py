@@ -12,7 +12,7 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.message import Message, ToolCall, ToolResult
 from agentctx.errors import ConfigError
 from agentctx.memory.artifacts import Artifact, Did, FileEvent, RunEvent, how_it_ended
-from agentctx.memory.shell import patched_files, shell_files, runs_something
+from agentctx.memory.shell import patched_files, runs_something, shell_files
 
 ArtifactRule = Callable[[ToolCall, ToolResult | None], Iterable[Artifact] | None]
 """What a call of one's own tool did; None: what the library takes it for."""
@@ -29,8 +29,14 @@ _VERBS: Mapping[str, Did] = {
     **dict.fromkeys(("rename", "move", "mv"), Did.RENAMED),
 }
 _EDITOR_COMMANDS: Mapping[str, Did] = {
-    **{"view": Did.READ, "create": Did.CREATED, "str_replace": Did.EDITED, "insert": Did.EDITED},
-    **{"undo_edit": Did.EDITED, "delete": Did.DELETED, "rename": Did.RENAMED, "write": Did.WRITTEN},
+    "view": Did.READ,
+    "create": Did.CREATED,
+    "str_replace": Did.EDITED,
+    "insert": Did.EDITED,
+    "undo_edit": Did.EDITED,
+    "delete": Did.DELETED,
+    "rename": Did.RENAMED,
+    "write": Did.WRITTEN,
 }
 _PATHS = (
     *("file_path", "path", "filename", "file_name", "filepath", "filePath", "file", "target_file", "TargetFile"),
@@ -41,12 +47,15 @@ _NEW_PATHS = ("new_path", "destination", "dest", "dst", "target", "new_name", "t
 _COMMANDS = ("command", "cmd", "CommandLine", "script", "code", "input", "shell_command")
 _FOLDERS = ("workdir", "cwd", "working_directory", "Cwd", "directory")
 _SHELLS = frozenset(
-    "bash shell sh zsh exec execute run command terminal cmd python ipython code powershell script".split()
+    {
+        *("bash", "shell", "sh", "zsh", "exec", "execute", "run"),
+        *("command", "terminal", "cmd", "python", "ipython", "code", "powershell", "script"),
+    }
 )
 _OPEN_FILE = re.compile(r"\(Open file: (?P<path>[^)\n]{1,400})\)")
 _REFUSED = re.compile(
     r"(?i)\A\W{0,4}(?:error|failed|could not|cannot|no replacement|string to replace not found|file has not been read|"
-    r"apply_patch verification failed|patch (?:failed|does not apply)|invalid|your proposed edit has introduced|<tool_use_error)"
+    r"apply_patch verification failed|patch (?:failed|does not apply)|invalid|your proposed edit has|<tool_use_error)"
 )
 LONGEST_PATH = 400
 """Characters of the longest path that is taken for one."""

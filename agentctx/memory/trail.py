@@ -21,8 +21,7 @@ class FileTrail:
 
     Args:
         path: The file.
-        did: What was last done to it; that it was read, or not edited although that was tried, is told only while nothing
-            else was done.
+        did: What was last done to it; reading, and a failed edit, are told only while nothing else was done.
         times: How often it was changed; 1 for a file that was only read.
         to: Its new name, when it was renamed.
     """
@@ -104,7 +103,7 @@ class Trail:
         return tuple(file for file in self.files.values() if not file.did.changes)
 
     def _run_lines(self) -> list[str]:
-        return [_run_line(run) for run in reversed(self.runs.values())]
+        return [_run_line(run) for run in reversed(tuple(self.runs.values()))]
 
 
 def _after(known: FileTrail | None, event: FileEvent) -> FileTrail:
@@ -220,7 +219,7 @@ def _changed_lines(trail: Trail, tokens: int, counter: TokenCounter, most: int |
 
 def _by_weight(trail: Trail) -> list[RunTrail]:
     """What ran: tests, builds and what changes the history first, the latest first."""
-    latest = list(reversed(trail.runs.values()))
+    latest = tuple(trail.runs.values())[::-1]
     return sorted(latest, key=lambda run: not _IMPORTANT.search(run.command))
 
 
@@ -243,7 +242,8 @@ _RAN = re.compile(
 )
 _MORE = re.compile(r"and (?P<more>\d{1,9}) more changed files")
 _TERM = re.compile(
-    rf"(?P<open>[\w./~@+%:#$€£-]+/)\{{|(?P<close>\}})|(?P<path>{TERM})(?: -> (?P<to>{TERM}))?(?: x(?P<times>\d{{1,6}})(?=[,}}]|$))?"
+    rf"(?P<open>[\w./~@+%:#$€£-]+/)\{{|(?P<close>\}})|(?P<path>{TERM})(?: -> (?P<to>{TERM}))?"
+    r"(?: x(?P<times>\d{1,6})(?=[,}]|$))?"
 )
 
 
