@@ -6,7 +6,8 @@ from agentctx.public import lazily
 
 if TYPE_CHECKING:
     from agentctx.memory.artifacts import Artifact as Artifact, Did as Did, FileEvent as FileEvent, RunEvent as RunEvent
-    from agentctx.memory.tool_calls import ArtifactRule as ArtifactRule, artifacts as artifacts
+    from agentctx.memory.ledger import Memory as Memory, Sections as Sections
+    from agentctx.memory.tool_calls import ArtifactRule as ArtifactRule, artifacts_in as artifacts_in
     from agentctx.memory.trail import Trail as Trail, trail_in as trail_in
     from agentctx.memory.values import Extractor as Extractor, Kind as Kind, Value as Value, values_in as values_in
 else:
@@ -14,7 +15,8 @@ else:
         __name__,
         {
             "agentctx.memory.artifacts": "Artifact Did FileEvent RunEvent",
-            "agentctx.memory.tool_calls": "ArtifactRule artifacts",
+            "agentctx.memory.ledger": "Memory Sections",
+            "agentctx.memory.tool_calls": "ArtifactRule artifacts_in",
             "agentctx.memory.trail": "Trail trail_in",
             "agentctx.memory.values": "Extractor Kind Value values_in",
         },

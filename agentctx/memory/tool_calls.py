@@ -96,7 +96,7 @@ def read_calls(
         yield ReadCall(call, result, tuple(reader.read(call, result)), is_gone)
 
 
-def artifacts(
+def artifacts_in(
     gone: Iterable[Message], visible: Iterable[Message] = (), rule: ArtifactRule | None = None
 ) -> Iterator[Artifact]:
     """What the calls in messages did, in their order; and how what is still to be seen ended, where its result is gone.
