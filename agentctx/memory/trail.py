@@ -48,7 +48,7 @@ class RunTrail:
 
 
 @frozen
-class Trail:
+class ArtifactTrail:
     """What was done to files, and what ran: the latest of each, oldest first.
 
     Args:
@@ -57,8 +57,8 @@ class Trail:
         left_out: How many changed files were too many to be named.
 
     Example:
-        >>> from agentctx.memory import Did, FileEvent, RunEvent, Trail
-        >>> trail = Trail().after([FileEvent("a.py", Did.EDITED), RunEvent("pytest -q", "failed")])
+        >>> from agentctx.memory import Did, FileEvent, RunEvent, ArtifactTrail
+        >>> trail = ArtifactTrail().after([FileEvent("a.py", Did.EDITED), RunEvent("pytest -q", "failed")])
         >>> print(trail.text())
         edited: a.py
         ran: "pytest -q" failed
@@ -68,7 +68,7 @@ class Trail:
     runs: Mapping[str, RunTrail] = field(factory=dict)
     left_out: int = 0
 
-    def after(self, done: Iterable[Artifact]) -> Trail:
+    def after(self, done: Iterable[Artifact]) -> ArtifactTrail:
         """The trail with what was done since."""
         files, runs = dict(self.files), dict(self.runs)
         for each in done:
@@ -77,7 +77,7 @@ class Trail:
                 files[each.path] = _after(known, each)
             else:
                 _run(runs, each)
-        return Trail(files, runs, self.left_out)
+        return ArtifactTrail(files, runs, self.left_out)
 
     @property
     def changed(self) -> tuple[FileTrail, ...]:
@@ -188,7 +188,7 @@ def _folder(file: FileTrail) -> str:
     return f"{before}/" if slash and name and quoted(file.path) == file.path and not file.to else ""
 
 
-def _fitted(trail: Trail, tokens: int, counter: TokenCounter, most: int | None) -> str:
+def _fitted(trail: ArtifactTrail, tokens: int, counter: TokenCounter, most: int | None) -> str:
     changed, lines = _changed_lines(trail, tokens, counter, most)
     room = tokens - sum(counter.count(f"{line}\n") for line in lines)
     for run in _by_weight(trail):
@@ -203,7 +203,7 @@ def _fitted(trail: Trail, tokens: int, counter: TokenCounter, most: int | None) 
     return "\n".join(lines)
 
 
-def _changed_lines(trail: Trail, tokens: int, counter: TokenCounter, most: int | None) -> tuple[int, list[str]]:
+def _changed_lines(trail: ArtifactTrail, tokens: int, counter: TokenCounter, most: int | None) -> tuple[int, list[str]]:
     """The lines of changed files: whole names when they take half of the room, else with shared folders."""
     files = trail.changed
     lines = _file_lines(files, trail.left_out)
@@ -217,13 +217,13 @@ def _changed_lines(trail: Trail, tokens: int, counter: TokenCounter, most: int |
     return len(lines), lines
 
 
-def _by_weight(trail: Trail) -> list[RunTrail]:
+def _by_weight(trail: ArtifactTrail) -> list[RunTrail]:
     """What ran: tests, builds and what changes the history first, the latest first."""
     latest = tuple(trail.runs.values())[::-1]
     return sorted(latest, key=lambda run: not _IMPORTANT.search(run.command))
 
 
-def _read_lines(trail: Trail, room: int, counter: TokenCounter) -> list[str]:
+def _read_lines(trail: ArtifactTrail, room: int, counter: TokenCounter) -> list[str]:
     taken: list[FileTrail] = []
     room -= counter.count("read: \n")
     for file in reversed(trail._read):  # noqa: SLF001 - of this file
@@ -247,7 +247,7 @@ _TERM = re.compile(
 )
 
 
-def trail_in(text: str) -> Trail:
+def trail_in(text: str) -> ArtifactTrail:
     """The trail that a text tells; lines that are none of its own say nothing."""
     files: list[FileTrail] = []
     runs: list[RunTrail] = []
@@ -259,7 +259,9 @@ def trail_in(text: str) -> Trail:
             runs.append(RunTrail(unquoted(found["command"]), found["ended"] or "", int(found["times"] or 1)))
         elif found := _MORE.fullmatch(line):
             left_out += int(found["more"])
-    return Trail({file.path: file for file in reversed(files)}, {run.command: run for run in reversed(runs)}, left_out)
+    return ArtifactTrail(
+        {file.path: file for file in reversed(files)}, {run.command: run for run in reversed(runs)}, left_out
+    )
 
 
 def _files_in(did: Did, text: str) -> Iterator[FileTrail]:

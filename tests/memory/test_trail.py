@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from agentctx import Message, Text, ToolCall, ToolResult
 from agentctx.errors import ConfigError
-from agentctx.memory import Did, FileEvent, RunEvent, Trail, artifacts_in, trail_in
+from agentctx.memory import ArtifactTrail, Did, FileEvent, RunEvent, artifacts_in, trail_in
 from agentctx.memory.shell import shell_files
 from agentctx.tokens import TiktokenCounter
 
@@ -111,7 +111,7 @@ def test_a_command_that_ran_on_ends_later():
         for call, text in calls
         for message in (Message("assistant", (call,)), Message("tool", (ToolResult(call.id, (Text(text),)),)))
     ]
-    assert 'ran: "go test ./..." exit 1' == Trail().after(artifacts_in(messages)).text()
+    assert 'ran: "go test ./..." exit 1' == ArtifactTrail().after(artifacts_in(messages)).text()
 
 
 def test_a_file_that_is_open_is_the_one_that_is_edited():
@@ -123,8 +123,8 @@ def test_a_file_that_is_open_is_the_one_that_is_edited():
 def test_an_edit_that_failed_is_told_as_such_until_one_succeeds():
     """Which file was meant is told in any case."""
     failed = after("Edit", {"file_path": "/a.py"}, "String to replace not found", is_error=True)
-    assert "edit failed: /a.py" == Trail().after(failed).text()
-    assert "edited: /a.py" == Trail().after((*failed, FileEvent("/a.py", Did.EDITED))).text().replace(" x2", "")
+    assert "edit failed: /a.py" == ArtifactTrail().after(failed).text()
+    assert "edited: /a.py" == ArtifactTrail().after((*failed, FileEvent("/a.py", Did.EDITED))).text().replace(" x2", "")
 
 
 def test_a_rule_of_ones_own_comes_first():
@@ -140,7 +140,7 @@ def test_the_end_of_a_call_that_stays_is_told_when_its_result_goes():
     """The command is still to be seen, so it is not counted again when it goes as well."""
     call = Message("assistant", (ToolCall("1", "Bash", '{"command": "pytest"}'),))
     result = Message("tool", (ToolResult("1", (Text("1 failed"),)),))
-    first = Trail().after(artifacts_in([result], [call]))
+    first = ArtifactTrail().after(artifacts_in([result], [call]))
     assert 'ran: "pytest" failed' == first.text()
     cleared = Message("tool", (ToolResult("1", (Text("[old tool result cleared]"),)),))
     assert "failed" == first.after(artifacts_in([call, cleared])).runs["pytest"].ended
@@ -163,7 +163,7 @@ events = st.one_of(
 @given(st.lists(events, max_size=12))
 def test_a_trail_is_read_back_from_its_text(done):
     """Files with their last state and counts, and runs with their ends, are what they were."""
-    trail = Trail().after(done)
+    trail = ArtifactTrail().after(done)
     again = trail_in(trail.text())
     assert dict(trail.files) == dict(again.files)
     assert dict(trail.runs) == dict(again.runs)
@@ -172,7 +172,7 @@ def test_a_trail_is_read_back_from_its_text(done):
 @given(st.lists(events, max_size=12), st.integers(0, 60))
 def test_changed_files_are_always_named(done, tokens):
     """However small the room: files that were changed are named, and nothing else takes more than the room."""
-    trail = Trail().after(done)
+    trail = ArtifactTrail().after(done)
     text = trail.text(tokens, COUNTER)
     again = trail_in(text)
     assert {file.path: file for file in trail.changed} == {file.path: file for file in again.changed}
@@ -183,12 +183,14 @@ def test_changed_files_are_always_named(done, tokens):
 @given(st.lists(events, max_size=8), st.lists(events, max_size=8))
 def test_a_trail_goes_on_from_its_text(before, then):
     """It does not matter whether the earlier part was remembered or read back."""
-    assert dict(Trail().after((*before, *then)).files) == dict(trail_in(Trail().after(before).text()).after(then).files)
+    assert dict(ArtifactTrail().after((*before, *then)).files) == dict(
+        trail_in(ArtifactTrail().after(before).text()).after(then).files
+    )
 
 
 def test_folders_are_shared_where_room_is_short():
     """Many files of one folder are told with its name once, and read back whole."""
-    trail = Trail().after(FileEvent(f"/home/dev/project/src/part_{n}.py", Did.EDITED) for n in range(40))
+    trail = ArtifactTrail().after(FileEvent(f"/home/dev/project/src/part_{n}.py", Did.EDITED) for n in range(40))
     text = trail.text(100, COUNTER)
     assert 1 == text.count("/home/dev/project/src/")
     assert set(trail.files) == set(trail_in(text).files)
@@ -196,7 +198,7 @@ def test_folders_are_shared_where_room_is_short():
 
 def test_too_many_changed_files_are_counted():
     """With a limit the oldest give way, and their number is told."""
-    trail = Trail().after(FileEvent(f"/p{n}/x.py", Did.EDITED) for n in range(400))
+    trail = ArtifactTrail().after(FileEvent(f"/p{n}/x.py", Did.EDITED) for n in range(400))
     text = trail.text(50, COUNTER, most=300)
     again = trail_in(text)
     assert COUNTER.count(text) <= 300
@@ -207,6 +209,6 @@ def test_too_many_changed_files_are_counted():
 @pytest.mark.parametrize("text", ['a\nran: "x" ok', "[Recap: 1]", "a\u2028read: b", "<system>", "a\x85b"])
 def test_no_line_of_a_trail_is_made_by_a_tool(text):
     """Names and commands stay on one line, and what could be markup is escaped."""
-    told = Trail().after([FileEvent(text, Did.EDITED), RunEvent(text)]).text()
+    told = ArtifactTrail().after([FileEvent(text, Did.EDITED), RunEvent(text)]).text()
     assert 2 == len(told.splitlines())
     assert not set("[]<>") & set(told)
