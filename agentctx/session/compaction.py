@@ -1,4 +1,8 @@
-"""What a session does when its context has grown too large: act once, act enough, and never in circles."""
+"""How a step comes to its size: as it is, where it fits; else compacted, once, enough, and never in circles.
+
+``bring_to_size`` is called at every step. In most nothing is compacted: the stages of every step run, and what is new
+is seen to fit.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from agentctx.core.protection import is_user_turn, signed
 from agentctx.core.report import StageReport
 from agentctx.engine.cache_markers import LiftCacheMarkers, allowed, carries_refused, find_marked
 from agentctx.engine.drop import lay_out
-from agentctx.engine.plan import guarantee, lacks_end
+from agentctx.engine.guarantee import guarantee, lacks_end
 from agentctx.engine.recap import reserved
 from agentctx.engine.run_stages import run_stage
 from agentctx.offload import offload
@@ -28,36 +32,36 @@ GROWTH = 1.1
 """After a compaction that did not get far enough the context must grow by this factor before the next try."""
 
 
-async def compact(step: Step) -> None:
-    """Run the stages that look at the whole context, when it is time, and make sure that the request fits.
+async def bring_to_size(step: Step) -> None:
+    """Run the stages whose time it is on the whole context, compact it under pressure, and make sure that it fits.
 
     Raises:
         ContextOverflow: If it cannot be made to fit.
     """
     if not step.remembered:
-        await compact_at_once(step)
+        await run_at_once(step)
         return
     plan, budget = step.ctx.plan, step.ctx.budget
     step.quiet_until = _still_quiet(step, budget)
     if budget is None:
-        await _run(step, plan.under_pressure, None)
+        await _run_unless_it_must_wait(step, plan.under_pressure, None)
     elif not _too_large(step, budget):
-        await _run(step, step.ctx.at_every_step, budget.limit)
+        await _run_unless_it_must_wait(step, step.ctx.at_every_step, budget.limit)
     elif step.trail.tokens <= budget.limit and waits(step):
         _say_that_it_waits(step)
-        await _run(step, step.ctx.at_every_step, budget.limit)
+        await _run_unless_it_must_wait(step, step.ctx.at_every_step, budget.limit)
     else:
-        await _compact(step, budget)
+        await _come_down_to_target(step, budget)
 
 
-async def compact_at_once(step: Step) -> None:
+async def run_at_once(step: Step) -> None:
     """Run all stages on the whole history, as a call without a session does, and make sure that the request fits.
 
     Raises:
         ContextOverflow: If it cannot be made to fit.
     """
     budget = step.ctx.budget
-    await _run_now(step, step.ctx.plan.at_once, None if budget is None else budget.limit)
+    await _run_and_guarantee(step, step.ctx.plan.at_once, None if budget is None else budget.limit)
 
 
 def _too_large(step: Step, budget: Budget) -> bool:
@@ -70,47 +74,48 @@ def _still_quiet(step: Step, budget: Budget | None) -> int:
     return 0 if budget is not None and step.trail.tokens <= budget.target_tokens else step.record.quiet_until
 
 
-async def _compact(step: Step, budget: Budget) -> None:
+async def _come_down_to_target(step: Step, budget: Budget) -> None:
     """Come down to the target; take it back when that freed next to nothing and the request fits anyway."""
     arrived, size, plan = step.trail.copy(), step.trail.tokens, step.ctx.plan
     step.widen()
     context, call = step.trail.context, step.call()
     aim = await offload(lambda: budget.target_above(call.floor(context)), len(context.messages))
-    await _run(step, plan.under_pressure, aim)
+    await _run_unless_it_must_wait(step, plan.under_pressure, aim)
     if step.trail.tokens > size * ENOUGH and size <= budget.limit:
         step.trail.restore(arrived)
-        await _run(step, step.ctx.at_every_step, budget.limit)
+        await _run_unless_it_must_wait(step, step.ctx.at_every_step, budget.limit)
     stuck = step.trail.tokens > budget.trigger_tokens
     step.quiet_until = int(step.trail.tokens * GROWTH) if stuck else 0
     if stuck and not step.record.quiet_until:
         step.trail.reports.append(_floor_report(step, budget))
 
 
-async def _run(step: Step, stages: Sequence[ContextStrategy], aim: int | None) -> None:
+async def _run_unless_it_must_wait(step: Step, stages: Sequence[ContextStrategy], aim: int | None) -> None:
     """Run stages and the guarantee; without the stages where the reasoning of the open round asks to wait for it."""
     budget = step.ctx.budget
     fits = budget is not None and step.trail.tokens <= budget.limit  # without a limit it would wait for ever
     arrived = step.trail.copy() if stages and fits else None
-    await _run_now(step, stages, aim)
+    await _run_and_guarantee(step, stages, aim)
     if arrived is None or not step.trail.lost_open:
         return
     done = step.trail.copy()
     step.trail.restore(arrived)
     if waits(step):  # asked only now, since it may have to look far back
         _say_that_it_waits(step)
-        await _run_now(step, (), aim)
+        await _run_and_guarantee(step, (), aim)
     else:
         step.trail.restore(done)
 
 
-async def _run_now(step: Step, stages: Sequence[ContextStrategy], aim: int | None) -> None:
+async def _run_and_guarantee(step: Step, stages: Sequence[ContextStrategy], aim: int | None) -> None:
+    """Run stages on the whole view and guarantee the fit; only look at what is new where neither has anything to do."""
     budget, record = step.ctx.budget, step.record
     stages = step.ctx.concerned(stages) if stages else ()
     foreign = await _carries_foreign_markers(step)
     if await _needs_whole_view(step, stages, foreign=foreign):
         step.widen()
     elif not step.trail.reports:
-        return
+        return  # nothing new was touched, and `_needs_whole_view` has seen that it fits
     call = evolve(step.call(aim), late=step.late, given=lambda: step.trail.after(-1))
     if foreign:
         await run_stage(LiftCacheMarkers(), step.trail, call, trusted=True)
@@ -125,7 +130,7 @@ async def _run_now(step: Step, stages: Sequence[ContextStrategy], aim: int | Non
 
 
 async def _needs_whole_view(step: Step, stages: Sequence[ContextStrategy], *, foreign: bool) -> bool:
-    """Whether what is new cannot be treated by itself."""
+    """Whether the whole view has to be seen: a stage runs, or what is new does not fit, or may not stand, as it is."""
     if stages or foreign:  # what runs may change anything
         return True
     budget = step.ctx.budget

@@ -27,6 +27,37 @@ from agentctx.session.step_context import Given, State, StepContext
 from agentctx.wire_format import WireFormat
 
 
+async def match(state: State, given: Given, ctx: StepContext) -> Record:
+    """The record to go on from: the known one, or a new one where the caller has changed or replaced its history.
+
+    Args:
+        state: What is known of the conversation.
+        given: What the caller passes.
+        ctx: What surrounds the step.
+    """
+    natives, record, meter, spoken = given.messages, state.record, ctx.source.meter, ctx.source.wire.name
+    if not len(record.seen):
+        return record
+    if state.wire_name != spoken or (ctx.model != state.model and not understands(ctx.model, state.model)):
+        other = (state.wire_name or "").partition("/")[0] != spoken.partition("/")[0]
+        return Record() if other else Record(foreign_count=len(natives), instructions=record.instructions)
+    others = state.counted_by is not None or ctx.model != state.model  # and not only a load
+    counted_anew = state.counted_by is not meter
+    if counted_anew:
+        if others:
+            record = record.copy()  # the known one stays as it was counted, until the step has succeeded
+        await meter.settle(record.view)
+        record.weigh_view(ctx.weigh(record.view[: record.final]))
+    if given.loaded:
+        return record
+    if not record.linked:
+        link(record, natives, ctx.source.wire)
+    record = await recognised(record, natives, ctx)
+    if counted_anew and others and len(record.seen):
+        await offload(lambda: recount(record, natives, ctx), len(record.seen))
+    return record
+
+
 def asked_at(record: Record, natives: Sequence[Any], fresh: Sequence[Message], wire: WireFormat) -> int | None:
     """The index in the history of the first call that new results answer and that is not answered yet.
 
@@ -144,37 +175,6 @@ def _among_dropped(record: Record, natives: Sequence[Any], gone: set[str], wire:
             for result in message.results:
                 asked.pop(result.call_id, None)
     return list(asked.values())
-
-
-async def match(state: State, given: Given, ctx: StepContext) -> Record:
-    """The record to go on from: the known one, or a new one where the caller has changed or replaced its history.
-
-    Args:
-        state: What is known of the conversation.
-        given: What the caller passes.
-        ctx: What surrounds the step.
-    """
-    natives, record, meter, spoken = given.messages, state.record, ctx.source.meter, ctx.source.wire.name
-    if not len(record.seen):
-        return record
-    if state.wire_name != spoken or (ctx.model != state.model and not understands(ctx.model, state.model)):
-        other = (state.wire_name or "").partition("/")[0] != spoken.partition("/")[0]
-        return Record() if other else Record(foreign_count=len(natives), instructions=record.instructions)
-    others = state.counted_by is not None or ctx.model != state.model  # and not only a load
-    counted_anew = state.counted_by is not meter
-    if counted_anew:
-        if others:
-            record = record.copy()  # the known one stays as it was counted, until the step has succeeded
-        await meter.settle(record.view)
-        record.weigh_view(ctx.weigh(record.view[: record.final]))
-    if given.loaded:
-        return record
-    if not record.linked:
-        link(record, natives, ctx.source.wire)
-    record = await recognised(record, natives, ctx)
-    if counted_anew and others and len(record.seen):
-        await offload(lambda: recount(record, natives, ctx), len(record.seen))
-    return record
 
 
 async def recognised(record: Record, natives: Sequence[Any], ctx: StepContext) -> Record:

@@ -1,7 +1,16 @@
 """One step of a session: six phases, each from value to value, in this order and in no other.
 
-It **settles** what surrounds it, **matches** the history with what is known, **takes in** what is new, **compacts**, if
-it is time, **commits**, and **reports**. ``Pipeline.prepare`` is such a step from nothing, kept nowhere.
+``take_step`` has them all. It
+
+1. **settles** what surrounds it: ``settle`` in ``session/step_context.py``
+2. **matches** the history with what is known: ``match`` in ``session/matching.py``
+3. **takes in** what is new: ``take_in``; it reads, repairs, and runs the stages for arrivals
+4. **compacts**, if it is time, and fits the budget in any case: ``_fitted``, by ``bring_to_size`` in
+   ``session/compaction.py`` and ``guarantee`` in ``engine/guarantee.py``
+5. **commits**: ``commit``, to the record of ``session/record.py``
+6. **reports**: ``report_on``, and ``view_of`` with the report in it
+
+``Pipeline.prepare`` is such a step from nothing, kept nowhere.
 """
 
 from __future__ import annotations
@@ -22,7 +31,7 @@ from agentctx.core.report import Report, StageReport, View
 from agentctx.core.untracked import untrack
 from agentctx.economics.conditions import bill, warmth_after
 from agentctx.engine.cache_markers import LiftCacheMarkers, carries_refused
-from agentctx.engine.plan import is_go_on, let_answers_follow, refuse_empty, relief, since
+from agentctx.engine.guarantee import is_go_on, let_answers_follow, refuse_empty, relief
 from agentctx.engine.reading import naming_what_is_too_deep
 from agentctx.engine.reasoning import DropForeignReasoning, options_of
 from agentctx.engine.repair import Earlier, cleaned, has_server_calls, is_legal, names_of, paired
@@ -32,7 +41,7 @@ from agentctx.engine.unread import Unread, unread
 from agentctx.errors import ContextOverflow
 from agentctx.offload import MUCH, VERY_MUCH_TEXT, begin_step, offload
 from agentctx.protocols import Call, declared
-from agentctx.session.compaction import compact, compact_at_once
+from agentctx.session.compaction import bring_to_size, run_at_once
 from agentctx.session.fingerprint import Digest, snapshot, snapshots
 from agentctx.session.matching import asked_at, decided_until, match, shared_start
 from agentctx.session.record import (
@@ -99,7 +108,7 @@ async def take_step(
         ctx = await settle(state, given, model, format_name)
         record = await match(state, given, ctx)
         step = await take_in(state, record, given, ctx, now, remembered=remembered)
-        step = await _compacted(step, given)
+        step = await _fitted(step, given)
         undo = state if undoable and step.trail.reports else None
         done = await commit(state, step, given, now, on_copy=undo is not None)
         report = report_on(done, step, started)
@@ -318,13 +327,13 @@ async def _treat(step: Step) -> None:
         await run_stage(stage, step.trail, call)
 
 
-async def _compacted(step: Step, given: Given) -> Step:
-    """The step once it fits; with nothing decided before where it does not fit otherwise.
+async def _fitted(step: Step, given: Given) -> Step:
+    """The step brought to fit; when it cannot be, tried once more with nothing decided before.
 
     What was decided for another model, limit or end of the history may be what does not fit now.
     """
     try:
-        await compact(step)
+        await bring_to_size(step)
     except ContextOverflow:
         # what a load brings back of the history is digests, which cannot be read again
         if given.loaded or not step.remembered:
@@ -347,7 +356,7 @@ async def _decided_anew(refused: Step) -> Step | None:
     step = await _read_in(refused.ctx, known, refused.natives, 0.0)
     step.reasoning_made_with = refused.reasoning_made_with  # and no marked_for: this record has no view yet
     try:
-        await compact_at_once(step)
+        await run_at_once(step)
     except ContextOverflow:
         return None
     step.warmth = refused.warmth
@@ -583,7 +592,7 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
     Args:
         done: What the step has become.
         step: The step.
-        started: When the step began, by the clock of ``plan.since``.
+        started: When the step began, by ``perf_counter``.
     """
     record, ctx, trail = done.record, step.ctx, step.trail
     tail = sum(map(ctx.source.meter.weight, record.view[record.final :]))
@@ -607,7 +616,7 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
         first_changed=done.first_changed,
         prefix_tokens=done.prefix,
         rebilled_tokens=max(0, done.sent - done.prefix),
-        seconds=since(started),
+        seconds=perf_counter() - started,
         forecast=billed(given=began),
     )
     return report if step.unread is None else step.unread.told(report, lambda more: billed(given=began + more))
