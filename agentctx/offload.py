@@ -75,7 +75,7 @@ def begin_step() -> None:
     _age.set(next(_ages))
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class _Worker:
     """Does one work at a time: threads that run Python do not run faster side by side.
 

@@ -566,7 +566,7 @@ class Meter(Protocol):
         ...
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Reason:
     """Why a stage did something to messages.
 
@@ -582,7 +582,7 @@ class Reason:
 _NONE_GIVEN = Reason("")
 
 
-@define
+@define(eq=False, repr=False)
 class Notes:
     """Reasons and remarks of the stages of one step; emptied by the pipeline after each stage.
 
@@ -633,7 +633,7 @@ class Notes:
         self._said.clear()
 
 
-@frozen
+@frozen(eq=False)
 class Call:
     """What a stage is told about the model call that it prepares.
 
@@ -681,13 +681,13 @@ class Call:
     summarizer: Summarizer | None = None
     wire: WireFormat | None = None
     thinking: ThinkingPolicy = "postpone"
-    notes: Notes = field(factory=Notes, eq=False, repr=False)
-    before: Callable[[], tuple[Message, ...]] | None = field(default=None, eq=False, repr=False)
-    known: tuple[Context, int] | None = field(default=None, eq=False, repr=False)
-    late: Callable[[], frozenset[int]] | None = field(default=None, eq=False, repr=False)
-    given: Callable[[], frozenset[int]] | None = field(default=None, eq=False, repr=False)
-    start: Context | None = field(default=None, eq=False, repr=False)
-    stays: ProtectRule | None = field(default=None, eq=False, repr=False)
+    notes: Notes = field(factory=Notes, repr=False)
+    before: Callable[[], tuple[Message, ...]] | None = field(default=None, repr=False)
+    known: tuple[Context, int] | None = field(default=None, repr=False)
+    late: Callable[[], frozenset[int]] | None = field(default=None, repr=False)
+    given: Callable[[], frozenset[int]] | None = field(default=None, repr=False)
+    start: Context | None = field(default=None, repr=False)
+    stays: ProtectRule | None = field(default=None, repr=False)
 
     @property
     def counter(self) -> TokenCounter:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
-from hashlib import sha256
 from typing import Any, Literal, Protocol
 
 from attrs import field, frozen
@@ -155,6 +154,8 @@ class Spelling:
         """A word spelled so, made from the word (and the salt) alone; the word itself when it may stay."""
         if not salt and self.takes(word):
             return word
+        from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, for ids that nearly no history has
+
         number = int.from_bytes(sha256(f"{word}\0{salt}".encode("utf-8", "surrogatepass")).digest())
         if not self.takes("a_0"):  # no room for a part of the word
             return _in_digits(number, self.longest)
@@ -184,7 +185,7 @@ MediaTypes = Mapping[str, frozenset[str]]
 """The MIME types that may be carried inline, by the kind of media."""
 
 
-@frozen
+@frozen(eq=False)
 class Capabilities:
     """What a format can say, and how: what a conversation becomes that is taken to it from another one.
 
@@ -241,7 +242,7 @@ class Capabilities:
     called_tools: bool = False
 
 
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class Outline:
     """What native messages are, at a glance: enough to leave some of them out without reading them.
 

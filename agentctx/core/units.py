@@ -201,7 +201,7 @@ def _only_acts(message: Message) -> bool:
     return not any(isinstance(part, (Text, Thinking)) for part in message.parts)
 
 
-@define
+@define(eq=False, repr=False)
 class _LateResults:
     """Which results do not stand directly after their turn; worked out when it is first asked.
 

@@ -22,7 +22,7 @@ Approval = Callable[[Context, Context, Call], bool]
 """Given the context, what stages made of it, and the call: whether that is worth having."""
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Condition:
     """Something that is true or false of a context; join with ``&``, ``|`` and ``~``.
 
@@ -85,7 +85,7 @@ class Condition:
         return Condition(lambda context, call: not self(context, call), name, every_step=self.every_step)
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Cut:
     """A compaction, in tokens.
 
@@ -102,7 +102,7 @@ class Cut:
     new: int = 0
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Request:
     """A request, in tokens.
 

@@ -27,7 +27,7 @@ Marked = dict[int, tuple[CacheMarker, ...]]
 """The markers of messages, by the place of the message; without those that have none."""
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class KeepCacheMarkers:
     """Put the markers that were lost where they can stand. There are never more than the provider takes.
 
@@ -38,7 +38,7 @@ class KeepCacheMarkers:
         before: The messages as they were when they had all their markers.
     """
 
-    before: tuple[Message, ...] = field(repr=False)
+    before: tuple[Message, ...]
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context with the markers that had lost their blocks."""
@@ -133,7 +133,7 @@ def _standing(message: Message, markers: CacheMarkers) -> list[tuple[CacheMarker
     return [(marker, marker.owner) for marker in markers.of(message)]
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class LiftCacheMarkers:
     """Take off the markers that the model refuses, as far as it is known: they are another model's, or another API's.
 
@@ -210,7 +210,7 @@ def _relieved_tool(tool: Tool, markers: CacheMarkers, profile: ModelProfile | No
     return evolve(tool, source=source) if source else None
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class LimitCacheMarkers:
     """Take off the oldest markers that are more than the provider takes, and shorten an hour behind five minutes.
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from agentctx.core.compare import match
 from agentctx.core.message import Context, Media, Message, Native, Part, Text, ToolResult
@@ -21,7 +21,7 @@ NAMED = 5
 """How many of the biggest items an overflow names."""
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class FitGuarantee(Stage):
     """Make the request fit ``limit`` or raise.
 
@@ -35,7 +35,7 @@ class FitGuarantee(Stage):
     """
 
     limit: int
-    origins: Sequence[int | None] | None = field(default=None, eq=False, repr=False)
+    origins: Sequence[int | None] | None = None
 
     def effort(self, context: Context, call: Call, /) -> Iterable[int]:
         """None for a request that fits."""
@@ -102,7 +102,7 @@ STEP = 0.9
 """Each try aims at this share of the tokens that would fit if all tokens had the same size."""
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class FitRequestBytes(Stage):
     """Leave out as much as it takes for the body to have at most ``request_bytes`` bytes.
 
@@ -112,7 +112,7 @@ class FitRequestBytes(Stage):
     """
 
     request_bytes: int
-    origins: Sequence[int | None] | None = field(default=None, eq=False, repr=False)
+    origins: Sequence[int | None] | None = None
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context, small enough.
@@ -153,7 +153,7 @@ def _plain(value: object) -> Native:
 LEFT_OUT = "[an image was left out]"
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class LimitImages(Stage):
     """Replace the oldest images by a short text until ``images`` are left; protected messages keep theirs.
 

@@ -113,7 +113,7 @@ def tell_plain(listeners: Iterable[Listener], event: Compaction) -> list[Listene
     return [*filter(is_async, given), *(listener for listener in later if listener is not None)]
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class _PlainCall:
     """One listener that is called in a thread."""
 

@@ -222,7 +222,7 @@ class Plan(Holder):
         await tell(told, event)
 
 
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class Nested(Holder):
     """A plan as a stage of another, as far as it runs in one phase of a step.
 

@@ -18,7 +18,7 @@ from agentctx.providers.native import mapping_or_none
 WHY = "the reasoning was bound to a prefix that changed"
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class DropBoundThinking(Stage):
     """Drop every signed thinking block from one message on.
 
@@ -132,7 +132,7 @@ def understands(model: str | None, other: str | None) -> bool:
     return model is None or other is None or model == other or shares_reasoning(model, other)
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class DropForeignReasoning:
     """Leave out the reasoning of messages from before the model was changed.
 

@@ -20,7 +20,7 @@ from agentctx.core.message import Message, server_ends
 from agentctx.core.units import iter_units, seams, unfinished_from, units
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Viewed:
     """What a step sends, and what it has read for that.
 

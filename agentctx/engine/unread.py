@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from agentctx.core.change_log import ChangesInForce, Span
 from agentctx.core.compare import Change, Outcome
@@ -37,7 +37,7 @@ _WHOLE = re.compile(f"(?:[ua]|1A|{'|'.join(_ROUNDS)})*+")
 """The shape of messages in which all results of a call follow it at once."""
 
 
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class Unread:
     """Neighbouring messages of a history that are left out unread.
 
@@ -56,8 +56,8 @@ class Unread:
     around: Sequence[Message]
     stage: str
     reason: str
-    source: Reader = field(repr=False)
-    outline: Outline = field(repr=False)
+    source: Reader
+    outline: Outline
 
     def __len__(self) -> int:
         """How many there are."""

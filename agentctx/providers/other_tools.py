@@ -21,7 +21,7 @@ LOOKED_AT = 8
 where a tool is called."""
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class OtherTool:
     """How one tool keeps its messages.
 

@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from inspect import CO_ASYNC_GENERATOR, CO_GENERATOR, currentframe
 from types import FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 from attrs import Factory, define, frozen
 
 from agentctx.core.message import Native
 from agentctx.engine.plan import Plan
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 
 class Speaker(Protocol):
@@ -39,7 +41,7 @@ class Held(Protocol):
         ...
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class SessionBlock:
     """One ``with session:``.
 
@@ -56,7 +58,7 @@ class SessionBlock:
     left: bool = False
 
 
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class Preparing:
     """A step under way: model calls that are made for it are no part of the conversation.
 
@@ -69,7 +71,7 @@ class Preparing:
     session: Speaker | None = None
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Work:
     """What is done while others have to wait.
 
@@ -250,6 +252,8 @@ def patch_threads_once() -> None:
 
     No more of the context is handed on than that. A pool's thread has no part in what happened to start it.
     """
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - most programs never enter a block
+
     if not _originals:  # once: another library may have put its own in this one's place since, and call it
         _originals["start"], _originals["submit"] = threading.Thread.start, ThreadPoolExecutor.submit
         threading.Thread.start = _start  # type: ignore[method-assign,assignment]  # there is no other way to be told of a thread

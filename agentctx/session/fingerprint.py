@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
-from hashlib import sha256
 from typing import Any
 
 from attrs import frozen
@@ -105,12 +104,18 @@ def digest(native: object) -> bytes:
     if isinstance(native, Digest):
         return native.content
     text = json.dumps(_canonical(native), sort_keys=True, ensure_ascii=False)
-    return sha256(text.encode("utf-8", "surrogatepass")).digest()[:DIGEST_BYTES]
+    return _digest_of(text.encode("utf-8", "surrogatepass"))
 
 
 def exact_digest(plain: object) -> bytes:
     """What tells plain JSON values from all others, those with a null and without it too."""
-    return sha256(json.dumps(plain, sort_keys=True).encode()).digest()[:DIGEST_BYTES]
+    return _digest_of(json.dumps(plain, sort_keys=True).encode())
+
+
+def _digest_of(content: bytes) -> bytes:
+    from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, for what is written down only
+
+    return sha256(content).digest()[:DIGEST_BYTES]
 
 
 def _canonical(native: object) -> Native:

@@ -37,7 +37,7 @@ REMEMBERED = 32
 """The sizes of so many accepted prompts are remembered."""
 
 
-@define
+@define(eq=False, repr=False)
 class OverflowLimit:
     """The most that a provider takes, as far as its errors and its answers tell.
 
@@ -109,7 +109,7 @@ MOST_RESERVED = 0.5
 """Share of a limit that an error named which is kept free for the answer at most: the reserve was set for another."""
 
 
-@define
+@define(eq=False, repr=False)
 class LearnedLimits:
     """The budget in force.
 
@@ -201,7 +201,7 @@ MOST_MODELS = 16
 """So many models of one conversation are remembered; the one that was called longest ago is forgotten first."""
 
 
-@define
+@define(eq=False, repr=False)
 class LimitsByModel:
     """The limits of each model: what its provider's answers taught holds for it alone.
 

@@ -25,7 +25,7 @@ class Deadlock(ConfigError):
     """Waiting here would never end: whoever is in waits, by itself or by others, for the one who came."""
 
 
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class _Waiter:
     """A task that waits for its turn.
 
@@ -63,7 +63,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class SessionLock:
     """Lets one task in at a time, in the order in which they came: ``async with lock as work:``.
 

@@ -472,7 +472,7 @@ def _shared(known: Sequence[Any], natives: Sequence[Any]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Beginning:
     """The start of a conversation, in any format.
 
@@ -485,7 +485,7 @@ class Beginning:
     task: tuple[str, ...] = ()
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Opening:
     """What a request begins with.
 

@@ -18,7 +18,7 @@ from agentctx.providers.cache_markers import unmarked
 from agentctx.session.fingerprint import DIGEST_BYTES, digest, snapshot
 
 
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class Sizes:
     """What some messages weigh.
 
@@ -59,7 +59,7 @@ class LastRequest(NamedTuple):
         return None if self.at is None else max(0.0, now - self.at)
 
 
-@define
+@define(eq=False, repr=False)
 class Record:
     """The history as the caller passes it, and the view that was made of it.
 
@@ -109,7 +109,7 @@ class Record:
     out: list[Any] = field(factory=list)
     shown: list[Any] = field(factory=list)
     origins: list[int | None] = field(factory=list)
-    otherwise: list[int] | None = field(default=None, eq=False)
+    otherwise: list[int] | None = None
     final: int = 0
     tail: list[Message] = field(factory=list)
     tail_origin: list[int] = field(factory=list)

@@ -45,7 +45,7 @@ class Given(NamedTuple):
         return snapshot([self.system, self.tools])
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class StepContext:
     """What a step knows beside the messages.
 
@@ -117,7 +117,7 @@ class StepContext:
         return Sizes(list(map(meter.message, messages)), list(map(meter.weight, messages)))
 
 
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class State:
     """What is known of a conversation between two steps. A step makes a new one, or fails and leaves this as it was.
 
@@ -267,7 +267,7 @@ def _beyond_known(record: Record, natives: Sequence[Native]) -> Sequence[Native]
     return natives
 
 
-@define
+@define(eq=False, repr=False)
 class Read:
     """What a step has read: the messages that are new, behind those of the unfinished end, which are read again.
 
@@ -289,7 +289,7 @@ class Read:
         return self.messages[len(self.messages) - len(self.looks) :]
 
 
-@define
+@define(eq=False, repr=False)
 class Step:
     """What a step has worked out; nothing is remembered before ``commit``.
 

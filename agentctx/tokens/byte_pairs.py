@@ -58,7 +58,7 @@ def _in_ascii(text: str) -> str | None:
     return None if None in kinds.values() else text.translate(kinds)
 
 
-@define(eq=False, slots=False)
+@define(slots=False, eq=False, repr=False)
 class FirstTexts:
     """Counts texts until it has counted enough, except those in other scripts.
 
@@ -69,7 +69,7 @@ class FirstTexts:
 
     vocabulary: Vocabulary
     left: int = ENOUGH
-    _known: dict[str, int] = field(factory=dict, init=False, repr=False)
+    _known: dict[str, int] = field(factory=dict, init=False)
 
     @cached_property
     def _tokens(self) -> Tokens:

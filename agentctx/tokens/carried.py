@@ -116,7 +116,7 @@ def _by_magic(data: str) -> str | None:
     return next((media_type for magic, media_type in _MAGIC if data.startswith(magic)), None)
 
 
-@define
+@define(eq=False, repr=False)
 class Carried:
     """What a block carries beside words.
 
@@ -142,7 +142,7 @@ def carried(block: object) -> Carried:
     return found
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class _Place:
     """Where a value stands.
 

@@ -25,7 +25,7 @@ _LENGTHS = 40
 """Bits for the length of a text."""
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class TextCache:
     """Remembers the count of each text, and forgets what was not asked for lately.
 
@@ -41,9 +41,9 @@ class TextCache:
     """
 
     most: int = 40_000
-    _young: dict[int, int] = field(factory=dict, init=False, repr=False)
-    _old: dict[int, int] = field(factory=dict, init=False, repr=False)
-    _lock: Lock = field(factory=Lock, init=False, repr=False)
+    _young: dict[int, int] = field(factory=dict, init=False)
+    _old: dict[int, int] = field(factory=dict, init=False)
+    _lock: Lock = field(factory=Lock, init=False)
 
     def get(self, text: str) -> int | None:
         """The count of ``text``, or None when it is not known."""

@@ -126,7 +126,7 @@ def _key_of(counter: TokenCounter, profile: ModelProfile | None, overheads: Toke
         return _Key()
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class MessageMeter:
     """Counts messages and requests as a provider would, and remembers the count on the message.
 
@@ -142,11 +142,11 @@ class MessageMeter:
     counter: TokenCounter
     profile: ModelProfile | None = None
     overheads: TokenOverheads = field(factory=TokenOverheads)
-    _key: _Key = field(init=False, repr=False)
-    _mark: object = field(init=False, repr=False)
-    _whole: MessageCounter | None = field(init=False, repr=False)
-    _own: PartCounter | None = field(init=False, repr=False)
-    _image: ImageRule = field(init=False, repr=False)
+    _key: _Key = field(init=False)
+    _mark: object = field(init=False)
+    _whole: MessageCounter | None = field(init=False)
+    _own: PartCounter | None = field(init=False)
+    _image: ImageRule = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Find what goes with the format and the profile."""
