@@ -211,6 +211,14 @@ class Stage:
         """
         return whole_text(context, call)
 
+    def leaves_alone(self, _messages: Sequence[Message], _call: Call, /) -> bool:
+        """Whether a glance at these few messages tells that it would change nothing in them, and say nothing.
+
+        A session asks it about what is new before it makes anything ready for it; what ``call`` protects is not known
+        yet. False: it has to be run.
+        """
+        return False
+
     def drops_oldest_above(self, _call: Call, /) -> int | None:
         """The tokens above which it drops the oldest rounds, as few as must be, and does nothing else with the others.
 
@@ -318,6 +326,9 @@ class _Underived(Stage):
 
     def effort(self, context: Context, call: Call, /) -> Iterable[int]:
         return self._said("effort", super().effort)(context, call)
+
+    def leaves_alone(self, messages: Sequence[Message], call: Call, /) -> bool:
+        return self._said("leaves_alone", super().leaves_alone)(messages, call)
 
     def true_at(self, messages: Sequence[Message], /) -> Collection[int] | None:
         return self._said("true_at", super().true_at)(messages)

@@ -35,11 +35,11 @@ from agentctx.engine.guarantee import is_go_on, let_answers_follow, refuse_empty
 from agentctx.engine.reading import naming_what_is_too_deep
 from agentctx.engine.reasoning import DropForeignReasoning, options_of
 from agentctx.engine.repair import Earlier, cleaned, has_server_calls, is_legal, names_of, paired
-from agentctx.engine.run_stages import Trail, keep_originals, run_stage
+from agentctx.engine.run_stages import Trail, keep_originals, leaves_alone, run_stage
 from agentctx.engine.unfinished import Viewed, begins_at, end_of
 from agentctx.engine.unread import Unread, unread
 from agentctx.errors import ContextOverflow
-from agentctx.offload import MUCH, VERY_MUCH_TEXT, begin_step, offload
+from agentctx.offload import MUCH, SOME, VERY_MUCH_TEXT, begin_step, offload
 from agentctx.protocols import Call, declared
 from agentctx.session.compaction import bring_to_size, run_at_once
 from agentctx.session.fingerprint import Digest, snapshot, snapshots
@@ -320,11 +320,13 @@ async def _repair(step: Step) -> None:
 
 
 async def _treat(step: Step) -> None:
-    """Run the stages that look at what is new."""
-    stages = step.ctx.plan.on_arrival
-    call = step.call() if stages else step.ctx.bare_call
-    for stage in stages:
-        await run_stage(stage, step.trail, call)
+    """Run the stages that look at what is new, unless a glance tells that they would leave it alone."""
+    ctx, trail, call = step.ctx, step.trail, None
+    for stage in ctx.plan.on_arrival:
+        if len(trail.context.messages) < SOME and leaves_alone(stage, trail.context, ctx.bare_call):
+            continue
+        call = step.call() if call is None else call
+        await run_stage(stage, trail, call)
 
 
 async def _fitted(step: Step, given: Given) -> Step:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from attrs import field, frozen
@@ -75,6 +75,18 @@ class TruncateToolOutputs(Stage):
         cuts = as_cutter(call.counter) is not None
         for message in context.messages:
             yield sum([self._read(result, cuts=cuts) for result in message.results])
+
+    def leaves_alone(self, messages: Sequence[Message], call: Call, /) -> bool:
+        """Whether all results are short: so few characters, or bytes, that the tokens need no counting beyond those."""
+        results = [result.text for message in messages for result in message.results]
+        if not results:
+            return True
+        chars, tokens = self.max_chars, self.max_tokens
+        most = min([limit for limit in (chars, tokens) if limit is not None])
+        if any([len(text) > most for text in results]):  # noqa: C419 - faster so
+            return False
+        exceeds = cutter_of(call.counter).exceeds
+        return tokens is None or not any([exceeds(text, tokens) for text in results])  # noqa: C419 - as above
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with long tool outputs cut."""

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import pytest
 from attrs import frozen
+from hypothesis import given, strategies as st
 
 from agentctx import (
     Budget,
@@ -26,7 +27,8 @@ from agentctx import (
 from agentctx.engine.reading import reader
 from agentctx.offload import VERY_MUCH
 from agentctx.protocols import Phase, declared
-from agentctx.testing import assistant, transcript, user
+from agentctx.testing import assistant, result, transcript, user
+from agentctx.tokens import FixedCounter, TiktokenCounter
 from agentctx.tokens.heuristic import HeuristicCounter
 from agentctx.tokens.meter import MessageMeter
 
@@ -97,6 +99,43 @@ async def test_what_a_long_history_says_is_not_asked_for_to_its_end():
     messages = transcript("openai-chat", *[turn for _ in range(2_000) for turn in (user("go"), assistant("gone"))])
     await Pipeline(Reading()).prepare(messages, format="openai-chat")
     assert len(asked) == VERY_MUCH
+
+
+async def test_a_stage_that_leaves_alone_what_is_new_is_not_run():
+    """It looks at a glance, in a session only; an error in it names the stage."""
+    seen = []
+
+    @frozen
+    class NoSecrets(Stage):
+        scope = Scope.ARRIVALS
+
+        def leaves_alone(self, messages, _call):
+            return all("secret" not in message.text for message in messages)
+
+        def apply(self, context, _call):
+            seen.append([message.text for message in context.messages])
+            return context
+
+    session = Pipeline(NoSecrets()).session(format="openai-chat")
+    told = transcript("openai-chat", user("task"), assistant("one"), user("a secret"), assistant("two"), user("three"))
+    for length in (1, 3, 5):
+        await session.prepare(told[:length])
+    assert seen == [["one", "a secret"]]
+    broken = Pipeline(type("Broken", (NoSecrets,), {"leaves_alone": lambda *_: 1 // 0})()).session(format="openai-chat")
+    with pytest.raises(ZeroDivisionError) as raised:
+        await broken.prepare(told)
+    assert "while stage Broken was running" in raised.value.__notes__[0]
+
+
+@given(st.lists(st.text("ab 🎉é", max_size=30), max_size=4), st.integers(1, 30), st.sampled_from(["tokens", "chars"]))
+def test_what_is_left_alone_at_a_glance_would_not_be_changed(outputs, most, what):
+    """``TruncateToolOutputs`` looks at a glance, and at a closer look finds nothing in what it left alone."""
+    told = transcript("openai-chat", *[result(f"c{at}", output) for at, output in enumerate(outputs)])
+    for counter in (TiktokenCounter(), HeuristicCounter(2), FixedCounter(7)):
+        source = reader(told, format="openai-chat", counter=counter)
+        context, call = Context(tuple(source.messages(told))), Call(source.meter)
+        stage = TruncateToolOutputs(**{f"max_{what}": most})
+        assert not stage.leaves_alone(context.messages, call) or stage.apply(context, call) is context
 
 
 async def test_a_plain_function_may_give_back_what_has_to_be_awaited():
