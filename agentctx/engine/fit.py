@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import evolve, frozen
 
@@ -12,6 +12,7 @@ from agentctx.core.compare import match
 from agentctx.core.message import Context, Media, Message, Native, Part, Text, ToolResult
 from agentctx.engine.cut import cut
 from agentctx.engine.drop import lay_out
+from agentctx.engine.recap import giving_way
 from agentctx.engine.shrink import shrink_arguments, shrink_results
 from agentctx.errors import BigItem, ContextOverflow
 from agentctx.protocols import Call, Stage, whole_text
@@ -26,7 +27,7 @@ class FitGuarantee(Stage):
     """Make the request fit ``limit`` or raise.
 
     In this order: the results of what must stay are cut when they alone are too large; the oldest rounds go; what
-    is left of results, and then of call arguments, is cut to what fits.
+    is left of results, and then of call arguments, is cut to what fits; last of all the recap gives way.
 
     Args:
         limit: The most tokens that the request may have.
@@ -36,6 +37,7 @@ class FitGuarantee(Stage):
 
     limit: int
     origins: Sequence[int | None] | None = None
+    recaps: ClassVar[bool] = True
 
     def effort(self, context: Context, call: Call, /) -> Iterable[int]:
         """None for a request that fits."""
@@ -55,6 +57,7 @@ class FitGuarantee(Stage):
         places = frozenset(range(len(context.messages))) - call.frozen(context)
         context = shrink_results(context, places, call.size(context) - self.limit, call, why)
         context = self._shrink_arguments(context, places - call.protected(context), call, why)
+        context = giving_way(context, self.limit, call)
         size = call.size(context)
         if size > self.limit:
             raise ContextOverflow(size, self.limit, biggest(context, call, known_as(given, context, self.origins)))
@@ -113,6 +116,7 @@ class FitRequestBytes(Stage):
 
     request_bytes: int
     origins: Sequence[int | None] | None = None
+    recaps: ClassVar[bool] = True
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context, small enough.

@@ -7,6 +7,7 @@ that summary among it. It has words found for what went (``LeftOut.in_words``), 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -19,6 +20,7 @@ from agentctx.core.recap import Recap, is_recap, recap_of, recaps
 from agentctx.engine.run_stages import answered, run_plain
 from agentctx.engine.shrink import CLEARED
 from agentctx.errors import StageError
+from agentctx.lazy import lazy_pattern
 from agentctx.protocols import Call, ContextStrategy, Summarizer, declared, name_of
 from agentctx.providers.native import clean_text
 from agentctx.tokens.graphemes import floor
@@ -199,6 +201,47 @@ def gone(context: Context, call: Call) -> Gone:
         recap = evolve(recap, sections=(recap_of(message) or recap).sections)
     plain = tuple(message for message in dropped if not is_recap(message))
     return Gone(plain, tuple(pair for pair in edited if not is_recap(pair[0])), recap)
+
+
+def giving_way(context: Context, limit: int, call: Call) -> Context:
+    """The request with a recap that is as much shorter as must be for ``limit`` tokens, the same object if none is.
+
+    Of the sections the last written goes first, a line at a time from its end, a summary a word at a time; then there
+    is the header alone, and then no recap. One that the caller protects stays.
+    """
+    standing = [place for place in recaps(context.messages) if place not in call.frozen(context)]
+    for place in reversed(standing):
+        old = context.messages[place]
+        room = limit - call.size(context) + call.count(old)
+        if room >= call.count(old):
+            break
+        made = _shorter(recap_of(old) or Recap(), room, call)
+        call.note(old, f"over {limit:,} tokens: the recap last")
+        between = () if made is None else (made,)
+        context = context.with_messages((*context.messages[:place], *between, *context.messages[place + 1 :]))
+    return context
+
+
+def _shorter(recap: Recap, room: int, call: Call) -> Message | None:
+    """The recap in ``room`` tokens; None where not even its header has room."""
+    for heading, text in reversed(list(recap.sections.items())):
+        without = recap.with_section(heading, "")
+        if call.count(without.written()) <= room:
+            pieces = text.splitlines(keepends=True) if heading != SUMMARY else _WORDS.findall(text)
+            fits = partial(_fits, recap, heading, pieces, room, call)
+            gone = bisect_left(range(len(pieces)), 1, key=lambda gone: fits(len(pieces) - gone))
+            return recap.with_section(heading, "".join(pieces[: len(pieces) - gone])).written()
+        recap = without
+    made = recap.written()
+    return made if call.count(made) <= room else None
+
+
+_WORDS = lazy_pattern(r"\s*\S+")
+
+
+def _fits(recap: Recap, heading: str, pieces: Sequence[str], room: int, call: Call, kept: int) -> int:
+    """1 where the recap has room with so many pieces of a section, else 0."""
+    return int(call.count(recap.with_section(heading, "".join(pieces[:kept])).written()) <= room)
 
 
 HEADER = 60
