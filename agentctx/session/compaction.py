@@ -147,9 +147,10 @@ async def _needs_whole_view(step: Step, stages: Sequence[ContextStrategy], *, fo
 
 async def _carries_foreign_markers(step: Step) -> bool:
     """Whether what was known before carries cache markers of another model, which the current one does not take."""
-    ctx, known = step.ctx, step.record.view[: step.trail.start]
+    ctx = step.ctx
     if step.marked_for == ctx.model:
         return False
+    known = step.record.view[: step.trail.start]
     return await offload(lambda: carries_refused(known, ctx.source.wire, ctx.source.profile), len(known))
 
 

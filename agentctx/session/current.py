@@ -17,7 +17,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
-from attrs import Factory, define, frozen
+from attrs import Factory, define
 
 from agentctx.core.message import Native
 from agentctx.engine.plan import Plan
@@ -58,7 +58,7 @@ class SessionBlock:
     left: bool = False
 
 
-@frozen(eq=False, repr=False)
+@define(eq=False, repr=False)
 class Preparing:
     """A step under way: model calls that are made for it are no part of the conversation.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 
 from agentctx.core.change_log import ChangeLog, ChangesInForce, numbers
 from agentctx.core.compare import Change, Outcome
@@ -18,7 +18,7 @@ from agentctx.providers.cache_markers import unmarked
 from agentctx.session.fingerprint import DIGEST_BYTES, digest, snapshot
 
 
-@frozen(eq=False, repr=False)
+@define(eq=False, repr=False)
 class Sizes:
     """What some messages weigh.
 
@@ -204,9 +204,11 @@ class Record:
         if self.otherwise is None:
             self.look_otherwise(0)
         if len(self.origins) > 1:
-            known, out = self.out, self.origins if None not in self.origins else [each or 0 for each in self.origins]
-            self.out = list(itemgetter(*out)(natives))
-            for place in self.otherwise or ():
+            otherwise, known, origins = self.otherwise or (), self.out, self.origins
+            if any([origins[place] is None for place in otherwise]):  # noqa: C419 - faster so
+                origins = [each or 0 for each in origins]
+            self.out = list(itemgetter(*origins)(natives))
+            for place in otherwise:
                 self.out[place] = known[place]
         elif self.origins and not self.otherwise:
             self.out[0] = natives[self.origins[0] or 0]

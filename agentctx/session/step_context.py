@@ -117,7 +117,7 @@ class StepContext:
         return Sizes(list(map(meter.message, messages)), list(map(meter.weight, messages)))
 
 
-@frozen(eq=False, repr=False)
+@define(eq=False, repr=False)
 class State:
     """What is known of a conversation between two steps. A step makes a new one, or fails and leaves this as it was.
 
