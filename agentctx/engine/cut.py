@@ -62,7 +62,7 @@ def cut(context: Context, limit: int, aim: int, call: Call, size: int | None = N
         size: Tokens of the request, when they are known.
     """
     context, room = shrink_open_round(context, limit, call, size)
-    loose = [unit for unit in paced(room.units) if room.staying.isdisjoint(range(unit.start, unit.stop))]
+    loose = [unit for unit in paced(room.units) if room.staying.isdisjoint(unit.places)]
     loose, left = _without_preferred(context, loose, aim - room.floor, call)
     while True:
         made = _Cutting(context, call, loose, max(0, left), f"over {aim:,} tokens").made()
@@ -77,7 +77,7 @@ def _without_preferred(context: Context, loose: list[Unit], room: int, call: Cal
     named = call.preferred(context)
     if not named:
         return loose, room
-    last = [unit for unit in loose if not named.isdisjoint(range(unit.start, unit.stop))]
+    last = [unit for unit in loose if not named.isdisjoint(unit.places)]
     held = until_full(reversed(last), lambda unit: tokens_of(unit.of(context.messages), call), room)
     kept = {unit.start for unit in held}
     taken = sum(tokens_of(unit.of(context.messages), call) for unit in held)
@@ -142,8 +142,8 @@ class _Cutting:
         """The request that is left: the newest turns, and of those before them the user's words."""
         spoken = self._spoken()
         kept = self._newest(spoken)
-        first = min((each.place for turn in kept for each in turn.forms), default=len(self.context.messages))
-        older = {place: message for place, message in spoken.items() if place < first}
+        newer = {each.place for turn in kept for each in turn.forms}
+        older = {place: message for place, message in spoken.items() if place not in newer}
         bare, more = sum(turn.bare for turn in kept), sum(turn.tight - turn.bare for turn in kept)
         older = self._shortened(older, self.room - bare - min(more, int(RECENT * self.room)))
         left = self.room - bare - sum(map(self.call.count, older.values()))
@@ -152,7 +152,7 @@ class _Cutting:
     def _spoken(self) -> dict[int, Message]:
         """The user's own words by the index of their message; of one with results beside them, the words alone."""
         messages = self.context.messages
-        places = (index for unit in paced(self.loose) for index in range(unit.start, unit.stop))
+        places = (index for unit in paced(self.loose) for index in unit.places)
         return {index: _words_of(messages[index]) for index in places if has_user_words(messages[index])}
 
     def _newest(self, spoken: Mapping[int, Message]) -> list[_Turn]:
@@ -174,7 +174,7 @@ class _Cutting:
 
     def _turn(self, bundle: Sequence[Unit]) -> _Turn:
         messages, count = self.context.messages, self.call.count
-        places = (index for unit in bundle for index in range(unit.start, unit.stop))
+        places = (index for unit in bundle for index in unit.places)
         forms = tuple(self._forms(index, messages[index]) for index in places)
         return _Turn(forms, sum(count(each.bare) for each in forms), sum(count(each.tight) for each in forms))
 
@@ -264,7 +264,7 @@ class _Cutting:
     def _assembled(self, now: dict[int, Message]) -> Context:
         """The request with what stays of the units that may go, and why of each."""
         kept: list[Message] = []
-        loose = {index for unit in self.loose for index in range(unit.start, unit.stop)}
+        loose = {index for unit in self.loose for index in unit.places}
         for index, message in paced(enumerate(self.context.messages)):
             if index not in loose or now.get(index) is message:
                 kept.append(message)

@@ -134,7 +134,7 @@ def interrupted(format_name):
 async def test_what_repair_put_in_stays_its_own(format_name, way, stage):
     """A result that a later stage shortened was added by repair, for its reason; the other stage says why, too."""
     messages = interrupted(format_name)
-    pipeline = Pipeline(stage, budget=Budget(1500, trigger=0.5, target=0.4))
+    pipeline = Pipeline(stage, budget=Budget(900 if way == "at once" else 1500, trigger=0.5, target=0.4))
     session, view = pipeline.session(format=format_name), None
     for stop in range(3, len(messages) + 1, 2) if way != "at once" else ():
         view = await session.prepare(messages[:stop])

@@ -78,16 +78,16 @@ def grown(messages, stride=2):
 async def test_origins_are_places_in_what_was_passed(format_name, mode):
     """In each format and mode: the caller's own object stands at the index, and what was made has none."""
     turns = [system("be brief"), user("the task")] if format_name in IN_THE_MESSAGES else [user("the task")]
-    for place in range(24):
+    for place in range(60):
         turns += [assistant(call(f"call_{place}", "read")), result(f"call_{place}", f"{place} " * 90)]
     pipeline = Pipeline(
         TruncateToolOutputs(max_tokens=80),
         ClearToolResults(keep_last=3, placeholder="[gone]"),
         FitContextWindow(),
-        budget=Budget(900, trigger=0.9, target=0.5),
+        budget=Budget(1_500, trigger=0.9, target=0.5),
         summarizer=fixed_summarizer("They read."),
     )
-    calls = grown(transcript(format_name, *turns))
+    calls = grown(transcript(format_name, *turns), 4)
     made = [hold(passed, view) async for passed, view in steps(pipeline, mode, calls, format=format_name)]
     assert any(made)
     assert not made[0]

@@ -18,6 +18,7 @@ from agentctx import (
     Pipeline,
     Protect,
     Session,
+    TrimRounds,
     TruncateToolOutputs,
     first_of,
     validate,
@@ -156,7 +157,7 @@ async def test_what_a_rule_names_then_is_there_again(format_name, rule):
     """Rules are asked again about the history that the caller has gone back to."""
     wishes = [turn for n in range(9) for turn in (assistant("fine " * 90), user(f"wish {n}"))]
     messages = transcript(format_name, user("the task"), *wishes)
-    plan = Pipeline(FitContextWindow(), budget=Budget(500, target=200), protect=[rule])
+    plan = Pipeline(TrimRounds(1), budget=Budget(500, target=200), protect=[rule])
     session = await walked(plan.session(format=format_name), messages, 1)
     assert "wish 3" not in str((await session.prepare(messages)).messages)
     sent = texts_of((await session.prepare(messages[:11])).messages)

@@ -45,7 +45,7 @@ def errors(view, history):
 
 async def walk(stage, tokens, *histories):
     """The last view of a session that was shown these histories, each checked."""
-    session = Pipeline(stage, budget=Budget(tokens)).session(model="gpt-5.4", format="openai-responses")
+    session = Pipeline(stage, budget=Budget(tokens, target=0.3)).session(model="gpt-5.4", format="openai-responses")
     for history in histories:
         view = await session.prepare(history)
         assert errors(view, history) == []

@@ -239,7 +239,9 @@ def _may_be(item: Item, was: Item) -> bool:
         return False
     if not was.is_call:
         return item.id is None or item.id == was.id
-    return item.call_id == was.call_id or (item.id is not None and item.id == was.id) or _asks(item) == _asks(was)
+    if item.call_id == was.call_id:
+        return True
+    return item.id == was.id if item.id is not None and was.id is not None else _asks(item) == _asks(was)
 
 
 def _asks(item: Item) -> Mapping[str, Any]:
