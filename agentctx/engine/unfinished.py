@@ -17,7 +17,7 @@ from attrs import frozen
 
 from agentctx.core import compare
 from agentctx.core.message import Message, server_ends
-from agentctx.core.units import iter_units, seams, unfinished_from, units
+from agentctx.core.units import awaits_next, iter_units, seams, unfinished_from, units
 
 
 @frozen(eq=False, repr=False)
@@ -112,7 +112,9 @@ def _without_dropped_calls(viewed: Viewed, begins: int) -> int | None:
     gone = [at for at in range(place, len(read)) if read[at].calls and origins[at] not in there]
     if not gone:
         return begins
-    return next((origins[seam] for seam in seams(iter_units(read, place)) if seam > gone[-1]), None)
+    last = next((at for at in range(len(read), 0, -1) if not awaits_next(read[at - 1])), 0)
+    thoughts = (origins[at] for at in range(max(last, gone[-1] + 1), len(read)))  # what follows them may still come
+    return next((origins[seam] for seam in seams(iter_units(read, place)) if seam > gone[-1]), next(thoughts, None))
 
 
 def _final_places(viewed: Viewed) -> set[int]:

@@ -112,3 +112,15 @@ async def test_an_open_round_after_a_late_output_is_read_again_with_it():
     open_round = [*base, asked(3), answered(1, "late")]
     view = await walk(FitContextWindow(), 4_000, open_round, [*open_round, answered(3, "three")])
     assert view.messages == [*open_round, answered(3, "three")]
+
+
+async def test_a_thought_at_the_end_is_read_again_behind_a_late_output_of_a_call_that_was_left_out():
+    """Reasoning that nothing follows yet is not lost where its round is open and a call before it was left out."""
+    late = [*words(user("task"), assistant(FILL * 2), assistant(FILL * 2)), asked(1), asked(2), answered(2, FILL * 2)]
+    late += [asked(3), asked(4), answered(1, FILL * 2), thought(5)]
+    pipeline = Pipeline(TrimRounds(2), FitContextWindow(), budget=Budget(300, trigger=0.5, target=0.3))
+    session = pipeline.session(model="gpt-5.4", format="openai-responses")
+    await session.prepare(late)
+    view = await session.prepare([*late, asked(5)])
+    assert thought(5) in view.messages
+    assert errors(view, late) == []
