@@ -644,6 +644,26 @@ class Notes:
         self._said.clear()
 
 
+class Shelf(Protocol):
+    """What a stage can have kept in the store so that the model can get it back with the recall tool."""
+
+    def pointer(self, message: Message, result: ToolResult | None = None) -> str:
+        """What a text says of where the original is, for a plain stage; see ``Call.pointer``."""
+        ...
+
+    async def keep(self, content: bytes) -> str | None:
+        """The handle of a content; see ``Call.keep``."""
+        ...
+
+    async def keep_message(self, message: Message, result: ToolResult | None = None) -> str | None:
+        """By which handle a message, or a result in it, can be had back; None where nothing is kept."""
+        ...
+
+    async def settled(self, before: Context, after: Context) -> Context:
+        """What a stage returned, with the handles that the store has given."""
+        ...
+
+
 @frozen(eq=False)
 class Call:
     """What a stage is told about the model call that it prepares.
@@ -658,6 +678,7 @@ class Call:
         protect: The caller's own rules of what must survive; the rules that always hold come on top.
         warmth: The believed share of the last request that the provider's cache still holds, 0 to 1.
         store: Where originals are kept; None means that they are not.
+        shelf: What puts contents into it in this step; see ``keep``.
         summarizer: Puts messages into fewer words; None when the caller gave none.
         wire: The caller's own format; None when the context was built by hand.
         thinking: What to do where an edit would part reasoning from the prefix that it is bound to.
@@ -698,6 +719,7 @@ class Call:
     late: Callable[[], frozenset[int]] | None = field(default=None, repr=False)
     given: Callable[[], frozenset[int]] | None = field(default=None, repr=False)
     start: Context | None = field(default=None, repr=False)
+    shelf: Shelf | None = field(default=None, repr=False)
     stays: ProtectRule | None = field(default=None, repr=False)
 
     @property
@@ -771,6 +793,24 @@ class Call:
     def remark(self, text: str) -> None:
         """Say something about the step as a whole; it is put into the stage's report."""
         self.notes.remarks.append(text)
+
+    async def keep(self, content: bytes | str) -> str | None:
+        """Put a content into the store, and give the handle by which the model gets it back with the recall tool.
+
+        None where there is no store, where the request has no recall tool, and where the store fails: then the report
+        says so, and nothing else happens.
+        """
+        data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+        handle = None if self.shelf is None else await self.shelf.keep(data)
+        return f"{handle}#0" if handle is not None and data.startswith(b"{") else handle
+
+    def pointer(self, message: Message, result: ToolResult | None = None) -> str:
+        """What a text that stands for a message, or a result in it, says of how to get the original back.
+
+        Such as ``"; recall 3fa94c00d1b2e6a7"``; empty without a store or the recall tool. For a plain stage, which
+        cannot wait: once the stage is done, what its messages name this way is put into the store.
+        """
+        return "" if self.shelf is None else self.shelf.pointer(message, result)
 
     def protecting(self, rules: tuple[ProtectRule, ...]) -> Call:
         """The same call with other rules of the caller."""

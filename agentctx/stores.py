@@ -10,6 +10,8 @@ from agentctx.errors import StoreError
 
 __all__ = ["MemoryStore"]
 
+_SHORTEST = 16
+
 
 @define
 class MemoryStore:
@@ -25,10 +27,17 @@ class MemoryStore:
     _contents: dict[str, bytes] = field(factory=dict, init=False, repr=False)
 
     async def put(self, content: bytes, /) -> str:
-        """Keep ``content`` and return its handle."""
-        handle = sha256(content).hexdigest()
-        self._contents[handle] = content
-        return handle
+        """Keep ``content`` and return its handle: so much of its SHA-256 as no other content shares."""
+        whole = sha256(content).hexdigest()
+        for length in range(_SHORTEST, len(whole) + 1):
+            if self._contents.setdefault(whole[:length], content) == content:
+                return whole[:length]
+        msg = "two contents have one SHA-256"
+        raise StoreError(msg)
+
+    async def handles(self) -> list[str]:
+        """The handles of all that is kept, oldest first."""
+        return list(self._contents)
 
     async def get(self, handle: str, /) -> bytes:
         """What was put under ``handle``.

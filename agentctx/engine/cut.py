@@ -30,7 +30,9 @@ from agentctx.engine.shrink import (
     cut_arguments,
     cut_to_tokens,
     edit_results,
+    fits,
     water_level,
+    with_pointer,
     with_text,
 )
 from agentctx.protocols import Call
@@ -199,10 +201,12 @@ class _Cutting:
         texts = [part for part in message.parts if isinstance(part, Text)]
         level = water_level([self.call.counter.count(part.text) for part in texts], self._text_tokens(message) - cap)
 
+        how = Cut().pointing(self.call.pointer(message))
+
         def shorter(part: Part) -> Part:
             if not isinstance(part, Text):
                 return part
-            text = cut_to_tokens(part.text, max(SMALLEST, level), self.call.counter, Cut())
+            text = cut_to_tokens(part.text, max(SMALLEST, level), self.call.counter, how)
             return part if text == part.text else Text(text, source=part.source)
 
         return message.with_parts(tuple(map(shorter, message.parts)))
@@ -223,17 +227,25 @@ class _Cutting:
 
     def _forms(self, index: int, message: Message) -> _Forms:
         if message.results:
-            return _Forms(index, edit_results(message, cleared), self._capped(message, self.cap), message)
+            bare = edit_results(message, partial(self._cleared, message))
+            return _Forms(index, bare, self._capped(message, self.cap), message)
         if message.calls:
             bare = cut_arguments(message, partial(self._cut, tokens=LONG_ARGUMENT))
             return _Forms(index, bare, message, message)
         return _Forms(index, message, message, message)
 
+    def _cleared(self, message: Message, result: ToolResult) -> ToolResult:
+        if cleared(result) is result:
+            return result
+        return cleared(result, with_pointer(CLEARED, self.call.pointer(message, result)))
+
     def _capped(self, message: Message, cap: int) -> Message:
         def capped(result: ToolResult) -> ToolResult:
             text = result.text
-            shorter = self._cut(text, tokens=cap)
-            return result if shorter == text else with_text(result, shorter)
+            if len(text) <= cap or fits(text, cap, self.call.counter):
+                return result
+            how = Cut().pointing(self.call.pointer(message, result))
+            return with_text(result, cut_to_tokens(text, cap, self.call.counter, how))
 
         return edit_results(message, capped)
 
@@ -290,4 +302,4 @@ def _words_of(message: Message) -> Message:
 
 
 def _is_cleared(result: ToolResult) -> bool:
-    return len(result.text) <= len(CLEARED)
+    return len(result.text) <= len(CLEARED) or result.text.startswith(CLEARED[:-1])

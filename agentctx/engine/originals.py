@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from hashlib import sha256
 from inspect import isawaitable
+from typing import TypeVar
 
 import anyio
-from attrs import frozen
+from attrs import define, evolve, field, frozen
 
 from agentctx.core.compare import Change, Outcome
-from agentctx.core.message import Message, Native
+from agentctx.core.message import Context, Message, Native, Part, Text, ToolCall, ToolResult
 from agentctx.core.pace import paced
 from agentctx.errors import StoreError
 from agentctx.offload import offload
 from agentctx.printable import shown
 from agentctx.protocols import Store
 from agentctx.wire_format import WireFormat
+
+T = TypeVar("T")
 
 AT_ONCE = 16
 """So many contents are put into a store at the same time."""
@@ -42,55 +47,202 @@ class Originals:
     wire: WireFormat
 
     def contents(self, changes: Iterable[Change]) -> list[bytes | None]:
-        """What to keep for each change; None where nothing was left out."""
+        """What to keep for each change; None where nothing was left out, or what it was cannot be written."""
         pairs = paced(zip(changes, self.messages, strict=True))
-        return [None if change.outcome in _ELSEWHERE else self._content(old) for change, old in pairs]
-
-    def _content(self, old: Message) -> bytes:
-        native = old.payload
-        made = native is None or isinstance(native, Message)
-        return original_bytes(self.wire.write_message(old) if made else native)
+        return [None if change.outcome in _ELSEWHERE else content_of(old, self.wire) for change, old in pairs]
 
 
-async def kept(
-    changes: Sequence[Change], originals: Originals, known: dict[tuple[int, bytes], str]
-) -> Sequence[Change]:
-    """The changes, each with the handle of its original.
+def content_of(message: Message, wire: WireFormat) -> bytes | None:
+    """What is kept of a message: the caller's own as JSON; None where it cannot be written."""
+    native = message.payload
+    made = native is None or isinstance(native, Message)
+    try:
+        return original_bytes(wire.write_message(message) if made else native)
+    except StoreError:
+        return None
+
+
+async def kept(changes: Sequence[Change], originals: Originals, shelf: StoreShelf) -> Sequence[Change]:
+    """The changes, each with the handle of its original, as far as the store keeps it.
 
     Args:
         changes: What a stage did.
         originals: What it did it to.
-        known: The handles of what was put in this step already, by store and content; brought up to date.
-
-    Raises:
-        StoreError: If the store fails; what it raised is the cause.
+        shelf: What puts them into the store.
     """
     contents = await offload(partial(originals.contents, changes), len(changes))
-    store = originals.store
-    wanted = dict.fromkeys(content for content in contents if content is not None)
-    await _put_all(store, [content for content in wanted if (id(store), content) not in known], known)
+    shelf = shelf.of(originals.store)
+    handles = await shelf.keep_all([content for content in contents if content is not None])
     pairs = zip(changes, contents, strict=True)
-    return [change if content is None else change.with_handle(known[id(store), content]) for change, content in pairs]
+    return [
+        change if content is None or content not in handles else change.with_handle(handles[content])
+        for change, content in pairs
+    ]
 
 
-async def _put_all(store: Store, contents: Sequence[bytes], known: dict[tuple[int, bytes], str]) -> None:
-    """Put contents into a store, some at a time; the first failure ends it."""
-    waiting = iter(contents)
-    failed: list[StoreError] = []
+PATIENCE = 10.0
+"""Seconds that a step waits for the store to keep one content."""
 
-    async def work() -> None:
-        for content in waiting:
+_EXPECTED = re.compile("[0-9a-f]{16}")
+
+
+def expected_handle(content: bytes) -> str:
+    """The handle that a store of ours gives a content."""
+    return sha256(content).hexdigest()[:16]
+
+
+@define(eq=False)
+class _Known:
+    """What a step knows of its stores.
+
+    Args:
+        handles: Of what was put, by store and content.
+        awaited: What text that a stage has written names by the handle that it is expected to get.
+        failures: What went wrong with a store, by the store; it is not asked again.
+    """
+
+    handles: dict[tuple[int, bytes], str] = field(factory=dict)
+    awaited: dict[str, bytes] = field(factory=dict)
+    failures: dict[int, str] = field(factory=dict)
+
+
+@frozen(eq=False, repr=False)
+class StoreShelf:
+    """What puts contents into a store for one step: each once, for so long, and not again once the store has failed.
+
+    A plain stage cannot wait for a store: it writes the handle that a content is expected to get (``pointer``). Where
+    it gets another or none, the engine puts that right once the stage is done (``settled``).
+
+    Args:
+        store: The store.
+        wire: The format of the messages.
+        tool: The name of the recall tool in the request; None where there is none: then no text names a handle.
+    """
+
+    store: Store
+    wire: WireFormat
+    tool: str | None
+    known: _Known = field(factory=_Known)
+
+    def of(self, store: Store) -> StoreShelf:
+        """The same for another store."""
+        return self if store is self.store else evolve(self, store=store)
+
+    @property
+    def failures(self) -> Collection[str]:
+        """What went wrong with stores."""
+        return self.known.failures.values()
+
+    def pointer(self, message: Message, result: ToolResult | None = None) -> str:
+        """How a text says with what to get back a message, or one of the results in it; empty without the tool."""
+        if self.tool is None or id(self.store) in self.known.failures:
+            return ""
+        content = content_of(message, self.wire)
+        if content is None:
+            return ""
+        handle = expected_handle(content)
+        self.known.awaited[handle] = content
+        return f"{self._said(handle)}{_part(message, result)}"
+
+    def _said(self, handle: str) -> str:
+        return f"; {self.tool} {handle}"
+
+    async def keep(self, content: bytes) -> str | None:
+        """The handle of a content; None where the recall tool is not in the request, or the store fails."""
+        return None if self.tool is None else (await self.keep_all([content])).get(content)
+
+    async def keep_message(self, message: Message, result: ToolResult | None = None) -> str | None:
+        """By which handle a message, or a result in it, can be had back; None as for ``keep``."""
+        content = None if self.tool is None else content_of(message, self.wire)
+        handle = None if content is None else await self.keep(content)
+        return None if handle is None else handle + _part(message, result)
+
+    async def keep_all(self, contents: Iterable[bytes]) -> dict[bytes, str]:
+        """The handles of contents, of those that the store keeps; some are put at a time, and each is tried twice."""
+        wanted, place, known = list(dict.fromkeys(contents)), id(self.store), self.known.handles
+        waiting = iter([content for content in wanted if (place, content) not in known])
+
+        async def work() -> None:
+            for content in waiting:
+                if place in self.known.failures:
+                    return
+                try:
+                    known[place, content] = await self._put(content)
+                except StoreError as error:
+                    self.known.failures.setdefault(place, str(error))
+
+        async with anyio.create_task_group() as group:
+            for _ in range(min(AT_ONCE, len(wanted))):
+                group.start_soon(work)
+        return {content: known[place, content] for content in wanted if (place, content) in known}
+
+    async def _put(self, content: bytes) -> str:
+        with anyio.move_on_after(PATIENCE):
             try:
-                known[id(store), content] = await put(store, content)
-            except StoreError as error:
-                failed.append(error)
-                group.cancel_scope.cancel()
+                return await put(self.store, content)
+            except StoreError:
+                return await put(self.store, content)
+        msg = f"the store {type(self.store).__name__} did not answer within {PATIENCE:g} seconds"
+        raise StoreError(msg)
 
-    async with anyio.create_task_group() as group:
-        for _ in range(min(AT_ONCE, len(contents))):
-            group.start_soon(work)
-    if failed:
-        raise failed[0]
+    async def settled(self, before: Context, after: Context) -> Context:
+        """What a stage returned, with the handles that the store has given for what the stage was to say."""
+        if not self.known.awaited or after is before:
+            return after
+        old = set(map(id, before.messages))
+        new = {place: each for place, each in enumerate(after.messages) if id(each) not in old}
+        named = {place: self._awaited_in(message) for place, message in new.items()}
+        contents = {handle: content for found in named.values() for handle, content in found.items()}
+        got = await self.keep_all(contents.values())
+        wrong = {handle: got.get(content) for handle, content in contents.items() if got.get(content) != handle}
+        if not wrong:
+            return after
+        messages = list(after.messages)
+        for place, found in named.items():
+            if not wrong.keys().isdisjoint(found):
+                messages[place] = self._put_right(messages[place], wrong)
+        return after.with_messages(tuple(messages))
+
+    def _awaited_in(self, message: Message) -> dict[str, bytes]:
+        """The contents that a message names by the handles they are expected to get."""
+        found = {handle for text in _texts(message.parts) for handle in _EXPECTED.findall(text)}
+        return {handle: self.known.awaited[handle] for handle in sorted(found & self.known.awaited.keys())}
+
+    def _put_right(self, message: Message, wrong: Mapping[str, str | None]) -> Message:
+        def right(text: str) -> str:
+            for handle, given in wrong.items():
+                said = re.compile(re.escape(self._said(handle)) + "(#[0-9]+)?")
+                text = said.sub(
+                    lambda found, given=given: "" if given is None else f"{self._said(given)}{found[1] or ''}", text
+                )
+            return text
+
+        return message.with_parts(tuple(_mapped(part, right) for part in message.parts))
+
+
+def _part(message: Message, result: ToolResult | None) -> str:
+    """Which of several results of a message is meant."""
+    results = message.results
+    place = next((place for place, each in enumerate(results, 1) if each is result), None)
+    return f"#{place}" if place is not None and len(results) > 1 else ""
+
+
+def _texts(parts: Iterable[Part]) -> Iterator[str]:
+    for part in parts:
+        if isinstance(part, ToolResult):
+            yield from _texts(part.content)
+        elif isinstance(part, Text):
+            yield part.text
+        elif isinstance(part, ToolCall):
+            yield part.arguments
+
+
+def _mapped(part: Part, edit: Callable[[str], str]) -> Part:
+    if isinstance(part, ToolResult):
+        return evolve(part, content=tuple(_mapped(each, edit) for each in part.content))
+    if isinstance(part, Text):
+        return part if edit(part.text) == part.text else Text(edit(part.text), source=part.source)
+    return evolve(part, arguments=edit(part.arguments)) if isinstance(part, ToolCall) else part
 
 
 async def put(store: Store, content: bytes) -> str:
@@ -110,6 +262,16 @@ async def put(store: Store, content: bytes) -> str:
         msg = f"{name}: put gave {shown(handle)} as a handle; a handle is a text, not empty, in UTF-8"
         raise StoreError(msg)
     return handle
+
+
+async def asked_of(store: Store, ask: Callable[[], Awaitable[T]]) -> T | None:
+    """What a store answers; None where it fails, or takes too long."""
+    try:
+        with anyio.move_on_after(PATIENCE), _Failing(f"the store {type(store).__name__}"):
+            return await ask()
+    except StoreError:
+        pass
+    return None
 
 
 def _is_utf8(text: str) -> bool:

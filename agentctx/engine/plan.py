@@ -12,6 +12,7 @@ from agentctx.core.message import Context, Message
 from agentctx.core.protection import ProtectRule, ThinkingPolicy
 from agentctx.core.report import Compaction, Report
 from agentctx.engine.listeners import as_listeners, tell
+from agentctx.engine.originals import StoreShelf
 from agentctx.engine.protect import bind
 from agentctx.engine.reading import Reader
 from agentctx.engine.run_stages import Holder, in_phase
@@ -259,7 +260,9 @@ class Nested(Holder):
 
     async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
         """Run the stages that it is time for."""
-        call = evolve(call, store=self.plan.store or call.store, summarizer=self.plan.summarizer or call.summarizer)
+        store, summarizer = self.plan.store or call.store, self.plan.summarizer or call.summarizer
+        shelf = call.shelf.of(store) if isinstance(call.shelf, StoreShelf) and store is not None else call.shelf
+        call = evolve(call, store=store, summarizer=summarizer, shelf=shelf)
         stages = self.usual
         if self.own is not None:
             over = bool(self.pressed) and call.size(context) > self.own.trigger_tokens

@@ -22,7 +22,7 @@ from agentctx.core.report import StageReport
 from agentctx.core.units import broken_pair
 from agentctx.engine.changes import Account, StageDiff, head_changes, marks_differ
 from agentctx.engine.listeners import is_async
-from agentctx.engine.originals import Originals, kept
+from agentctx.engine.originals import Originals, StoreShelf, kept
 from agentctx.engine.sendable import is_ours, sendable
 from agentctx.errors import StageError
 from agentctx.offload import amount, offload
@@ -293,6 +293,8 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
     before, started = trail.context, perf_counter()
     try:
         after, shared = await run(stage, before, call)
+        if call.shelf is not None:
+            after = await call.shelf.settled(before, after)
         if after is before and not call.notes.remarks:
             return None
         found = await _compared(stage, before, after, shared, call, None if trusted else trail.origins)
@@ -323,17 +325,18 @@ def _report(diff: StageDiff, account: Account, tokens: int, started: float) -> S
     return StageReport(diff.name, account.changes, tokens, size, perf_counter() - started, notes, head)
 
 
-async def keep_originals(trail: Trail) -> None:
+async def keep_originals(trail: Trail, shelf: StoreShelf) -> None:
     """Put what the stages changed into the store, as it was before; the reports name the handles then.
 
-    Raises:
-        StoreError: If the store fails.
+    A store that fails costs the handles, and the report says so.
     """
-    known: dict[tuple[int, bytes], str] = {}
     for place, originals in trail.originals.items():
         report = trail.reports[place]
-        trail.reports[place] = evolve(report, changes=tuple(await kept(report.changes, originals, known)))
+        trail.reports[place] = evolve(report, changes=tuple(await kept(report.changes, originals, shelf)))
     trail.originals.clear()
+    if shelf.failures:
+        notes = tuple(f"not all that was left out could be kept: {what}" for what in shelf.failures)
+        trail.reports.append(StageReport("Store", (), trail.tokens, trail.tokens, 0.0, notes))
 
 
 async def _run_inner(holding: Stage, trail: Trail, call: Call) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal
 
 from attrs import evolve, frozen
@@ -30,6 +30,10 @@ class Cut:
 
     keep: Keep = "both"
     marker: str = "\n[… {omitted} characters omitted …]\n"
+
+    def pointing(self, pointer: str) -> Cut:
+        """The same with a marker that says how to get the whole text back."""
+        return self if not pointer else evolve(self, marker=with_pointer(self.marker, pointer))
 
     def mark(self, omitted: int) -> str:
         """The marker for this many characters."""
@@ -209,6 +213,13 @@ CLEARED = "[old tool result cleared]"
 """What stands for an old result."""
 
 
+def with_pointer(text: str, pointer: str) -> str:
+    """What stands for a text, with how to get that back: within its bracket, if it ends with one."""
+    bare = text.rstrip()
+    inside = bare.removesuffix("]").removesuffix(" …")
+    return inside + pointer + text[len(inside) :]
+
+
 def cleared(result: ToolResult, placeholder: str = CLEARED) -> ToolResult:
     """The result with a few words in the place of what it says; itself where they would be no fewer."""
     only_text = all(isinstance(part, Text) for part in result.content)
@@ -265,13 +276,14 @@ def shrink_results(context: Context, places: Iterable[int], spare: int, call: Ca
 
 
 def _cap(context: Context, places: Sequence[int], cap: int, call: Call, why: str) -> Context:
-    def cut(result: ToolResult) -> ToolResult:
+    def cut(message: Message, result: ToolResult) -> ToolResult:
         text = result.text
-        shorter = cut_to_tokens(text, cap, call.counter, Cut())
-        return result if shorter == text else with_text(result, shorter)
+        if fits(text, cap, call.counter):
+            return result
+        return with_text(result, cut_to_tokens(text, cap, call.counter, Cut().pointing(call.pointer(message, result))))
 
     why = f"{why}: results cut to {cap:,} tokens"
-    return edited(context, places, lambda _, message: edit_results(message, cut), call, why)
+    return edited(context, places, lambda _, message: edit_results(message, partial(cut, message)), call, why)
 
 
 DEEPEST = 100

@@ -346,8 +346,8 @@ async def _fitted(step: Step, given: Given) -> Step:
         step = anew
     if not step.trail.start:
         refuse_empty(step.trail)
-    if step.trail.originals:
-        await keep_originals(step.trail)
+    if step.shelf is not None:
+        await keep_originals(step.trail, step.shelf)
     return step
 
 

@@ -11,7 +11,9 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.budget import Budget
 from agentctx.core.change_log import ChangesInForce
 from agentctx.core.message import ROLES, Context, Message, Native, Tool
+from agentctx.core.recall import name_of_recall
 from agentctx.engine.cache_markers import check_head, relieved_head
+from agentctx.engine.originals import StoreShelf
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import Reader, found_format, reader
 from agentctx.engine.reasoning import opening
@@ -309,6 +311,7 @@ class Step:
             of now.
         marked_for: The model whose cache markers the record's view carries; None when it is not known.
         unread: What is left out for certain and was not read, in a step that is kept nowhere; None when all was read.
+        shelf: What puts contents into the store; None where there is none, or nothing was done yet.
     """
 
     ctx: StepContext
@@ -324,6 +327,7 @@ class Step:
     reasoning_made_with: tuple[Message | None, tuple[Tool, ...]] | None = None
     marked_for: str | None = None
     unread: Unread | None = None
+    shelf: StoreShelf | None = field(default=None, init=False)
 
     @property
     def last_role(self) -> str:
@@ -346,7 +350,10 @@ class Step:
     def call(self, aim: int | None = None) -> Call:
         """What the stages are told, with the tokens to come down to."""
         ctx, given = self.ctx, len(self.natives)
-        return ctx.plan.call(ctx.source, ctx.budget, aim, given, self.message_at, self.warmth, self.before)
+        call = ctx.plan.call(ctx.source, ctx.budget, aim, given, self.message_at, self.warmth, self.before)
+        if call.store is not None and self.shelf is None:
+            self.shelf = StoreShelf(call.store, ctx.source.wire, name_of_recall(ctx.tools))
+        return evolve(call, shelf=self.shelf)
 
     def before(self) -> tuple[Message, ...]:
         """What stands before the messages that the stages see."""

@@ -13,7 +13,7 @@ from attrs import field, frozen
 from agentctx.core.message import Context, Message, ToolResult
 from agentctx.core.pace import paced
 from agentctx.engine.options import as_names
-from agentctx.engine.shrink import CLEARED, cleared, edit_results, results_of
+from agentctx.engine.shrink import CLEARED, cleared, edit_results, results_of, with_pointer
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage, whole_text
 
@@ -29,6 +29,9 @@ class ClearToolResults(Stage):
     Without a budget all results but the last ``keep_last`` are replaced; with one no more than must be. The calls stay,
     so the model still sees what it did ("observation masking", Lindenbauer et al. 2025, "The Complexity Trap": as good
     as summaries for coding agents, at half the cost).
+
+    Where the pipeline has a store and the request the recall tool (``Recall``), the placeholder names the handle by
+    which the model gets the result back.
 
     The results of the open round stay in any case: the model has not read them yet.
 
@@ -80,7 +83,7 @@ class ClearToolResults(Stage):
             if spare is not None and spare <= 0:
                 break
             old = messages[index]
-            messages[index] = edit_results(old, partial(self._cleared, clear[index]))
+            messages[index] = edit_results(old, partial(self._cleared, clear[index], old, call))
             if messages[index] is not old:
                 call.note(old, f"older than the last {self.keep_last} tool results")
                 spare = None if spare is None else spare - call.count(old) + call.count(messages[index])
@@ -96,5 +99,7 @@ class ClearToolResults(Stage):
                 clear[index].add(id(result))
         return clear
 
-    def _cleared(self, old: Collection[int], result: ToolResult) -> ToolResult:
-        return cleared(result, self.placeholder) if id(result) in old else result
+    def _cleared(self, old: Collection[int], message: Message, call: Call, result: ToolResult) -> ToolResult:
+        if id(result) not in old or cleared(result, self.placeholder) is result:
+            return result
+        return cleared(result, with_pointer(self.placeholder, call.pointer(message, result)))

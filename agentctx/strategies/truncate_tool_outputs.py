@@ -23,7 +23,8 @@ class TruncateToolOutputs(Stage):
     """Cut the text of each tool result to at most ``max_tokens`` tokens or ``max_chars`` characters.
 
     Exact, in whole grapheme clusters, and idempotent: what was cut once is not cut again. Images and blocks that
-    are not text stay. Give one limit, or both to keep both.
+    are not text stay. Give one limit, or both to keep both. Where the pipeline has a store and the request the recall
+    tool (``Recall``), the marker names the handle by which the model gets the whole output back.
 
     Args:
         max_tokens: The most tokens of one result, marker included.
@@ -97,7 +98,7 @@ class TruncateToolOutputs(Stage):
             return context
 
         def cut(_index: int, message: Message) -> Message:
-            return edit_results(message, lambda result: self._cut(result, call))
+            return edit_results(message, lambda result: self._cut(message, result, call))
 
         return edited(context, places, cut, call, f"tool output longer than {self._limits()}")
 
@@ -118,14 +119,23 @@ class TruncateToolOutputs(Stage):
                 return True
         return False
 
-    def _cut(self, result: ToolResult, call: Call) -> ToolResult:
-        text = shorter = result.text
-        cut = Cut(self.keep, self.marker)
+    def _cut(self, message: Message, result: ToolResult, call: Call) -> ToolResult:
+        text = result.text
+        shorter = self._shorter(text, call, Cut(self.keep, self.marker))
+        if shorter == text:
+            return result
+        pointer = call.pointer(message, result)
+        return with_text(
+            result, self._shorter(text, call, Cut(self.keep, self.marker).pointing(pointer)) if pointer else shorter
+        )
+
+    def _shorter(self, text: str, call: Call, cut: Cut) -> str:
+        shorter = text
         if self.max_chars is not None:
             shorter = cut_to_chars(shorter, self.max_chars, cut)
         if self.max_tokens is not None:
             shorter = cut_to_tokens(shorter, self.max_tokens, call.counter, cut)
-        return result if shorter == text else with_text(result, shorter)
+        return shorter
 
     def _limits(self) -> str:
         limits = ((self.max_tokens, "tokens"), (self.max_chars, "characters"))

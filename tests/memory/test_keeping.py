@@ -1,0 +1,185 @@
+"""What stages put into the store: by which handle, and what a store that fails costs."""
+
+import json
+
+import anyio
+import pytest
+
+from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, Stage, TruncateToolOutputs
+from agentctx.core.recall import recall_tool
+from agentctx.engine import originals
+from agentctx.providers.registry import format_named
+from agentctx.stores import MemoryStore
+from agentctx.testing import assistant, call, result, transcript, user
+
+pytestmark = pytest.mark.anyio
+
+FORMATS = ["openai-chat", "openai-responses", "anthropic", "gemini", "bedrock"]
+
+
+def tools(format_name, name="recall"):
+    """The recall tool among the tools of a request."""
+    return [format_named(format_name).write_tool(recall_tool(name))]
+
+
+def rounds(format_name="openai-chat", number=8):
+    """A task and rounds with outputs."""
+    turns = [user("task")]
+    for place in range(number):
+        turns += [assistant(call(f"c{place}", "read", {"n": place})), result(f"c{place}", f"output {place} " * 90)]
+    return transcript(format_name, *turns)
+
+
+class Keeps(Stage):
+    """Keeps a content, and remembers its handle."""
+
+    def __init__(self, content):
+        """Nothing is kept yet."""
+        self.content, self.handle = content, "not asked"
+
+    async def __call__(self, context, call, /):
+        """Keep it."""
+        self.handle = await call.keep(self.content)
+        return context
+
+
+async def fails(_content):
+    """Raise what no caller knows."""
+    raise ConnectionError
+
+
+async def hangs(_content):
+    """Never answer."""
+    await anyio.sleep_forever()
+
+
+async def is_full(_content):
+    """Say that there is no more room."""
+    raise OSError(28, "No space left on device")
+
+
+def broken(put):
+    """A store that does not keep."""
+    store = MemoryStore()
+    return type("Broken", (), {"put": staticmethod(put), "get": staticmethod(store.get)})()
+
+
+@pytest.mark.parametrize("content", ["a log", b"\x00\xff", '{"role": "tool", "content": "x"}'])
+async def test_what_a_stage_keeps_has_a_short_handle(content):
+    """The same content has the same handle, in every step."""
+    stage, store = Keeps(content), MemoryStore()
+    pipeline = Pipeline(stage, store=store)
+    found = set()
+    for _ in range(2):
+        await pipeline.prepare(rounds(), tools=tools("openai-chat"))
+        found.add(stage.handle)
+    (handle,) = found
+    assert len(handle.partition("#")[0]) == 16
+    assert await store.get(handle.partition("#")[0]) == (content.encode() if isinstance(content, str) else content)
+
+
+async def test_without_store_or_tool_nothing_is_kept():
+    """Nobody could ask for it."""
+    for store, given in ((None, tools("openai-chat")), (MemoryStore(), None), (MemoryStore(), [])):
+        stage = Keeps("a log")
+        await Pipeline(stage, store=store).prepare(rounds(), tools=given)
+        assert stage.handle is None
+
+
+async def test_handles_grow_where_two_would_be_the_same(monkeypatch):
+    """One handle never stands for two contents."""
+
+    class Sum:
+        def __init__(self, content):
+            self.text = "0" * 16 + f"{content[0]:x}" * 48
+
+        def hexdigest(self):
+            return self.text
+
+    monkeypatch.setattr("agentctx.stores.sha256", Sum)
+    store = MemoryStore()
+    one, other = await store.put(b"\x01"), await store.put(b"\x02")
+    assert (len(one), len(other)) == (16, 17)
+    assert [await store.get(one), await store.get(other), await store.put(b"\x02")] == [b"\x01", b"\x02", other]
+
+
+STAGES = [ClearToolResults(keep_last=1), TruncateToolOutputs(max_tokens=50), FitContextWindow()]
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: type(stage).__name__)
+@pytest.mark.parametrize("put", [fails, hangs, is_full])
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_a_store_that_fails_costs_the_handles_alone(monkeypatch, stage, put, format_name):
+    """The history is unchanged, the request fits, no handle is named that gives nothing, and the report says why."""
+    monkeypatch.setattr(originals, "PATIENCE", 0.05)
+    messages, given = rounds(format_name), tools(format_name)
+    before = json.dumps(messages)
+    pipeline = Pipeline(stage, budget=Budget(1_200), store=broken(put))
+    for prepare in (pipeline.prepare, pipeline.session(format=format_name).prepare):
+        view = await prepare(messages, tools=given)
+        assert json.dumps(messages) == before
+        assert view.report.tokens_after <= 1_200
+        assert "; recall" not in json.dumps(view.messages)
+        assert any(each.stage == "Store" and "Broken" in each.notes[0] for each in view.report.stages)
+
+
+async def test_a_step_that_is_cancelled_while_the_store_hangs_leaves_no_trace():
+    """The next step is as if it had not been."""
+    store = MemoryStore()
+    slow = broken(hangs)
+    session = Pipeline(FitContextWindow(), budget=1_200, store=slow).session(format="openai-chat")
+    with anyio.move_on_after(0.05) as scope:
+        await session.prepare(rounds(), tools=tools("openai-chat"))
+    assert scope.cancelled_caught
+    assert session.dump()["steps"] == 0 if "steps" in session.dump() else True
+    fresh = Pipeline(FitContextWindow(), budget=1_200, store=store).session(format="openai-chat")
+    type(slow).put = staticmethod(store.put)
+    one = await session.prepare(rounds(), tools=tools("openai-chat"))
+    other = await fresh.prepare(rounds(), tools=tools("openai-chat"))
+    assert one.messages == other.messages
+
+
+class Numbers:
+    """A store whose handles are its own."""
+
+    def __init__(self):
+        """Empty."""
+        self.kept = []
+
+    async def put(self, content, /):
+        """Keep it under its number."""
+        if content not in self.kept:
+            self.kept.append(content)
+        return f"no-{self.kept.index(content)}"
+
+    async def get(self, handle, /):
+        """Give it back."""
+        return self.kept[int(handle[3:])]
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: type(stage).__name__)
+async def test_a_store_with_handles_of_its_own_has_them_shown(stage):
+    """What is named is what the store has given."""
+    store = Numbers()
+    view = await Pipeline(stage, budget=2_000, store=store).prepare(rounds(), tools=tools("openai-chat"))
+    named = [text.split("; recall ")[1].split("]")[0].split(" ")[0] for text in texts(view) if "; recall " in text]
+    assert named
+    assert {json.loads(await store.get(handle))["role"] for handle in named} == {"tool"}
+
+
+def texts(view):
+    """What the tools say."""
+    return [message["content"] for message in view.messages if message["role"] == "tool"]
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: type(stage).__name__)
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_what_is_left_out_names_its_handle_where_the_tool_is_there(stage, format_name):
+    """And nowhere else; the tool's name is the one in the request."""
+    messages, store = rounds(format_name), MemoryStore()
+    pipeline = Pipeline(stage, budget=2_000, store=store)
+    view = await pipeline.prepare(messages, tools=tools(format_name, "look_back"))
+    assert "; look_back " in json.dumps(view.messages)
+    assert view.messages == (await pipeline.prepare(messages, tools=tools(format_name, "look_back"))).messages
+    assert "; look_back" not in json.dumps((await pipeline.prepare(messages, format=format_name)).messages)
+    assert view.report.tokens_after <= 2_000
