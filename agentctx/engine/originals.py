@@ -211,13 +211,15 @@ class StoreShelf:
     def _put_right(self, message: Message, wrong: Mapping[str, str | None]) -> Message:
         def right(text: str) -> str:
             for handle, given in wrong.items():
-                said = re.compile(re.escape(self._said(handle)) + "(#[0-9]+)?")
-                text = said.sub(
-                    lambda found, given=given: "" if given is None else f"{self._said(given)}{found[1] or ''}", text
-                )
+                said = re.escape(self._said(handle)) + "(#[0-9]+)?"
+                text = re.sub(said, "" if given is None else partial(_other_handle, self._said(given)), text)
             return text
 
         return message.with_parts(tuple(_mapped(part, right) for part in message.parts))
+
+
+def _other_handle(said: str, found: re.Match[str]) -> str:
+    return said + (found[1] or "")
 
 
 def _part(message: Message, result: ToolResult | None) -> str:
