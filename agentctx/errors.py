@@ -10,6 +10,7 @@ The tree::
     ├── StageError          a stage broke a promise (a pair, a protected message): names the stage
     ├── ContextOverflow     the request cannot be made to fit: raised before anything is sent
     ├── VocabularyError     a shipped vocabulary is damaged
+    ├── SummaryError        what a summarizer gave is no summary: says why
     ├── StoreError          a store cannot keep or find what it was asked for
     └── SourceError         a source of context cannot be read: names the file, the command or the section
 """
@@ -181,6 +182,20 @@ class VocabularyError(AgentctxError):
     Example:
         >>> from agentctx import AgentctxError, VocabularyError
         >>> issubclass(VocabularyError, AgentctxError)
+        True
+    """
+
+
+class SummaryError(AgentctxError):
+    """What a summarizer gave is no summary: empty, too long, a tool call, a refusal, cut off.
+
+    A summarizer of your own may raise it as well; then what it was asked for is left out as if it had failed.
+
+    Example:
+        >>> from agentctx.strategies import Summarize, SummaryError
+        >>> async def unsure(messages, max_tokens):
+        ...     raise SummaryError("the model was cut off")
+        >>> Summarize(unsure).summarizer is unsure
         True
     """
 

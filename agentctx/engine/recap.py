@@ -17,12 +17,13 @@ from agentctx.core.compare import Outcome, match
 from agentctx.core.message import Context, Message
 from agentctx.core.protection import first_task
 from agentctx.core.recap import Recap, is_recap, recap_of, recaps
-from agentctx.engine.run_stages import answered, run_plain
+from agentctx.engine.record import SUMMARY, Record
+from agentctx.engine.run_stages import run_plain
 from agentctx.engine.shrink import CLEARED
-from agentctx.errors import StageError
+from agentctx.engine.summary import Asking
+from agentctx.errors import StageError, SummaryError
 from agentctx.lazy import lazy_pattern
-from agentctx.protocols import Call, ContextStrategy, Summarizer, declared, name_of
-from agentctx.providers.native import clean_text
+from agentctx.protocols import Call, ContextStrategy, declared
 from agentctx.tokens.graphemes import floor
 
 Cut = Callable[[Context, Call], Context]
@@ -31,8 +32,7 @@ Cut = Callable[[Context, Call], Context]
 Write = Callable[[str], Message]
 """The message that says a text in the place of what went."""
 
-SUMMARY = "Summary"
-"""Under this heading the recap has the words of a summarizer."""
+NO_ROOM = "there is no room for a summary"
 
 
 @frozen
@@ -58,7 +58,7 @@ class LeftOut:
 
     async def in_words(
         self,
-        summarizer: Summarizer,
+        asking: Asking,
         room: int,
         stage: str,
         write: Write | None = None,
@@ -67,7 +67,7 @@ class LeftOut:
         """The message, of at most ``room`` tokens, that says what went; None where there is none, and why.
 
         Args:
-            summarizer: Finds the words.
+            asking: The summarizer that finds the words.
             room: Tokens that the message may have.
             stage: Who asks, for errors.
             write: Makes the message of the words; without it, the recap.
@@ -79,23 +79,24 @@ class LeftOut:
         write = self._written if write is None else write
         left = room - self.call.count(write(""))
         if left <= 0 or not self.gone:
-            return None, "there is no room for a summary"
+            return None, NO_ROOM
         try:
-            text: object = await answered(f"{name_of(summarizer)} of {stage}", summarizer(self.gone, left))
+            text = await asking.words(self.gone, left, self.call, stage)
+        except SummaryError as error:
+            return None, str(error)
         except Exception as error:
             if not forgives(error):
                 raise
-            return None, f"the summarizer raised {type(error).__name__}: {error}"
-        if isinstance(text, str):
-            return self._within(room, text, write), ""
-        problem = f"the summarizer returned {type(text).__name__} instead of text"
-        if not forgives(wrong := StageError(stage, problem)):
-            raise wrong
-        return None, problem
+            what = error.what if isinstance(error, StageError) else f"the summarizer raised {_told(error)}"
+            return None, what
+        return self._within(room, text, write), ""
 
     def _within(self, room: int, text: str, write: Write) -> Message | None:
         """The message, its words cut to what fits; None when nothing fits, or nothing is said."""
-        text = clean_text(text)
+        for record in Record.read(text).shortened():
+            text = record.text
+            if self.call.count(write(text)) <= room:
+                break
         while text.strip():
             made = write(text)
             tokens = self.call.count(made)
@@ -116,6 +117,10 @@ class LeftOut:
             self.call.note(message, "in the summary", Outcome.SUMMARISED)
         self.call.note(made, f"stands for {self.recap.messages} messages that were left out")
         return _with_recap(self.context, made, self.call)
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 async def leave_out(cut: Cut, effort: Iterable[int], context: Context, call: Call) -> LeftOut:

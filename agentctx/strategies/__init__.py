@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING
 from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
+    from agentctx.engine.record import Extractive as Extractive
     from agentctx.engine.relevance import Bm25 as Bm25, Embedded as Embedded, Relevance as Relevance
+    from agentctx.errors import SummaryError as SummaryError
     from agentctx.strategies.drop_units import (
         Drop as Drop,
         DropTail as DropTail,
@@ -19,7 +21,9 @@ else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
+            "agentctx.engine.record": "Extractive",
             "agentctx.engine.relevance": "Bm25 Embedded Relevance",
+            "agentctx.errors": "SummaryError",
             "agentctx.strategies.drop_units": "Drop DropTail Strict TruncateOldest",
             "agentctx.strategies.packing.scores": "Weights",
             "agentctx.strategies.summarize": "Summarize",

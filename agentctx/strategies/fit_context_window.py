@@ -14,6 +14,7 @@ from agentctx.engine.drop import effort_to_cut
 from agentctx.engine.options import as_budget
 from agentctx.engine.recap import leave_out
 from agentctx.engine.run_stages import run_plain
+from agentctx.engine.summary import Asking
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage, Summarizer
 
@@ -32,7 +33,7 @@ async def _with_summary(context: Context, limit: int, aim: int, call: Call, summ
         call.notes.restore(known)
         return None
     room = min(most, limit - call.size(left.context))
-    made, problem = await left.in_words(summarizer, room, FitContextWindow.__name__)
+    made, problem = await left.in_words(Asking(summarizer), room, FitContextWindow.__name__)
     if made is not None:
         return left.with_summary(made)
     call.notes.restore(known)

@@ -9,10 +9,14 @@ from attrs import field, frozen
 
 from agentctx.core.message import ROLES, Context, Message, Native, Text
 from agentctx.core.protection import last_words
+from agentctx.core.secrets import redact_secrets
 from agentctx.engine.drop import tokens_of, tokens_together, units_of, without
+from agentctx.engine.listeners import is_async
 from agentctx.engine.options import check_places, limits
-from agentctx.engine.recap import leave_out
+from agentctx.engine.recap import NO_ROOM, leave_out
+from agentctx.engine.record import Extractive
 from agentctx.engine.run_stages import run_alone
+from agentctx.engine.summary import Asking, Redactor
 from agentctx.errors import ConfigError, StageError
 from agentctx.protocols import Call, ContextStrategy, Scope, Stage, Summarizer, declared
 from agentctx.strategies.drop_units import TruncateOldest, pieces, staying, staying_places
@@ -59,22 +63,54 @@ def _errors(_instance: object, _attribute: object, value: Native) -> None:
         raise ConfigError(msg)
 
 
+def _window(_instance: object, _attribute: object, value: Native) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        msg = f"Summarize: window must be a whole number of tokens of at least 1, or None, got {value!r}"
+        raise ConfigError(msg)
+
+
+def _seconds(_instance: object, _attribute: object, value: Native) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0):
+        msg = f"Summarize: timeout must be seconds above 0, or None, got {value!r}"
+        raise ConfigError(msg)
+
+
+def _redactor(_instance: object, _attribute: object, value: Native) -> None:
+    if not callable(value) or isinstance(value, type) or is_async(value):
+        msg = f"Summarize: redact is a plain function from text to text, got {value!r}"
+        raise ConfigError(msg)
+
+
+EMPTY = "the summary was empty"
+_WITHOUT_WORDS = TruncateOldest()
+
+
 @frozen
 class Summarize(Stage):
     """Put a message that says the same in fewer words in the place of earlier messages.
 
     The turn that begins with the user's newest words stays as it is; of a turn that is too large these words alone.
-    A summary that is too long is cut to what fits. In a request it stands behind the first task, and the next one
-    takes its place and counts on; in a block it comes first.
+    In a request the summary stands behind the first task, and the next one takes its place and counts on; in a block
+    it comes first. One that is too long is cut to what fits; one that is empty, longer than what it stands for, a tool
+    call, a refusal or cut off is none. What it says under the headings Goal, Constraints, Decisions, Files, Open items
+    and Next step is a record: the summarizer is shown the one before, and what it leaves out of it stays.
 
     Args:
-        summarizer: Writes the summary; not asked when everything fits, and once a build for a block.
+        summarizer: Writes the summary; not asked when everything fits, and once a build for a block. Without it the
+            record is made of sentences that were said, which needs no model.
         role: The role of the summary's message in a block; in a request it is the user's.
         heading: What stands before the summary in a block; ``{count}`` becomes the number of messages that it stands
             for. In a request it is the library's own, by which a later cut knows the summary.
-        fallback: The stage that runs instead when the summarizer raises or gives no words; None lets its error through.
+        fallback: What stands in when the summarizer raises or gives no summary: ``Extractive()`` writes one without a
+            model, and ``TruncateOldest()`` runs where that is none either; or a stage. None lets the error through.
             No words are one in a request; of a block it is left out then, which the report says.
         on: The errors of the summarizer for which ``fallback`` is there.
+        window: Tokens that the summarizer takes in, with its answer: more goes to it in parts, each with the record of
+            those before. Without it, its own attribute ``window``, if it has one. A part that it calls too large is
+            halved.
+        timeout: Seconds for one answer; without it, its own attribute ``timeout``, if it has one.
+        redact: Takes out of all text what the summarizer shall not see, and out of its answer; where it raises, the
+            summarizer is not asked, and there is no summary.
 
     Raises:
         ConfigError: If an option makes no sense.
@@ -87,18 +123,21 @@ class Summarize(Stage):
         >>> block = Block("history", [{"role": "user", "content": "…"}], evict=Summarize(in_one_line))
     """
 
-    summarizer: Summarizer = field(validator=_callable)
+    summarizer: Summarizer = field(default=Extractive(), validator=_callable)
     role: str = field(default="user", kw_only=True, validator=_role)
     heading: str = field(default=HEADING, kw_only=True, validator=_heading)
-    fallback: ContextStrategy | None = field(default=TruncateOldest(), kw_only=True, validator=_fallback)
+    fallback: ContextStrategy | Extractive | None = field(default=Extractive(), kw_only=True, validator=_fallback)
     on: tuple[type[Exception], ...] = field(default=(Exception,), kw_only=True, validator=_errors)
+    window: int | None = field(default=None, kw_only=True, validator=_window)
+    timeout: float | None = field(default=None, kw_only=True, validator=_seconds)
+    redact: Redactor = field(default=redact_secrets, kw_only=True, validator=_redactor)
     scope: ClassVar[Scope] = Scope.PRESSURE
     summarizes: ClassVar[bool] = True
 
     @property
     def label(self) -> str:
         """What a report says of a block of which no summary was written."""
-        return "dropped" if self.fallback is None else declared(self.fallback).label
+        return "dropped" if self._stage is None else declared(self._stage).label
 
     def least(self, context: Context, call: Call, /) -> int:
         """What must stay, in tokens."""
@@ -120,15 +159,28 @@ class Summarize(Stage):
             return context
         write = None if call.stays is None else partial(self._written, count=left.recap.messages)
         room = aim - call.size(left.context)
-        made, problem = await left.in_words(self.summarizer, room, "Summarize", write, self._forgives)
+        made, problem = await left.in_words(self._asking(self.summarizer), room, "Summarize", write, self._forgives)
+        if made is None and isinstance(self.fallback, Extractive) and problem != NO_ROOM:
+            call.remark(problem or EMPTY)
+            made, problem = await left.in_words(self._asking(self.fallback), room, "Summarize", write)
         if made is not None:
             return left.with_summary(made)
-        if self.fallback is None and not problem and call.stays is None:
-            raise StageError("Summarize", "the summary was empty; nothing was left out")
+        if self.fallback is None and problem != NO_ROOM and call.stays is None:
+            raise StageError("Summarize", f"{problem or EMPTY}; nothing was left out")
         if self.fallback is not None:
             call.notes.restore(known)
-        call.remark(problem or "the summary was empty")
-        return left.context if self.fallback is None else await run_alone(self.fallback, context, call)
+        call.remark(problem or EMPTY)
+        return left.context if self._stage is None else await run_alone(self._stage, context, call)
+
+    def _asking(self, summarizer: Summarizer) -> Asking:
+        if isinstance(summarizer, Extractive):
+            return Asking(summarizer, self.redact)
+        return Asking(summarizer, self.redact, self.window, self.timeout)
+
+    @property
+    def _stage(self) -> ContextStrategy | None:
+        """What runs where there are no words at all."""
+        return _WITHOUT_WORDS if isinstance(self.fallback, Extractive) else self.fallback
 
     def _forgives(self, error: Exception) -> bool:
         """Whether the fallback is there for it; never for what is no summarizer."""

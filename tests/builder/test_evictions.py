@@ -273,14 +273,14 @@ async def test_a_summarizers_error_without_a_fallback():
 
 async def test_a_summarizers_error_with_a_fallback():
     """A summarizer that fails does not fail the build: the block is truncated, and the report says why."""
-    slot = await reduced(Summarize(failing), values("u1", "u2"), 15)
+    slot = await reduced(Summarize(failing, fallback=TruncateOldest()), values("u1", "u2"), 15)
     assert said(slot.out.messages) == ["u2"]
     assert slot.report().notes == ("the summarizer raised FailingError: no connection",)
 
 
 async def test_a_summary_that_is_too_long_is_cut():
     """A summary that is too long is cut to what fits."""
-    messages = tuple(Message("user", (Text("word " * 30),)) for _ in range(5))
+    messages = tuple(Message("user", (Text("word " * 120),)) for _ in range(5))
     summarize = Summarize(fixed_summarizer("word " * 500), heading="")
     slot = await reduced(summarize, messages, 60, counter=Words())
     (left,) = slot.out.messages
@@ -298,7 +298,7 @@ class Words:
 
 async def test_a_summary_that_says_nothing():
     """A summary that says nothing is not sent."""
-    slot = await reduced(Summarize(Recording("  ")), values("u1", "u2"), 15)
+    slot = await reduced(Summarize(Recording("  "), fallback=TruncateOldest()), values("u1", "u2"), 15)
     assert said(slot.out.messages) == ["u2"]
     assert slot.report().notes == ("the summary was empty",)
 

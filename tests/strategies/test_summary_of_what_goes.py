@@ -154,7 +154,7 @@ def plain(_messages, _most):
 
 @pytest.mark.parametrize(
     ("summarizer", "why"),
-    [(wordless, "gave none"), (wrong, "dict instead of text"), (failing, "down"), (plain, "not async")],
+    [(wordless, "was empty"), (wrong, "dict instead of text"), (failing, "down"), (plain, "not async")],
 )
 async def test_a_summarizer_that_fails_costs_nothing(summarizer, why):
     """The cut is made without a summary, and the report says why there is none."""
@@ -204,7 +204,7 @@ async def test_a_summary_that_is_too_long_is_cut():
     """To a tenth of what the cut comes down to."""
 
     async def chatty(_messages, _most):
-        return "and then " * 10_000
+        return "and then " * 600
 
     messages = transcript("openai-chat", *rounds(30))
     view = await Pipeline(FitContextWindow(), budget=2_000, summarizer=chatty).prepare(messages, format="openai-chat")
