@@ -48,7 +48,7 @@ def count(
     counted = as_counter(counter)
     with naming_what_is_too_deep(messages, system, tools):
         source = reader(messages, system=system, tools=tools, format=format, model=model, counter=counted)
-        return source.meter.size(Context(tuple(source.messages(messages)), *source.fixed_part(system, tools)))
+        return source.meter.size(Context(tuple(source.messages(messages)), *source.head(system, tools)))
 
 
 def validate(

@@ -124,7 +124,7 @@ class Pipeline(Plan):
         """
         as_list(messages)
         with preparing(self):
-            state, given = State.fresh(self, model, format), Given(messages, system, tools)
+            state, given = State.empty(self, model, format), Given(messages, system, tools)
             view = (await take_step(state, given, 0.0, remembered=False)).view
             await self.tell(view.report)
         return view

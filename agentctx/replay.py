@@ -214,7 +214,7 @@ class _Walk:
 
     def overflowed(self, step: Step, given: Sequence[Any], overflow: ContextOverflow, seconds: float) -> Step:
         """The step when nothing could be sent."""
-        fixed = self.source.fixed_part(self.recording.system, self.recording.tools)
+        fixed = self.source.head(self.recording.system, self.recording.tools)
         size = self.source.meter.size(Context(tuple(self.source.messages(given)), *fixed))
         return evolve(step, tokens_given=size, limit=overflow.limit, overflow=overflow, seconds=seconds)
 

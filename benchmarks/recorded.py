@@ -97,4 +97,4 @@ def of_recording(kind: str, recording: Recording, model: str | None = None) -> R
         for start, end in zip(calls, ends, strict=True)
     ]
     outputs = tuple(sum(map(source.meter.message, answer)) for answer in answers)
-    return Recorded(kind, recording, source, messages, *source.fixed_part(system, tools), calls, outputs)
+    return Recorded(kind, recording, source, messages, *source.head(system, tools), calls, outputs)

@@ -318,7 +318,7 @@ class Build:
         options = self.options
         ordered = sorted(blocks, key=lambda block: block.tier)
         source = reader_for(ordered, options.tools, options.format, options.model, options.counter)
-        self.tools = source.fixed_part(None, options.tools)[1]
+        self.tools = source.head(None, options.tools)[1]
         messages = await self._messages(reader.read(ordered, source, self.notes), source)
         context = as_context(messages, self.tools, source.wire)
         if not context.messages:

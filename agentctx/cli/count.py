@@ -63,7 +63,7 @@ def _counted(entry: Entry, model: str | None, format: str | None) -> dict[str, A
         format=format or recording.format,
         model=model or recording.model,
     )
-    context = Context(tuple(source.messages(recording.messages)), *source.fixed_part(recording.system, recording.tools))
+    context = Context(tuple(source.messages(recording.messages)), *source.head(recording.system, recording.tools))
     return {
         "id": recording.id,
         "place": entry.place,

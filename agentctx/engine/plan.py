@@ -168,10 +168,10 @@ class Plan(Holder):
 
     def call(
         self,
-        source: Reader,
+        reader: Reader,
         budget: Budget | None,
         limit: int | None,
-        given: int,
+        history_length: int,
         message_at: Callable[[int], Message | None],
         warmth: float = 0.0,
         before: Callable[[], tuple[Message, ...]] | None = None,
@@ -179,26 +179,26 @@ class Plan(Holder):
         """What the stages of one step are told.
 
         Args:
-            source: How the conversation is read.
+            reader: Reads the conversation.
             budget: The budget in force.
             limit: The tokens to come down to.
-            given: How many messages were passed in.
+            history_length: How many messages were passed in.
             message_at: The message at an index of what was passed in; None when it is gone.
             warmth: The believed share of the last request that the provider's cache still holds.
             before: What stands before the messages that the stages see.
         """
         return Call(
-            meter=source.meter,
-            format=source.wire.name,
+            meter=reader.meter,
+            format=reader.wire.name,
             budget=budget,
             limit=limit,
-            profile=source.profile,
-            protect=bind(self.pinned, given, message_at) if self.pinned else (),
+            profile=reader.profile,
+            protect=bind(self.pinned, history_length, message_at) if self.pinned else (),
             warmth=warmth,
             before=before,
             store=self.originals,
             summarizer=self.summarizer,
-            wire=source.wire,
+            wire=reader.wire,
             thinking=self.thinking,
         )
 

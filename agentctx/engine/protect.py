@@ -187,14 +187,15 @@ class Pins:
         """Those of the indexes that exist in a history of this many messages, counted from its start."""
         return [index % length for index in self.indexes if -length <= index < length]
 
-    def bound(self, given: int, message_at: Callable[[int], Message | None]) -> ProtectRule:
+    def bound(self, history_length: int, message_at: Callable[[int], Message | None]) -> ProtectRule:
         """The rule for the messages that stand at these indexes now, wherever a stage may move them.
 
         Args:
-            given: How many messages were passed in.
+            history_length: How many messages were passed in.
             message_at: The message read from what was passed in at an index; None when it is gone.
         """
-        pinned = [message_at(index % given) for index in self.indexes if -given <= index < given]
+        length = history_length
+        pinned = [message_at(index % length) for index in self.indexes if -length <= index < length]
         return Pinned(tuple(message for message in pinned if message is not None))
 
 
@@ -211,13 +212,13 @@ class Pinned:
 
 
 def bind(
-    rules: Iterable[ProtectRule], given: int, message_at: Callable[[int], Message | None]
+    rules: Iterable[ProtectRule], history_length: int, message_at: Callable[[int], Message | None]
 ) -> tuple[ProtectRule, ...]:
     """The rules with their pins bound to the messages of this step."""
-    return tuple(_bound(rule, given, message_at) for rule in rules)
+    return tuple(_bound(rule, history_length, message_at) for rule in rules)
 
 
-def _bound(rule: ProtectRule, given: int, message_at: Callable[[int], Message | None]) -> ProtectRule:
+def _bound(rule: ProtectRule, history_length: int, message_at: Callable[[int], Message | None]) -> ProtectRule:
     if isinstance(rule, Preferred):
-        return Preferred(_bound(rule.rule, given, message_at))
-    return rule.bound(given, message_at) if isinstance(rule, Pins) else rule
+        return Preferred(_bound(rule.rule, history_length, message_at))
+    return rule.bound(history_length, message_at) if isinstance(rule, Pins) else rule

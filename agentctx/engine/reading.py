@@ -58,7 +58,7 @@ class Reader:
             raise
         return self.wire.pair(messages, after)
 
-    def fixed_part(self, system: Native, tools: Native) -> tuple[Message | None, tuple[Tool, ...]]:
+    def head(self, system: Native, tools: Native) -> tuple[Message | None, tuple[Tool, ...]]:
         """System prompt and tools as values.
 
         Raises:

@@ -151,13 +151,13 @@ async def _carries_foreign_markers(step: Step) -> bool:
     if step.marked_for == ctx.model:
         return False
     known = step.record.view[: step.trail.start]
-    return await offload(lambda: carries_refused(known, ctx.source.wire, ctx.source.profile), len(known))
+    return await offload(lambda: carries_refused(known, ctx.reader.wire, ctx.reader.profile), len(known))
 
 
 def _marks_too_much(step: Step) -> bool:
     """Whether cache markers that are new are more than the provider takes beside those that are there."""
     ctx, start = step.ctx, step.trail.start
-    markers = ctx.source.wire.cache_markers
+    markers = ctx.reader.wire.cache_markers
     arrived = (
         step.read.messages if step.trail.reports else step.trail.context.messages
     )  # what repair took may have to move
@@ -172,19 +172,19 @@ def _marks_too_much(step: Step) -> bool:
 def _stands_wrong(step: Step) -> bool:
     """Whether new messages, or system messages before them, may not stand where they are for the model."""
     ctx, view, place = step.ctx, step.record.view, step.trail.start
-    wire, new = ctx.source.wire, step.trail.context.messages
+    wire, new = ctx.reader.wire, step.trail.context.messages
     if not new:
         return False
     while place and view[place - 1].role == "system":
         place -= 1
     known = (*view[place : step.trail.start], *new)
     after = view[place - 1] if place else None
-    return wire.arrange_for(known, ctx.source.profile, lambda _message, _why: None, after) is not known
+    return wire.arrange_for(known, ctx.reader.profile, lambda _message, _why: None, after) is not known
 
 
 def _lacks_end(step: Step) -> bool:
     """Whether the view ends on the assistant where the history does not, and the model would refuse that."""
-    if not step.ctx.source.wire.minds_the_end:
+    if not step.ctx.reader.wire.minds_the_end:
         return False
     last = step.trail.context.messages[-1:] or step.record.view[step.trail.start - 1 : step.trail.start]
     return any(lacks_end(message, step.last_role, step.ctx.bare_call) for message in last)
@@ -223,10 +223,10 @@ def _floor_report(step: Step, budget: Budget) -> StageReport:
     """Says once, with the arithmetic, why the session cannot get below its trigger; widens the step to see it."""
     step.widen()
     room = lay_out(step.trail.context, step.call())
-    fixed = step.ctx.fixed
+    head = step.ctx.head_tokens
     note = (
         f"the context stays above the trigger of {budget.trigger_tokens:,} tokens: {step.trail.tokens:,} = "
-        f"{fixed:,} system and tools + {room.floor - fixed:,} protected messages and open round + "
+        f"{head:,} system and tools + {room.floor - head:,} protected messages and open round + "
         f"{step.trail.tokens - room.floor:,} that the stages left in; next try above {step.quiet_until:,}"
     )
     return StageReport("Session", (), step.trail.tokens, step.trail.tokens, 0.0, (note,))

@@ -450,8 +450,8 @@ def load_record(state: object, wire: WireFormat) -> Record:
         roles=bytearray(roles),
         decided=_decided(known, len(seen)),
         ids=call_ids(view[:settled]),
-        given_tokens=sum(sizes),
-        given_bytes=sum(weights),
+        history_tokens=sum(sizes),
+        history_bytes=sum(weights),
         quiet_until=known.whole("quiet_until"),
         unbound_from=known.whole_or_none("unbound_from", most=len(out)),
         waiting=known.truth("waiting"),
@@ -692,7 +692,7 @@ def dump_state(known: State) -> dict[str, Any]:
     Raises:
         InvalidInput: If JSON cannot hold a message of the view; names it.
     """
-    fixed = None if known.fixed is None else digest(known.fixed).hex()
+    fixed = None if known.head_seen is None else digest(known.head_seen).hex()
     last = known.last
     opened_with = known.opening
     if known.ctx is not None:
@@ -743,11 +743,11 @@ def load_state(plan: Plan, state: Fields) -> State:
     limits_by_model = LimitsByModel(plan, state.name_or_none("home"), own)
     for each, where in state.listed("learned")[-MOST_MODELS:]:
         limits_by_model.known[_model(each, where)] = load_learned(each, where)
-    known = State.fresh(plan, state.name_or_none("model"), state.name_or_none("format"), limits_by_model)
+    known = State.empty(plan, state.name_or_none("model"), state.name_or_none("format"), limits_by_model)
     known = evolve(
         known,
         steps=state.whole("steps"),
-        fixed=state.digest_or_none("fixed"),
+        head_seen=state.digest_or_none("fixed"),
         opening=state.digest_or_none("opening"),
     )
     sent = Fields.of(state.values["sent"], state.at("sent"), SENT)
@@ -789,7 +789,7 @@ def _last(known: State, state: Fields, wire: WireFormat) -> Given:
     """The last request as far as the state holds it: the messages of the view, and of the others what tells them."""
     try:
         system, tools, told = (from_json(native) for native, _ in state.listed("head"))
-        same = exact_digest(state.values["head"][:2]).hex() == told and known.fixed == [system, tools]
+        same = exact_digest(state.values["head"][:2]).hex() == told and known.head_seen == [system, tools]
     except (TypeError, ValueError, RecursionError) as error:
         raise state.fail("head", f"expected a system prompt, tools and a digest: {error}") from error
     if not same or not isinstance(tools, (list, type(None))):

@@ -35,7 +35,7 @@ async def match(state: State, given: Given, ctx: StepContext) -> Record:
         given: What the caller passes.
         ctx: What surrounds the step.
     """
-    natives, record, meter, spoken = given.messages, state.record, ctx.source.meter, ctx.source.wire.name
+    natives, record, meter, spoken = given.messages, state.record, ctx.reader.meter, ctx.reader.wire.name
     if not len(record.seen):
         return record
     if state.wire_name != spoken or (ctx.model != state.model and not understands(ctx.model, state.model)):
@@ -51,14 +51,14 @@ async def match(state: State, given: Given, ctx: StepContext) -> Record:
     if given.loaded:
         return record
     if not record.linked:
-        link(record, natives, ctx.source.wire)
+        link(record, natives, ctx.reader.wire)
     record = await recognised(record, natives, ctx)
     if counted_anew and others and len(record.seen):
         await offload(lambda: recount(record, natives, ctx), len(record.seen))
     return record
 
 
-def asked_at(record: Record, natives: Sequence[Any], fresh: Sequence[Message], wire: WireFormat) -> int | None:
+def asked_at(record: Record, natives: Sequence[Any], new: Sequence[Message], wire: WireFormat) -> int | None:
     """The index in the history of the first call that new results answer and that is not answered yet.
 
     Or of the first result that was left out for want of a call, where a new call has that id and no answer. None when
@@ -67,17 +67,17 @@ def asked_at(record: Record, natives: Sequence[Any], fresh: Sequence[Message], w
     Args:
         record: What is known of the conversation.
         natives: The whole history.
-        fresh: The new messages.
+        new: The new messages.
         wire: The format of the history.
     """
-    late, waiting = _open(record.tail, fresh)
+    late, waiting = _open(record.tail, new)
     if late:  # repair may have spelled the id of the call as it will spell that of the result
-        repaired = [made for _, made, _ in wire.repair(fresh, {}) if made is not None]
+        repaired = [made for _, made, _ in wire.repair(new, {}) if made is not None]
         late |= {each.call_id for message in repaired for each in message.results}
     found = _early(record, natives, waiting, wire) if waiting else []
     if late:
         # where the place tells which call a result answers, it may be any of that tool
-        names = {each.name for message in fresh for each in message.results if each.call_id in late}
+        names = {each.name for message in new for each in message.results if each.call_id in late}
         found += _in_view(record, natives, late, wire, names if wire.reads_places else set())
         gone = late - {call.id for message in record.view[: record.final] for call in message.calls}
         if gone and len(record.view) < len(record.seen):
@@ -85,7 +85,7 @@ def asked_at(record: Record, natives: Sequence[Any], fresh: Sequence[Message], w
     return min(found, default=None)
 
 
-def _open(tail: Iterable[Message], fresh: Iterable[Message]) -> tuple[set[str], set[str]]:
+def _open(tail: Iterable[Message], new: Iterable[Message]) -> tuple[set[str], set[str]]:
     """What is open since the last round that is whole: the ids of results without a call, and of calls without one."""
     waiting: dict[str, int] = {}
     for call in [call for message in tail for call in message.calls]:
@@ -94,7 +94,7 @@ def _open(tail: Iterable[Message], fresh: Iterable[Message]) -> tuple[set[str], 
         if waiting.get(result.call_id, 0) > 0:
             waiting[result.call_id] -= 1
     late: set[str] = set()
-    for message in fresh:
+    for message in new:
         for part in message.parts:
             if isinstance(part, ToolCall):
                 waiting[part.id] = waiting.get(part.id, 0) + 1
@@ -217,7 +217,7 @@ def _unread_since(record: Record, natives: Sequence[Any], length: int, ctx: Step
     cut = [index for index in range(last + 1, length) if 0 < record.decided[index] < len(natives)]
     if not cut:
         return set()
-    wire = ctx.source.wire
+    wire = ctx.reader.wire
     new = (message for index in range(length, len(natives)) for message in legible(natives, index, wire))
     if any(message.role == "assistant" for message in new):
         return set()
@@ -269,7 +269,7 @@ def _whole_until(record: Record, natives: Sequence[Any], length: int, ctx: StepC
     What was left out was left out as a whole: it comes back as a whole, or stays out as one. Where each message of the
     assistant is a turn of its own, only results belong to another message, and those are found by their calls.
     """
-    wire = ctx.source.wire
+    wire = ctx.reader.wire
     there = {origin for origin in record.origins if origin is not None and origin < length}
     gone = set(range(length)) - there
     if not gone or length >= len(natives) or not wire.merges_turns:
@@ -296,10 +296,10 @@ def _as_the_model_takes_it(record: Record, natives: Sequence[Any], ctx: StepCont
 
 def _wrong_now(record: Record, given: int, ctx: StepContext) -> int | None:
     """The place of the first message of the view that the model takes no more there, or not at the end; None: all."""
-    wire, view = ctx.source.wire, record.view
+    wire, view = ctx.reader.wire, record.view
     if all(origin is None for origin in record.origins):  # whatever is left of the history was left out: decide anew
         return 0
-    arranged = wire.arrange_for(view, ctx.source.profile, lambda _message, _why: None)
+    arranged = wire.arrange_for(view, ctx.reader.profile, lambda _message, _why: None)
     if arranged is not view:
         return next(compress(count(), map(is_not, view, arranged)), len(view) - 1)
     last = view[-1:] if len(record.seen) == given else []
@@ -338,8 +338,8 @@ async def _holds_until(record: Record, natives: Sequence[Any], length: int, ctx:
 
 
 def _first_needed(record: Record, natives: Sequence[Any], length: int, late: set[int], ctx: StepContext) -> int:
-    messages = with_instructions(ctx.source.messages(natives), record.instructions)
-    call = ctx.plan.call(ctx.source, ctx.budget, None, len(messages), messages.__getitem__)
+    messages = with_instructions(ctx.reader.messages(natives), record.instructions)
+    call = ctx.plan.call(ctx.reader, ctx.budget, None, len(messages), messages.__getitem__)
     heard = messages[: _heard(messages)]
     needed = call.protected(ctx.context(messages)).union(unread(heard))
     groups = units(messages)
@@ -391,13 +391,13 @@ def recount(record: Record, natives: Sequence[Any], ctx: StepContext) -> None:
         natives: The history as the caller passes it now.
         ctx: What is known beside the messages; counts.
     """
-    meter, wire = ctx.source.meter, ctx.source.wire
+    meter, wire = ctx.reader.meter, ctx.reader.wire
     for index in paced(range(len(record.seen))):
         try:
             record.sizes[index] = meter.message(wire.read_message(natives[index], index))
         except InvalidInput:  # it was left out, and is something else by now
             continue
-    record.given_tokens = sum(record.sizes)
+    record.history_tokens = sum(record.sizes)
     there = {origin: meter.message(each) for each, origin in zip(record.view, record.origins, strict=True)}
     record.log.recount(record.sizes, there)
     for key, (message, change) in record.made.items():
@@ -552,7 +552,7 @@ def beginning_of(state: State) -> Beginning | None:
     if not state.steps:
         return None
     if state.last is not None and state.ctx is not None:
-        return opening_of(state.last.messages, state.last.system, state.ctx.source.wire).beginning
+        return opening_of(state.last.messages, state.last.system, state.ctx.reader.wire).beginning
     return beginning(state.record.view, None) if state.record.view else None
 
 

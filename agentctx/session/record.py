@@ -87,8 +87,8 @@ class Record:
         ids: The call ids of the final messages.
         items: The final messages that have a name of their own which no other may have, by that name; None when it has
             to be looked up.
-        given_tokens: Sum of ``sizes``.
-        given_bytes: Sum of ``byte_sizes``.
+        history_tokens: Sum of ``sizes``.
+        history_bytes: Sum of ``byte_sizes``.
         view_tokens: Tokens of the final part of the view.
         view_bytes: Bytes of it.
         quiet_until: After a compaction that did not reach the trigger: act again above this size only, in tokens.
@@ -119,8 +119,8 @@ class Record:
     decided: array[int] = field(factory=numbers)
     ids: set[str] = field(factory=set)
     items: dict[str, Message] | None = None
-    given_tokens: int = 0
-    given_bytes: int = 0
+    history_tokens: int = 0
+    history_bytes: int = 0
     view_tokens: int = 0
     view_bytes: int = 0
     quiet_until: int = 0
@@ -226,8 +226,8 @@ class Record:
         self.decided.extend([0] * len(arrived))
         self.sizes.extend(weights.tokens)
         self.byte_sizes.extend(weights.bytes)
-        self.given_tokens += sum(weights.tokens)
-        self.given_bytes += sum(weights.bytes)
+        self.history_tokens += sum(weights.tokens)
+        self.history_bytes += sum(weights.bytes)
 
     def weigh_view(self, weights: Sizes) -> None:
         """Note what the final part of the view weighs."""
@@ -307,8 +307,8 @@ def rewound(
         decided=numbers(min(known, history_length) for known in record.decided[:decided_until]),
         log=record.log.before(decided_until),
         made={id(each): record.made[id(each)] for each in record.view[:cut] if id(each) in record.made},
-        given_tokens=sum(record.sizes[:decided_until]),
-        given_bytes=sum(record.byte_sizes[:decided_until]),
+        history_tokens=sum(record.sizes[:decided_until]),
+        history_bytes=sum(record.byte_sizes[:decided_until]),
         quiet_until=record.quiet_until,
         unbound_from=_unbound(record, cut, decided_until) if binds_reasoning else None,
         foreign_count=min(record.foreign_count, unchanged_until),

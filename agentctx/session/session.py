@@ -107,7 +107,7 @@ class Session:
 
     def __attrs_post_init__(self) -> None:
         """Begin with nothing known."""
-        self._state = State.fresh(self.plan, self._model, self._format)
+        self._state = State.empty(self.plan, self._model, self._format)
 
     def __repr__(self) -> str:
         """One line, without what is said in the messages: which conversation, and how much of it is known."""
@@ -269,7 +269,7 @@ class Session:
             if not self._state.steps:  # what failed before anything was begun leaves the session to whoever comes next
                 self._begun = None
         number = done.state.steps - 1
-        self.view, self._retried, self._unjudged = done.view, False, done.fresh
+        self.view, self._retried, self._unjudged = done.view, False, done.new_tokens
         if done.undo is not None:
             self._untold_steps[number] = _Standing(done.undo, *before, None)
         return done.view, number
@@ -342,10 +342,11 @@ class Session:
     def _judge(self, usage: Native, billed: int) -> Judgement:
         """Whether ``usage`` bills the last view as it was sent; each view is judged once."""
         known = self._state
-        ctx, fresh, self._unjudged = known.ctx, self._unjudged, None
-        if ctx is None or fresh is None:
+        ctx, new_tokens, self._unjudged = known.ctx, self._unjudged, None
+        if ctx is None or new_tokens is None:
             return Judgement()
-        return judge(usage, billed, self.limits, ctx, known.record.view, sent=known.last_request.tokens, fresh=fresh)
+        sent = known.last_request.tokens
+        return judge(usage, billed, self.limits, ctx, known.record.view, sent=sent, new_tokens=new_tokens)
 
     def _suspect(self, doubt: Suspicion) -> None:
         """Say it: to those listeners that do not wait at once, to the others at the next step."""
@@ -403,7 +404,7 @@ class Session:
         None when there is nothing to cut, no budget, or no model whose prices are known.
         """
         ctx, budget = self._state.ctx, self.budget
-        profile = None if ctx is None else ctx.source.profile
+        profile = None if ctx is None else ctx.reader.profile
         if ctx is None or budget is None or profile is None or not priced(profile):
             return None
         warmth = warmth_after(profile, self._state.last_request.idle(self._now()))
@@ -424,7 +425,7 @@ class Session:
         name = id if id is not None else f"{self.id or 'session'}/{self._children}"
         session = Session(self.plan, self.model, self.format, name, self.on_compact, self.clock)
         limits_by_model = self._state.limits_by_model.for_child(as_budget(budget, "Session.child"), self.model)
-        session._state = State.fresh(self.plan, self.model, self.format, limits_by_model)
+        session._state = State.empty(self.plan, self.model, self.format, limits_by_model)
         return session
 
     def holding(
@@ -474,7 +475,7 @@ class Session:
         session = Session(self.plan, self.model, None, f"{self.id or 'session'}+", self.on_compact, self.clock)
         limits_by_model = self._state.limits_by_model
         own = limits_by_model.for_child(limits_by_model.own, self.model)
-        session._state = State.fresh(self.plan, self.model, None, own)
+        session._state = State.empty(self.plan, self.model, None, own)
         session._home = self
         return session
 

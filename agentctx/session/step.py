@@ -36,8 +36,8 @@ from agentctx.engine.reading import naming_what_is_too_deep
 from agentctx.engine.reasoning import DropForeignReasoning, options_of
 from agentctx.engine.repair import Earlier, cleaned, has_server_calls, is_legal, names_of, paired
 from agentctx.engine.run_stages import Trail, keep_originals, leaves_alone, run_stage
+from agentctx.engine.skipped import Skipped, skipped
 from agentctx.engine.unfinished import Viewed, begins_at, end_of
-from agentctx.engine.unread import Unread, unread
 from agentctx.errors import ContextOverflow
 from agentctx.offload import MUCH, SOME, VERY_MUCH_TEXT, begin_step, offload
 from agentctx.protocols import Call, declared
@@ -64,13 +64,13 @@ class Stepped(NamedTuple):
     Args:
         state: What is known of the conversation now.
         view: What the model shall be sent.
-        fresh: Tokens of the request that the one before had not.
+        new_tokens: Tokens of the request that the one before had not.
         undo: What was known before, unchanged, if that was asked for and a stage did anything.
     """
 
     state: State
     view: View
-    fresh: int
+    new_tokens: int
     undo: State | None = None
 
 
@@ -133,7 +133,7 @@ async def take_in(
         remembered: See ``take_step``.
     """
     idle = None if ctx.model != state.model else state.last_request.idle(now)
-    warmth = warmth_after(ctx.source.profile, idle)
+    warmth = warmth_after(ctx.reader.profile, idle)
     if record is state.record and 0 < len(given.messages) == len(record.seen):
         step = _stand_still(ctx, record, given.messages, warmth)
     else:
@@ -147,8 +147,8 @@ async def take_in(
 
 def _stand_still(ctx: StepContext, record: Record, natives: Sequence[Native], warmth: float) -> Step:
     """The step when nothing is new: all that was decided stays, also about a round that is not finished."""
-    provisional = sum(map(ctx.source.meter.message, record.view[record.final :]))
-    size = ctx.fixed + record.view_tokens + provisional
+    provisional = sum(map(ctx.reader.meter.message, record.view[record.final :]))
+    size = ctx.head_tokens + record.view_tokens + provisional
     trail = Trail(ctx.context(()), [], size, unbound_from=record.unbound_from, start=len(record.view))
     read = Read(list(record.tail), list(record.tail_origin), [], Sizes())
     return Step(ctx, record, natives, read, trail, warmth, unfinished_from=next(iter(read.origins), None))
@@ -158,12 +158,12 @@ async def _read_in(
     ctx: StepContext, record: Record, natives: Sequence[Native], warmth: float, *, remembered: bool = True
 ) -> Step:
     """The step with what is new read, counted and made legal."""
-    record, fresh, looks, _ = await _read_new(ctx, record, natives, remembered=remembered)
-    meter, known = ctx.source.meter, len(record.seen)
-    await meter.settle(fresh)
-    sizes = await offload(partial(ctx.weigh, fresh), len(fresh))
-    read = Read([*record.tail, *fresh], [*record.tail_origin, *range(known, known + len(fresh))], looks, sizes)
-    size = ctx.fixed + record.view_tokens + sum(map(meter.message, record.tail)) + sum(sizes.tokens)
+    record, new, seen, _ = await _read_new(ctx, record, natives, remembered=remembered)
+    meter, known = ctx.reader.meter, len(record.seen)
+    await meter.settle(new)
+    sizes = await offload(partial(ctx.weigh, new), len(new))
+    read = Read([*record.tail, *new], [*record.tail_origin, *range(known, known + len(new))], seen, sizes)
+    size = ctx.head_tokens + record.view_tokens + sum(map(meter.message, record.tail)) + sum(sizes.tokens)
     trail = Trail(
         ctx.context(read.messages), [*read.origins], size, unbound_from=record.unbound_from, start=record.final
     )
@@ -175,30 +175,30 @@ async def _read_in(
 
 async def _read_around(ctx: StepContext, record: Record, natives: Sequence[Native], warmth: float) -> Step | None:
     """The step with what is around messages that need not be read; None where all have to be."""
-    found = await _unread(ctx, natives)
+    found = await _skipped(ctx, natives)
     if found is None:
         return None
     messages, origins = list(found.around), found.origins
     read = Read(messages, origins, [natives[origin] for origin in origins], ctx.weigh(messages))
-    trail = Trail(ctx.context(messages), [*origins], ctx.fixed + sum(read.sizes.tokens))
-    step = Step(ctx, record, natives, read, trail, warmth, remembered=False, unread=found)
+    trail = Trail(ctx.context(messages), [*origins], ctx.head_tokens + sum(read.sizes.tokens))
+    step = Step(ctx, record, natives, read, trail, warmth, remembered=False, skipped=found)
     await _make_legal(step)
     return None if trail.reports else step
 
 
-async def _unread(ctx: StepContext, natives: Sequence[Native]) -> Unread | None:
+async def _skipped(ctx: StepContext, natives: Sequence[Native]) -> Skipped | None:
     """What the plan's stage would leave out whatever it says; None where something else may look at it."""
-    plan, source, budget = ctx.plan, ctx.source, ctx.budget
+    plan, reader, budget = ctx.plan, ctx.reader, ctx.budget
     if len(natives) < MUCH or len(plan.at_once) != 1 or ctx.binds or ctx.relieved:
         return None
-    if plan.pinned or plan.counting or plan.originals or source.wire.minds_the_end or source.wire.reads_places:
+    if plan.pinned or plan.counting or plan.originals or reader.wire.minds_the_end or reader.wire.reads_places:
         return None
-    call = plan.call(source, budget, None if budget is None else budget.limit, len(natives), lambda _index: None)
+    call = plan.call(reader, budget, None if budget is None else budget.limit, len(natives), lambda _index: None)
     stage = declared(plan.at_once[0])
     aim = stage.drops_oldest_above(call) if stage.concerns(call) else None
     if aim is None:
         return None
-    work = partial(unread, natives, source, stage.name, aim, ctx.fixed)
+    work = partial(skipped, natives, reader, stage.name, aim, ctx.head_tokens)
     return await offload(work, len(natives), characters=VERY_MUCH_TEXT)
 
 
@@ -208,13 +208,13 @@ class _New(NamedTuple):
     Args:
         record: The record to go on from, the unfinished end in it as it reads beside what is new.
         messages: As values.
-        looks: What each looks like.
+        seen: What each looks like.
         asked: The index of the first earlier call that they answer; None when there is none.
     """
 
     record: Record
     messages: list[Message]
-    looks: list[Native]
+    seen: list[Native]
     asked: int | None = None
 
 
@@ -233,18 +233,18 @@ def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, rememb
 
     Where the place tells which call a result answers, a later result may tell that an earlier one answers another call.
     """
-    known, source, again = len(record.seen), ctx.source, len(record.tail)
-    new = natives[known:]
-    if again and source.wire.reads_places:
-        read = source.messages([*(each.source for each in record.tail), *new], known - again)
-        tail, fresh = read[:again], read[again:]
+    known, reader, again = len(record.seen), ctx.reader, len(record.tail)
+    arrived = natives[known:]
+    if again and reader.wire.reads_places:
+        read = reader.messages([*(each.source for each in record.tail), *arrived], known - again)
+        tail, new = read[:again], read[again:]
         record = record if tail == record.tail else evolve(record, tail=with_instructions(tail, record.instructions))
     else:
-        fresh = source.messages(new, known, record.tail)
+        new = reader.messages(arrived, known, record.tail)
     if not remembered:
-        return _New(record, fresh, list(new))
-    fresh = with_instructions(fresh, record.instructions)
-    return _New(record, fresh, snapshots(new, known), asked_at(record, natives, fresh, source.wire))
+        return _New(record, new, list(arrived))
+    new = with_instructions(new, record.instructions)
+    return _New(record, new, snapshots(arrived, known), asked_at(record, natives, new, reader.wire))
 
 
 async def _make_legal(step: Step) -> None:
@@ -253,7 +253,7 @@ async def _make_legal(step: Step) -> None:
     Raises:
         InvalidInput: If the step works on the whole view, and nothing is left to send.
     """
-    read, wire = step.read, step.ctx.source.wire
+    read, wire = step.read, step.ctx.reader.wire
     if await offload(partial(_is_legal, step), len(read.messages)):
         if step.remembered and read.messages[-1].role not in _ANSWERING:
             step.unfinished_from = begins_at(read.messages, read.origins)
@@ -272,17 +272,17 @@ _ANSWERING = frozenset({"user", "tool"})
 
 def _is_legal(step: Step) -> bool:
     """Whether there is nothing at all to repair, and nothing of another model to take off."""
-    read, source = step.read, step.ctx.source
-    if step.record.foreign_count > read.origins[0] or carries_refused(read.messages, source.wire, source.profile):
+    read, reader = step.read, step.ctx.reader
+    if step.record.foreign_count > read.origins[0] or carries_refused(read.messages, reader.wire, reader.profile):
         return False
-    return is_legal(read.messages, source.wire, _earlier(step))
+    return is_legal(read.messages, reader.wire, _earlier(step))
 
 
 def _earlier(step: Step) -> Earlier:
     """What stands before the messages that were read."""
     record, start = step.record, step.trail.start
     if record.items is None:
-        record.items = names_of(record.view[: record.final], step.ctx.source.wire)
+        record.items = names_of(record.view[: record.final], step.ctx.reader.wire)
     last = record.view[start - 1] if start else None
     return Earlier(record.ids, record.items, last, lambda: record.view[:start])
 
@@ -293,8 +293,8 @@ async def _repair(step: Step) -> None:
     So the unfinished end is found in what was repaired but not yet paired.
     """
     ctx, call, read, trail = step.ctx, step.call(), step.read, step.trail
-    wire = ctx.source.wire
-    if carries_refused(read.messages, wire, ctx.source.profile):
+    wire = ctx.reader.wire
+    if carries_refused(read.messages, wire, ctx.reader.profile):
         await run_stage(LiftCacheMarkers(), trail, call, trusted=True)
     if step.record.foreign_count > read.origins[0]:
         await run_stage(DropForeignReasoning(read.origins, step.record.foreign_count), trail, call, trusted=True)
@@ -402,19 +402,21 @@ async def commit(state: State, step: Step, given: Given, now: float, *, on_copy:
     same = step.record is old  # and not one of a history that was changed
     start = min(step.trail.start, sent.length) if same else 0
     shown, grown = old.shown[start : sent.length], same and not old.tail and old.final == len(old.view)
-    same_fixed = _same_fixed(state, ctx, given)
-    fixed = state.fixed if same_fixed and not isinstance(state.fixed, Digest) else given.fixed()
+    same_head = _same_head(state, ctx, given)
+    head_seen = state.head_seen if same_head and not isinstance(state.head_seen, Digest) else given.head_seen()
     record = await _entered(step, on_copy=on_copy)
     shared = min(sent.intact, start + shared_start(shown, record.shown[start:]))
-    first_changed, prefix = _prefix(state, step, shared, same_fixed=same_fixed)
+    first_changed, prefix = _prefix(state, step, shared, same_head=same_head)
     if ctx is not state.ctx:
         state.limits_by_model.keep(ctx.model, ctx.limits)
     in_force = record.in_force() if step.trail.reports or not grown or record is not old else state.in_force
-    known = _known_after(state, step, given, now, fixed, in_force)
+    known = _known_after(state, step, given, now, head_seen, in_force)
     return Committed(known, record, in_force, first_changed, prefix, sent.tokens)
 
 
-def _known_after(state: State, step: Step, given: Given, now: float, fixed: Native, in_force: ChangesInForce) -> State:
+def _known_after(
+    state: State, step: Step, given: Given, now: float, head_seen: Native, in_force: ChangesInForce
+) -> State:
     """What is known after a step, whose record has it already."""
     ctx, record = step.ctx, step.record
     return State(
@@ -425,27 +427,27 @@ def _known_after(state: State, step: Step, given: Given, now: float, fixed: Nati
         limits=ctx.limits,
         record=record,
         ctx=ctx,
-        fixed=fixed,
-        wire_name=ctx.source.wire.name,
+        head_seen=head_seen,
+        wire_name=ctx.reader.wire.name,
         last_request=LastRequest(step.trail.tokens, len(record.out), len(record.out), now),
         steps=state.steps + 1,
         last=given,
         in_force=in_force,
-        counted_by=ctx.source.meter,
+        counted_by=ctx.reader.meter,
         marked_for=ctx.model,
     )
 
 
 def _committed_nowhere(state: State, step: Step) -> Committed:
     """What a step from nothing made, for the report; no later step goes on from it."""
-    record, trail, read, left = step.record, step.trail, step.read, step.unread
-    messages, meter = trail.context.messages, step.ctx.source.meter
-    write, known = step.ctx.source.wire.write_message, zip(messages, trail.origins, strict=True)
+    record, trail, read, left = step.record, step.trail, step.read, step.skipped
+    messages, meter = trail.context.messages, step.ctx.reader.meter
+    write, known = step.ctx.reader.wire.write_message, zip(messages, trail.origins, strict=True)
     record.out = [
         step.natives[origin] if origin is not None and message.untouched else write(message)
         for message, origin in paced(known)
     ]
-    record.remember(read.looks, read.messages, read.sizes)
+    record.remember(read.seen, read.messages, read.sizes)
     if left is not None:
         record.log.spans.append(left.span())
     record.log.write(change for report in trail.reports for change in report.changes)
@@ -456,24 +458,24 @@ def _committed_nowhere(state: State, step: Step) -> Committed:
     return Committed(state, record, in_force, compare.match(read.messages, messages).first_changed, 0, 0)
 
 
-def _same_fixed(state: State, ctx: StepContext, given: Given) -> bool:
+def _same_head(state: State, ctx: StepContext, given: Given) -> bool:
     """Whether system prompt and tools are those of the step before."""
     last = state.ctx
     if ctx.model != state.model:  # another model has another cache
         return False
     if last is None:
-        return state.steps > 0 and bool(state.fixed == [given.system, given.tools])
+        return state.steps > 0 and bool(state.head_seen == [given.system, given.tools])
     return ctx.system is last.system and ctx.tools is last.tools
 
 
-def _prefix(state: State, step: Step, shared: int, *, same_fixed: bool) -> tuple[int | None, int]:
+def _prefix(state: State, step: Step, shared: int, *, same_head: bool) -> tuple[int | None, int]:
     """The first changed message of a request that begins with ``shared`` of the last one, and the tokens of those."""
     sent, ctx = state.last_request, step.ctx
-    if not same_fixed:
+    if not same_head:
         return (0 if state.steps else None), 0
     if shared == sent.length:
         return None, sent.tokens
-    tokens = ctx.fixed + sum(map(ctx.source.meter.message, step.record.view[:shared]))
+    tokens = ctx.head_tokens + sum(map(ctx.reader.meter.message, step.record.view[:shared]))
     return (shared if state.steps else None), tokens
 
 
@@ -482,7 +484,7 @@ async def _entered(step: Step, *, on_copy: bool) -> Record:
     trail = step.trail
     changes = sum(len(report.changes) for report in trail.reports) if trail.reports else 0
     again = trail.start == 0 or trail.start < step.record.final
-    looked_at = len(step.read.looks) + changes + (len(trail.context.messages) if again else 0)
+    looked_at = len(step.read.seen) + changes + (len(trail.context.messages) if again else 0)
     if looked_at >= MUCH or on_copy:
         step.record = step.record.copy()
     await offload(partial(_enter, step), looked_at)
@@ -492,11 +494,11 @@ async def _entered(step: Step, *, on_copy: bool) -> Record:
 def _enter(step: Step) -> None:
     """Make what the step worked out what is known of the conversation. Nothing in it waits."""
     record, trail, read = step.record, step.trail, step.read
-    start, messages, fresh = trail.start, trail.context.messages, read.new
+    start, messages, new = trail.start, trail.context.messages, read.new
     written, shown = _outgoing(step)  # first: what cannot be written leaves the record as it was
-    for kept in paced([*read.looks, *[message.parts for message in fresh]]):
+    for kept in paced([*read.seen, *[message.parts for message in new]]):
         untrack(kept)
-    record.remember(read.looks, fresh, read.sizes)
+    record.remember(read.seen, new, read.sizes)
     _log(step)
     replaced = record.view[start:]
     record.shown[start:], record.out[start:] = shown, written
@@ -509,9 +511,9 @@ def _enter(step: Step) -> None:
     _mark_final(step, replaced[: max(0, record.final - start)])
     record.quiet_until, record.waiting = step.quiet_until, step.waiting
     record.unbound_from = trail.unbound_from
-    if new := frozenset(instruction_digests(messages, written)):
-        record.instructions |= new
-    for spent in (read.messages, read.looks) if len(read.messages) >= MUCH else ():
+    if found := frozenset(instruction_digests(messages, written)):
+        record.instructions |= found
+    for spent in (read.messages, read.seen) if len(read.messages) >= MUCH else ():
         for _ in paced(range(len(spent))):  # the step need not know them any more, and to take them apart takes a while
             spent.pop()
 
@@ -522,7 +524,7 @@ def _outgoing(step: Step) -> tuple[list[Native], list[Native]]:
     One that stood at a place of the view before is the same object again. One that nobody has touched is the caller's
     object of this step, which may have been rebuilt since it was read, and looks as it came.
     """
-    record, trail, natives, write = step.record, step.trail, step.natives, step.ctx.source.wire.write_message
+    record, trail, natives, write = step.record, step.trail, step.natives, step.ctx.reader.wire.write_message
     stood = {id(message): place for place, message in enumerate(record.view[trail.start :], trail.start)}
     known, written, shown = len(record.seen), [], []
     for message, origin in paced(zip(trail.context.messages, trail.origins, strict=True)):
@@ -531,7 +533,7 @@ def _outgoing(step: Step) -> tuple[list[Native], list[Native]]:
             shown.append(record.shown[place])
         elif origin is not None and message.untouched:
             written.append(natives[origin])
-            shown.append(record.seen[origin] if origin < known else step.read.looks[origin - known])
+            shown.append(record.seen[origin] if origin < known else step.read.seen[origin - known])
         else:
             written.append(write(message))
             shown.append(snapshot(written[-1]))
@@ -546,7 +548,7 @@ def _dropped(reports: Sequence[StageReport]) -> Iterator[int]:
 def _log(step: Step) -> None:
     """Note what this step did, instead of what was done before to the end that was treated again."""
     record, reports = step.record, step.trail.reports
-    if record.tail_origin and step.read.looks:
+    if record.tail_origin and step.read.seen:
         record.log = record.log.before(record.tail_origin[0])
     if reports:
         record.log.write(change for report in reports for change in report.changes)
@@ -566,13 +568,13 @@ def _mark_final(step: Step, replaced: Sequence[Message]) -> None:
         final -= 1  # it is added for this step only
     if start < len(replaced):  # then less has to be weighed when it is all weighed again
         start, replaced, record.view_tokens, record.view_bytes = 0, record.view[:0], 0, 0
-        record.ids = set() if ctx.source.wire.unique_ids else record.ids
+        record.ids = set() if ctx.reader.wire.unique_ids else record.ids
         record.items = None
-    new, meter = record.view[start:final], ctx.source.meter
+    new, meter = record.view[start:final], ctx.reader.meter
     record.view_tokens += sum(map(meter.message, new)) - sum(map(meter.message, replaced))
     record.view_bytes += sum(map(meter.weight, new)) - sum(map(meter.weight, replaced))
     record.final = final
-    _note_names(record, ctx.source.wire, replaced, new)
+    _note_names(record, ctx.reader.wire, replaced, new)
 
 
 def _note_names(record: Record, wire: WireFormat, gone: Sequence[Message], new: Sequence[Message]) -> None:
@@ -597,12 +599,12 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
         started: When the step began, by ``perf_counter``.
     """
     record, ctx, trail = done.record, step.ctx, step.trail
-    tail = sum(map(ctx.source.meter.weight, record.view[record.final :]))
+    tail = sum(map(ctx.reader.meter.weight, record.view[record.final :]))
     budget, reports = ctx.budget, trail.reports
     began = reports[0].tokens_before if reports else trail.tokens
-    taken_off = relief(ctx.given, ctx.context(()), ctx.bare_call, began) if ctx.relieved else ()
+    taken_off = relief(ctx.given_head, ctx.context(()), ctx.bare_call, began) if ctx.relieved else ()
     billed = partial(
-        bill, ctx.source.profile, sent=done.sent, prefix=done.prefix, size=trail.tokens, warmth=step.warmth
+        bill, ctx.reader.profile, sent=done.sent, prefix=done.prefix, size=trail.tokens, warmth=step.warmth
     )
     more = sum(stage.tokens_before - began for stage in taken_off)
     report = Report(
@@ -610,10 +612,10 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
         in_force=done.in_force,
         messages_before=len(record.seen),
         messages_after=len(record.view),
-        tokens_before=more + ctx.fixed + record.given_tokens,
+        tokens_before=more + ctx.head_tokens + record.history_tokens,
         tokens_after=trail.tokens,
-        bytes_before=ctx.fixed_bytes + record.given_bytes,
-        bytes_after=ctx.fixed_bytes + record.view_bytes + tail,
+        bytes_before=ctx.head_bytes + record.history_bytes,
+        bytes_after=ctx.head_bytes + record.view_bytes + tail,
         limit=None if budget is None else budget.limit,
         first_changed=done.first_changed,
         prefix_tokens=done.prefix,
@@ -621,17 +623,17 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
         seconds=perf_counter() - started,
         forecast=billed(given=began),
     )
-    return report if step.unread is None else step.unread.told(report, lambda more: billed(given=began + more))
+    return report if step.skipped is None else step.skipped.told(report, lambda more: billed(given=began + more))
 
 
 def view_of(step: Step, given: Given, report: Report) -> View:
     """The view that a step made; system prompt and tools as the caller passed them where no stage touched them."""
     record, chosen, ctx = step.record, step.trail.context, step.ctx
     system, tools = given.system, given.tools
-    if chosen.tools is not ctx.given.tools:
+    if chosen.tools is not ctx.given_head.tools:
         tools = [tool.source for tool in chosen.tools]
-    if chosen.system is not ctx.given.system:
-        system = None if chosen.system is None else ctx.source.wire.write_system(chosen.system)
+    if chosen.system is not ctx.given_head.system:
+        system = None if chosen.system is None else ctx.reader.wire.write_system(chosen.system)
     options = {} if step.trail.unbound_from is None else options_of(step.trail, ctx.bare_call)
     messages, context, origins = list(record.out), ctx.context(record.view), tuple(record.origins)
     return View(messages, system, tools, report, context, options, origins)

@@ -15,10 +15,10 @@ from agentctx.core.recall import name_of_recall
 from agentctx.engine.cache_markers import check_head, relieved_head
 from agentctx.engine.originals import StoreShelf
 from agentctx.engine.plan import Plan
-from agentctx.engine.reading import Reader, found_format, reader
+from agentctx.engine.reading import Reader, found_format, reader as reader_of
 from agentctx.engine.reasoning import opening
 from agentctx.engine.run_stages import Trail
-from agentctx.engine.unread import Unread
+from agentctx.engine.skipped import Skipped
 from agentctx.errors import InvalidInput
 from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, Meter, declared
@@ -42,7 +42,7 @@ class Given(NamedTuple):
     tools: Native
     loaded: bool = False
 
-    def fixed(self) -> Native:
+    def head_seen(self) -> Native:
         """What system prompt and tools look like now."""
         return snapshot([self.system, self.tools])
 
@@ -53,31 +53,31 @@ class StepContext:
 
     Args:
         plan: The stages and their options.
-        source: How the conversation is read.
+        reader: Reads the conversation.
         model: The model that is called, if known.
         format: The wire format, if it was named.
         limits: What is known of the model's room.
         budget: The budget in force.
         system: The system prompt kept apart from the messages.
         tools: The tool definitions.
-        fixed: Tokens of system prompt and tools.
-        fixed_bytes: Bytes of system prompt and tools.
+        head_tokens: Tokens of system prompt and tools.
+        head_bytes: Bytes of system prompt and tools.
         bare_call: What stages are told when nothing has to shrink and the caller protects nothing.
-        given: System prompt and tools as they were passed in, with cache markers that the model does not take.
+        given_head: System prompt and tools as they were passed in, with cache markers that the model does not take.
     """
 
     plan: Plan
-    source: Reader
+    reader: Reader
     model: str | None
     format: str | None
     limits: LearnedLimits
     budget: Budget | None
     system: Message | None
     tools: tuple[Tool, ...]
-    fixed: int
-    fixed_bytes: int
+    head_tokens: int
+    head_bytes: int
     bare_call: Call
-    given: Context
+    given_head: Context
 
     @property
     def most(self) -> int | None:
@@ -88,12 +88,12 @@ class StepContext:
     @property
     def binds(self) -> bool:
         """Whether the model binds its reasoning to all that stands before it."""
-        return self.source.profile is not None and self.source.profile.bound_thinking
+        return self.reader.profile is not None and self.reader.profile.bound_thinking
 
     @property
     def relieved(self) -> bool:
         """Whether system prompt and tools go on without cache markers that they were passed in with."""
-        return self.given.system is not self.system or self.given.tools is not self.tools
+        return self.given_head.system is not self.system or self.given_head.tools is not self.tools
 
     def concerned(self, stages: Sequence[ContextStrategy]) -> tuple[ContextStrategy, ...]:
         """Those of the stages that have anything to do with the model and the format."""
@@ -115,7 +115,7 @@ class StepContext:
 
     def weigh(self, messages: Sequence[Message]) -> Sizes:
         """What each message weighs."""
-        meter = self.source.meter
+        meter = self.reader.meter
         return Sizes(list(map(meter.message, messages)), list(map(meter.weight, messages)))
 
 
@@ -131,7 +131,8 @@ class State:
         limits: That of the current model.
         record: The history, and the view that was made of it.
         ctx: What surrounded the last step; None before the first, and after a load.
-        fixed: System prompt and tools as they were passed in last; after a load, what tells them from others.
+        head_seen: What system prompt and tools looked like when they were passed in last; after a load, what tells them
+            from others.
         opening: After a load, what tells the system prompt and tools that reasoning is bound to from others.
         wire_name: The wire format with its dialect; None before the first step.
         last_request: What was sent last.
@@ -149,7 +150,7 @@ class State:
     limits: LearnedLimits
     record: Record = field(factory=Record)
     ctx: StepContext | None = None
-    fixed: Native = None
+    head_seen: Native = None
     opening: Digest | None = None
     wire_name: str | None = None
     last_request: LastRequest = field(factory=LastRequest)
@@ -160,7 +161,7 @@ class State:
     marked_for: str | None = None
 
     @classmethod
-    def fresh(
+    def empty(
         cls, plan: Plan, model: str | None, format_name: str | None, limits_by_model: LimitsByModel | None = None
     ) -> State:
         """Nothing is known yet, but perhaps of the models.
@@ -178,7 +179,7 @@ class State:
         """Whether the messages so far would read alike in another format than the one that they are read in."""
         if self.format is not None or self.wire_name is None:
             return False
-        return self.ctx is None or not self.ctx.source.certain
+        return self.ctx is None or not self.ctx.reader.certain
 
     def reasoning_made_with(self, ctx: StepContext) -> tuple[Message | None, tuple[Tool, ...]] | None:
         """System prompt and tools of the last request where they were others than now; else None."""
@@ -208,44 +209,44 @@ async def settle(state: State, given: Given, model: str | None, format_name: str
     ctx, model = state.ctx, state.model if model is None else model
     shown_format = _format_shown_by(state, given.messages)
     if ctx is not None and shown_format is not None and shown_format == state.wire_name:
-        ctx = evolve(ctx, source=evolve(ctx.source, certain=True))
+        ctx = evolve(ctx, reader=evolve(ctx.reader, certain=True))
     wire_name = shown_format or state.wire_name or ""
     same = model == state.model and format_name in (None, wire_name, wire_name.partition("/")[0])
     same = same and wire_name == (state.wire_name or wire_name)
-    if ctx is not None and same and state.fixed == [given.system, given.tools]:
+    if ctx is not None and same and state.head_seen == [given.system, given.tools]:
         budget = state.limits.in_force
         return ctx if ctx.budget is budget else ctx.with_budget(budget)
     if format_name is None or (state.format or "").partition("/")[0] == format_name:
         format_name = state.format  # which may name a dialect of it
     if ctx is not None and same:
-        source = ctx.source
+        reader = ctx.reader
     else:
-        source = await _reader(state, given, model, format_name or wire_name.partition("/")[0] or None)
+        reader = await _reader(state, given, model, format_name or wire_name.partition("/")[0] or None)
         if state.assumed and shown_format is None and format_name is None:
-            source = evolve(source, certain=False)
+            reader = evolve(reader, certain=False)
     limits = state.limits if model == state.model else state.limits_by_model.of(model)
-    return _surround(state.plan, source, limits, source.fixed_part(given.system, given.tools), (model, format_name))
+    return _surround(state.plan, reader, limits, reader.head(given.system, given.tools), (model, format_name))
 
 
 async def _reader(state: State, given: Given, model: str | None, format_name: str | None) -> Reader:
     messages, system, tools, _ = given
-    read = partial(reader, messages, system=system, tools=tools, format=format_name, model=model)
+    read = partial(reader_of, messages, system=system, tools=tools, format=format_name, model=model)
     return await offload(lambda: read(counter=state.plan.counting), len(messages))
 
 
 def _surround(
     plan: Plan,
-    source: Reader,
+    reader: Reader,
     limits: LearnedLimits,
-    fixed: tuple[Message | None, tuple[Tool, ...]],
+    given: tuple[Message | None, tuple[Tool, ...]],
     spoken: tuple[str | None, str | None],
 ) -> StepContext:
-    given, meter, budget = Context((), *fixed), source.meter, limits.in_force
-    head = relieved_head(given, source.wire, source.profile)
-    check_head(head, source.wire)
-    call = plan.call(source, budget, None, 0, lambda _index: None)
+    given_head, meter, budget = Context((), *given), reader.meter, limits.in_force
+    head = relieved_head(given_head, reader.wire, reader.profile)
+    check_head(head, reader.wire)
+    call = plan.call(reader, budget, None, 0, lambda _index: None)
     sizes = meter.fixed(head), meter.bytes(head)
-    return StepContext(plan, source, *spoken, limits, budget, head.system, head.tools, *sizes, call, given)
+    return StepContext(plan, reader, *spoken, limits, budget, head.system, head.tools, *sizes, call, given_head)
 
 
 def _format_shown_by(state: State, natives: Sequence[Native]) -> str | None:
@@ -276,19 +277,19 @@ class Read:
     Args:
         messages: As values.
         origins: The index in the history of each.
-        looks: What each of the new ones looks like.
+        seen: What each of the new ones looks like.
         sizes: What each of the new ones weighs.
     """
 
     messages: list[Message]
     origins: list[int]
-    looks: list[Native]
+    seen: list[Native]
     sizes: Sizes
 
     @property
     def new(self) -> list[Message]:
         """The new ones."""
-        return self.messages[len(self.messages) - len(self.looks) :]
+        return self.messages[len(self.messages) - len(self.seen) :]
 
 
 @define(eq=False, repr=False)
@@ -310,7 +311,7 @@ class Step:
         reasoning_made_with: System prompt and tools that the reasoning so far was made with; None when they are those
             of now.
         marked_for: The model whose cache markers the record's view carries; None when it is not known.
-        unread: What is left out for certain and was not read, in a step that is kept nowhere; None when all was read.
+        skipped: What is left out for certain and was not read, in a step that is kept nowhere; None when all was read.
         shelf: What puts contents into the store; None where there is none, or nothing was done yet.
     """
 
@@ -326,8 +327,8 @@ class Step:
     waiting: bool = False
     reasoning_made_with: tuple[Message | None, tuple[Tool, ...]] | None = None
     marked_for: str | None = None
-    unread: Unread | None = None
-    shelf: StoreShelf | None = field(default=None, init=False)
+    skipped: Skipped | None = None
+    shelf: StoreShelf | None = None
 
     @property
     def last_role(self) -> str:
@@ -349,10 +350,10 @@ class Step:
 
     def call(self, aim: int | None = None) -> Call:
         """What the stages are told, with the tokens to come down to."""
-        ctx, given = self.ctx, len(self.natives)
-        call = ctx.plan.call(ctx.source, ctx.budget, aim, given, self.message_at, self.warmth, self.before)
+        ctx, length = self.ctx, len(self.natives)
+        call = ctx.plan.call(ctx.reader, ctx.budget, aim, length, self.message_at, self.warmth, self.before)
         if call.store is not None and self.shelf is None:
-            self.shelf = StoreShelf(call.store, ctx.source.wire, name_of_recall(ctx.tools))
+            self.shelf = StoreShelf(call.store, ctx.reader.wire, name_of_recall(ctx.tools))
         return evolve(call, shelf=self.shelf)
 
     def before(self) -> tuple[Message, ...]:
@@ -361,10 +362,10 @@ class Step:
 
     def late(self) -> frozenset[int]:
         """The identities of the messages that came after the model's last one, wherever they stand now."""
-        read, new = self.read, len(self.read.messages) - len(self.read.looks)
+        read, new = self.read, len(self.read.messages) - len(self.read.seen)
         known = zip(read.origins[new:], read.messages[new:], strict=True)
-        fresh = [index for index, message in known if message.role == "assistant"]
-        return self.trail.after(max([self.record.roles.rfind(ROLES.index("assistant")), *fresh]))
+        spoke = [index for index, message in known if message.role == "assistant"]
+        return self.trail.after(max([self.record.roles.rfind(ROLES.index("assistant")), *spoke]))
 
     def message_at(self, index: int) -> Message | None:
         """The message that was read from the history at ``index``; None when it is gone."""

@@ -41,7 +41,7 @@ def judge(
     view: Iterable[Message],
     *,
     sent: int,
-    fresh: int,
+    new_tokens: int,
 ) -> Judgement:
     """Whether the provider seems to have cut the prompt that ``usage`` bills, or left a part out of the bill.
 
@@ -52,18 +52,18 @@ def judge(
         ctx: What is known beside the messages.
         view: The messages that were sent.
         sent: The prompt by our own count, in tokens.
-        fresh: Tokens of it that the prompt before did not have.
+        new_tokens: Tokens of it that the prompt before did not have.
     """
-    calibration, profile = limits.calibration, ctx.source.profile
+    calibration, profile = limits.calibration, ctx.reader.profile
     expected = calibration.expected(sent)
     output = output_tokens(usage)
     window = None if profile is None else profile.window
     calibrated = calibration.anchor is not None
     uncertain = 0
     if billed < SHARE * expected:  # rare: only then it is worth the look at all messages
-        uncertain = sum(_uncertain(message.parts, ctx.source.meter) for message in view)
-        uncertain += 0 if calibrated else ctx.fixed  # tools may be deferred, and schemas are written in many ways
-    new = round(fresh * expected / max(1, sent))
+        uncertain = sum(_uncertain(message.parts, ctx.reader.meter) for message in view)
+        uncertain += 0 if calibrated else ctx.head_tokens  # tools may be deferred, and schemas are written in many ways
+    new = round(new_tokens * expected / max(1, sent))
     doubt = suspect_truncation(
         billed,
         expected,
@@ -89,7 +89,7 @@ def suspected(
         session: The session's id.
         step: The number of the step whose prompt was cut.
     """
-    profile = None if ctx is None else ctx.source.profile
+    profile = None if ctx is None else ctx.reader.profile
     said = StageReport("server", (), doubt.sent, doubt.billed, 0.0, (doubt.why,))
     window = None if profile is None else profile.window
     return SilentTruncationSuspected(

@@ -119,7 +119,7 @@ class Scenario:
     def read(self, natives: Sequence[Any]) -> Context:
         """A request with these native messages, as values."""
         source = self.source
-        return Context(tuple(source.messages(natives)), *source.fixed_part(self.system, self.tools))
+        return Context(tuple(source.messages(natives)), *source.head(self.system, self.tools))
 
     def request(self, natives: Sequence[Any]) -> dict[str, Any]:
         """A request with these native messages, as it is sent."""

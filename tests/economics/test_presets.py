@@ -283,7 +283,7 @@ async def test_paying_back_asks_for_a_model():
 def test_blocks_add_up_to_the_request():
     """The blocks of a request have its tokens, and its head and its end are marked."""
     source = reader(MESSAGES, tools=SESSION["tools"], format="openai-chat")
-    context = Context(tuple(source.messages(MESSAGES)), *source.fixed_part(None, SESSION["tools"]))
+    context = Context(tuple(source.messages(MESSAGES)), *source.head(None, SESSION["tools"]))
     prompt = PromptReader(source.meter).read(context)
 
     assert prompt.tokens == source.meter.size(context)

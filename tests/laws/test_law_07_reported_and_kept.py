@@ -107,7 +107,7 @@ def test_whatever_model_is_called_the_report_adds_up(both_loops, *, history, sta
 
     def hold_to_account(given, model, view):
         source = reader(given, system=history.system, tools=history.tools, format=history.format, model=model)
-        before = Context(tuple(source.messages(given)), *source.fixed_part(history.system, history.tools))
+        before = Context(tuple(source.messages(given)), *source.head(history.system, history.tools))
         passed = PassedIn(given, history.system, history.tools)
         assert [] == list(report_errors(passed, before, view, source.meter))
 

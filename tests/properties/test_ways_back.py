@@ -218,7 +218,7 @@ def left(scenario, step):
 def check_accounts(scenario, model, step):
     """The report says what became of everything that was passed in at this step, whatever was decided before."""
     source = reader(step.given, system=scenario.system, tools=scenario.tools, format=scenario.format, model=model)
-    before = Context(tuple(source.messages(step.given)), *source.fixed_part(scenario.system, scenario.tools))
+    before = Context(tuple(source.messages(step.given)), *source.head(scenario.system, scenario.tools))
     given = PassedIn(step.given, scenario.system, scenario.tools)
     assert [] == list(report_errors(given, before, step.view, source.meter))
 

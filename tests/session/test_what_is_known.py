@@ -22,18 +22,18 @@ STAGES = st.sampled_from([(ClearToolResults(1), FitContextWindow()), (Pack(keep_
 
 def add_up(record, natives, around):
     """Assert that what is known of a history and of the view that was made of it is what can be read from them."""
-    meter, read = around.source.meter, around.source.messages(natives)
+    meter, read = around.reader.meter, around.reader.messages(natives)
     assert list(record.sizes) == list(map(meter.message, read))
     assert list(record.byte_sizes) == list(map(meter.weight, read))
     assert [ROLES[role] for role in record.roles] == [message.role for message in read]
     assert [unmarked(seen) for seen in record.seen] == [unmarked(native) for native in natives]
-    assert (record.given_tokens, record.given_bytes) == (sum(record.sizes), sum(record.byte_sizes))
+    assert (record.history_tokens, record.history_bytes) == (sum(record.sizes), sum(record.byte_sizes))
     assert len(record.view) == len(record.out) == len(record.shown) == len(record.origins)
     assert len(record.decided) == len(natives) >= max(record.decided, default=0)
     assert record.otherwise in (None, [at for at in range(len(record.view)) if not record.as_given(at)])
     final = record.view[: record.final]
     assert (record.view_tokens, record.view_bytes) == (sum(map(meter.message, final)), sum(map(meter.weight, final)))
-    assert not around.source.wire.unique_ids or record.ids == call_ids(final)
+    assert not around.reader.wire.unique_ids or record.ids == call_ids(final)
     assert {key: id(message) for key, (message, _) in record.made.items()} == {key: key for key in record.made}
     assert record.made.keys() <= set(map(id, record.view))
     assert record.digested() == Record(seen=record.seen).digested()

@@ -72,7 +72,7 @@ async def test_a_plain_stage_works_off_the_loop_when_it_has_much_to_do(rounds, a
 def reads(natives, tools=None):
     """What a stage that says nothing of it is taken to read."""
     source = reader(natives, tools=tools, format="openai-chat")
-    context = Context(tuple(source.messages(natives)), *source.fixed_part(None, tools))
+    context = Context(tuple(source.messages(natives)), *source.head(None, tools))
     return [*declared(without_answers).effort(context, Call(source.meter))]
 
 

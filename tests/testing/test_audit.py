@@ -24,7 +24,7 @@ async def prepared():
     stages = (TrimRounds(3), ClearToolResults(keep_last=1))
     view = await Pipeline(*stages, store=MemoryStore()).prepare(messages, format="openai-chat")
     source = reader(messages, format="openai-chat")
-    before = Context(tuple(source.messages(messages)), *source.fixed_part(None, None))
+    before = Context(tuple(source.messages(messages)), *source.head(None, None))
 
     def wrong(**other):
         lines = other.pop("lines", None)

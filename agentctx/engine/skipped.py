@@ -38,8 +38,8 @@ _WHOLE = re.compile(f"(?:[ua]|1A|{'|'.join(_ROUNDS)})*+")
 
 
 @frozen(eq=False, repr=False)
-class Unread:
-    """Neighbouring messages of a history that are left out unread.
+class Skipped:
+    """Neighbouring messages of a history that are left out and were not read.
 
     Args:
         start: Index of the first.
@@ -47,7 +47,7 @@ class Unread:
         around: The messages before and after them, as values.
         stage: The stage that would drop them.
         reason: Why.
-        source: How the history is read.
+        reader: Reads the history.
         outline: What its messages are, at a glance.
     """
 
@@ -56,7 +56,7 @@ class Unread:
     around: Sequence[Message]
     stage: str
     reason: str
-    source: Reader
+    reader: Reader
     outline: Outline
 
     def __len__(self) -> int:
@@ -70,14 +70,14 @@ class Unread:
 
     @cached_property
     def _messages(self) -> list[Message]:
-        read, natives = self.source.wire.read_message, self.outline.again(self.start, self.stop)
+        read, natives = self.reader.wire.read_message, self.outline.again(self.start, self.stop)
         return [read(native, index) for index, native in enumerate(natives, self.start)]
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
         """What is said of each."""
         known = zip(range(self.start, self.stop), self._messages, strict=True)
-        count, stage, why = self.source.meter.message, self.stage, self.reason
+        count, stage, why = self.reader.meter.message, self.stage, self.reason
         return tuple([Change(at, each.role, Outcome.DROPPED, stage, why, count(each), 0) for at, each in known])
 
     @cached_property
@@ -88,7 +88,7 @@ class Unread:
     @cached_property
     def bytes(self) -> int:
         """Their bytes."""
-        return sum(map(self.source.meter.weight, self._messages))
+        return sum(map(self.reader.meter.weight, self._messages))
 
     def span(self) -> Span:
         """The line of them in the log of changes."""
@@ -145,29 +145,29 @@ class Unread:
         return (*report.changes[:place], *self.changes, *report.changes[place:])
 
 
-def unread(natives: Sequence[Native], source: Reader, stage: str, aim: int, fixed: int) -> Unread | None:
+def skipped(natives: Sequence[Native], reader: Reader, stage: str, aim: int, head_tokens: int) -> Skipped | None:
     """What a stage that drops the oldest rounds leaves out for certain; None where all has to be read.
 
     Args:
         natives: The history.
-        source: How it is read.
+        reader: Reads it.
         stage: The name of the stage.
         aim: The tokens that it comes down to.
-        fixed: The tokens of what stands before the messages.
+        head_tokens: The tokens of what stands before the messages.
     """
-    outline = source.wire.outline(natives)
+    outline = reader.wire.outline(natives)
     if outline is None:
         return None
     try:
-        newest = _newest(natives, source, outline.shape, aim - fixed)
+        newest = _newest(natives, reader, outline.shape, aim - head_tokens)
         start = _start(outline, len(natives) - len(newest))
         if start is None:
             return None
-        read = source.wire.read_message
+        read = reader.wire.read_message
         around = [*(read(native, index) for index, native in enumerate(natives[:start])), *newest]
     except InvalidInput:  # of several messages that cannot be read the first is named
         return None
-    found = Unread(start, len(natives) - len(newest), around, stage, oldest_first(aim), source, outline)
+    found = Skipped(start, len(natives) - len(newest), around, stage, oldest_first(aim), reader, outline)
     known = {id(native) for native in (*natives[:start], *natives[found.stop :])}
     if not known.isdisjoint(map(id, natives[start : found.stop])):  # which of the places it is, all around it tells
         return None
@@ -175,12 +175,12 @@ def unread(natives: Sequence[Native], source: Reader, stage: str, aim: int, fixe
     return None if thinks or has_server_calls(around) or _repeats(found) else found
 
 
-def _newest(natives: Sequence[Native], source: Reader, shape: str, room: int) -> list[Message]:
+def _newest(natives: Sequence[Native], reader: Reader, shape: str, room: int) -> list[Message]:
     """The last messages, all of a bundle of rounds, that have more than ``room`` tokens; all when none have.
 
     The user's last words are among them, unless they are the first, and something that the model says.
     """
-    read, count = source.wire.read_message, source.meter.message
+    read, count = reader.wire.read_message, reader.meter.message
     found: list[Message] = []
     tokens, spoke = 0, False
     last = shape.rfind("u")
@@ -229,9 +229,9 @@ def _pairs_are_whole(outline: Outline, start: int, stop: int) -> bool:
     return outline.calls[asked:asked_after] == outline.results[answered:answered_after]
 
 
-def _repeats(found: Unread) -> bool:
+def _repeats(found: Skipped) -> bool:
     """Whether a call has the id of another, where the provider would refuse that."""
-    if not found.source.wire.unique_ids:
+    if not found.reader.wire.unique_ids:
         return False
     asked, after = (calls_and_results(found.outline.shape, place)[0] for place in (found.start, found.stop))
     left = found.outline.calls[asked:after]

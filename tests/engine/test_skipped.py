@@ -10,7 +10,7 @@ from attrs import evolve
 
 from agentctx import AgentctxError, FitContextWindow, InvalidInput, Pipeline
 from agentctx.engine.reading import Reader, reader
-from agentctx.engine.unread import unread
+from agentctx.engine.skipped import skipped
 
 pytestmark = pytest.mark.anyio
 
@@ -98,7 +98,7 @@ async def same_as_read_whole(messages: list[Native], budget: int, model: str | N
 
 
 def left_unread(messages: list[Native], budget: int) -> int:
-    found = unread(messages, source(messages), "FitContextWindow", budget, 3)
+    found = skipped(messages, source(messages), "FitContextWindow", budget, 3)
     return 0 if found is None else len(found)
 
 
