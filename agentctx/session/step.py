@@ -141,8 +141,7 @@ async def take_in(
         step = around or await _read_in(ctx, record, given.messages, warmth, remembered=remembered)
         if remembered and step.read.messages:
             await _treat(step)
-    step.reasoning_made_with, step.marked_for = state.reasoning_made_with(ctx), state.marked_for
-    return step
+    return evolve(step, reasoning_made_with=state.reasoning_made_with(ctx), marked_for=state.marked_for)
 
 
 def _stand_still(ctx: StepContext, record: Record, natives: Sequence[Native], warmth: float) -> Step:
@@ -189,9 +188,17 @@ async def _read_around(ctx: StepContext, record: Record, natives: Sequence[Nativ
 async def _skipped(ctx: StepContext, natives: Sequence[Native]) -> Skipped | None:
     """What the plan's stage would leave out whatever it says; None where something else may look at it."""
     plan, reader, budget = ctx.plan, ctx.reader, ctx.budget
-    if len(natives) < MUCH or len(plan.at_once) != 1 or ctx.binds or ctx.relieved:
-        return None
-    if plan.pinned or plan.counting or plan.originals or reader.wire.minds_the_end or reader.wire.reads_places:
+    if (
+        len(natives) < MUCH  # to read few costs little
+        or len(plan.at_once) != 1  # another stage would look at what the first one leaves
+        or ctx.binds  # reasoning is bound to all that stands before it
+        or ctx.relieved  # the report begins with what was taken off the head, not with the stage
+        or plan.pinned  # a rule may name any message
+        or plan.counting  # a counter from outside is asked during the step, and not when the report is
+        or plan.originals  # a store keeps each message that goes
+        or reader.wire.minds_the_end  # whose turn the end is depends on what stood before it
+        or reader.wire.reads_places  # the place tells which call a result answers
+    ):
         return None
     call = plan.call(reader, budget, None if budget is None else budget.limit, len(natives), lambda _index: None)
     stage = declared(plan.at_once[0])
@@ -355,14 +362,13 @@ async def _decided_anew(refused: Step) -> Step | None:
     """The step with nothing decided before, as without a session; None when that does not fit either."""
     known = undecided(refused.record, binds_reasoning=refused.ctx.binds)
     # as without a session: nothing of the cache is worth sparing
-    step = await _read_in(refused.ctx, known, refused.natives, 0.0)
-    step.reasoning_made_with = refused.reasoning_made_with  # and no marked_for: this record has no view yet
+    read = await _read_in(refused.ctx, known, refused.natives, 0.0)
+    step = evolve(read, reasoning_made_with=refused.reasoning_made_with)  # no marked_for: this record has no view yet
     try:
         await run_at_once(step)
     except ContextOverflow:
         return None
-    step.warmth = refused.warmth
-    return step
+    return evolve(step, warmth=refused.warmth)
 
 
 class Committed(NamedTuple):
@@ -386,7 +392,10 @@ class Committed(NamedTuple):
 
 
 async def commit(state: State, step: Step, given: Given, now: float, *, on_copy: bool) -> Committed:
-    """What is known once the step has succeeded. Nothing waits once anything changes: no step is ever half done.
+    """What is known once the step has succeeded.
+
+    No step is ever half done: what is known is changed by ``_enter`` alone, which does not wait. Where it has much to
+    do, a worker thread does it on a copy, and this waits for that before anything is taken over.
 
     Args:
         state: What was known before.
@@ -401,7 +410,8 @@ async def commit(state: State, step: Step, given: Given, now: float, *, on_copy:
     step.trail.narrow()
     same = step.record is old  # and not one of a history that was changed
     start = min(step.trail.start, sent.length) if same else 0
-    shown, grown = old.shown[start : sent.length], same and not old.tail and old.final == len(old.view)
+    shown = old.shown[start : sent.length]  # a slice, and now: `_entered` changes this very list
+    grown = same and not old.tail and old.final == len(old.view)
     same_head = _same_head(state, ctx, given)
     head_seen = state.head_seen if same_head and not isinstance(state.head_seen, Digest) else given.head_seen()
     record = await _entered(step, on_copy=on_copy)
