@@ -492,27 +492,32 @@ class WireFormat(Protocol):
         """The name of a message, where they have one."""
         return None
 
-    def pair(self, messages: list[Message], after: Sequence[Message] = (), /) -> list[Message]:
+    def pair(self, messages: list[Message], standing_before: Sequence[Message] = (), /) -> list[Message]:
         """The messages, read one by one, with each result under the id of the call that it answers.
 
-        ``after`` is what stands before them.
+        ``standing_before`` are the messages before them, at least from the tail of the last step on.
         """
         return messages
 
-    def arrange(self, messages: Sequence[Message], after: Message | None = None, /) -> Sequence[Arranged]:
+    def arrange(self, messages: Sequence[Message], standing_before: Message | None = None, /) -> Sequence[Arranged]:
         """What has to change so that messages with whole pairs may follow each other.
 
-        ``after`` is the message before them, None at the start of the conversation.
+        ``standing_before`` is the message before them, None at the start of the conversation.
         """
         return ()
 
     def arrange_for(
-        self, messages: Sequence[Message], profile: ModelProfile | None, note: Note, after: Message | None = None, /
+        self,
+        messages: Sequence[Message],
+        profile: ModelProfile | None,
+        note: Note,
+        standing_before: Message | None = None,
+        /,
     ) -> Sequence[Message]:
         """The messages as a model takes them one after the other; the same object when it takes them as they are.
 
-        ``note`` is told of each that moved, was made or became another, and why; ``after`` is the message before
-        them, None at the start of the conversation.
+        ``note`` is told of each that moved, was made or became another, and why; ``standing_before`` is the message
+        before them, None at the start of the conversation.
         """
         return messages
 

@@ -425,8 +425,8 @@ def server_calls(messages: Iterable[Message]) -> tuple[frozenset[str], frozenset
     return frozenset(opened), frozenset(waiting)
 
 
-def unfinished_from(messages: Sequence[Message]) -> int:
-    """Where the end begins that depends on what comes next; how many messages there are when nothing does.
+def tail_from(messages: Sequence[Message]) -> int:
+    """Where the tail begins, which depends on what comes next; how many messages there are when nothing does.
 
     A round whose calls wait for results, reasoning that nothing follows yet, a setting at the end.
     """
@@ -434,7 +434,7 @@ def unfinished_from(messages: Sequence[Message]) -> int:
     for unit in reversed(groups):
         said = unit.of(messages)
         if not unit.is_round and said[-1].results and only_results(said[-1]):
-            continue  # it has no call: what is before it is the end
+            continue  # it has no call: what is before it is the tail
         if not awaits_next(said[-1]) and not (unit.is_round and (waits(said) or open_at_end(said))):
             break
         place = unit.start

@@ -149,7 +149,7 @@ def lacks_end(message: Message, last: str, call: Call) -> bool:
 
 
 async def let_answers_follow(
-    trail: Trail, call: Call, role_at: Callable[[int], str], after: tuple[Message, int | None] | None = None
+    trail: Trail, call: Call, role_at: Callable[[int], str], standing_before: tuple[Message, int | None] | None = None
 ) -> None:
     """Let the user speak before an answer of the assistant where what it answers stands further up by now, or is gone.
 
@@ -159,12 +159,12 @@ async def let_answers_follow(
         trail: Where the step stands, repaired; brought up to date.
         call: What the stages are told; its ``before`` is asked only where the user may have to speak.
         role_at: The role of the message of the history at an index.
-        after: The last message before the trail's, with its index in the history.
+        standing_before: The last message before the trail's, with its index in the history.
     """
     if call.wire is None or not call.wire.minds_the_end:
         return
-    new, start = trail.context.messages, 0 if after is None else 1
-    known = [*([] if after is None else [after]), *zip(new, trail.origins, strict=True)]
+    new, start = trail.context.messages, 0 if standing_before is None else 1
+    known = [*([] if standing_before is None else [standing_before]), *zip(new, trail.origins, strict=True)]
     answers = {
         id(message)
         for place, ((before, asked), (message, answered)) in enumerate(pairwise(known), 1 - start)

@@ -39,13 +39,15 @@ class Reader:
     profile: ModelProfile | None
     certain: bool = True
 
-    def messages(self, natives: Sequence[Any], first: int = 0, after: Sequence[Message] = ()) -> list[Message]:
+    def messages(
+        self, natives: Sequence[Any], first: int = 0, standing_before: Sequence[Message] = ()
+    ) -> list[Message]:
         """Native messages as values.
 
         Args:
             natives: The messages.
             first: The index of the first one, for errors.
-            after: What stands before them, at least from the last unfinished round on.
+            standing_before: What stands before them, at least from the tail on.
         """
         read = self.wire.read_message
         try:
@@ -56,7 +58,7 @@ class Reader:
             if is_registered(self.wire):
                 raise _unreadable(self.wire, natives, first, error) from error
             raise
-        return self.wire.pair(messages, after)
+        return self.wire.pair(messages, standing_before)
 
     def head(self, system: Native, tools: Native) -> tuple[Message | None, tuple[Tool, ...]]:
         """System prompt and tools as values.

@@ -394,7 +394,7 @@ def paired(
 
 
 def arranged_by(
-    messages: Sequence[Message], call: Call, wire: WireFormat, after: Message | None = None
+    messages: Sequence[Message], call: Call, wire: WireFormat, standing_before: Message | None = None
 ) -> Sequence[Message]:
     """Messages whose pairs are whole, in an order and a grouping that the format takes; the same object when they are.
 
@@ -402,9 +402,9 @@ def arranged_by(
         messages: The messages.
         call: Where the reasons are said.
         wire: The format.
-        after: The message before them; None at the start of the conversation.
+        standing_before: The message before them; None at the start of the conversation.
     """
-    if not (changes := wire.arrange(messages, after)):
+    if not (changes := wire.arrange(messages, standing_before)):
         return messages
     new: dict[int, tuple[Message, ...]] = {}
     for index, instead, why in changes:

@@ -178,8 +178,8 @@ def _stands_wrong(step: Step) -> bool:
     while place and view[place - 1].role == "system":
         place -= 1
     known = (*view[place : step.trail.start], *new)
-    after = view[place - 1] if place else None
-    return wire.arrange_for(known, ctx.reader.profile, lambda _message, _why: None, after) is not known
+    standing_before = view[place - 1] if place else None
+    return wire.arrange_for(known, ctx.reader.profile, lambda _message, _why: None, standing_before) is not known
 
 
 def _lacks_end(step: Step) -> bool:

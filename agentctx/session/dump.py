@@ -594,7 +594,7 @@ def _payloads(known: Fields, origins: Sequence[int | None], edited: set[int]) ->
 
 
 def _tail(known: Fields, wire: WireFormat, digests: Sequence[bytes]) -> tuple[list[Message], list[int]]:
-    """The messages of the unfinished round, and their indexes in the history."""
+    """The messages of the tail, and their indexes in the history."""
     natives, tail = _read(known, "tail", wire)
     length = len(digests)
     origins = known.wholes("tail_origin", most=length - 1)
@@ -607,13 +607,13 @@ def _tail(known: Fields, wire: WireFormat, digests: Sequence[bytes]) -> tuple[li
 
 
 def _settled(known: Fields, origins: Sequence[int | None], open_from: int) -> int:
-    """How many messages of the view are final: all that were read from before the unfinished round."""
+    """How many messages of the view are final: all that were read from before the tail."""
     settled = known.whole("settled", most=len(origins))
     final = [origin is None or origin < open_from for origin in origins[:settled]]
-    provisional = [origin is None or origin >= open_from for origin in origins[settled:]]
-    most = 1 if open_from == len(known.text("roles")) else len(provisional)  # ``[go on]``, added for one step
-    if not all(final) or not all(provisional) or len(provisional) > most:
-        raise known.fail("settled", f"{settled:,} messages of the view are not those before the unfinished round")
+    of_tail = [origin is None or origin >= open_from for origin in origins[settled:]]
+    most = 1 if open_from == len(known.text("roles")) else len(of_tail)  # ``[go on]``, added for one step
+    if not all(final) or not all(of_tail) or len(of_tail) > most:
+        raise known.fail("settled", f"{settled:,} messages of the view are not those before the tail")
     return settled
 
 

@@ -1,4 +1,19 @@
-"""What a session knows of its conversation."""
+"""What a session knows of its conversation.
+
+The words of this part:
+
+- **history**: the messages as the caller passes them. An **index** is a place in it.
+- **view**: the messages as they are sent. A **place** is one in it; ``origins`` leads from places to indexes.
+- **record**: history and view together, with what was decided (``Record``); a **step** goes on from it.
+- **new**: what the history has at a step beyond what is known; as a step has **read** it, with the tail before it.
+- **trail**: the part of the view that one step works on, and what its stages did to it (``engine.run_stages``).
+- **final**: read, repaired and decided for good, unless the caller goes back; only a compaction touches it again.
+- **tail**: what stands at the end and depends on what comes next (``engine.tail``): all that is not final.
+- **head**: system prompt and tools.
+- **seen**, **shown**: what a message of the history, or of the view, looked like, to know it again: a snapshot, or a
+  digest after a load.
+- **given**: as the caller passes it; for what is counted of the history, ``history_tokens``.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +28,7 @@ from agentctx.core.change_log import ChangeLog, ChangesInForce, numbers
 from agentctx.core.compare import Change, Outcome
 from agentctx.core.message import ROLES, SYSTEM_ROLES, Message, Native
 from agentctx.core.pace import paced
-from agentctx.engine.unfinished import first_unanswered_call, whole_until
+from agentctx.engine.tail import first_unanswered_call, whole_until
 from agentctx.providers.cache_markers import unmarked
 from agentctx.session.fingerprint import DIGEST_BYTES, digest, snapshot
 
@@ -63,8 +78,8 @@ class LastRequest(NamedTuple):
 class Record:
     """The history as the caller passes it, and the view that was made of it.
 
-    The view's messages from ``final`` on are provisional, and read again together with what comes next: the unfinished
-    end (``engine.unfinished``). As it was read it is ``tail``.
+    The view's messages from ``final`` on are those of the tail (``engine.tail``), and read again together with what
+    comes next.
 
     Args:
         seen: What each message of the history looked like; a dropped message is its native object itself.
@@ -77,7 +92,7 @@ class Record:
         origins: For each message of the view, its index in the history; None when a stage made it.
         otherwise: The places of the view whose messages do not go out as they came in; None: to be looked up.
         final: How many messages of the view are final.
-        tail: The messages of the unfinished end as they were read, before any repair.
+        tail: The messages of the tail as they were read, before any repair.
         tail_origin: The index in the history of each message of ``tail``.
         log: Every change in force.
         made: The messages of the view that stages made, by identity, each with what is said of it.
@@ -283,7 +298,7 @@ def rewound(
 ) -> Record:
     """Forget every decision about messages from ``decided_until`` on, as though they had not arrived.
 
-    What was decided about those before stays decided, but for an unfinished last round and for what is not true any
+    What was decided about those before stays decided, but for the tail and for what is not true any
     more: of that nothing is known any more, and it is read again.
 
     Args:

@@ -37,7 +37,7 @@ from agentctx.engine.reasoning import DropForeignReasoning, options_of
 from agentctx.engine.repair import Earlier, cleaned, has_server_calls, is_legal, names_of, paired
 from agentctx.engine.run_stages import Trail, keep_originals, leaves_alone, run_stage
 from agentctx.engine.skipped import Skipped, skipped
-from agentctx.engine.unfinished import Viewed, begins_at, end_of
+from agentctx.engine.tail import Viewed, begins_at, tail_of
 from agentctx.errors import ContextOverflow
 from agentctx.offload import MUCH, SOME, VERY_MUCH_TEXT, begin_step, offload
 from agentctx.protocols import Call, declared
@@ -122,7 +122,7 @@ async def take_step(
 async def take_in(
     state: State, record: Record, given: Given, ctx: StepContext, now: float, *, remembered: bool = True
 ) -> Step:
-    """Read, repair and treat what is new, with the unfinished end before it; nothing when nothing is new.
+    """Read, repair and treat what is new, with the tail before it; nothing when nothing is new.
 
     Args:
         state: What is known of the conversation.
@@ -146,11 +146,11 @@ async def take_in(
 
 def _stand_still(ctx: StepContext, record: Record, natives: Sequence[Native], warmth: float) -> Step:
     """The step when nothing is new: all that was decided stays, also about a round that is not finished."""
-    provisional = sum(map(ctx.reader.meter.message, record.view[record.final :]))
-    size = ctx.head_tokens + record.view_tokens + provisional
+    tail_tokens = sum(map(ctx.reader.meter.message, record.view[record.final :]))
+    size = ctx.head_tokens + record.view_tokens + tail_tokens
     trail = Trail(ctx.context(()), [], size, unbound_from=record.unbound_from, start=len(record.view))
     read = Read(list(record.tail), list(record.tail_origin), [], Sizes())
-    return Step(ctx, record, natives, read, trail, warmth, unfinished_from=next(iter(read.origins), None))
+    return Step(ctx, record, natives, read, trail, warmth, tail_from=next(iter(read.origins), None))
 
 
 async def _read_in(
@@ -213,7 +213,7 @@ class _New(NamedTuple):
     """What is new.
 
     Args:
-        record: The record to go on from, the unfinished end in it as it reads beside what is new.
+        record: The record to go on from, the tail in it as it reads beside what is new.
         messages: As values.
         seen: What each looks like.
         asked: The index of the first earlier call that they answer; None when there is none.
@@ -255,7 +255,7 @@ def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, rememb
 
 
 async def _make_legal(step: Step) -> None:
-    """Make what was read legal, and find where it is unfinished. In nearly every step it is legal as it stands.
+    """Make what was read legal, and find where its tail begins. In nearly every step it is legal as it stands.
 
     Raises:
         InvalidInput: If the step works on the whole view, and nothing is left to send.
@@ -263,13 +263,13 @@ async def _make_legal(step: Step) -> None:
     read, wire = step.read, step.ctx.reader.wire
     if await offload(partial(_is_legal, step), len(read.messages)):
         if step.remembered and read.messages[-1].role not in _ANSWERING:
-            step.unfinished_from = begins_at(read.messages, read.origins)
+            step.tail_from = begins_at(read.messages, read.origins)
     else:
         await _repair(step)
     if wire.minds_the_end:
         record, place = step.record, step.trail.start - 1
-        after = (record.view[place], record.origins[place]) if step.trail.start else None
-        await let_answers_follow(step.trail, step.call(), step.role_at, after)
+        standing_before = (record.view[place], record.origins[place]) if step.trail.start else None
+        await let_answers_follow(step.trail, step.call(), step.role_at, standing_before)
     if step.trail.start == 0:
         refuse_empty(step.trail)
 
@@ -297,7 +297,7 @@ def _earlier(step: Step) -> Earlier:
 async def _repair(step: Step) -> None:
     """Take off cache markers that the model refuses, and reasoning of another model; then repair, as one stage.
 
-    So the unfinished end is found in what was repaired but not yet paired.
+    So the tail is found in what was repaired but not yet paired.
     """
     ctx, call, read, trail = step.ctx, step.call(), step.read, step.trail
     wire = ctx.reader.wire
@@ -315,7 +315,7 @@ async def _repair(step: Step) -> None:
         open_ = legal is not None or has_server_calls(bare) or any(each.role not in _ANSWERING for each in bare[-1:])
         return legal, begins_at(bare, trail.origins, clean, whole) if open_ and step.remembered else None
 
-    legal, step.unfinished_from = await offload(looked, len(bare))
+    legal, step.tail_from = await offload(looked, len(bare))
     if legal is None:
         return
 
@@ -556,7 +556,7 @@ def _dropped(reports: Sequence[StageReport]) -> Iterator[int]:
 
 
 def _log(step: Step) -> None:
-    """Note what this step did, instead of what was done before to the end that was treated again."""
+    """Note what this step did, instead of what was done before to the tail, which was treated again."""
     record, reports = step.record, step.trail.reports
     if record.tail_origin and step.read.seen:
         record.log = record.log.before(record.tail_origin[0])
@@ -570,9 +570,9 @@ def _mark_final(step: Step, replaced: Sequence[Message]) -> None:
     record, ctx, read = step.record, step.ctx, step.read
     start = min(step.trail.start, record.final)
     final, again = len(record.view), len(read.messages)
-    if step.unfinished_from is not None:
+    if step.tail_from is not None:
         viewed = Viewed(record.view, record.origins, start, read.messages, read.origins, replaced)
-        final, again = end_of(viewed, step.unfinished_from)
+        final, again = tail_of(viewed, step.tail_from)
     record.tail, record.tail_origin = read.messages[again:], read.origins[again:]
     if final and record.origins[final - 1] is None and is_go_on(record.view[final - 1]):
         final -= 1  # it is added for this step only

@@ -272,7 +272,7 @@ def _beyond_known(record: Record, natives: Sequence[Native]) -> Sequence[Native]
 
 @define(eq=False, repr=False)
 class Read:
-    """What a step has read: the messages that are new, behind those of the unfinished end, which are read again.
+    """What a step has read: the messages that are new, behind those of the tail, which are read again.
 
     Args:
         messages: As values.
@@ -305,7 +305,7 @@ class Step:
             the record's view on, its messages replace it.
         warmth: The believed share of the last request that the provider's cache still holds.
         remembered: Whether a later step goes on from this one; else all stages run at once.
-        unfinished_from: The index in the history at which the unfinished end begins; None when there is none.
+        tail_from: The index in the history at which the tail begins; None when there is none.
         quiet_until: See ``Record``.
         waiting: See ``Record``.
         reasoning_made_with: System prompt and tools that the reasoning so far was made with; None when they are those
@@ -322,7 +322,7 @@ class Step:
     trail: Trail
     warmth: float
     remembered: bool = True
-    unfinished_from: int | None = None
+    tail_from: int | None = None
     quiet_until: int = 0
     waiting: bool = False
     reasoning_made_with: tuple[Message | None, tuple[Tool, ...]] | None = None

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Message, Opaque, Text, Thinking, ToolCall, ToolResult
-from agentctx.core.units import broken_pair, only_results, open_at_end, server_calls, unfinished_from, waits
+from agentctx.core.units import broken_pair, only_results, open_at_end, server_calls, tail_from, waits
 
 ASKED = Message("assistant", (ToolCall("a", "read", "{}"),))
 TOLD = Message("tool", (ToolResult("a", (Text("done"),)),))
@@ -194,7 +194,7 @@ THOUGHT, SETTING = turn(Thinking("hm")), Message("developer", (Opaque("setting",
 )
 def test_the_end_that_depends_on_what_comes_next(messages, place):
     """Rounds that wait for results, reasoning that nothing follows, settings at the end; a stray result among them."""
-    assert place == unfinished_from(messages)
+    assert place == tail_from(messages)
 
 
 def test_markers_are_neither_results_nor_words():

@@ -31,7 +31,7 @@ MOVED = "a system message stands before a turn of the assistant, or last"
 
 
 def place_system(
-    messages: Sequence[Message], profile: ModelProfile | None, note: Note, after: Message | None = None
+    messages: Sequence[Message], profile: ModelProfile | None, note: Note, standing_before: Message | None = None
 ) -> Sequence[Message]:
     """The messages with each system message where the provider takes it; the same object when they stand so."""
     if not any([message.role == "system" for message in messages]):  # noqa: C419 - a list makes no call for each
@@ -44,12 +44,12 @@ def place_system(
             waiting.append(message)
             continue
         if waiting and (message.role == "assistant" or not takes):
-            out += _settled(waiting, out[-1] if out else after, note, takes=takes)
+            out += _settled(waiting, out[-1] if out else standing_before, note, takes=takes)
             waiting = []
         for each in (*waiting, message) if waiting else ():
             note(each, MOVED)
         out.append(message)
-    out += _settled(waiting, out[-1] if out else after, note, takes=takes)
+    out += _settled(waiting, out[-1] if out else standing_before, note, takes=takes)
     return messages if same(out, messages) else out
 
 

@@ -41,11 +41,11 @@ def arrange_for(
     messages: Sequence[Message],
     profile: ModelProfile | None,
     note: Note,
-    after: Message | None = None,
+    standing_before: Message | None = None,
 ) -> Sequence[Message]:
     """The messages as the model takes them one after the other; the same object when it takes them as they are."""
     family = "" if profile is None else profile.family.lower()
-    opened = after is None and messages and messages[0].role == "assistant" and family
+    opened = standing_before is None and messages and messages[0].role == "assistant" and family
     arranged = list(messages)
     if REFUSES_MIXED.search(family):
         several = [place for place, message in enumerate(messages) if len(message.parts) > 1]

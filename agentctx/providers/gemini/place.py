@@ -19,17 +19,17 @@ from agentctx.providers.native import same
 from agentctx.wire_format import Arranged
 
 
-def pair(messages: Sequence[Message], after: Sequence[Message] = ()) -> list[Message]:
+def pair(messages: Sequence[Message], standing_before: Sequence[Message] = ()) -> list[Message]:
     """The messages with each response under the id of the call that it answers.
 
     A message that says so already is returned itself; any other is still written as it came.
     """
     walk = _Walk()
     seen: list[Message] = []
-    for acts, run in groupby((*after, *messages), lambda message: message.role == "assistant"):
+    for acts, run in groupby((*standing_before, *messages), lambda message: message.role == "assistant"):
         said = list(run)
         seen += map(walk.see_turn, said) if acts else walk.see_answers(said)
-    return seen[len(after) :]
+    return seen[len(standing_before) :]
 
 
 @define
@@ -196,7 +196,7 @@ class _Place:
         return tuple(call for message in self.messages for call in message.calls)
 
 
-def arrange(messages: Sequence[Message], after: Message | None = None) -> list[Arranged]:
+def arrange(messages: Sequence[Message], standing_before: Message | None = None) -> list[Arranged]:
     """What has to change so that all responses of a turn stand together and each call where it may stand."""
     places: list[_Place] = []
     for index, message in enumerate(messages):
@@ -207,7 +207,7 @@ def arrange(messages: Sequence[Message], after: Message | None = None) -> list[A
             places[-1].indexes.append(index)
         else:
             places.append(_Place([index], [message]))
-    before = _Place([], [] if after is None else [after])
+    before = _Place([], [] if standing_before is None else [standing_before])
     return [change for one, place in pairwise((before, *places)) for change in _changes(place, one)]
 
 

@@ -226,11 +226,11 @@ def _stand_in(message: Message, dialect: Dialect) -> Thinking:
     return Thinking(text, source={_KEY: text})
 
 
-def arrange(messages: Sequence[Message], after: Message | None, dialect: Dialect) -> Iterator[Arranged]:
+def arrange(messages: Sequence[Message], standing_before: Message | None, dialect: Dialect) -> Iterator[Arranged]:
     """What has to stand between messages so that they may follow each other: (index, what stands there, why)."""
     if not dialect.minds_places:
         return
-    last = after
+    last = standing_before
     for index, given in enumerate(messages):
         message = given
         why: list[str] = []

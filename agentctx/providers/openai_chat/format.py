@@ -234,9 +234,9 @@ class ChatDialect(OpenAIChat):
             found[index] = instead, f"{before}, {why}" if before else why
         return tuple((index, *found[index]) for index in sorted(found))
 
-    def arrange(self, messages: Sequence[Message], after: Message | None = None, /) -> Sequence[Arranged]:
+    def arrange(self, messages: Sequence[Message], standing_before: Message | None = None, /) -> Sequence[Arranged]:
         """What has to stand between messages so that they may follow each other. See ``dialects.arrange``."""
-        return tuple(dialects.arrange(messages, after, self.spoken))
+        return tuple(dialects.arrange(messages, standing_before, self.spoken))
 
     def may_end_on(self, message: Message, /) -> bool:
         """Whether the model answers a request that ends on this message."""

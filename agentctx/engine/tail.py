@@ -1,9 +1,9 @@
-"""The unfinished end: the messages at the end of a conversation whose reading depends on what comes next.
+"""The tail: the messages at the end of a conversation whose reading depends on what comes next.
 
-A call waits for its result, reasoning for what the model does: such an end is provisional, and is read again together
+A call waits for its result, reasoning for what the model does: such a tail is not final, and is read again together
 with what comes next. It begins in the **history** (an index in what the caller passes), in the **view** (a place in
-what is sent) and in what a step has **read** (a place among the messages of the end before and the new ones). This
-file works out all three: ``begins_at`` when a step has read, ``end_of`` when it knows its view, ``whole_until`` and
+what is sent) and in what a step has **read** (a place among the messages of the last tail and the new ones). This
+file works out all three: ``begins_at`` when a step has read, ``tail_of`` when it knows its view, ``whole_until`` and
 ``first_unanswered_call`` when a view is cut off somewhere.
 """
 
@@ -17,7 +17,7 @@ from attrs import frozen
 
 from agentctx.core import compare
 from agentctx.core.message import Message, server_ends
-from agentctx.core.units import awaits_next, iter_units, seams, unfinished_from, units
+from agentctx.core.units import awaits_next, iter_units, seams, tail_from, units
 
 
 @frozen(eq=False, repr=False)
@@ -41,8 +41,8 @@ class Viewed:
     replaced: Sequence[Message]
 
 
-class End(NamedTuple):
-    """Where an unfinished end begins; at the end of both when there is none.
+class TailAt(NamedTuple):
+    """Where the tail begins; at the end of both when there is none.
 
     Args:
         in_view: The place in the view.
@@ -54,26 +54,26 @@ class End(NamedTuple):
 
 
 def begins_at(read: Sequence[Message], origins: Sequence[int | None], *repaired: Sequence[Message]) -> int | None:
-    """The index in the history where the end begins that depends on what comes next; None when none does.
+    """The index in the history where the tail begins; None when there is none.
 
     Args:
-        read: What a step has read: the new messages, with those of the end before in front of them.
+        read: What a step has read: the new messages, with those of the last tail in front of them.
         origins: The index in the history of each.
         repaired: The same as repair left them: but for their pairs, where a call still waits for its result; and with
             these, where no orphan hides any more that a call of the provider's server is open.
     """
     made = {id(each): each for each in repaired if each is not read}
-    places = {unfinished_from(read), *(_unfinished_in(read, each) for each in made.values())}
+    places = {tail_from(read), *(_tail_in(read, each) for each in made.values())}
     found = [origins[place] for place in places if place < len(read)]
     return min((origin for origin in found if origin is not None), default=None)
 
 
-def _unfinished_in(read: Sequence[Message], clean: Sequence[Message]) -> int:
-    """Where in ``read`` the end begins that is unfinished in ``clean``, which was made of it.
+def _tail_in(read: Sequence[Message], clean: Sequence[Message]) -> int:
+    """Where in ``read`` the tail of ``clean``, which was made of it, begins.
 
     A message that was taken apart is read as a whole, with all of the unit that it begins in.
     """
-    place = unfinished_from(clean)
+    place = tail_from(clean)
     if place == len(clean):
         return len(read)
     origins, starts = compare.match(read, clean).origins, seams(units(clean))
@@ -85,13 +85,13 @@ def _unfinished_in(read: Sequence[Message], clean: Sequence[Message]) -> int:
         place = starts[bisect_right(starts, begins) - 1]
 
 
-def end_of(viewed: Viewed, begins: int) -> End:
-    """Where the end that begins at an index of the history begins in the view and in what was read.
+def tail_of(viewed: Viewed, begins: int) -> TailAt:
+    """Where the tail that begins at an index of the history begins in the view and in what was read.
 
     There is none where a message that was final before stands within it, moved behind newer ones: it is not read again,
-    so that it would be lost. A session finds what an answer to the end belongs to then.
+    so that it would be lost. A session finds what an answer to the tail belongs to then.
     """
-    nothing = End(len(viewed.messages), len(viewed.read))
+    nothing = TailAt(len(viewed.messages), len(viewed.read))
     index = _without_dropped_calls(viewed, begins)
     if index is None:
         return nothing
@@ -99,13 +99,13 @@ def end_of(viewed: Viewed, begins: int) -> End:
     place, index = _in_view(viewed, index, final)
     if any(origin is not None and origin < again for origin in viewed.origins[place:]):
         return nothing
-    return End(place, bisect_left(viewed.read_origins, index))
+    return TailAt(place, bisect_left(viewed.read_origins, index))
 
 
 def _without_dropped_calls(viewed: Viewed, begins: int) -> int | None:
-    """From which index on all calls of the end are in the view: what was left out once is not read again.
+    """From which index on all calls of the tail are in the view: what was left out once is not read again.
 
-    None when there is no such end.
+    None when there is no such tail.
     """
     read, origins = viewed.read, viewed.read_origins
     place, there = origins.index(begins), set(viewed.origins[viewed.start :])
@@ -127,7 +127,7 @@ def _final_places(viewed: Viewed) -> set[int]:
 
 
 def _in_view(viewed: Viewed, index: int, final: Collection[int]) -> tuple[int, int]:
-    """Where the unfinished part of the view begins, and from which index of the history on it was read.
+    """Where the tail of the view begins, and from which index of the history on it was read.
 
     It holds all that was read from ``index`` on, and nothing older: where repair has moved an older message behind a
     newer one, both are read again, and so is a call whose result is in that part. A made message before it is final:
@@ -135,7 +135,7 @@ def _in_view(viewed: Viewed, index: int, final: Collection[int]) -> tuple[int, i
 
     Args:
         viewed: What the step sends.
-        index: The index in the history at which the end begins.
+        index: The index in the history at which the tail begins.
         final: The places of what was final before.
     """
     origins, start = viewed.origins, viewed.start
@@ -152,7 +152,7 @@ def _in_view(viewed: Viewed, index: int, final: Collection[int]) -> tuple[int, i
 
 
 def whole_until(view: Sequence[Message], origins: Sequence[int | None], length: int) -> int:
-    """The index in the history at which the end of a view begins that depends on what comes next.
+    """The index in the history at which the tail of a view begins.
 
     Args:
         view: The messages.
@@ -160,7 +160,7 @@ def whole_until(view: Sequence[Message], origins: Sequence[int | None], length: 
         length: What the index is when nothing depends on what comes next.
     """
     known = [(message, origin) for message, origin in zip(view, origins, strict=True) if origin is not None]
-    place = unfinished_from([message for message, _ in known])
+    place = tail_from([message for message, _ in known])
     return length if place == len(known) else known[place][1]
 
 
