@@ -647,6 +647,11 @@ class Notes:
 class Shelf(Protocol):
     """What a stage can have kept in the store so that the model can get it back with the recall tool."""
 
+    @property
+    def tool(self) -> str | None:
+        """The name of the recall tool in the request; None where there is none."""
+        ...
+
     def pointer(self, message: Message, result: ToolResult | None = None) -> str:
         """What a text says of where the original is, for a plain stage; see ``Call.pointer``."""
         ...

@@ -1,0 +1,174 @@
+"""Put what is large, or old, into the store, and leave a preview that says what it is and how to get it back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import ClassVar
+
+from attrs import evolve, field, frozen
+
+from agentctx.core.budget import Budget
+from agentctx.core.message import Context, Media, Message, Part, Text, ToolResult
+from agentctx.engine.shrink import Cut, cut_to_tokens, results_of, with_content, with_text
+from agentctx.errors import ConfigError
+from agentctx.protocols import Call, ContextStrategy, Phase, Scope, Stage
+
+_OPENING = "[offloaded: "
+_LOG = re.compile(r"^\W*(\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|(DEBUG|INFO|WARN(ING)?|ERROR|TRACE|FATAL)\b)", re.MULTILINE)
+_CODE = re.compile(
+    r"^\s*(def |class |import |from \S+ import |function |const |#include|package |func |pub )", re.MULTILINE
+)
+_LOOKED_AT = 20_000
+
+
+@frozen
+class Offload(Stage):
+    """Put tool results over a size, or of an age, into the store; a preview with a handle stays in their place.
+
+    The preview says what it is (JSON, log, code, text, image), how large, by which handle the recall tool (``Recall``)
+    gives it back, and shows its head and tail. A result is looked at once, when it arrives; with ``older_than`` old
+    ones go too, oldest first, when the context has grown too large and only until it has come down to its target.
+
+    Without a store, without the recall tool in the request, and where the store fails it changes nothing: what nobody
+    could get back is not taken away here. Put ``TruncateToolOutputs`` or ``FitContextWindow`` behind it for that case.
+
+    Args:
+        over: Tokens; a result with more text goes to the store when it arrives. None: none does.
+        older_than: So many results, counted from the end, stay; older ones may go under pressure. None: none does.
+        preview: The most tokens of the head and tail that stay; fewer than ``over``.
+        exclude: Names of tools whose results stay.
+
+    Raises:
+        ConfigError: If an option makes no sense, or nothing is to be offloaded.
+
+    Example:
+        >>> from agentctx import Pipeline
+        >>> from agentctx.memory import Offload, Recall
+        >>> from agentctx.stores import MemoryStore
+        >>> from agentctx.testing import assistant, call, result, transcript, user
+        >>> store = MemoryStore()
+        >>> turns = user("Read it."), assistant(call("a", "read")), result("a", "the port is 8080 " * 500)
+        >>> tools = [Recall(store).definition("openai-chat")]
+        >>> pipeline = Pipeline(Offload(over=1_000, preview=20), store=store)
+        >>> view = await pipeline.prepare(transcript("openai-chat", *turns), tools=tools)
+        >>> print(view.messages[2]["content"].splitlines()[0])
+        [offloaded: text of 1 lines, 8,500 characters; recall ...]
+    """
+
+    over: int | None = 2_000
+    older_than: int | None = field(default=None, kw_only=True)
+    preview: int = field(default=200, kw_only=True)
+    exclude: frozenset[str] = field(default=frozenset(), converter=frozenset, kw_only=True)
+    scope: ClassVar[Scope] = Scope.ARRIVALS
+
+    def __attrs_post_init__(self) -> None:
+        """Check the options."""
+        for name, given, least in (
+            ("over", self.over, 1),
+            ("older_than", self.older_than, 0),
+            ("preview", self.preview, 1),
+        ):
+            if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < least):
+                msg = f"Offload: {name} must be a whole number of at least {least}, got {given!r:.80}"
+                raise ConfigError(msg)
+        if self.over is None and self.older_than is None:
+            msg = "Offload: pass over, older_than, or both"
+            raise ConfigError(msg)
+        if self.over is not None and self.preview >= self.over:
+            msg = f"Offload: preview must be less than over, got {self.preview} and {self.over}"
+            raise ConfigError(msg)
+
+    def in_phase(self, phase: Phase, _governing: Budget | None, /) -> ContextStrategy | None:
+        """By size what arrives, by age what is there under pressure; both in a call without a session."""
+        if phase is Phase.ONCE:
+            return self
+        if phase is Phase.ARRIVALS:
+            return None if self.over is None else evolve(self, older_than=None)
+        return evolve(self, over=None) if phase is Phase.PRESSURE and self.older_than is not None else None
+
+    async def __call__(self, context: Context, call: Call, /) -> Context:
+        """Return the context with previews in the place of what is in the store now."""
+        if call.shelf is None:
+            return context
+        frozen, messages = call.frozen(context), list(context.messages)
+        for index, result, tool in [*results_of(context.messages)] if self.over is not None else ():
+            if index not in frozen and (result.name or tool) not in self.exclude and self._is_large(result, call):
+                why = f"tool output larger than {self.over:,} tokens"
+                await self._go(messages, index, context.messages[index], result, call, why)
+        if self.older_than is not None:
+            await self._by_age(context, messages, call)
+        return context.with_messages(tuple(messages))
+
+    async def _by_age(self, context: Context, messages: list[Message], call: Call) -> None:
+        found = list(results_of(context.messages))
+        staying = call.frozen(context).union(call.unread(context))
+        spare = None if call.limit is None else call.size(context.with_messages(tuple(messages))) - call.limit
+        why = f"older than the last {self.older_than} tool results"
+        for index, result, tool in found[: max(0, len(found) - (self.older_than or 0))]:
+            if spare is not None and spare <= 0:
+                return
+            if (
+                index in staying
+                or (result.name or tool) in self.exclude
+                or call.meter.parts(result.content) <= self.preview
+            ):
+                continue
+            before = call.count(messages[index])
+            await self._go(messages, index, context.messages[index], result, call, why)
+            spare = None if spare is None else spare - before + call.count(messages[index])
+
+    async def _go(
+        self, messages: list[Message], index: int, old: Message, result: ToolResult, call: Call, why: str
+    ) -> None:
+        """Put a preview in the place of a result, if the store keeps that."""
+        handle = None if call.shelf is None else await call.shelf.keep_message(old, result)
+        name = None if call.shelf is None else call.shelf.tool
+        place = next((at for at, part in enumerate(messages[index].parts) if part is result), None)
+        if handle is None or place is None:
+            return
+        shown = self._previewed(result, f"; {name} {handle}", call)
+        parts: list[Part] = list(messages[index].parts)
+        parts[place] = shown
+        made = messages[index].with_parts(tuple(parts))
+        if call.count(made) < call.count(messages[index]):
+            messages[index] = made
+            call.note(old, why)
+
+    def _is_large(self, result: ToolResult, call: Call) -> bool:
+        text = result.text
+        return self.over is not None and len(text) > self.over and call.counter.count(text) > self.over
+
+    def _previewed(self, result: ToolResult, pointer: str, call: Call) -> ToolResult:
+        text = result.text
+        lines = f"{text.count(chr(10)) + 1:,} lines, {len(text):,} characters" if text else "no text"
+        head = f"{_OPENING}{kind_of(result)} of {lines}{pointer}]"
+        preview = f"{head}\n{cut_to_tokens(text, self.preview, call.counter, Cut())}".rstrip()
+        return with_text(result, preview) if self.over is not None else with_content(result, (Text(preview),))
+
+
+def kind_of(result: ToolResult) -> str:
+    """What a result is, in a word: json, log, code or text; image, or another kind of file, where it has no text."""
+    text = result.text
+    if not text.strip():
+        return next((part.kind for part in result.content if isinstance(part, Media)), "text")
+    if text.lstrip()[:1] in ("{", "[") and _is_json(text):
+        return "json"
+    start = text[:_LOOKED_AT]
+    lines = start.count("\n") + 1
+    if _count(_LOG.finditer(start)) * 4 > lines:
+        return "log"
+    return "code" if _count(_CODE.finditer(start)) * 40 > lines else "text"
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _count(found: Iterable[object]) -> int:
+    return sum(1 for _ in found)

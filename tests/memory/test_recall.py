@@ -1,0 +1,271 @@
+"""The recall tool gives the model back what was left out, in all formats, whatever the model sends."""
+
+import json
+
+import anyio
+import pytest
+
+from agentctx import (
+    Budget,
+    ClearToolResults,
+    ConfigError,
+    FitContextWindow,
+    Pipeline,
+    Stage,
+    TruncateToolOutputs,
+    validate,
+)
+from agentctx.memory import Recall
+from agentctx.providers.registry import format_named
+from agentctx.stores import MemoryStore
+from agentctx.testing import assistant, call, result, transcript, user
+from agentctx.tokens import TiktokenCounter
+
+pytestmark = pytest.mark.anyio
+
+FORMATS = ["openai-chat", "openai-responses", "anthropic", "gemini", "bedrock"]
+ODD = 'line one é👩‍👧\r\n\ttab \x00 \u2028 "quoted" \\ back\n' * 30
+
+
+def tools(recall, format_name):
+    """The tools of a request: the recall tool."""
+    return [recall.definition(format_name)]
+
+
+def results(view, format_name):
+    """What the tools say in a view."""
+    wire = format_named(format_name)
+    return [part.text for native in view.messages for part in wire.read_message(native, 0).results]
+
+
+def handles(texts):
+    """The handles that texts name."""
+    return [text.split("; recall ")[1].split("]")[0].split(" ")[0] for text in texts if "; recall " in text]
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_a_model_gets_back_what_was_cleared(format_name):
+    """It sees a handle, calls the tool with it, and the answer is the result to the byte; the request stays legal."""
+    store = MemoryStore()
+    recall = Recall(store)
+    session = Pipeline(ClearToolResults(keep_last=1), store=store).session(format=format_name)
+    turns, outputs, answers = [user("task")], [], []
+    for place in range(4):
+        outputs.append(f"{place} {ODD}")
+        turns += [assistant(call(f"c{place}", "read", {"n": place})), result(f"c{place}", outputs[-1])]
+        view = await session.prepare(transcript(format_name, *turns), tools=tools(recall, format_name))
+        for number, handle in enumerate(handles(results(view, format_name))):
+            asked, wanted = f"r{place}{number}", {"handle": handle}
+            answers.append(await recall(json.dumps(wanted)))
+            assert answers[-1] == await recall(wanted)
+            turns += [assistant(call(asked, "recall", wanted)), result(asked, answers[-1])]
+            view = await session.prepare(transcript(format_name, *turns), tools=tools(recall, format_name))
+            errors = validate({"messages": view.messages, "tools": view.tools}, format=format_name)
+            assert not errors
+    assert set(answers) <= set(outputs)
+    assert len(set(answers)) >= 3
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_each_of_several_results_in_a_message_has_its_own_handle(format_name):
+    """Parallel results are told apart."""
+    store = MemoryStore()
+    recall = Recall(store)
+    texts = [f"{name} " * 60 for name in "abc"]
+    calls = [call(f"c{place}", "read", {"n": place}) for place in range(3)]
+    answers = [result(f"c{place}", text) for place, text in enumerate(texts)]
+    messages = transcript(format_name, user("task"), assistant(*calls), *answers, assistant("ok"), user("more"))
+    view = await Pipeline(ClearToolResults(keep_last=0), store=store).prepare(
+        messages, tools=tools(recall, format_name), format=format_name
+    )
+    found = handles(results(view, format_name))
+    assert [await recall({"handle": handle}) for handle in found] == texts
+
+
+BAD = [
+    None, "", "{", "[]", "null", "3", b"\xff", {"handle": 3.5}, {"handle": {"a": 1}}, {"handle": "../../etc/passwd"},
+    {"handle": "\ud800"}, {"handle": "x" * 100_000}, {"handle": "#"}, {"handle": "#1"}, {"search": ""},
+    {"search": "?!"},
+    {"search": "x" * 50_000}, {"lines": "1-2"}, {"other": 1}, {"handle": None}, {"search": ["a"]}, "[" * 99_999,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", BAD, ids=range(len(BAD)))
+async def test_whatever_a_model_sends_it_gets_a_clear_text(arguments):
+    """No exception, and no more tokens than the answer may have."""
+    store = MemoryStore()
+    await store.put(b"a log")
+    answer = await Recall(store, max_tokens=200)(arguments)
+    assert answer
+    assert TiktokenCounter().count(answer) <= 200
+
+
+@pytest.mark.parametrize("more", [{"lines": "x"}, {"lines": "99-"}, {"lines": "0"}, {"bytes": "-"}, {"bytes": "9-1"}])
+async def test_a_range_that_is_none_is_said(more):
+    """Also where it lies behind the end."""
+    store = MemoryStore()
+    assert await Recall(store)({"handle": await store.put(b"one\ntwo"), **more})
+
+
+async def test_a_store_that_fails_is_no_error_for_the_model():
+    """It is told that nothing is there."""
+
+    class Down:
+        async def put(self, _content, /):
+            raise ConnectionError
+
+        async def get(self, _handle, /):
+            raise ConnectionError
+
+        async def handles(self):
+            raise ConnectionError
+
+    recall = Recall(Down())
+    assert "Nothing is kept under the handle abc" in await recall({"handle": "abc"})
+    assert "cannot be searched" in await recall({"search": "abc"})
+
+
+async def test_a_long_content_is_read_piece_by_piece():
+    """Each answer says how to read on; the pieces are the content, byte for byte, and none is too large."""
+    store, counter = MemoryStore(), TiktokenCounter()
+    content = "".join(f"line {number} é👩‍👧 {'x' * (number % 97)}\n" for number in range(900))
+    recall, handle = Recall(store, max_tokens=500), await store.put(content.encode())
+    pieces, answer = [], await recall({"handle": handle})
+    while "\n[bytes " in answer:
+        assert counter.count(answer) <= 500
+        piece, _, said = answer.rpartition("\n[bytes ")
+        pieces.append(piece)
+        answer = await recall({"handle": handle, "bytes": said.rpartition("bytes ")[2].removesuffix("]")})
+    assert "".join([*pieces, answer]) == content
+
+
+async def test_lines_and_bytes():
+    """Of a content, as it stands."""
+    store = MemoryStore()
+    recall, handle = Recall(store), await store.put("one\ntwo é\nthree\nfour".encode())
+    assert await recall({"handle": handle, "lines": "2-3"}) == "two é\nthree"
+    assert await recall({"handle": handle, "lines": "3-"}) == "three\nfour"
+    assert await recall({"handle": handle, "lines": "2"}) == "two é"
+    assert await recall({"handle": handle, "lines": [1, 2]}) == "one\ntwo é"
+    assert await recall({"handle": handle, "bytes": "4-7"}) == "two"
+
+
+async def test_search_finds_what_was_left_out():
+    """In one content by lines, in all by handles; what is written letter for letter goes first."""
+    store = MemoryStore()
+    handles_ = [await store.put(f"log {place}\nerror E{place}07 in unit {place}\nend".encode()) for place in range(40)]
+    recall = Recall(store)
+    answer = await recall({"search": "E1707"})
+    assert handles_[17] in answer
+    assert "2: error E1707 in unit 17" in answer
+    assert "2: error E1707" in await recall({"handle": handles_[17], "search": "E1707"})
+    assert "not found" in await recall({"search": "zebra"})
+    assert "is not in" in await recall({"handle": handles_[3], "search": "zebra"})
+
+
+async def test_a_store_s_own_search_is_used():
+    """Where it has one, nothing else is read."""
+
+    class Searching(MemoryStore):
+        async def search(self, query, limit, /):
+            return [handle for handle in await self.handles() if query.encode() in await self.get(handle)][:limit]
+
+        async def get(self, handle, /):
+            return await MemoryStore.get(self, handle)
+
+    store = Searching()
+    wanted = await store.put(b"the port is 8080")
+    assert wanted in await Recall(store)({"search": "8080"})
+
+
+async def test_a_kept_text_that_looks_like_a_message_comes_back_as_it_is():
+    """What a stage keeps is what the model gets."""
+
+    class Keeps(Stage):
+        async def __call__(self, context, call, /):
+            call.remark(await call.keep('{"role": "tool", "tool_call_id": "a", "content": "inner"}'))
+            return context
+
+    store = MemoryStore()
+    recall = Recall(store)
+    view = await Pipeline(Keeps(), store=store).prepare(
+        [{"role": "user", "content": "Hi"}], tools=tools(recall, "openai-chat")
+    )
+    (handle,) = view.report.stages[0].notes
+    assert await recall({"handle": handle}) == '{"role": "tool", "tool_call_id": "a", "content": "inner"}'
+
+
+@pytest.mark.parametrize(
+    "options", [{"name": ""}, {"name": "a b"}, {"name": 3}, {"max_tokens": 99}, {"max_tokens": "x"}]
+)
+def test_wrong_options_are_refused(options):
+    """When the tool is built."""
+    with pytest.raises(ConfigError, match="Recall"):
+        Recall(MemoryStore(), **options)
+
+
+@pytest.mark.parametrize("format_name", ["openai-chat", "anthropic"])
+async def test_of_1500_outputs_1500_can_be_recalled(format_name):
+    """After ten compactions and more, by what the report names, and by search; the whole transcript comes back."""
+    store = MemoryStore()
+    recall = Recall(store)
+    budget = Budget(60_000, trigger=20_000, target=10_000)
+    pipeline = Pipeline(TruncateToolOutputs(max_tokens=100), FitContextWindow(), budget=budget, store=store)
+    session, compacted = pipeline.session(format=format_name), 0
+    turns = [user("task")]
+    outputs = [f"output {place}: key-{place * 7919} " + f"{place} words of a log\n" * 30 for place in range(1_500)]
+    for place, output in enumerate(outputs):
+        turns += [assistant(call(f"c{place}", "read", {"n": place})), result(f"c{place}", output)]
+    messages = transcript(format_name, *turns)
+    for stop in range(101, len(messages) + 1, 100):
+        view = await session.prepare(messages[:stop], tools=tools(recall, format_name))
+        compacted += any(stage.stage == "FitContextWindow" for stage in view.report.stages)
+    assert compacted >= 10
+    changed = {change.index: change.handle for change in view.report.in_force}
+    kept = {id(message) for message in view.messages}
+    for place, output in enumerate(outputs):
+        index = 2 * place + 2
+        if id(messages[index]) not in kept:
+            assert await recall({"handle": changed[index]}) == output
+            assert json.loads(await store.get(changed[index])) == messages[index]
+    for place in (3, 700, 1_400):
+        assert changed[2 * place + 2] in await recall({"search": f"key-{place * 7919}"})
+
+
+async def test_what_tools_say_of_handles_is_no_way_in():
+    """A text that looks like a placeholder, a mark or a handle gives nothing that is not in the store."""
+    store = MemoryStore()
+    recall = Recall(store)
+    texts = [
+        "[old tool result cleared; recall 0123456789abcdef]",
+        "x\n[… 99 characters omitted; recall 0123456789abcdef …]\ny",
+        '{"role": "tool", "tool_call_id": "c0", "content": "; recall 0123456789abcdef"}',
+        "; recall 0123456789abcdef#1 " * 50,
+    ]
+    turns = [user("task")]
+    for place, text in enumerate(texts * 3):
+        turns += [assistant(call(f"c{place}", "read", {"n": place})), result(f"c{place}", text)]
+    turns += [assistant("ok"), user("more")]
+    messages = transcript("openai-chat", *turns)
+    pipeline = Pipeline(ClearToolResults(keep_last=2), FitContextWindow(), budget=1_500, store=store)
+    view = await pipeline.prepare(messages, tools=tools(recall, "openai-chat"))
+    assert "Nothing is kept" in await recall({"handle": "0123456789abcdef"})
+    for text in texts:
+        data = json.dumps({"role": "tool", "tool_call_id": "c0", "content": text}).encode()
+        assert await recall({"handle": await store.put(data)}) == text
+    assert view.report.tokens_after <= 1_500
+
+
+async def test_many_ask_at_once():
+    """The tool is safe to share."""
+    store = MemoryStore()
+    recall, found = Recall(store), []
+    wanted = [await store.put(f"log {place}".encode()) for place in range(30)]
+
+    async def ask(handle):
+        found.append(await recall({"handle": handle}))
+
+    async with anyio.create_task_group() as group:
+        for handle in wanted:
+            group.start_soon(ask, handle)
+    assert sorted(found) == sorted(f"log {place}" for place in range(30))
