@@ -148,8 +148,21 @@ class _Cutting:
         older = {place: message for place, message in spoken.items() if place not in newer}
         bare, more = sum(turn.bare for turn in kept), sum(turn.tight - turn.bare for turn in kept)
         older = self._shortened(older, self.room - bare - min(more, int(RECENT * self.room)))
-        left = self.room - bare - sum(map(self.call.count, older.values()))
-        return self._assembled(older | self._restored(kept, left))
+        now = self._restored(kept, self.room - bare - sum(map(self.call.count, older.values())))
+        return self._assembled(self._filled(older | now, len(kept)))
+
+    def _filled(self, now: dict[int, Message], kept: int) -> dict[int, Message]:
+        """What stays, with as many turns before those that are kept as fit when bare."""
+        count = self.call.count
+        left = self.room - sum(map(count, now.values()))
+        bundles = segments(self.context.messages, self.loose)
+        for bundle in reversed(bundles[: len(bundles) - kept]):
+            turn = self._turn(bundle)
+            left -= turn.bare - sum(count(now[each.place]) for each in turn.forms if each.place in now)
+            if left < 0:
+                break
+            now.update((each.place, each.bare) for each in turn.forms)
+        return now
 
     def _spoken(self) -> dict[int, Message]:
         """The user's own words by the index of their message; of one with results beside them, the words alone."""

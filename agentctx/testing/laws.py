@@ -10,25 +10,29 @@ Example::
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from agentctx.core.budget import Budget
-from agentctx.core.compare import Outcome
+from agentctx.core.compare import Change, Outcome
 from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Thinking
-from agentctx.core.protection import always, words
-from agentctx.core.report import View
-from agentctx.core.units import server_calls
+from agentctx.core.protection import always, is_user_turn, unread, words
+from agentctx.core.report import StageReport, View
+from agentctx.core.units import segments, server_calls, units
+from agentctx.engine.cut import OF_THE_USER
+from agentctx.engine.shrink import cleared, edit_results
 from agentctx.errors import ConfigError, StageError, StoreError
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import Call, ContextStrategy
 from agentctx.providers.cache_markers import unmarked
 from agentctx.session.session import Session
 from agentctx.stores import MemoryStore
+from agentctx.strategies.clear_tool_results import ClearToolResults
 from agentctx.strategies.when import first_of, when
 from agentctx.testing.audit import PassedIn, outcomes, report_errors
 from agentctx.testing.faithfulness import ALLOWED_EDITS, AllowedEdit, misquotes, with_callers_ids
@@ -49,12 +53,18 @@ TITLES = {
     9: "work per step grows with what is new",
     10: "a part that fails costs nothing that was there before",
     11: "composing stages changes neither when they run nor what they are called",
+    12: "no cut takes more than its target asks, and none takes the user's words while a tool's could go",
 }
-"""What each law says that holds for any strategy.
+"""What each law says. The twelfth holds for what ``FitContextWindow``, ``ClearToolResults`` and the fit guarantee cut:
+what another stage takes is its own matter."""
 
-The twelfth (no cut takes more than its target asks, nor the user's words while a tool's could go) is not checked here:
-what a strategy may take is its own matter, for tests of its own.
-"""
+NEAR = 0.02
+"""A cut may miss what it aims at by this share of it,"""
+FEW = 48
+"""and by so many tokens, before what still fits has to be put back."""
+
+_AIM = re.compile(r"over ([\d,]+) tokens: ")
+"""How the cut begins to say why."""
 
 Law = Callable[[Scenario], Awaitable[None]]
 
@@ -308,6 +318,74 @@ def _named(step: PreparedCall) -> list[str]:
     return [] if step.view is None else [stage.stage for stage in step.view.report.stages if stage.acted]
 
 
+async def takes_no_more(scenario: Scenario) -> None:
+    """Law 12: what a cut took does not fit again, but for ``NEAR`` of its aim and ``FEW`` tokens.
+
+    Of whole rounds the newest that went, with its question; of cleared results the newest. And where the user's words
+    went, those that stay take a fifth of the room, or nothing of a tool's is left that could go.
+    """
+    for step in await scenario.all_steps():
+        for stage in () if step.view is None else step.view.report.stages:
+            reasons = [found for change in stage.changes if (found := _AIM.match(change.reason))]
+            if reasons:
+                _hold_cut(scenario, step, stage, int(reasons[0].group(1).replace(",", "")))
+            elif stage.stage == ClearToolResults.__name__ and scenario.budget is not None:
+                aim = scenario.budget.target_tokens if step.in_session else scenario.budget.limit
+                _hold_newest_cleared(step, stage, stage.changes, aim)
+
+
+def _hold_cut(scenario: Scenario, step: PreparedCall, stage: StageReport, aim: int) -> None:
+    cuts = {change.index: change for change in stage.changes if _AIM.match(change.reason)}
+    cuts = {index: change for index, change in cuts.items() if change.outcome is not Outcome.ADDED}
+    _hold_newest_cleared(step, stage, [each for each in cuts.values() if "old results" in each.reason], aim)
+    messages = scenario.read(step.given).messages
+    gone = {index for index, change in cuts.items() if change.outcome is Outcome.DROPPED}
+    for bundle in reversed(segments(messages)):
+        turn = {place for unit in bundle for place in unit.places}
+        if bundle[-1].is_round and gone.issuperset(bundle[-1].places):
+            more = sum(_bare(scenario, messages[place], cuts[place]) for place in turn & cuts.keys())
+            spare = _spare(stage, aim)
+            _hold(12, more > spare, f"{step}: {stage.stage} left {spare} tokens free; what went in {turn} takes {more}")
+            break
+    _hold_words(scenario, step, messages, cuts, aim)
+
+
+def _hold_newest_cleared(step: PreparedCall, stage: StageReport, changes: Sequence[Change], aim: int) -> None:
+    newest = max((each for each in changes if each.tokens_after), key=lambda each: each.index, default=None)
+    if newest is not None:
+        more, spare = newest.tokens_before - newest.tokens_after, _spare(stage, aim)
+        what = f"{stage.stage} left {spare} tokens free; what it took from messages[{newest.index}] takes {more}"
+        _hold(12, more > spare, f"{step}: {what}")
+
+
+def _spare(stage: StageReport, aim: int) -> int:
+    return aim - stage.tokens_after - int(NEAR * aim) - FEW
+
+
+def _bare(scenario: Scenario, message: Message, change: Change) -> int:
+    """The tokens that a message takes more when it is there again, its results cleared."""
+    bare = scenario.source.meter.message(edit_results(message, cleared))
+    return min(bare, change.tokens_before) - change.tokens_after
+
+
+def _hold_words(
+    scenario: Scenario, step: PreparedCall, messages: Sequence[Message], cuts: Mapping[int, Change], aim: int
+) -> None:
+    """Hold that where the user's words went there was no room for them in their fifth."""
+    count = scenario.source.meter.message
+    said = [index for index, message in enumerate(messages) if is_user_turn(message)]
+    taken = [index for index in said if index in cuts]
+    if not taken:
+        return
+    held = sum(cuts[index].tokens_after if index in cuts else count(messages[index]) for index in said)
+    least = min(cuts[index].tokens_before for index in taken)
+    staying = always(messages) | set(unread(messages)) | set(units(messages)[-1].places)
+    fixed = scenario.source.meter.fixed(scenario.read(step.given))
+    room = aim - fixed - sum(count(messages[index]) for index in staying)
+    enough = held + least + int(NEAR * aim) + FEW >= OF_THE_USER * room
+    _hold(12, enough, f"{step}: {held} tokens of the user's words stay in {room}, and more of them went")
+
+
 async def views_are_faithful(scenario: Scenario) -> None:
     """Beyond the laws: a view says what was said, by who said it, each result under its call, in order."""
     for step in await scenario.all_steps():
@@ -406,6 +484,7 @@ LAWS: tuple[Law, ...] = (
     work_grows_with_the_new,
     failures_cost_nothing,
     composing_changes_nothing,
+    takes_no_more,
     views_are_faithful,
 )
 """The laws, in order, and what holds beyond them."""

@@ -96,7 +96,7 @@ def test_the_budget_of_a_registered_model_is_what_is_known_of_it():
 @pytest.mark.parametrize("model", ["gpt-4o", "gpt-5"])
 def test_a_reserve_that_is_no_share_is_named(model):
     """Also where the longest answer has room of its own beside the input."""
-    with pytest.raises(ConfigError, match=r"^output_reserve: "):
+    with pytest.raises(ConfigError, match=r"^Budget: output_reserve: "):
         Budget.for_model(model, output_reserve=2.0)
 
 

@@ -21,8 +21,10 @@ from agentctx import (
     TrimRounds,
     first_of,
     over,
+    units,
     when,
 )
+from agentctx.engine.drop import without
 from agentctx.testing import (
     assistant,
     call,
@@ -151,6 +153,22 @@ async def test_a_broken_law_is_named(number, law, change):
     scenario = tampering(change).of(TrimRounds(2), busy("anthropic"), Budget(4_000))
     with pytest.raises(AssertionError, match=f"law {number} "):
         await law(scenario)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_a_cut_that_takes_too_much_is_named(format_name):
+    """A stage that says that it cuts to the budget and takes half of it breaks law 12."""
+
+    def greedy(context, call):
+        if call.size(context) <= call.limit:
+            return context
+        groups, staying = units(context.messages), call.protected(context)
+        old = [unit for unit in groups[:-1] if unit.is_round and staying.isdisjoint(unit.places)]
+        return without(context, old, call, f"over {call.limit:,} tokens: oldest first")
+
+    with pytest.raises(AssertionError, match="law 12 "):
+        await ten.takes_no_more(Scenario.of(greedy, busy(format_name), Budget(480)))
 
 
 @pytest.mark.anyio

@@ -1,0 +1,55 @@
+"""Law 12: no cut takes more than its target asks, and none takes the user's words while a tool's could go."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline
+from agentctx.testing import assistant, call, result, transcript, user
+from agentctx.testing.histories import FORMATS, budgets, histories
+from agentctx.testing.laws import takes_no_more
+from agentctx.testing.scenario import Scenario
+
+pytestmark = pytest.mark.both_loops
+
+CUTS = {
+    "window": FitContextWindow(),
+    "clear": ClearToolResults(keep_last=1),
+    "both": Pipeline(ClearToolResults(keep_last=1), FitContextWindow()),
+    "guarantee": Pipeline(),
+}
+
+
+@pytest.mark.parametrize("stage", CUTS.values(), ids=CUTS)
+@given(histories(), budgets())
+def test_a_cut_takes_no_more_than_it_must(both_loops, stage, history, budget):
+    """At once and in a session, nothing is gone that fits again, nor more of the user's words than their fifth."""
+    both_loops(takes_no_more, Scenario.of(stage, history, budget))
+
+
+@pytest.mark.parametrize("stage", CUTS.values(), ids=CUTS)
+@given(st.data())
+def test_of_a_long_history_no_more_goes_than_must(both_loops, stage, data):
+    """The same of long histories, with words and results of all sizes, in all formats."""
+    sizes = st.sampled_from([1, 5, 30, 120, 400])
+    turns = [user("the task")]
+    for place in range(data.draw(st.integers(3, 14))):
+        if data.draw(st.booleans()):
+            turns += [assistant("so " * data.draw(sizes)), user(f"wish {place} " * data.draw(sizes))]
+        name = f"c{place}"
+        turns += [assistant(call(name, "run", {"n": place})), result(name, f"line {place} " * data.draw(sizes))]
+    turns += [assistant("done"), user("and now?")]
+    messages = transcript(data.draw(st.sampled_from(FORMATS)), *turns)
+    window = data.draw(st.integers(300, 3_000))
+    target = data.draw(st.sampled_from([None, 0.2, 0.8]))
+    both_loops(takes_no_more, Scenario(stage, messages, budget=Budget(window, target=target)))
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_a_round_that_fits_without_its_results_stays(both_loops, format_name):
+    """Where a round does not fit with its results, it stays with these cleared."""
+    turns = [user("the task")]
+    for place, (said, told) in enumerate([(900, 5), (450, 90), (480, 60), (1, 1)]):
+        turns += [assistant("so " * said, call(f"c{place}", "run")), result(f"c{place}", "line " * told)]
+    messages = transcript(format_name, *turns, assistant("done"), user("and now?"))
+    for window in range(950, 1_250, 15):
+        both_loops(takes_no_more, Scenario(FitContextWindow(), messages, budget=Budget(window)))
