@@ -37,18 +37,27 @@ TOOLS = [{"type": "function", "function": {"name": "read", "parameters": {"type"
 def answered(desk):
     """A model that asks for a tool three times and then answers."""
 
-    def say(_body):
+    def say(body):
+        said = json.dumps(body["messages"])
+        handle = re.search(r"; recall (\w{16})", said)
+        if handle and '"recall"' not in said:
+            return Said("", calls=(("recall", {"handle": handle[1]}),))
         return Said("A comma is missing.") if len(desk.requests) % 4 == 0 else Said("", calls=(("read", {}),))
 
     return say
 
 
+LOG = "a long line of a log\n" * 500
+
+
+async def run_tool(_call):
+    """Answer a call, as the SDK hands it out."""
+    return LOG
+
+
 async def run_tools(message):
-    """Answer the calls of a message, as the SDK hands it out."""
-    return [
-        {"role": "tool", "tool_call_id": call.id, "content": "a long line of a log\n" * 500}
-        for call in message.tool_calls
-    ]
+    """Answer the calls of a message."""
+    return [{"role": "tool", "tool_call_id": call.id, "content": LOG} for call in message.tool_calls]
 
 
 @pytest.fixture
@@ -80,12 +89,13 @@ def run_block(source, names, url):
 def test_every_python_block_runs(capsys, served):
     """The Python of the README runs from the first block to the last, with OpenAI's own client and its objects."""
     desk, url = served
-    names = {"messages": json.loads(json.dumps(TASK)), "tools": TOOLS, "run_tools": run_tools}
+    names = {"messages": json.loads(json.dumps(TASK)), "tools": TOOLS, "run_tool": run_tool, "run_tools": run_tools}
     assert len(BLOCKS) >= 3
     assert len(CONSOLE) >= 3
     for block in BLOCKS:
         run_block(block, names, url)
     assert len(desk.accepted) == len(desk.requests) >= 4
+    assert any("; read on with handle " in str(message) for message in names["messages"])
     assert any(isinstance(message, ChatCompletionMessage) for message in names["messages"])
     assert [change.reason for change in names["view"].report.changes] == ["an old picture"]
     assert capsys.readouterr().out
