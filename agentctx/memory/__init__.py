@@ -9,6 +9,11 @@ if TYPE_CHECKING:
     from agentctx.memory.ledger import Memory as Memory, Sections as Sections
     from agentctx.memory.offload import Offload as Offload
     from agentctx.memory.recall import Recall as Recall
+    from agentctx.memory.summarizers import (
+        AnthropicSummarizer as AnthropicSummarizer,
+        LiteLLMSummarizer as LiteLLMSummarizer,
+        OpenAISummarizer as OpenAISummarizer,
+    )
     from agentctx.memory.tool_calls import ArtifactRule as ArtifactRule, artifacts_in as artifacts_in
     from agentctx.memory.trail import ArtifactTrail as ArtifactTrail, trail_in as trail_in
     from agentctx.memory.values import Extractor as Extractor, Kind as Kind, Value as Value, values_in as values_in
@@ -20,6 +25,7 @@ else:
             "agentctx.memory.ledger": "Memory Sections",
             "agentctx.memory.offload": "Offload",
             "agentctx.memory.recall": "Recall",
+            "agentctx.memory.summarizers": "AnthropicSummarizer LiteLLMSummarizer OpenAISummarizer",
             "agentctx.memory.tool_calls": "ArtifactRule artifacts_in",
             "agentctx.memory.trail": "ArtifactTrail trail_in",
             "agentctx.memory.values": "Extractor Kind Value values_in",
