@@ -48,6 +48,10 @@ class Pack(Stage):
     is left goes to the other units so that the sum of score times tokens is as high as can be found: never below
     what taking them by score would give (see ``packing.choose``). A question counts at least as much as its answer.
 
+    It chooses anew at every call that is too large. Without a session that moves the prefix at each: measured, 1.5 to
+    1.8 times the cost of sending everything, where the provider's cache is used. In a session it chooses at a
+    compaction only.
+
     Scores are ctxmgr's, read as what one token is worth, so that small old messages do not push out large new ones:
 
     - ``"recent"``: the newer, the better.

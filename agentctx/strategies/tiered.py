@@ -63,7 +63,9 @@ class Tiered(Stage):
     Without rules the tiers are served in order: ``HISTORY`` gives way to whatever ``tier_of`` puts before it.
 
     A session looks at the tiers, and at their caps, when the request has passed its trigger, and not at every step:
-    a cap that held at each would move the prefix with every new round of its tier.
+    a cap that held at each would move the prefix with every new round of its tier. Without a session the prefix moves
+    at every call that is too large: measured, 1.5 to 1.8 times the cost of sending everything, where the provider's
+    cache is used.
 
     Args:
         rules: Floors, shares and caps of single tiers.

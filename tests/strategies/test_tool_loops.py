@@ -54,16 +54,17 @@ async def test_pairs_and_latest_rounds_stay(stage, form):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-async def test_old_results_are_cleared_from_half_of_the_window_on(form):
-    """From half of the window on all results but the last three are cleared, with words of the caller's own."""
+async def test_old_results_are_cleared_until_the_request_fits(form):
+    """The oldest results are cleared, as many as must be, with words of the caller's own."""
     micro = when(over(0.5), ClearToolResults(keep_last=3, placeholder="[Old tool result content cleared]"))
     few, many = loop(4, form), loop(24, form)
     pipeline = Pipeline(micro, budget=Budget(3_000))
     assert (await pipeline.prepare(few, format=form)).messages == few
     view = await pipeline.prepare(many, format=form)
     said = str(view.messages)
-    assert said.count("[Old tool result content cleared]") == 21
-    assert [f"r{number} r{number}" in said for number in (20, 21, 22, 23)] == [False, True, True, True]
+    gone = said.count("[Old tool result content cleared]")
+    assert [f"r{number} r{number}" in said for number in range(24)] == [number >= gone for number in range(24)]
+    assert 2_800 < view.report.tokens_after <= 3_000
 
 
 @pytest.mark.parametrize("stage", CUTS, ids=repr)
@@ -114,5 +115,5 @@ async def test_messages_stay_and_the_store_has_what_was_cut(form):
     )
     assert messages == before
     kept = [await store.get(change.handle) for change in view.report.changes]
-    assert len(kept) == 10
-    assert b"r2 r2 r2" in b"".join(kept)
+    assert len(kept) >= 2
+    assert b"r0 r0 r0" in b"".join(kept)

@@ -3,7 +3,6 @@
 import pytest
 
 from agentctx import Budget, Context, ContextOverflow, Message, Pipeline, StageError, Text, first_of, over, when
-from agentctx.engine.fit import FitRequestBytes
 from agentctx.testing import assistant, system, transcript, user
 
 pytestmark = pytest.mark.anyio
@@ -93,7 +92,6 @@ async def test_an_overflow_names_messages_by_the_callers_indexes(preparing):
     with pytest.raises(ContextOverflow) as caught:
         await preparing(Pipeline(budget=Budget(100_000, request_bytes=2_000)), "openai-chat")(messages)
     assert caught.value.biggest[0].place == f"messages[{len(messages) - 1}]"
-    assert FitRequestBytes(5, [1]) == FitRequestBytes(5)
 
 
 async def test_a_lost_message_is_named_by_the_callers_index():
