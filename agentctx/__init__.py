@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         UnknownModel as UnknownModel,
         VocabularyError as VocabularyError,
     )
+    from agentctx.memory.ledger import Ledger as Ledger
     from agentctx.pipeline import Pipeline as Pipeline
     from agentctx.protocols import (
         Call as Call,
@@ -94,6 +95,7 @@ else:
                 "AgentctxError AmbiguousFormat ConfigError ContextOverflow InvalidInput "
                 "SourceError StageError StoreError UnknownModel VocabularyError"
             ),
+            "agentctx.memory.ledger": "Ledger",
             "agentctx.pipeline": "Pipeline",
             "agentctx.protocols": "Call ContextStrategy Scope Stage",
             "agentctx.session.session": "Session",

@@ -5,9 +5,12 @@ from __future__ import annotations
 from attrs import evolve
 
 from agentctx.core.budget import Budget
+from agentctx.core.protection import has_user_words
 from agentctx.economics.conditions import pays_back
 from agentctx.engine.options import as_budget
+from agentctx.engine.protect import Protect
 from agentctx.errors import ConfigError
+from agentctx.memory.ledger import Ledger
 from agentctx.models.cache_rules import cache_rules
 from agentctx.models.table import profile
 from agentctx.pipeline import Pipeline
@@ -41,6 +44,9 @@ SMALLEST_CAP = 500
 RECENT_RESULTS = 5
 """So many tool results stay whatever is cleared: those of a round with parallel calls should be among them."""
 
+IN_TALK, IN_LEDGER = 0.5, 0.04
+"""In conversations with people a cut goes down to half, and a twenty-fifth of the window tells of what went."""
+
 
 def late_and_large(budget: Budget | int, model: str | None = None) -> Pipeline:
     """Cut as late as the budget allows, and then deep: tool results first, then the oldest rounds.
@@ -70,6 +76,9 @@ def late_and_large(budget: Budget | int, model: str | None = None) -> Pipeline:
 def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
     """``late_and_large``, and no tool output takes more than a twentieth of the window when it arrives.
 
+    One message behind the first task tells of what was left out: which files were changed, what ran, and exact values
+    (``Ledger``).
+
     Args:
         budget: As of ``late_and_large``.
         model: As of ``late_and_large``.
@@ -84,7 +93,7 @@ def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
         >>> session = coding_agent(Budget(window=128_000)).session(model="gpt-5.4")
     """
     budget = _checked("coding_agent", budget)
-    stages = _cap(budget), FitContextWindow(), PlaceCacheMarkers()
+    stages = _cap(budget), FitContextWindow(), Ledger(), PlaceCacheMarkers()
     return Pipeline(*stages, budget=_deep(budget, model))
 
 
@@ -112,8 +121,33 @@ def thrifty(budget: Budget | int, model: str | None = None, *, within: int = 5) 
         >>> session = thrifty(Budget(window=128_000), within=5).session(model="gpt-4o")
     """
     budget = _checked("thrifty", budget)
-    clear = when(pays_back(within), ClearToolResults(RECENT_RESULTS))
-    return Pipeline(_cap(budget), clear, FitContextWindow(), PlaceCacheMarkers(), budget=_deep(budget, model))
+    clear = when(pays_back(within), ClearToolResults(RECENT_RESULTS), Ledger())
+    return Pipeline(_cap(budget), clear, FitContextWindow(), Ledger(), PlaceCacheMarkers(), budget=_deep(budget, model))
+
+
+def assistant(budget: Budget | int, model: str | None = None) -> Pipeline:
+    """For conversations with people: what the user said goes last of all, and what is cut is told of (``Ledger``).
+
+    No tool output is cut when it arrives. When the window is full, tools' results and the model's own words go before
+    any message of the user's; a quarter of what is told of the rest may be what the user decided.
+
+    Args:
+        budget: The room of one model call; a number is a window in tokens. Without a target of its own, a cut goes
+            down to half of the room: of a conversation more is worth keeping than of tool outputs.
+        model: As of ``late_and_large``.
+
+    Raises:
+        ConfigError: If the budget is none.
+        UnknownModel: If the model table does not know the model.
+
+    Example:
+        >>> from agentctx import Budget
+        >>> from agentctx.presets import assistant
+        >>> session = assistant(Budget(window=32_000)).session(model="gpt-5.4")
+    """
+    budget = _deep(_checked("assistant", budget), model, IN_TALK)
+    stages = FitContextWindow(), Ledger(IN_LEDGER), PlaceCacheMarkers()
+    return Pipeline(*stages, budget=budget, protect=[Protect.prefer(Protect.where(has_user_words))])
 
 
 def _checked(preset: str, budget: Budget | int) -> Budget:
@@ -128,9 +162,9 @@ def _cap(budget: Budget) -> TruncateToolOutputs:
     return TruncateToolOutputs(max_tokens=max(SMALLEST_CAP, budget.limit // FEWEST_CALLS))
 
 
-def _deep(budget: Budget, model: str | None) -> Budget:
+def _deep(budget: Budget, model: str | None, down_to: float = DOWN_TO) -> Budget:
     if budget.target is not None:
         return budget
     smallest = 0 if model is None else cache_rules(profile(model)).smallest
     kept = min(int(KEPT * smallest), budget.trigger_tokens * 3 // 4)
-    return evolve(budget, target=kept if kept > DOWN_TO * budget.trigger_tokens else DOWN_TO)
+    return evolve(budget, target=kept if kept > down_to * budget.trigger_tokens else down_to)

@@ -122,7 +122,7 @@ def _may_summarize(stage: ContextStrategy) -> bool:
     said = declared(stage)
     if said.stages is not None:
         return any(map(_may_summarize, said.stages))
-    return said.summarizes or not type(stage).__module__.startswith("agentctx.strategies.")
+    return said.summarizes or not type(stage).__module__.startswith(("agentctx.strategies.", "agentctx.memory."))
 
 
 def as_budget(value: Budget | int | None, where: str = "Pipeline") -> Budget | None:

@@ -8,7 +8,7 @@ that summary among it. It has words found for what went (``LeftOut.in_words``), 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from attrs import evolve, field, frozen
@@ -23,7 +23,8 @@ from agentctx.engine.shrink import CLEARED
 from agentctx.engine.summary import Asking
 from agentctx.errors import StageError, SummaryError
 from agentctx.lazy import lazy_pattern
-from agentctx.protocols import Call, ContextStrategy, declared
+from agentctx.offload import amount, offload
+from agentctx.protocols import Call, ContextStrategy, declared, whole_text
 from agentctx.tokens.graphemes import floor
 
 Cut = Callable[[Context, Call], Context]
@@ -253,11 +254,22 @@ HEADER = 60
 """At most so many tokens the recap has beside its sections."""
 
 
-def reserved(stages: Iterable[ContextStrategy], context: Context, call: Call) -> int:
-    """Tokens that stages may add to a request for the recap, beyond those of the recap that is there."""
-    wanted = sum(declared(stage).reserves(call) for stage in stages)
-    there = sum(map(call.count, filter(is_recap, context.messages))) if wanted else 0
-    return max(0, wanted + HEADER - there) if wanted else 0
+async def reserved(stages: Iterable[ContextStrategy], call: Call) -> int:
+    """Tokens that stages may add to the request they begin with for the recap, beyond those of the one that is there.
+
+    In a worker thread where much is to be looked at.
+    """
+    start = call.start
+    if start is None:
+        return 0
+    found = [declared(stage) for stage in stages if declared(stage).recaps]
+
+    def worked_out() -> int:
+        wanted = sum(stage.reserves(call) for stage in found)
+        there = sum(map(call.count, filter(is_recap, start.messages))) if wanted else 0
+        return max(0, wanted + HEADER - there) if wanted else 0
+
+    return await offload(worked_out, *amount(whole_text(start, call)))
 
 
 def with_section(context: Context, heading: str, text: str, call: Call) -> Context:
@@ -266,10 +278,18 @@ def with_section(context: Context, heading: str, text: str, call: Call) -> Conte
     For a stage that declares ``recaps``, and has reserved the room for it (``Stage.reserves``). Nothing is written
     where nothing was left out in this step: the recap changes at a cut only.
     """
+    return with_sections(context, {heading: text}, call)
+
+
+def with_sections(context: Context, sections: Mapping[str, str], call: Call) -> Context:
+    """The same with several sections, by heading."""
     left = gone(context, call)
     if not left:
         return context
-    made = left.recap.with_section(heading, text).written()
+    recap = left.recap
+    for heading, text in sections.items():
+        recap = recap.with_section(heading, text)
+    made = recap.written()
     call.note(made, f"stands for {left.recap.messages} messages that were left out")
     old = frozenset(recaps(context.messages)) - call.frozen(context)
     kept = tuple(message for index, message in enumerate(context.messages) if index not in old)

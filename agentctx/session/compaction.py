@@ -120,8 +120,8 @@ async def _run_and_guarantee(step: Step, stages: Sequence[ContextStrategy], aim:
     if foreign:
         await run_stage(LiftCacheMarkers(), step.trail, call, trusted=True)
     if any(declared(stage).recaps for stage in stages):
-        start = step.trail.context
-        call = evolve(call, start=start, reserved=reserved(stages, start, call))
+        given, call = step.trail.after(-1), evolve(call, start=step.trail.context)
+        call = evolve(call, reserved=await reserved(stages, call), given=lambda: given)
     for stage in stages:
         await run_stage(stage, step.trail, call)
     before = (*record.view[: record.final], *step.read.messages) if step.trail.start == 0 else tuple(step.read.messages)

@@ -11,6 +11,7 @@ from agentctx.core.budget import PERCENTAGES, SMALLEST_LIMIT, Budget
 from agentctx.core.tier import TierRule
 from agentctx.engine.relevance import Embedded
 from agentctx.engine.repair import RepairHistory
+from agentctx.memory.ledger import Ledger
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy
 from agentctx.strategies.clear_tool_results import ClearToolResults
@@ -67,6 +68,7 @@ def single_stages() -> st.SearchStrategy[ContextStrategy]:
         st.just(RepairHistory()),
         summaries(),
         whole_units(),
+        ledgers(),
     )
 
 
@@ -78,6 +80,13 @@ def summaries() -> st.SearchStrategy[ContextStrategy]:
         st.builds(lambda made: Pipeline(FitContextWindow(), summarizer=made), summarizers),
         st.builds(Summarize, summarizers, fallback=st.sampled_from((None, Drop(), TruncateOldest()))),
     )
+
+
+def ledgers() -> st.SearchStrategy[ContextStrategy]:
+    """A cut, and exact values out of what went, in little and in much room."""
+    told = st.one_of(st.builds(Ledger, st.floats(0.01, 0.5)), st.builds(Ledger, max_tokens=st.integers(1, 2_000)))
+    cuts = st.sampled_from((FitContextWindow(), TrimRounds(1), ClearToolResults(1)))
+    return st.one_of(told, st.builds(Pipeline, cuts, told))
 
 
 def whole_units() -> st.SearchStrategy[ContextStrategy]:

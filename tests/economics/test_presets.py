@@ -24,7 +24,7 @@ from agentctx.economics.prices import Usage, cost
 from agentctx.engine.reading import reader
 from agentctx.models.cache_rules import cache_rules
 from agentctx.models.table import profile
-from agentctx.presets import RECENT_RESULTS, coding_agent, late_and_large, thrifty
+from agentctx.presets import RECENT_RESULTS, assistant, coding_agent, late_and_large, thrifty
 from agentctx.providers.cache_markers import CONTROL_MARKERS, unmarked
 from agentctx.replay import model_calls
 
@@ -133,6 +133,23 @@ def test_more_is_read_when_a_cut_leaves_enough(model):
 
     assert more.cached_share > some.cached_share
     assert fewer <= 1.05 * dollars
+
+
+@pytest.mark.anyio
+async def test_an_assistant_keeps_what_the_user_said():
+    """All words of the user's are there after many cuts, and the recap tells of what went."""
+    session, history = assistant(Budget(8_000)).session(format="openai-chat"), []
+    for turn in range(80):
+        history += [
+            {"role": "user", "content": f"Wish {turn}: never book seat {turn}C."},
+            {"role": "assistant", "content": f"I looked at AB-{turn}00{turn}. " + "So it is. " * 150},
+        ]
+        view = await session.prepare(history[:-1])
+    said = [message["content"] for message in view.messages if message["role"] == "user"]
+
+    assert all(f"Wish {turn}: never book seat {turn}C." in said for turn in range(80))
+    assert said[1].startswith("[Recap of ")
+    assert "AB-2002" in said[1]
 
 
 def test_coding_agent_cuts_large_outputs():

@@ -28,7 +28,7 @@ PARTS = (
 MODULES = {
     "agentctx.conversion": ("Converted",),
     "agentctx.errors": ("BigItem",),
-    "agentctx.presets": ("coding_agent", "late_and_large", "thrifty"),
+    "agentctx.presets": ("assistant", "coding_agent", "late_and_large", "thrifty"),
     "agentctx.protocols": (
         "ContextProvider",
         "Meter",
