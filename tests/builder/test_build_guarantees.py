@@ -252,7 +252,9 @@ async def test_a_failing_summarizer_fails_nothing():
         what = "rate limited"
         raise ConnectionError(what)
 
-    out = await built(25, block("h", chat("u1", "a1", "u2"), Summarize(failing), tier=Tier.HISTORY))
+    out = await built(
+        25, block("h", chat("u1", "a1", "u2"), Summarize(failing, fallback=TruncateOldest()), tier=Tier.HISTORY)
+    )
     assert said(out.messages) == ["a1", "u2"]
     assert out.report.blocks[0].notes == ("the summarizer raised ConnectionError: rate limited",)
 

@@ -222,7 +222,7 @@ async def test_a_summary_that_was_not_written_is_not_reported():
         (failing, TruncateOldest(), "truncated"),
         (no_words, Drop(), "dropped"),
         (no_words, None, "dropped"),
-        (failing, Summarize(no_words), "truncated"),
+        (failing, Summarize(no_words, fallback=TruncateOldest()), "truncated"),
     ):
         talk = block("h", chat("u1", "a1", "u2"), Summarize(summarizer, fallback=fallback), tier=Tier.HISTORY)
         report = (await built(25, talk)).report
@@ -241,7 +241,9 @@ async def test_a_summary_is_reported_again_when_it_is_written():
             raise answer
         return answer
 
-    made = builder(25, block("h", chat("u1", "a1", "u2"), Summarize(second_time), tier=Tier.HISTORY))
+    made = builder(
+        25, block("h", chat("u1", "a1", "u2"), Summarize(second_time, fallback=TruncateOldest()), tier=Tier.HISTORY)
+    )
     assert (await made.build()).report.evictions == {"h": "truncated"}
     out = await made.build()
     assert (out.report.evictions, out.report.blocks[0].notes) == ({"h": "summarized"}, ())
