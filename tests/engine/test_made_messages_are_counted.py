@@ -62,7 +62,7 @@ async def test_what_repair_adds_to_legacy_calls_keeps_the_budget(model, preparin
     assert {message["name"] for message in whole.messages if message["role"] == "function"} <= {"run"}
     limit = count(whole.messages, format="openai-chat", model=model) - 1
     view = await preparing(Pipeline(budget=Budget(limit)), "openai-chat", model)(turns)
-    assert len(view.messages) == len(whole.messages) - 2
+    assert len(view.messages) == len(whole.messages)  # one answer is shorter
     assert count(view.messages, format="openai-chat", model=model) <= limit
 
 
