@@ -62,6 +62,11 @@ def content_of(message: Message, wire: WireFormat) -> bytes | None:
         return None
 
 
+def lacks_handle(change: Change) -> bool:
+    """Whether something was left out by it of which the store has nothing."""
+    return change.handle is None and change.outcome not in _ELSEWHERE
+
+
 async def kept(changes: Sequence[Change], originals: Originals, shelf: StoreShelf) -> Sequence[Change]:
     """The changes, each with the handle of its original, as far as the store keeps it.
 

@@ -22,7 +22,7 @@ from agentctx.core.report import StageReport
 from agentctx.core.units import broken_pair
 from agentctx.engine.changes import Account, StageDiff, head_changes, marks_differ
 from agentctx.engine.listeners import is_async
-from agentctx.engine.originals import Originals, StoreShelf, kept
+from agentctx.engine.originals import Originals, StoreShelf, kept, lacks_handle
 from agentctx.engine.sendable import is_ours, sendable
 from agentctx.errors import StageError
 from agentctx.offload import amount, offload
@@ -333,9 +333,12 @@ async def keep_originals(trail: Trail, shelf: StoreShelf) -> None:
     for place, originals in trail.originals.items():
         report = trail.reports[place]
         trail.reports[place] = evolve(report, changes=tuple(await kept(report.changes, originals, shelf)))
+    places = tuple(trail.originals)
     trail.originals.clear()
-    if shelf.failures:
-        notes = tuple(f"not all that was left out could be kept: {what}" for what in shelf.failures)
+    lacking = any(lacks_handle(change) for place in places for change in trail.reports[place].changes)
+    if lacking or shelf.failures:
+        problems = shelf.failures or ("a message cannot be written as JSON",)
+        notes = tuple(f"not all that was left out could be kept: {what}" for what in problems)
         trail.reports.append(StageReport("Store", (), trail.tokens, trail.tokens, 0.0, notes))
 
 

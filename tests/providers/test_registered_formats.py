@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentctx import ConfigError, FitContextWindow, InvalidInput, Message, Pipeline, StoreError, Text, validate
+from agentctx import ConfigError, FitContextWindow, InvalidInput, Message, Pipeline, Text, TrimRounds, validate
 from agentctx.providers import WireFormat, register_format, registry
 from agentctx.stores import MemoryStore
 
@@ -57,14 +57,15 @@ async def test_a_store_keeps_messages_of_any_shape(preparing, said, kept):
     assert json.loads(await store.get(handle)) == ["assistant", kept]
 
 
-async def test_what_is_no_json_at_all_is_the_stores_error():
-    """A message that contains itself names the store, and is no bare error."""
+async def test_what_is_no_json_at_all_fails_no_step():
+    """A message that contains itself cannot be kept, and the report says so."""
     register_format(Pairs())
     around = []
     around.append(around)
-    talk = [("user", "task"), *[("assistant", around)] * 3, *[("user", "word " * 90)] * 3]
-    with pytest.raises(StoreError, match="cannot be written as JSON"):
-        await Pipeline(FitContextWindow(), budget=200, store=MemoryStore()).prepare(talk, format="pairs")
+    talk = [("user", "task"), *[("assistant", around), ("user", "on")] * 3]
+    view = await Pipeline(TrimRounds(1), store=MemoryStore()).prepare(talk, format="pairs")
+    assert view.messages[-2:] == talk[-2:]
+    assert "cannot be written as JSON" in view.report.stages[-1].notes[0]
 
 
 @pytest.mark.parametrize("member", ["read_message", "write_message"])
