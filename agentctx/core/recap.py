@@ -6,6 +6,7 @@ checksum of all that it says. It says so in sections, each under a heading; no l
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from zlib import crc32
@@ -118,3 +119,34 @@ def _of(count: int, what: str) -> str:
 
 def _sum(text: str) -> str:
     return f"{crc32(text.encode(errors='surrogatepass')):08x}"
+
+
+_PLAIN = lazy_pattern(r"[\w./~@+%:#$€£-]+")
+_ODD = lazy_pattern(
+    r"[\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
+    r"\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff\U000e0000-\U000e0fff\[\]<>]"
+)
+TERM = r"\"(?:[^\"\\\n]|\\.)*+\"|[\w./~@+%:#$€£-]+"
+"""A regular expression of what ``quoted`` writes."""
+
+
+def quoted(text: str) -> str:
+    """What a tool said, on one line: a plain word as it is, all else in quotes, its markup and what hides escaped."""
+    if _PLAIN.fullmatch(text):
+        return text
+    return _ODD.sub(_as_escape, json.dumps(text, ensure_ascii=False))
+
+
+def _as_escape(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[place : place + 4]}" for place in range(0, len(units), 4))
+
+
+def unquoted(term: str) -> str:
+    """What was quoted; the term itself when it is no quotation."""
+    if not term.startswith('"'):
+        return term
+    try:
+        return str(json.loads(term))
+    except ValueError:
+        return term

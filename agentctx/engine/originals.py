@@ -15,7 +15,7 @@ import anyio
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.compare import Change, Outcome
-from agentctx.core.message import Context, Message, Native, Part, Text, ToolCall, ToolResult
+from agentctx.core.message import Context, Message, Native, Part, Text, Tool, ToolCall, ToolResult
 from agentctx.core.pace import paced
 from agentctx.errors import StoreError
 from agentctx.offload import offload
@@ -321,3 +321,30 @@ def _as_sent(value: object) -> Native:
     if callable(dump := getattr(value, "model_dump", None)) and not isinstance(value, type):
         return dump(mode="json", exclude_unset=True)
     return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+DESCRIPTION = (
+    "Get back what was left out of this conversation. Where the text says 'recall' and a handle, pass that handle to "
+    "read the original; with 'lines' (such as '1-80') or 'bytes' (such as '0-4000') a part of it. 'search' finds words "
+    "in it, or without a handle in everything that was left out."
+)
+"""What the model is told of it; by it, it is known."""
+
+ARGUMENTS = {
+    "handle": "The handle, exactly as the text shows it.",
+    "lines": "Lines of it to read, counted from 1: '120-180', '120-' or '120'.",
+    "bytes": "Bytes of it to read, counted from 0, the end not included: '4000-8000' or '4000-'.",
+    "search": "Words to look for.",
+}
+"""Its arguments; each is a text, and none must be given."""
+
+
+def recall_tool(name: str) -> Tool:
+    """The tool under a name."""
+    properties = {key: {"type": "string", "description": what} for key, what in ARGUMENTS.items()}
+    return Tool(name, DESCRIPTION, {"type": "object", "properties": properties})
+
+
+def name_of_recall(tools: Iterable[Tool]) -> str | None:
+    """What the tool is called among those of a request; None where it is not there."""
+    return next((tool.name for tool in tools if tool.description == DESCRIPTION and tool.name), None)

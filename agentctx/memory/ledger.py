@@ -13,13 +13,12 @@ from attrs import define, field, frozen
 
 from agentctx.core.message import Context, Message, Text, Thinking, ToolResult
 from agentctx.core.pace import paced
-from agentctx.core.recap import Recap, is_recap, recap_of
+from agentctx.core.recap import TERM, Recap, is_recap, quoted, recap_of, unquoted
 from agentctx.core.secrets import Redactor, is_credential_file, is_environment_file, redact_secrets
 from agentctx.engine.options import check_tokens
 from agentctx.engine.recap import HEADER, Gone, gone, with_sections
 from agentctx.errors import ConfigError
 from agentctx.memory.artifacts import Artifact, FileEvent
-from agentctx.memory.quoting import TERM, quoted, unquoted
 from agentctx.memory.tool_calls import ArtifactRule, ReadCall, done_by, read_calls
 from agentctx.memory.trail import trail_in
 from agentctx.memory.values import Extractor, Kind, Value, error_lines, said_in, values_in

@@ -10,13 +10,12 @@ from functools import partial
 from attrs import define, field, frozen
 
 from agentctx.core.message import Message, Native, ToolResult
-from agentctx.core.recall import ARGUMENTS, recall_tool
+from agentctx.core.recap import quoted
 from agentctx.engine.options import check_store
-from agentctx.engine.originals import asked_of
+from agentctx.engine.originals import ARGUMENTS, asked_of, recall_tool
 from agentctx.engine.relevance import Bm25, raw_words
 from agentctx.engine.shrink import cutter_of
 from agentctx.errors import ConfigError, InvalidInput
-from agentctx.memory.quoting import quoted
 from agentctx.offload import offload
 from agentctx.protocols import Store, TokenCounter
 from agentctx.providers.registry import FORMATS, format_named

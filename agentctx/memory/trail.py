@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from attrs import evolve, field, frozen
 
+from agentctx.core.recap import TERM, quoted, unquoted
 from agentctx.memory.artifacts import Artifact, Did, FileEvent, RunEvent
-from agentctx.memory.quoting import TERM, quoted, unquoted
 from agentctx.protocols import TokenCounter
 
 LONGEST_RUN = 160

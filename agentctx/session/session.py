@@ -251,7 +251,7 @@ class Session:
         return last[0][0] if last and last[0][0].report.tokens_after < sent else None
 
     def _alone(self) -> Turn:
-        """No other step of this session is taken inside ``async with``.
+        """One step of this session at a time: ``async with`` waits for the one under way, and others wait for this.
 
         Raises:
             Deadlock: If this is asked for within such a step, or within one of a session that such a step waits for.

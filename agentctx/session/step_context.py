@@ -11,9 +11,8 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.budget import Budget
 from agentctx.core.change_log import ChangesInForce
 from agentctx.core.message import ROLES, Context, Message, Native, Tool
-from agentctx.core.recall import name_of_recall
 from agentctx.engine.cache_markers import check_head, relieved_head
-from agentctx.engine.originals import StoreShelf
+from agentctx.engine.originals import StoreShelf, name_of_recall
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import Reader, found_format, reader as reader_of
 from agentctx.engine.reasoning import opening

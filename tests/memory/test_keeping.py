@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, Stage, TruncateToolOutputs
-from agentctx.core.recall import recall_tool
 from agentctx.engine import originals
+from agentctx.engine.originals import recall_tool
 from agentctx.providers.registry import format_named
 from agentctx.stores import MemoryStore
 from agentctx.testing import assistant, call, result, transcript, user
