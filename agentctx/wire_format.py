@@ -185,7 +185,7 @@ MediaTypes = Mapping[str, frozenset[str]]
 """The MIME types that may be carried inline, by the kind of media."""
 
 
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class Capabilities:
     """What a format can say, and how: what a conversation becomes that is taken to it from another one.
 

@@ -34,7 +34,7 @@ class Span:
     reason: str
 
 
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class ChangesInForce(Later):
     """The changes in force at one moment.
 

@@ -110,7 +110,7 @@ def compare_tools(before: Sequence[Tool], after: Sequence[Tool]) -> Iterator[tup
     yield from ((place, None) for places in left.values() for place in places)
 
 
-@frozen
+@frozen(repr=False)
 class Matched:
     """Two lists of messages laid beside each other.
 

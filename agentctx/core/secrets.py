@@ -19,11 +19,15 @@ from base64 import b64decode
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from html.entities import html5
 from itertools import pairwise
-from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from attrs import frozen
+
+from agentctx.lazy import lazy_pattern
+
+if TYPE_CHECKING:
+    from pathlib import PurePath
 
 _STARTS = r"(?:\x1b|\\x1[bB]|\\u001[bB]|\\033|\\e|\^\[)"
 _COLOUR = (
@@ -48,16 +52,16 @@ _ESCAPE = (
     r"&#[xX]0{0,8}(?P<hex>[0-9a-fA-F]{1,5});|&#0{0,8}(?P<number>[0-9]{1,5});|&(?P<entity>[A-Za-z]{2,10});|"
     r"\\{1,4}(?P<letter>[nrtbfv0])"
 )
-_HIDDEN = re.compile(f"(?P<nothing>{_COLOUR}|{_NO_WIDTH})|{_ESCAPE}")
-_HIDDEN_OR_OVERWRITTEN = re.compile(f"(?P<nothing>{_OVERWRITTEN}|{_COLOUR}|{_NO_WIDTH})|{_ESCAPE}")
-_BREAK = re.compile(
+_HIDDEN = lazy_pattern(f"(?P<nothing>{_COLOUR}|{_NO_WIDTH})|{_ESCAPE}")
+_HIDDEN_OR_OVERWRITTEN = lazy_pattern(f"(?P<nothing>{_OVERWRITTEN}|{_COLOUR}|{_NO_WIDTH})|{_ESCAPE}")
+_BREAK = lazy_pattern(
     r"[\"'`][ \t]{0,8}[+.&\\]?[ \t]{0,8}(?:\\?\r?\n)?[ \t+.&]{0,40}[\"'`](?=[\w+/=-])|"
     r"(?<=[\w+/=-])(?:\\|-|(?<!=)=)?\r?\n[ \t>|#*+-]{0,40}(?=[\w+/=-])"
 )
 """Between two parts of one text: quotes with a sign of joining or a line break, or a line break alone."""
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Seen:
     """A text as it is seen, and where each of its characters stands in the text as it is."""
 
@@ -118,6 +122,8 @@ def _character(found: re.Match[str]) -> str:
     if found["nothing"] is not None:
         return ""
     if found["entity"] is not None:
+        from html.entities import html5  # noqa: PLC0415 - a table of thousands, for text that has entities
+
         return html5.get(f"{found['entity']};", found[0])
     if found["letter"] is not None:
         return "\n" if found["letter"] in "nr" else " "
@@ -131,7 +137,7 @@ def _character(found: re.Match[str]) -> str:
 _IN_HEX = ("four", "two", "percent", "eight", "braces", "quoted", "hex")
 
 
-_NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_NAME_WORD = lazy_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 _SECRET = frozenset(
     {"auth", "authorization", "bearer", "cookie", "credential", "credentials", "creds", "dsn", "pin", "salt", "sig"}
@@ -152,29 +158,29 @@ _SECRET_ENDINGS = (
 )
 """Endings of single words that make a name that of a secret wherever the word stands."""
 
-_KEYS = re.compile(
+_KEYS = lazy_pattern(
     r"access|account|api|app|auth|client|consumer|deploy|encryption|hmac|jwt|master|private|secret|service|"
     r"session|shared|signing|ssh|storage|webhook"
 )
 """Words before ``key`` that make it a secret."""
 
-_ABOUT = re.compile(
+_ABOUT = lazy_pattern(
     r"count|endpoint|enabled|expires|expiry|field|file|header|length|limit|max|min|name|names|path|pattern|"
     r"policy|prefix|ref|regex|required|size|ttl|type|uri|url|version"
 )
 """Last words that make a name one about a secret: ``password_file`` holds none."""
 
-_OTHER_KEYS = re.compile(
+_OTHER_KEYS = lazy_pattern(
     r"cache|cluster|composite|foreign|idempotency|index|order|partition|primary|public|routing|sort|unique"
 )
 """Words before ``KEY`` that make it none of a secret, also in the name of an environment variable."""
 
-_PLACES = re.compile(
+_PLACES = lazy_pattern(
     r"continuation|cursor|end|eos|bos|mask|next|pad|page|pagination|prev|previous|sep|special|stop|sync|unk"
 )
 """Words before ``token`` that make it a place in a list or a piece of text."""
 
-_CREDENTIAL_FILES = re.compile(
+_CREDENTIAL_FILES = lazy_pattern(
     r"\.git\-credentials|\.htpasswd|\.netrc|\.pgpass|_netrc|credentials|id_dsa|id_ecdsa|id_ed25519|id_rsa"
 )
 _CREDENTIAL_ENDINGS = frozenset({".jks", ".kdbx", ".key", ".keystore", ".p12", ".pem", ".pfx", ".ppk"})
@@ -221,7 +227,7 @@ def _words(name: str) -> list[str]:
 
 def is_environment_file(name: str) -> bool:
     """Whether a file of this name holds environment variables, any of which may be a secret (``.env.local``)."""
-    base = PurePath(name).name.lower()
+    base = _path(name).name.lower()
     if base.endswith(_EXAMPLES):
         return False
     return base in (".env", ".envrc") or base.startswith(".env.") or base.endswith(".env")
@@ -229,8 +235,14 @@ def is_environment_file(name: str) -> bool:
 
 def is_credential_file(name: str) -> bool:
     """Whether a file of this name holds nothing but credentials."""
-    path = PurePath(name.lower())
+    path = _path(name.lower())
     return _CREDENTIAL_FILES.fullmatch(path.name) is not None or path.suffix in _CREDENTIAL_ENDINGS
+
+
+def _path(name: str) -> PurePath:
+    from pathlib import PurePath  # noqa: PLC0415 - loads much, for files only
+
+    return PurePath(name)
 
 
 REDACTED = "[redacted]"
@@ -353,95 +365,101 @@ _TOKENS = (
 _FREE = r"(?:(?<![A-Za-z0-9_-])|(?<=-)(?<![A-Za-z0-9_-]-)|(?<=^--)|(?<=[A-Z]_))"
 """Behind what is no part of the word: a blank or sign, a diff's one or two minus signs, a variable's name."""
 
-_TOKEN = re.compile(
+_TOKEN = lazy_pattern(
     rf"(?:{'|'.join(_UNMISTAKABLE)})(?![A-Za-z0-9])|{_FREE}(?:{'|'.join(_TOKENS)})(?![A-Za-z0-9])", re.MULTILINE
 )
-_AZURE_KEY = re.compile(
+_AZURE_KEY = lazy_pattern(
     r"(?<![A-Za-z0-9+/])(?<!sha512[-:=])"
     r"(?:[A-Za-z0-9+/]{86}==|[A-Za-z0-9+/]{33}(?:\+(?:ASb|AEh|ARm)|AzCa)[A-Za-z0-9+/]{6}=|"
     r"[A-Za-z0-9]{42}AzSe[A-Za-z0-9]{6}|[\w-]{44}AzFu[\w-]{6}==)(?![A-Za-z0-9+/=])"
 )
 """Keys of storage, database, bus, hub, cache, search and functions; a hash of as many bytes says what it is."""
 
-_PEM = re.compile(
+_PEM = lazy_pattern(
     r"-----BEGIN (?P<kind>[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?)-----.*?(?:-----END (?P=kind)-----|\Z)", re.DOTALL
 )
-_PUTTY = re.compile(
+_PUTTY = lazy_pattern(
     r"\bPrivate-Lines:[ \t]{0,4}\d{1,4}[ \t]{0,4}\r?\n"
     r"(?P<secret>[ \t>|+]{0,16}[A-Za-z0-9+/=]++"
     r"(?:[ \t]{0,4}\r?\n[ \t>|+]{0,16}[A-Za-z0-9+/=]++(?=[ \t]{0,4}\r?(?:\n|\Z)))*+)"
 )
-_PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_PEM_END = lazy_pattern(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _HARMLESS = r"(?!\d{1,5}/|\$?\{[^{}\s]{0,64}\}[@/]|\$[A-Z_]{1,64}@)"
 """A port before a path, or a variable."""
 
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{1,20}://"
-_IN_URL = re.compile(rf"{_SCHEME}[^\s/:@\"'<>]{{0,256}}:{_HARMLESS}(?P<secret>[^\s\"'<>?#]{{1,512}})@(?=[\w.\[-])")
+_IN_URL = lazy_pattern(rf"{_SCHEME}[^\s/:@\"'<>]{{0,256}}:{_HARMLESS}(?P<secret>[^\s\"'<>?#]{{1,512}})@(?=[\w.\[-])")
 """To the last at sign: a password that was not escaped may have one in it."""
-_USER_IN_URL = re.compile(rf"{_SCHEME}(?P<secret>[^\s/:@\"'<>]{{16,512}})@")
-_HEADER = re.compile(
+_USER_IN_URL = lazy_pattern(rf"{_SCHEME}(?P<secret>[^\s/:@\"'<>]{{16,512}})@")
+_HEADER = lazy_pattern(
     r"(?i)\b(?:(?:proxy-)?authorization|(?:set-)?cookie)\\?[\"']?\s{0,4}:\s{0,4}\\?[\"']?(?P<secret>[^\n\"'\\]+)"
 )
-_SAYS_WHO = re.compile(r"(?i)(?:apikey|aws4|basic|bearer|digest|negotiate|token)\b|[^\n]*[=\d]")
-_BEARER = re.compile(r"(?i)\b(?:bearer|basic) {1,4}(?P<secret>[A-Za-z0-9._~+/-]{16,}={0,2})")
+_SAYS_WHO = lazy_pattern(r"(?i)(?:apikey|aws4|basic|bearer|digest|negotiate|token)\b|[^\n]*[=\d]")
+_BEARER = lazy_pattern(r"(?i)\b(?:bearer|basic) {1,4}(?P<secret>[A-Za-z0-9._~+/-]{16,}={0,2})")
 _HOOKS = (
-    re.compile(r"(?:hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/)(?P<secret>[\w/-]+)"),
-    re.compile(r"webhook\.office\.com/webhookb2/(?P<secret>[\w@/-]+)"),
-    re.compile(r"(?i)[?&](?:x-amz-)?(?:sig|signature|security-token|credential)=(?P<secret>[^&\s\"'<>]+)"),
-    re.compile(r"(?i)\b(?:AccountKey|SharedAccessKey|SharedAccessSignature)=(?P<secret>[^;\s\"'<>]+)"),
+    lazy_pattern(
+        r"(?:hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/)(?P<secret>[\w/-]+)"
+    ),
+    lazy_pattern(r"webhook\.office\.com/webhookb2/(?P<secret>[\w@/-]+)"),
+    lazy_pattern(r"(?i)[?&](?:x-amz-)?(?:sig|signature|security-token|credential)=(?P<secret>[^&\s\"'<>]+)"),
+    lazy_pattern(r"(?i)\b(?:AccountKey|SharedAccessKey|SharedAccessSignature)=(?P<secret>[^;\s\"'<>]+)"),
 )
 _COMMANDS = (
-    re.compile(
+    lazy_pattern(
         r"\b(?:curl|https?|wget)\b[^\n]{0,512}?\s(?:-u|-a|--auth|--user|--proxy-user)[ =]?[\"']?[^\s:\"']{1,128}:"
         r"(?P<secret>[^\s\"']+)"
     ),
-    re.compile(r"\bmachine[ \t]+\S{1,256}\s+login[ \t]+\S{1,256}\s+password[ \t]+(?P<secret>[^\s\"']+)"),
-    re.compile(
+    lazy_pattern(r"\bmachine[ \t]+\S{1,256}\s+login[ \t]+\S{1,256}\s+password[ \t]+(?P<secret>[^\s\"']+)"),
+    lazy_pattern(
         r"\b(?:mysql|mysqldump|mysqladmin|mariadb|sshpass)\b[^\n]{0,256}?\s-p ?[\"']?(?P<secret>[^\s\"'-][^\s\"']*)"
     ),
-    re.compile(
+    lazy_pattern(
         r"\b(?:docker|podman|nerdctl|buildah|skopeo|helm(?: registry)?|oras|crane(?: auth)?|oc|az|mongo|mongosh|cf)"
         r"[ \t]+"
         r"(?:login[ \t]|[^\n]{0,128}?--username[ \t])[^\n]{0,256}?(?:(?<=\s)-p|--password)(?:[ \t]{1,4}|=)[\"']?"
         r"(?P<secret>[^\s\"'-][^\s\"']*)"
     ),
-    re.compile(r"\bredis-cli\b[^\n]{0,256}?\s-a[ \t]+[\"']?(?P<secret>[^\s\"']+)"),
-    re.compile(r"\b(?:ldapsearch|ldapmodify|ldapadd|sqlcmd)\b[^\n]{0,256}?\s-[wP][ \t]*[\"']?(?P<secret>[^\s\"']+)"),
-    re.compile(r"\bhtpasswd\b[^\n]{0,64}?\s-\w{0,6}b\w{0,6}[ \t]+\S{1,256}[ \t]+\S{1,128}[ \t]+(?P<secret>\S+)"),
-    re.compile(r"\bsmbclient\b[^\n]{0,256}?\s-U[ \t]*[^\s%]{1,128}%(?P<secret>\S+)"),
-    re.compile(r"\s-(?:store|key|src|dest)pass[ \t]+(?:pass:)?(?P<secret>[^\s\"']+)"),
-    re.compile(r"\s-pass(?:in|out)?[ \t]+pass:(?P<secret>[^\s\"']+)"),
-    re.compile(r"\bsqlplus\b[^\n]{0,64}?\s[\w.]{1,64}/(?P<secret>[^\s@/]+)@"),
-    re.compile(r"\bjdbc:oracle:[a-z]{1,8}:[\w.]{1,64}/(?P<secret>[^\s@/]+)@"),
-    re.compile(
+    lazy_pattern(r"\bredis-cli\b[^\n]{0,256}?\s-a[ \t]+[\"']?(?P<secret>[^\s\"']+)"),
+    lazy_pattern(r"\b(?:ldapsearch|ldapmodify|ldapadd|sqlcmd)\b[^\n]{0,256}?\s-[wP][ \t]*[\"']?(?P<secret>[^\s\"']+)"),
+    lazy_pattern(r"\bhtpasswd\b[^\n]{0,64}?\s-\w{0,6}b\w{0,6}[ \t]+\S{1,256}[ \t]+\S{1,128}[ \t]+(?P<secret>\S+)"),
+    lazy_pattern(r"\bsmbclient\b[^\n]{0,256}?\s-U[ \t]*[^\s%]{1,128}%(?P<secret>\S+)"),
+    lazy_pattern(r"\s-(?:store|key|src|dest)pass[ \t]+(?:pass:)?(?P<secret>[^\s\"']+)"),
+    lazy_pattern(r"\s-pass(?:in|out)?[ \t]+pass:(?P<secret>[^\s\"']+)"),
+    lazy_pattern(r"\bsqlplus\b[^\n]{0,64}?\s[\w.]{1,64}/(?P<secret>[^\s@/]+)@"),
+    lazy_pattern(r"\bjdbc:oracle:[a-z]{1,8}:[\w.]{1,64}/(?P<secret>[^\s@/]+)@"),
+    lazy_pattern(
         r"\b(?:vault login|doctl auth init -t|gh auth login --with-token <<<)[ \t]+[\"']?(?P<secret>[^\s\"'-]\S+)"
     ),
-    re.compile(
+    lazy_pattern(
         r"(?i)\b(?:aws_secret_access_key|aws_session_token|_authToken|_password)[ \t]+[\"']?(?P<secret>[\w+/=.-]{8,})"
     ),
-    re.compile(
+    lazy_pattern(
         r"\b(?:echo|printf|print)[ \t]+(?:-\w{1,4}[ \t]+)?[\"']?(?P<secret>[^\s\"'|]{1,512})[\"']?[ \t]{0,8}\|"
         r"[^\n|]{0,200}?(?:--password-stdin|--with-token|\bsudo[ \t]+-S)\b"
     ),
-    re.compile(r"(?i)\bConvertTo-SecureString[ \t]+(?:-String[ \t]+)?[\"'](?P<secret>[^\s\"'$][^\"'\n]{0,512})[\"']"),
-    re.compile(r"(?i)\bConvertTo-SecureString[ \t]+(?:-String[ \t]+)?(?P<secret>[^\s\"'$(|-][^\s\"']{0,512})[ \t]+-A"),
-    re.compile(r"(?i)\bidentified[ \t]+(?:with[ \t]+\w{1,40}[ \t]+)?by[ \t]+'(?P<secret>[^'\n]{1,256})'"),
-    re.compile(r"(?i)\b(?:create|alter)[ \t]+(?:user|role)\b[^\n;]{0,256}?\bpassword[ \t]+'(?P<secret>[^'\n]{1,256})'"),
+    lazy_pattern(r"(?i)\bConvertTo-SecureString[ \t]+(?:-String[ \t]+)?[\"'](?P<secret>[^\s\"'$][^\"'\n]{0,512})[\"']"),
+    lazy_pattern(
+        r"(?i)\bConvertTo-SecureString[ \t]+(?:-String[ \t]+)?(?P<secret>[^\s\"'$(|-][^\s\"']{0,512})[ \t]+-A"
+    ),
+    lazy_pattern(r"(?i)\bidentified[ \t]+(?:with[ \t]+\w{1,40}[ \t]+)?by[ \t]+'(?P<secret>[^'\n]{1,256})'"),
+    lazy_pattern(
+        r"(?i)\b(?:create|alter)[ \t]+(?:user|role)\b[^\n;]{0,256}?\bpassword[ \t]+'(?P<secret>[^'\n]{1,256})'"
+    ),
 )
-_WRAPPED = re.compile(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/_-]{20,}={0,2}(?![A-Za-z0-9+/_=-])")
+_WRAPPED = lazy_pattern(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/_-]{20,}={0,2}(?![A-Za-z0-9+/_=-])")
 _READABLE = re.compile(rb"[\t\n\r -~]*")
-_REFERENCE = re.compile(
+_REFERENCE = lazy_pattern(
     r"\$\{?[A-Z_][A-Z0-9_]*\}?|\$\(.*\)|\$?\{\{.*\}\}|<[\w .-]+>|%[A-Z_]+%|true|false|null|none|"
     r"undefined|\*+|\[redacted\]|\$?\{[A-Z_][\w.]*\}|\{%[^\n]*%\}|"
     r"projects/[^/\s]+/secrets/[^/\s]+(?:/versions/\w+)?|arn:aws[\w-]*:(?:secretsmanager|ssm):[\w:/.-]+|op://\S+",
     re.IGNORECASE,
 )
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = lazy_pattern(
     r"string|str|test|example|placeholder|same-origin|include|omit|x{3,}|\.{2,}|"
     r"<?(?:your|insert|enter|replace)(?:[_ -][a-z]{1,40}){1,8}>?",
     re.IGNORECASE,
 )
-_SCHEME_OF = re.compile(r"(?i)(?:apikey|basic|bearer|token)[ \t]+")
+_SCHEME_OF = lazy_pattern(r"(?i)(?:apikey|basic|bearer|token)[ \t]+")
 
 
 def is_reference(value: str) -> bool:
@@ -506,64 +524,64 @@ __all__ = ["REDACTED", "Redactor", "redact_secrets"]
 Redactor = Callable[[str, str], str]
 """Takes secrets out of a text, given the name of the file that it is from (empty: no file)."""
 
-_SETTINGS = re.compile(
+_SETTINGS = lazy_pattern(
     r"\.(?:bash|bat|cfg|conf|config|cnf|env|err|ini|json|json5|jsonc|log|plist|properties|ps1|sh|tf|tfvars|"
     r"toml|xml|yaml|yml|zsh)"
 )
-_CODE = re.compile(
+_CODE = lazy_pattern(
     r"\.(?:c|cc|cjs|cpp|cs|cxx|dart|ex|exs|go|groovy|h|hpp|hs|java|jl|js|jsx|kt|kts|lua|m|mjs|php|pl|py|pyi|r|"
     r"rb|rs|scala|sql|svelte|swift|ts|tsx|vue|zig)"
 )
-_RUN_COMMANDS = re.compile(r"\.\w{1,40}rc")
+_RUN_COMMANDS = lazy_pattern(r"\.\w{1,40}rc")
 """Settings by their whole name, which ends with no known suffix: ``.npmrc``, ``.pypirc``."""
 
-_HEAD = re.compile(
+_HEAD = lazy_pattern(
     r"(?<![\w.-])[.-]{0,2}(?P<name>[A-Za-z_][\w.-]{0,100}+)(?:\\{0,15}[\"'])?\]?(?P<is>\s{0,8}(?::=|=>|==|!=|[:=]))"
 )
 """A name and what says that something is given to it. The value is looked at apart: it may hold names itself."""
-_QUOTED = re.compile(
+_QUOTED = lazy_pattern(
     r"\s{0,8}(?:[\w.|\[\] ]{1,60}=\s{0,8})?[bfru]{0,2}"  # what a value is, in code, may stand before it
     r"(?P<quote>\\{0,15}[\"'`])(?P<value>(?:(?!(?P=quote))[^\n\\]|\\.){1,4096}?)(?P=quote)"
 )
-_BARE = re.compile(
+_BARE = lazy_pattern(
     r"[^\S\r\n]{0,8}(?P<value>\$?\{\{[^\n]{0,200}?\}\}|[^\s\"'`,;&\\](?:(?!\\[nrt])[^\s\"'`,;&]){0,255})"
 )
-_MORE = re.compile(r"(?:(?<=\\)\r?\n(?=\S)|(?!\\[nrt])[^\s\"'`,;&])*")
+_MORE = lazy_pattern(r"(?:(?<=\\)\r?\n(?=\S)|(?!\\[nrt])[^\s\"'`,;&])*")
 """The rest of a bare value: what is looked at has a limit, what goes has none, and goes on after a broken line."""
-_LINE = re.compile(
+_LINE = lazy_pattern(
     r"(?m)^[ \t]*(?:-[ \t]+)?(?:export[ \t]+|set[ \t]+)?(?P<name>[A-Za-z_][\w.-]{0,100})[ \t]*(?P<is>[:=])"
 )
-_REST = re.compile(r"[^\S\r\n]*(?P<value>[^\s\"'|>&][^\n]*)")
-_FLAG = re.compile(r"(?<!\S)--?(?P<name>[A-Za-z][\w-]{2,60})(?P<is>[ \t])")
-_WORD = re.compile(r"[^\S\r\n]*(?P<value>[^\s\"'`-][^\s\"'`]*)")
-_SET = re.compile(
+_REST = lazy_pattern(r"[^\S\r\n]*(?P<value>[^\s\"'|>&][^\n]*)")
+_FLAG = lazy_pattern(r"(?<!\S)--?(?P<name>[A-Za-z][\w-]{2,60})(?P<is>[ \t])")
+_WORD = lazy_pattern(r"[^\S\r\n]*(?P<value>[^\s\"'`-][^\s\"'`]*)")
+_SET = lazy_pattern(
     r"\b(?:setx|setenv|set[ \t]+-[a-z]{1,4}|gh[ \t]+secret[ \t]+set)[ \t]+(?P<name>[A-Za-z_]\w{0,100})"
     r"(?P<is>[ \t]+(?:(?:--body|-b)[ \t=])?)"
 )
-_CALL = re.compile(
+_CALL = lazy_pattern(
     r"\b(?:define|(?:get|put|set)env|environ\.(?:get|setdefault)|ENV\.fetch|env)\s{0,4}\(\s{0,4}"
     r"\\?[\"'](?P<name>[A-Za-z_][\w.-]{0,100})\\?[\"'](?P<is>\s{0,4},)"
 )
 """What takes a name and what it is given, or what holds where nothing is given to it."""
-_PAIR = re.compile(
+_PAIR = lazy_pattern(
     r"(?i)\b(?:key|name)(?:\\?[\"'])?\s?[:=]\s?(?:\\?[\"'])?(?P<name>[A-Z_][\w.-]{0,100}+)(?:\\?[\"'])?"
     r"(?P<is>,?\s{1,40}(?:\\?[\"'])?value(?:\\?[\"'])?\s?[:=])"
 )
 """A name and its value side by side: ``<add key="ApiKey" value="..."/>``, ``{"name": ..., "value": ...}``."""
-_ROW = re.compile(r"\|[ \t]{0,40}[`*]{0,2}(?P<name>[A-Za-z_][\w .-]{0,60}?)[`*]{0,2}[ \t]{0,40}(?P<is>\|)")
-_CELL = re.compile(r"[ \t]{0,40}[`*]{0,2}(?P<value>[^\s|`*]{1,4096})[`*]{0,2}[ \t]{0,40}(?:\||$)", re.MULTILINE)
-_TAG = re.compile(r"<(?P<name>[A-Za-z_][\w.-]{0,100})(?P<is>)>")
-_INSIDE = re.compile(r"(?P<value>[^<\n]{1,4096})</")
-_FIELD = re.compile(r"[?&;](?P<name>[A-Za-z_][\w.-]{0,60})(?P<is>=)")
-_PLAIN = re.compile(r"(?P<value>[^&;\s\"'`<>]+)")
-_FOLDED = re.compile(r"(?m)^(?P<indent>[ \t]*)(?:-[ \t]+)?(?P<name>[\w.-]+):[ \t]*[|>][+-]?\d?[ \t]*\n")
-_VARIABLE = re.compile(r"(?P<is>\s*(?:#\s*)?(?:export\s+|set\s+)?[A-Za-z_][\w.-]*\s*[=:]\s*)\S.*")
-_RANDOM = re.compile(r"[A-Za-z0-9+/=-]+")
-_EXPRESSION = re.compile(r"[A-Za-z_][\w.-]*(?:[\[(<>~!]|==.).*|[\[({].*", re.DOTALL)
+_ROW = lazy_pattern(r"\|[ \t]{0,40}[`*]{0,2}(?P<name>[A-Za-z_][\w .-]{0,60}?)[`*]{0,2}[ \t]{0,40}(?P<is>\|)")
+_CELL = lazy_pattern(r"[ \t]{0,40}[`*]{0,2}(?P<value>[^\s|`*]{1,4096})[`*]{0,2}[ \t]{0,40}(?:\||$)", re.MULTILINE)
+_TAG = lazy_pattern(r"<(?P<name>[A-Za-z_][\w.-]{0,100})(?P<is>)>")
+_INSIDE = lazy_pattern(r"(?P<value>[^<\n]{1,4096})</")
+_FIELD = lazy_pattern(r"[?&;](?P<name>[A-Za-z_][\w.-]{0,60})(?P<is>=)")
+_PLAIN = lazy_pattern(r"(?P<value>[^&;\s\"'`<>]+)")
+_FOLDED = lazy_pattern(r"(?m)^(?P<indent>[ \t]*)(?:-[ \t]+)?(?P<name>[\w.-]+):[ \t]*[|>][+-]?\d?[ \t]*\n")
+_VARIABLE = lazy_pattern(r"(?P<is>\s*(?:#\s*)?(?:export\s+|set\s+)?[A-Za-z_][\w.-]*\s*[=:]\s*)\S.*")
+_RANDOM = lazy_pattern(r"[A-Za-z0-9+/=-]+")
+_EXPRESSION = lazy_pattern(r"[A-Za-z_][\w.-]*(?:[\[(<>~!]|==.).*|[\[({].*", re.DOTALL)
 """What computes something, or says which versions will do."""
-_DEFAULTED = re.compile(r"\$\{[A-Za-z_]\w{0,100}:?[=?+-](?P<default>[^{}\n]{0,256})\}")
-_COMPARED = re.compile(r"[a-z]+(?:[_.][a-z0-9]+)+")
-_NUMBER = re.compile(r"\d{4,12}")
+_DEFAULTED = lazy_pattern(r"\$\{[A-Za-z_]\w{0,100}:?[=?+-](?P<default>[^{}\n]{0,256})\}")
+_COMPARED = lazy_pattern(r"[a-z]+(?:[_.][a-z0-9]+)+")
+_NUMBER = lazy_pattern(r"\d{4,12}")
 
 _ROUNDS = 6
 """How often what is left is looked at again; where something went, two words may have come together."""
@@ -607,7 +625,7 @@ Rule = tuple[re.Pattern[str], re.Pattern[str], Goes]
 
 def _rules_of(name: str) -> tuple[Rule, ...]:
     """How values are given to names in a file of this name."""
-    path = PurePath(name.lower())
+    path = _path(name.lower())
     suffix = ".cfg" if _RUN_COMMANDS.fullmatch(path.name) else path.suffix
     query = (
         *((_FIELD, _PLAIN, _always), (_SET, _WORD, _always)),

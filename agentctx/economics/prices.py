@@ -49,7 +49,7 @@ class Usage:
         )
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Rates:
     """What one million tokens cost in a request of a given size, in USD; every price is known.
 

@@ -7,7 +7,6 @@ import re
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from hashlib import sha256
 from inspect import isawaitable
 from typing import TypeVar
 
@@ -93,10 +92,12 @@ _EXPECTED = re.compile("[0-9a-f]{16}")
 
 def expected_handle(content: bytes) -> str:
     """The handle that a store of ours gives a content."""
+    from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, for what is left out only
+
     return sha256(content).hexdigest()[:16]
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class _Known:
     """What a step knows of its stores.
 

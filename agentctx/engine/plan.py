@@ -33,7 +33,7 @@ from agentctx.protocols import (
 from agentctx.tokens.remembering import remembering
 
 
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class Plan(Holder):
     """Stages in order, and the options they share.
 

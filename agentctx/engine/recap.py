@@ -36,7 +36,7 @@ Write = Callable[[str], Message]
 NO_ROOM = "there is no room for a summary"
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class LeftOut:
     """What a cut has left out of a request, or of a block.
 
@@ -173,7 +173,7 @@ def _with_recap(context: Context, made: Message, call: Call) -> Context:
     return context.with_messages((*messages[:place], made, *messages[place:]))
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Gone:
     """What was left out since the stages of a step began.
 

@@ -325,7 +325,7 @@ _LLAMA = lazy_pattern(r"^llama-?v(?=\d)")
 _FINE_TUNED = lazy_pattern(r"^(?:ft:)(?P<base>[^:]+)")
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class ModelName:
     """A name, read.
 

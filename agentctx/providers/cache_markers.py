@@ -87,7 +87,7 @@ def breakpoint_of(_ttl: Ttl, profile: ModelProfile | None) -> Mapping[str, Any] 
     return {BREAKPOINT: {"mode": "explicit"}} if new else None
 
 
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class KeyMarkers:
     """Markers that are a key of a content block (``wire_format.CacheMarkers``).
 

@@ -44,7 +44,7 @@ _DEEPEST = 8
 _LOOKED_AT = 8_000
 
 
-@define
+@define(eq=False, repr=False)
 class Evidence:
     """What one error says.
 
@@ -368,7 +368,7 @@ _AMOUNT = r"(?:window|length|lenght|size|limit|space)"
 _GAP = r"[^\d>]"
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Amounts:
     """What an error says in numbers, in tokens (bytes or characters when the error is about those).
 

@@ -75,7 +75,7 @@ def from_json(value: Native) -> Native:
     return {key: from_json(each) for key, each in value.items()}
 
 
-@frozen(eq=False)
+@frozen(eq=False, repr=False)
 class Digest:
     """Equals every native message that has this digest: stands for one whose content is not kept.
 
