@@ -142,6 +142,11 @@ class Plan(Holder):
         return in_phase(self.stages, Phase.EVERY_STEP, self.governing)
 
     @cached_property
+    def named_at_every_step(self) -> frozenset[str]:
+        """The names of the stages that a session runs at every step, with those in them."""
+        return frozenset(declared(stage).name for stage in _all_stages(self.at_every_step))
+
+    @cached_property
     def under_pressure(self) -> tuple[ContextStrategy, ...]:
         """The stages that a session runs on the whole view when it has grown too large, in order."""
         return in_phase(self.stages, Phase.PRESSURE, self.governing)

@@ -15,6 +15,7 @@ from attrs import evolve, frozen
 from agentctx.core.message import ROLES, Message, Native, Text, ToolCall, ToolResult
 from agentctx.core.pace import paced
 from agentctx.core.protection import is_user_turn, unread
+from agentctx.core.recap import is_recap
 from agentctx.core.units import awaits_next, units
 from agentctx.engine.protect import Pins
 from agentctx.engine.reasoning import understands
@@ -228,9 +229,13 @@ def _unread_since(record: Record, natives: Sequence[Any], length: int, ctx: Step
 
 def _cut_for_room(record: Record, ctx: StepContext) -> set[int]:
     """The indexes of what was cut for others to have room; what is done to all that arrives comes out alike."""
-    again = ctx.plan.named_on_arrival | {REPAIR}
-    gone = (range(span.start, span.stop) for span in record.log.spans if span.stage not in again)
-    return {change.index for change in record.log.changes if change.stage not in again}.union(*gone)
+    return _cut_by_others(record, ctx.plan.named_on_arrival | {REPAIR})
+
+
+def _cut_by_others(record: Record, names: Collection[str]) -> set[int]:
+    """The indexes of what was cut by other stages than these."""
+    gone = (range(span.start, span.stop) for span in record.log.spans if span.stage not in names)
+    return {change.index for change in record.log.changes if change.stage not in names}.union(*gone)
 
 
 async def _changed(record: Record, natives: Sequence[Any], ctx: StepContext) -> Record:
@@ -256,11 +261,24 @@ def decided_until(
         ctx: What is known beside the messages.
         unchanged_until: How many messages of the history still stand.
     """
-    length, weights = _whole_until(record, natives, length, ctx), ctx.weigh(record.view)
-    given = len(natives)
+    length = _told_until(record, _whole_until(record, natives, length, ctx), ctx)
+    given, weights = len(natives), ctx.weigh(record.view)
     return rewound(
         record, length, weights, unchanged_until=unchanged_until, history_length=given, binds_reasoning=ctx.binds
     )
+
+
+def _told_until(record: Record, length: int, ctx: StepContext) -> int:
+    """The index up to ``length`` before a recap that tells of what is not left out any more; ``length`` when none does.
+
+    It is decided anew with all that it stands for: what it says of the rest was chosen beside what has gone.
+    """
+    made = (place for place, origin in enumerate(record.origins) if origin is None and is_recap(record.view[place]))
+    place = next(made, None)
+    if place is None or max(_cut_for_room(record, ctx), default=-1) < length:
+        return length
+    before = (origin for origin in reversed(record.origins[:place]) if origin is not None)
+    return min(length, next(before, 0))
 
 
 def _whole_until(record: Record, natives: Sequence[Any], length: int, ctx: StepContext) -> int:
@@ -326,18 +344,49 @@ async def _holds_until(record: Record, natives: Sequence[Any], length: int, ctx:
 
     What was decided when no more was known than what still stands is as true as it was. What was decided later holds
     up to the first message that is protected, unread or in the open round now, and is not there as it came in, or of
-    which something is said that is not true any more.
+    which something is said that is not true any more; or, where all that is passed has room, that was cut for room.
     """
     since = _pinned_since(record, natives, ctx) | _unread_since(record, natives, length, ctx)
     moved = min((index for index in since if index < length), default=length)
     late = record.decided_later(length)
     if not late:
         return moved
-    needed = await offload(lambda: _first_needed(record, natives, length, late, ctx), len(natives))
+    spare = late & _cut_for_size(record, ctx) if await _fits_whole(record, natives, length, ctx) else set()
+    needed = await offload(lambda: _first_needed(record, natives, length, late, spare, ctx), len(natives))
     return min(moved, needed)
 
 
-def _first_needed(record: Record, natives: Sequence[Any], length: int, late: set[int], ctx: StepContext) -> int:
+async def _fits_whole(record: Record, natives: Sequence[Any], length: int, ctx: StepContext) -> bool:
+    """Whether the history has room below the trigger with nothing of it left out, but by stages for arrivals."""
+    budget, meter = ctx.budget, ctx.reader.meter
+    left = -1 if budget is None else budget.trigger_tokens - ctx.head_tokens - _on_arrival(record, length, ctx)
+    if left < 0:
+        return False
+    new = ctx.reader.messages(natives)[length:]
+    await meter.settle(new)
+    return sum(map(meter.message, new)) <= left
+
+
+def _on_arrival(record: Record, length: int, ctx: StepContext) -> int:
+    """Tokens of the first messages of the history after repair and the stages for arrivals."""
+    first, sizes = ctx.plan.named_on_arrival | {REPAIR}, record.sizes[:length]
+    for change in record.log.changes:
+        if change.stage in first and change.index < length:
+            sizes[change.index] = change.tokens_after
+    for span in record.log.spans:
+        for index in range(span.start, min(span.stop, length) if span.stage in first else 0):
+            sizes[index] = 0
+    return sum(sizes)
+
+
+def _cut_for_size(record: Record, ctx: StepContext) -> set[int]:
+    """The indexes of what was cut for the request to get smaller, by stages that run for nothing else."""
+    return _cut_by_others(record, ctx.plan.named_on_arrival | ctx.plan.named_at_every_step | {REPAIR})
+
+
+def _first_needed(
+    record: Record, natives: Sequence[Any], length: int, late: set[int], spare: set[int], ctx: StepContext
+) -> int:
     messages = with_instructions(ctx.reader.messages(natives), record.instructions)
     call = ctx.plan.call(ctx.reader, ctx.budget, None, len(messages), messages.__getitem__)
     heard = messages[: _heard(messages)]
@@ -346,7 +395,7 @@ def _first_needed(record: Record, natives: Sequence[Any], length: int, late: set
     open_round = {index for unit in groups[-1:] if unit.is_round for index in unit.places}
     needed |= open_round.union(_answered_early(messages, open_round))
     needed &= late
-    lost = (needed and needed - record.whole()) | _untrue(record, messages, late, ctx)
+    lost = (needed and needed - record.whole()) | _untrue(record, messages, late, ctx) | spare
     if not lost:
         return length
     return next(unit.start for unit in groups if unit.stop > min(lost))

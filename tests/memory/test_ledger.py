@@ -5,6 +5,7 @@ from functools import partial
 
 import anyio
 import pytest
+from hypothesis import given, strategies as st
 
 from agentctx import (
     Budget,
@@ -138,7 +139,6 @@ async def test_the_recap_changes_at_a_cut_only():
     assert 1 < len({recap.written() for recap in told}) <= cuts
 
 
-@pytest.mark.xfail(reason="a cut that went on being true for what is left keeps the recap of its later state")
 @pytest.mark.anyio
 async def test_going_back_before_a_cut_takes_its_recap_away():
     """What was left out is there again, and nothing says that it is not."""
@@ -149,6 +149,39 @@ async def test_going_back_before_a_cut_takes_its_recap_away():
 
     view = await session.prepare(everything[:5])
     assert view.messages == everything[:5]
+
+
+@given(
+    st.sampled_from(FORMATS),
+    st.booleans(),
+    st.lists(st.tuples(st.sampled_from(("on", "on", "back", "edit", "load")), st.integers(0, 40)), max_size=9),
+)
+def test_a_recap_tells_of_nothing_but_what_was_passed(both_loops, format_, writes_back, moves):
+    """However often a caller goes back, with its history or with views: every file told of is in what it shows."""
+    made, everything = pipeline(share=0.1), transcript(format_, *turns(40))
+
+    async def main():
+        session, history, done, passed = made.session(format=format_), [], 0, []
+        for move, pick in moves:
+            if move == "load":
+                session = Session.load(made, json.loads(json.dumps(session.dump())))
+                continue
+            if move == "on" or not passed:
+                history, done = [*history, *everything[done : done + 2 * pick + 1]], done + 2 * pick + 1
+            else:
+                history, done = passed[pick % len(passed)]
+                history = [*history, *transcript(format_, user("No."))] if move == "edit" else history
+            view = await session.prepare(history)
+            passed.append((history, done))
+            told = "".join(recap_of(each).written().text for each in view.context.messages if recap_of(each))
+            shown = json.dumps(history, default=str)
+            assert [path for path in PATHS if path in told and path not in shown] == []
+            history = list(view.messages) if writes_back else history
+
+    both_loops(main)
+
+
+PATHS = [path for at in range(40) for path in (f"src/part_{at}.py", f"tests/test_{at}.py")]
 
 
 @pytest.mark.anyio

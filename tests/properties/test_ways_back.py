@@ -20,6 +20,7 @@ from agentctx import (
     CollapseRepeats,
     Context,
     FitContextWindow,
+    Ledger,
     Outcome,
     Pack,
     Pipeline,
@@ -51,6 +52,7 @@ PIPELINES = (
     (TruncateToolOutputs(40), ClearToolResults(1), FitContextWindow(), PlaceCacheMarkers()),
     (CollapseRepeats(), Pack(keep_last=1, note=True)),
     (Pack("recent", keep_last=1, note=True), FitContextWindow()),
+    (ClearToolResults(1), FitContextWindow(), Ledger(max_tokens=90)),
 )
 """Stages that lose much."""
 

@@ -20,6 +20,7 @@ from agentctx import (
     Session,
     TrimRounds,
     TruncateToolOutputs,
+    count,
     first_of,
     validate,
 )
@@ -226,6 +227,21 @@ async def test_a_note_of_what_was_left_out_goes_with_what_it_tells_of():
     session = await walked(plan.session(format="openai-chat"), messages)
     assert "[Earlier: " in str((await session.prepare(messages)).messages)
     assert (await session.prepare(messages[:5])).messages == messages[:5]
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("way", ["at once", "after a load"])
+async def test_what_has_room_again_is_there(format_name, way):
+    """A cut was for what came later: where the caller goes back to what fits as it is, nothing is left out for it."""
+    messages = history_of(format_name)
+    plan = Pipeline(ClearToolResults(2), FitContextWindow(), budget=Budget(20_000, trigger=3_000, target=500))
+    session = await walked(plan.session(format=format_name), messages)
+    assert session.view.report.in_force
+    session = hop(session, plan) if way == "after a load" else session
+    edited = [*messages[:9], *transcript(format_name, assistant("what else?"), user("this"))]
+    view = await session.prepare(edited)
+    assert view.messages == edited
+    assert not view.report.in_force
 
 
 async def test_a_message_of_a_stage_stays_as_long_as_all_that_it_stands_for():
@@ -437,7 +453,10 @@ def name_of(native):
 
 @given(st.lists(SHAPE, max_size=14), st.integers(1, 30), st.integers(1, 20), st.lists(SHAPE, max_size=3))
 def test_what_counts_is_there_again_and_no_more(both_loops, shapes, step, back, after):
-    """What counts where the caller goes back to is there, and true; what stands before the first that was not stays."""
+    """What counts where the caller goes back to is there, and true, and all that is passed if there is room for it.
+
+    Where there is not, what stands before the first message that counts and was not there stays as it was.
+    """
     messages = transcript("openai-chat", user("the task"), *turns_of(shapes, 0))
     kept = messages[: max(1, len(messages) - back)]
     natives = [*kept, *transcript("openai-chat", *turns_of(after, 50))]
@@ -449,6 +468,9 @@ def test_what_counts_is_there_again_and_no_more(both_loops, shapes, step, back, 
         before, now = await session.prepare(messages), await session.prepare(natives)
         assert counting(natives) <= whole(now, natives)
         assert not untrue(now, natives)
+        if count(natives, format="openai-chat") <= plan.budget.trigger_tokens:
+            assert [native for native in now.messages if native in natives] == natives
+            return
         lost = counting(natives) - whole(before, messages) | untrue(before, natives)
         begin = min(lost.intersection(range(len(kept))), default=len(kept))
         begin -= "tool_calls" in kept[begin - 1]  # a round is there as a whole
