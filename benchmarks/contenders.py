@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from langchain_trim import langchain_trim
 from recorded import Recorded
 from sending import Sent, Way, in_session
 
@@ -27,6 +26,8 @@ def every_step(pipeline: Pipeline) -> Way:
 
 async def langchain(recorded: Recorded, window: int) -> AsyncIterator[Sent]:
     """LangChain's ``trim_messages`` before each call."""
+    from langchain_trim import langchain_trim  # noqa: PLC0415 - the other ways need no other library
+
     meter = recorded.source.meter
     for length in recorded.calls:
         context = recorded.context(length)

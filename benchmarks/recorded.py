@@ -68,12 +68,18 @@ class Recorded:
 
 def recorded_sessions() -> Iterator[Recorded]:
     """All sessions: the shared transcripts where they are, else the one that comes with the project."""
+    for kind, line in lines_of_sessions():
+        yield read(kind, json.loads(line))
+
+
+def lines_of_sessions() -> Iterator[tuple[str, str]]:
+    """The same as they stand in the files, with the class of each."""
     shared = sorted(SHARED.glob("*.jsonl.gz"))
     for path in shared or sorted(SHIPPED.glob("*.jsonl")):
         opened = gzip.open if path.suffix == ".gz" else open
         with opened(path, "rt", encoding="utf-8") as lines:
             for line in lines:
-                yield read(path.name.partition(".")[0], json.loads(line))
+                yield path.name.partition(".")[0], line
 
 
 def read(kind: str, record: dict[str, Any]) -> Recorded:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from attrs import frozen
 from recorded import Recorded
 
 from agentctx import Context, ContextOverflow, InvalidInput, Pipeline
+from agentctx.retention import with_recall
+from agentctx.stores import MemoryStore
 
 
 @frozen
@@ -18,22 +20,42 @@ class Sent:
         context: What was sent; None when nothing could be.
         compacted: Whether messages that an earlier request had were changed or left out at this step.
         moved: Whether the request does not begin with the one before.
+        store: Where what was left out is kept; None where it is not.
+        recallable: Texts that the model can have back by a tool of another library's.
     """
 
     context: Context | None
     compacted: bool = False
     moved: bool = False
+    store: MemoryStore | None = None
+    recallable: Sequence[str] = ()
+
+
+def keeping(pipeline: Pipeline, store: MemoryStore) -> Pipeline:
+    """The pipeline, with this store for the originals."""
+    return Pipeline(*pipeline.stages, budget=pipeline.budget, protect=pipeline.protect, store=store)
 
 
 Way = Callable[[Recorded, int], AsyncIterator[Sent]]
 
 
-def in_session(build: Callable[[int], Pipeline], model: str | None = None) -> Way:
-    """A session of the pipeline that ``build`` makes for a window, with a model or with none named."""
+def in_session(build: Callable[[int], Pipeline], model: str | None = None, *, recall: bool = False) -> Way:
+    """A session of the pipeline that ``build`` makes for a window, with a model or with none named.
+
+    Args:
+        build: Makes the pipeline.
+        model: The model, if any.
+        recall: Whether what is left out is kept, and the model has the recall tool.
+    """
 
     async def way(recorded: Recorded, window: int) -> AsyncIterator[Sent]:
         natives, recording = recorded.recording.messages, recorded.recording
-        session = build(window).session(model, format=recorded.source.wire.name)
+        pipeline, store = build(window), None
+        if recall:
+            store = MemoryStore()
+            pipeline = keeping(pipeline, store)
+            recording = with_recall(recording, recorded.source.wire.name)
+        session = pipeline.session(model, format=recorded.source.wire.name)
         fresh = 0
         for length in recorded.calls:
             try:
@@ -42,7 +64,7 @@ def in_session(build: Callable[[int], Pipeline], model: str | None = None) -> Wa
                 yield Sent(None)
                 continue
             old = any(change.index < fresh for change in view.report.changes)
-            yield Sent(view.context, old, view.report.first_changed is not None)
+            yield Sent(view.context, old, view.report.first_changed is not None, store)
             fresh = length
 
     return way

@@ -37,6 +37,7 @@ MODULES = {
         "TextCutter",
         "TokenCounter",
     ),
+    "agentctx.retention": ("Retention", "Watch", "needs"),
 }
 PUBLIC = {part: import_module(part).__all__ for part in PARTS} | MODULES
 COMPARED = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
