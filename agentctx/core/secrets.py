@@ -519,10 +519,30 @@ def wrapped_in(text: str) -> Iterator[tuple[Span, str]]:
 _STANDARD = str.maketrans("-_", "+/")
 
 
-__all__ = ["REDACTED", "Redactor", "redact_secrets"]
+__all__ = ["REDACTED", "Redactor", "failing_closed", "redact_secrets"]
 
 Redactor = Callable[[str, str], str]
 """Takes secrets out of a text, given the name of the file that it is from (empty: no file)."""
+
+
+def failing_closed(redact: Callable[..., object], error: Callable[[str], Exception]) -> Callable[..., str]:
+    """A redactor that raises ``error`` where it raises, or gives no text: that quotes nothing of what it was given."""
+
+    def told(text: str, *name: str) -> str:
+        if not text:
+            return text
+        try:
+            said = redact(text, *name)
+        except Exception as raised:  # noqa: BLE001 - whatever it is, it may quote what it was given
+            msg = f"the redactor raised {type(raised).__name__}"
+            raise error(msg) from None
+        if not isinstance(said, str):
+            msg = f"the redactor returned {type(said).__name__} instead of text"
+            raise error(msg)
+        return said
+
+    return told
+
 
 _SETTINGS = lazy_pattern(
     r"\.(?:bash|bat|cfg|conf|config|cnf|env|err|ini|json|json5|jsonc|log|plist|properties|ps1|sh|tf|tfvars|"

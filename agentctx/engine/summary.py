@@ -16,7 +16,7 @@ from attrs import evolve, field, frozen
 
 from agentctx.core.message import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.recap import Recap, is_recap, recap_of
-from agentctx.core.secrets import redact_secrets
+from agentctx.core.secrets import failing_closed, redact_secrets
 from agentctx.core.units import units
 from agentctx.engine.drop import tokens_of
 from agentctx.engine.record import SUMMARY, Record, record_in
@@ -90,21 +90,8 @@ class Asking:
         return record.text
 
     def _without_secrets(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        return tuple(_redacted(message, self._redacted) for message in messages)
-
-    def _redacted(self, text: str) -> str:
-        """The text without secrets; where that cannot be had, nothing is told: not even the error says what it was."""
-        if not text:
-            return text
-        try:
-            told: object = self.redact(text)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it may quote what it was given
-            msg = f"the redactor raised {type(error).__name__}"
-            raise SummaryError(msg) from None
-        if not isinstance(told, str):
-            msg = f"the redactor returned {type(told).__name__} instead of text"
-            raise SummaryError(msg)
-        return told
+        redact = failing_closed(self.redact, SummaryError)
+        return tuple(_redacted(message, redact) for message in messages)
 
     async def _asked(self, messages: Sequence[Message], most: int, call: Call, stage: str) -> Record:
         """The record that the summarizer makes of the messages."""
@@ -115,7 +102,7 @@ class Asking:
             raise StageError(stage, f"the summarizer returned {type(text).__name__} instead of text")
         if flaw := _flaw(text, tokens_of(messages, call), call):
             raise SummaryError(flaw)
-        told = await offload(partial(self._redacted, clean_text(text)), 1, len(text))
+        told = await offload(partial(failing_closed(self.redact, SummaryError), clean_text(text)), 1, len(text))
         return Record.read(told)
 
 

@@ -14,10 +14,11 @@ from attrs import define, field, frozen
 from agentctx.core.message import Context, Message, Text, Thinking, ToolResult
 from agentctx.core.pace import paced
 from agentctx.core.recap import TERM, Recap, is_recap, quoted, recap_of, unquoted
-from agentctx.core.secrets import Redactor, is_credential_file, is_environment_file, redact_secrets
+from agentctx.core.secrets import Redactor, failing_closed, is_credential_file, is_environment_file, redact_secrets
+from agentctx.engine.listeners import is_async
 from agentctx.engine.options import check_tokens
 from agentctx.engine.recap import HEADER, Gone, gone, with_sections
-from agentctx.errors import ConfigError
+from agentctx.errors import ConfigError, SummaryError
 from agentctx.memory.artifacts import Artifact, FileEvent
 from agentctx.memory.tool_calls import ArtifactRule, ReadCall, done_by, read_calls
 from agentctx.memory.trail import trail_in
@@ -359,6 +360,12 @@ def _rule(_instance: object, _attribute: object, value: ArtifactRule | None) -> 
         raise ConfigError(msg)
 
 
+def _redactor(_instance: object, _attribute: object, value: object) -> None:
+    if not callable(value) or isinstance(value, type) or is_async(value):
+        msg = f"Ledger: redact is a plain function of a text and the name of its file, got {value!r}"
+        raise ConfigError(msg)
+
+
 @frozen
 class Ledger(Stage):
     """Tell, after a cut, what later steps may need to the letter of what was left out: no model is asked.
@@ -378,6 +385,8 @@ class Ledger(Stage):
         rule: What calls of your own tools did: a function of a call and its result that returns artifacts, or None
             where the library shall look itself.
         max_tokens: The room in tokens, instead of a share.
+        redact: Takes secrets out of a text, given the name of the file that it is from (empty: no file). Where it
+            raises, only what was told before is told, and the report says so.
 
     Raises:
         ConfigError: If an option makes no sense; at run time, if there is neither a budget nor ``max_tokens``.
@@ -402,6 +411,7 @@ class Ledger(Stage):
     extractors: tuple[Extractor, ...] = field(default=(), converter=_all, validator=_extractors)
     rule: ArtifactRule | None = field(default=None, validator=_rule)
     max_tokens: int | None = field(default=None, kw_only=True)
+    redact: Redactor = field(default=redact_secrets, kw_only=True, validator=_redactor)
     scope: ClassVar[Scope] = Scope.PRESSURE
     recaps: ClassVar[bool] = True
 
@@ -456,14 +466,19 @@ class Ledger(Stage):
             wanted = min(wanted, most)
         if wanted <= 0:
             return context
-        told = Memory(self.extractors, self.rule).after(
-            _originals(left, call),
-            visible if context.system is None else (context.system, *visible),
-            known,
-            tokens=max(1, wanted - besides),
-            counter=call.counter,
-            most=most,
-        )
+        memory = Memory(self.extractors, self.rule, failing_closed(self.redact, SummaryError))
+        try:
+            told = memory.after(
+                _originals(left, call),
+                visible if context.system is None else (context.system, *visible),
+                known,
+                tokens=max(1, wanted - besides),
+                counter=call.counter,
+                most=most,
+            )
+        except SummaryError as error:
+            call.remark(f"nothing new is told: {error}")
+            told = known
         if told == Sections() and left.recap == Recap():
             return context
         return with_sections(context, {TRAIL: told.trail, VALUES: told.ledger}, call)

@@ -42,17 +42,7 @@ def _client(_instance: object, _attribute: object, value: Native) -> None:
 
 @frozen
 class _ByModel:
-    """What the ready summarizers have in common.
-
-    Args:
-        client: The client.
-        model: The model to ask.
-        window: Tokens that the model takes in; more is given to it in parts. None: it is asked with everything, and
-            what it calls too large is halved.
-        timeout: Seconds for one answer; None: as long as the client waits.
-        options: What else is sent with each request.
-        instructions: What the model is told; ``{words}`` becomes how long the record may be.
-    """
+    """What the ready summarizers have in common."""
 
     client: Native = field(validator=_client, repr=False)
     model: str
@@ -61,8 +51,17 @@ class _ByModel:
     options: Mapping[str, object] = field(factory=dict, kw_only=True)
     instructions: str = field(default=INSTRUCTIONS, kw_only=True)
 
-    def _told(self, max_tokens: int) -> str:
-        return self.instructions.replace("{words}", str(max(20, max_tokens // 2)))
+    async def __call__(self, messages: Sequence[Message], max_tokens: int, /) -> str:
+        """The record that the model writes.
+
+        Raises:
+            SummaryError: If it was cut off, was refused, or calls a tool.
+        """
+        instructions = self.instructions.replace("{words}", str(max(20, max_tokens // 2)))
+        return await self._record(instructions, told(messages), max_tokens + THINKING)
+
+    async def _record(self, instructions: str, said: str, most: int) -> str:
+        raise NotImplementedError
 
 
 @frozen
@@ -86,16 +85,9 @@ class OpenAISummarizer(_ByModel):
         >>> stage = Summarize(summarizer)
     """
 
-    async def __call__(self, messages: Sequence[Message], max_tokens: int, /) -> str:
-        """The record that the model writes.
-
-        Raises:
-            SummaryError: If it was cut off, was refused, or calls a tool.
-        """
-        asked = {"max_completion_tokens": max_tokens + THINKING, **self.options}
-        return await _completed(
-            self.client.chat.completions.create, self.model, self._told(max_tokens), messages, asked
-        )
+    async def _record(self, instructions: str, said: str, most: int) -> str:
+        asked = {"model": self.model, "max_completion_tokens": most, **self.options}
+        return await _completed(self.client.chat.completions.create, instructions, said, asked)
 
 
 @frozen
@@ -104,12 +96,7 @@ class LiteLLMSummarizer(_ByModel):
 
     Args:
         client: The ``litellm`` module, or a ``Router`` of its.
-        model: The model to ask.
-        window: Tokens that the model takes in; more is given to it in parts. None: it is asked with everything, and
-            what it calls too large is halved.
-        timeout: Seconds for one answer; None: as long as the client waits.
-        options: What else is sent with each request.
-        instructions: What the model is told; ``{words}`` becomes how long the record may be.
+        model, window, timeout, options, instructions: As of ``OpenAISummarizer``.
 
     Example:
         >>> import litellm
@@ -118,14 +105,9 @@ class LiteLLMSummarizer(_ByModel):
         >>> stage = Summarize(LiteLLMSummarizer(litellm, "gemini/gemini-2.5-flash", timeout=60))
     """
 
-    async def __call__(self, messages: Sequence[Message], max_tokens: int, /) -> str:
-        """The record that the model writes.
-
-        Raises:
-            SummaryError: If it was cut off, was refused, or calls a tool.
-        """
-        asked = {"max_tokens": max_tokens + THINKING, **self.options}
-        return await _completed(self.client.acompletion, self.model, self._told(max_tokens), messages, asked)
+    async def _record(self, instructions: str, said: str, most: int) -> str:
+        asked = {"model": self.model, "max_tokens": most, **self.options}
+        return await _completed(self.client.acompletion, instructions, said, asked)
 
 
 @frozen
@@ -134,12 +116,7 @@ class AnthropicSummarizer(_ByModel):
 
     Args:
         client: ``AsyncAnthropic`` or ``Anthropic``, also wrapped.
-        model: The model to ask.
-        window: Tokens that the model takes in; more is given to it in parts. None: it is asked with everything, and
-            what it calls too large is halved.
-        timeout: Seconds for one answer; None: as long as the client waits.
-        options: What else is sent with each request.
-        instructions: What the model is told; ``{words}`` becomes how long the record may be.
+        model, window, timeout, options, instructions: As of ``OpenAISummarizer``.
 
     Example:
         >>> from anthropic import AsyncAnthropic
@@ -148,28 +125,18 @@ class AnthropicSummarizer(_ByModel):
         >>> stage = Summarize(AnthropicSummarizer(AsyncAnthropic(api_key="…"), "claude-haiku-4-5", window=200_000))
     """
 
-    async def __call__(self, messages: Sequence[Message], max_tokens: int, /) -> str:
-        """The record that the model writes.
-
-        Raises:
-            SummaryError: If it was cut off, was refused, or calls a tool.
-        """
-        said = [{"role": "user", "content": told(messages)}]
-        asked = {"max_tokens": max_tokens + THINKING, **self.options}
-        create = partial(self.client.messages.create, model=self.model, system=self._told(max_tokens), messages=said)
-        answer = await _answer(create, asked)
+    async def _record(self, instructions: str, said: str, most: int) -> str:
+        asked = {"model": self.model, "max_tokens": most, "system": instructions, **self.options}
+        answer = await _answer(self.client.messages.create, [{"role": "user", "content": said}], asked)
         _ended(_of(answer, "stop_reason"), ("end_turn", "stop_sequence"))
         blocks = _of(answer, "content") or ()
         return "".join(_of(block, "text") or "" for block in blocks if _of(block, "type") == "text")
 
 
-async def _completed(
-    create: Callable[..., Native], model: str, instructions: str, messages: Sequence[Message], asked: dict[str, object]
-) -> str:
+async def _completed(create: Callable[..., Native], instructions: str, said: str, asked: dict[str, object]) -> str:
     """What a chat completion says."""
-    said = [{"role": "system", "content": instructions}, {"role": "user", "content": told(messages)}]
-    answer = await _answer(partial(create, model=model, messages=said), asked)
-    choice = next(iter(_of(answer, "choices") or ()), None)
+    messages = [{"role": "system", "content": instructions}, {"role": "user", "content": said}]
+    choice = next(iter(_of(await _answer(create, messages, asked), "choices") or ()), None)
     message = _of(choice, "message")
     if _of(message, "tool_calls"):
         _ended("tool_calls", ())
@@ -179,10 +146,10 @@ async def _completed(
     return _of(message, "content") or ""
 
 
-async def _answer(create: partial[Native], asked: dict[str, object]) -> Native:
+async def _answer(create: Callable[..., Native], messages: Sequence[Native], asked: dict[str, object]) -> Native:
     """What the client answers; a plain one waits in a thread."""
-    ask = partial(create, **asked)
-    answer = ask() if is_async(create.func) else await anyio.to_thread.run_sync(ask, abandon_on_cancel=True)
+    ask = partial(create, messages=messages, **asked)
+    answer = ask() if is_async(create) else await anyio.to_thread.run_sync(ask, abandon_on_cancel=True)
     return await answer if isawaitable(answer) else answer
 
 

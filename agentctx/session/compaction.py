@@ -82,7 +82,9 @@ async def _come_down_to_target(step: Step, budget: Budget) -> None:
     aim = await offload(lambda: budget.target_above(call.floor(context)), len(context.messages))
     await _run_unless_it_must_wait(step, plan.under_pressure, aim)
     if step.trail.tokens > size * ENOUGH and size <= budget.limit:
+        said = [report for report in step.trail.reports[len(arrived.reports) :] if report.notes and not report.changes]
         step.trail.restore(arrived)
+        step.trail.reports += said
         await _run_unless_it_must_wait(step, step.ctx.at_every_step, budget.limit)
     stuck = step.trail.tokens > budget.trigger_tokens
     step.quiet_until = int(step.trail.tokens * GROWTH) if stuck else 0

@@ -102,8 +102,9 @@ class Summarize(Stage):
         heading: What stands before the summary in a block; ``{count}`` becomes the number of messages that it stands
             for. In a request it is the library's own, by which a later cut knows the summary.
         fallback: What stands in when the summarizer raises or gives no summary: ``Extractive()`` writes one without a
-            model, and ``TruncateOldest()`` runs where that is none either; or a stage. None lets the error through.
-            No words are one in a request; of a block it is left out then, which the report says.
+            model, and ``TruncateOldest()`` runs where that is none either; or a stage. With None what the summarizer
+            raises is raised, and where it gives no summary nothing is left out of a request, which the report says; of
+            a block all is that need not stay.
         on: The errors of the summarizer for which ``fallback`` is there.
         window: Tokens that the summarizer takes in, with its answer: more goes to it in parts, each with the record of
             those before. Without it, its own attribute ``window``, if it has one. A part that it calls too large is
@@ -147,7 +148,7 @@ class Summarize(Stage):
         """Return the context when it fits, else a summary and what stays.
 
         Raises:
-            StageError: If the summarizer returns something else than text, or no words where a request has no fallback.
+            StageError: If the summarizer returns something else than text, and there is no fallback.
         """
         _, aim = limits("Summarize", None, call)
         if call.size(context) <= aim:
@@ -165,12 +166,12 @@ class Summarize(Stage):
             made, problem = await left.in_words(self._asking(self.fallback), room, "Summarize", write)
         if made is not None:
             return left.with_summary(made)
-        if self.fallback is None and problem != NO_ROOM and call.stays is None:
-            raise StageError("Summarize", f"{problem or EMPTY}; nothing was left out")
-        if self.fallback is not None:
-            call.notes.restore(known)
-        call.remark(problem or EMPTY)
-        return left.context if self._stage is None else await run_alone(self._stage, context, call)
+        if self._stage is None and call.stays is not None:
+            call.remark(problem or EMPTY)
+            return left.context
+        call.notes.restore(known)
+        call.remark((problem or EMPTY) + ("; nothing was left out" if self._stage is None else ""))
+        return context if self._stage is None else await run_alone(self._stage, context, call)
 
     def _asking(self, summarizer: Summarizer) -> Asking:
         if isinstance(summarizer, Extractive):

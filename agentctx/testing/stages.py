@@ -78,7 +78,7 @@ def summaries() -> st.SearchStrategy[ContextStrategy]:
     summarizers = st.builds(fixed_summarizer, texts)
     return st.one_of(
         st.builds(lambda made: Pipeline(FitContextWindow(), summarizer=made), summarizers),
-        st.builds(Summarize, summarizers, fallback=st.sampled_from((Drop(), TruncateOldest()))),
+        st.builds(Summarize, summarizers, fallback=st.sampled_from((None, Drop(), TruncateOldest()))),
     )
 
 

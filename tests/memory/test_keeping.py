@@ -5,11 +5,13 @@ import json
 import anyio
 import pytest
 
+import agentctx
 from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, Stage, TruncateToolOutputs
 from agentctx.engine import originals
 from agentctx.engine.originals import recall_tool
+from agentctx.memory import Offload
 from agentctx.providers.registry import format_named
-from agentctx.stores import MemoryStore
+from agentctx.stores import MemoryStore, RedactingStore
 from agentctx.testing import assistant, call, result, transcript, user
 
 pytestmark = pytest.mark.anyio
@@ -183,3 +185,58 @@ async def test_what_is_left_out_names_its_handle_where_the_tool_is_there(stage, 
     assert view.messages == (await pipeline.prepare(messages, tools=tools(format_name, "look_back"))).messages
     assert "; look_back" not in json.dumps((await pipeline.prepare(messages, format=format_name)).messages)
     assert view.report.tokens_after <= 2_000
+
+
+TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+def leaky(format_name="openai-chat"):
+    """Rounds in which a tool says a secret, a call is given one, and the user tells one."""
+    turns = [user("task"), assistant(call("a", "login", {"password": "hunter2hunter2", "host": "db"}))]
+    turns += [result("a", f"token: {TOKEN}\n" + "so on " * 600), assistant("ok"), user(f"It is {TOKEN}.")]
+    return [*transcript(format_name, *turns), *rounds(format_name)[1:]]
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+async def test_no_secret_goes_into_a_redacting_store(format_name):
+    """Of all that is kept; what has no secret in it comes back byte for byte, and the model can recall all of it."""
+    store, plain = RedactingStore(MemoryStore()), MemoryStore()
+    for each in (store, plain):
+        pipeline = Pipeline(FitContextWindow(), store=each, budget=Budget(1_500))
+        view = await pipeline.prepare(leaky(format_name), tools=tools(format_name), format=format_name)
+        assert all(change.handle for change in view.report.in_force)
+    kept = [await store.get(handle) for handle in await store.handles()]
+    whole = [await plain.get(handle) for handle in await plain.handles()]
+    assert any(b"[redacted]" in content for content in kept)
+    assert not any(TOKEN.encode() in content or b"hunter2" in content for content in kept)
+    assert [content for content in whole if content not in kept] == [
+        content for content in whole if TOKEN.encode() in content or b"hunter2" in content
+    ]
+
+
+def raising(text):
+    """A redactor that fails, and says on what."""
+    raise ValueError(text)
+
+
+@pytest.mark.parametrize("stage", [FitContextWindow(), Offload(over=300, preview=20)])
+@pytest.mark.parametrize("redact", [raising, lambda _text: None])
+async def test_a_redactor_that_fails_closes_the_border_into_the_store(redact, stage):
+    """Nothing is kept, no handle is shown, the request fits, and the report quotes nothing of what was to be kept."""
+    inner = MemoryStore()
+    pipeline = Pipeline(stage, store=RedactingStore(inner, redact), budget=Budget(1_500))
+    view = await pipeline.prepare(leaky(), tools=tools("openai-chat"))
+    assert not len(inner)
+    assert view.report.tokens_after <= 1_500
+    assert "recall" not in json.dumps(view.messages)
+    assert not any(change.handle for change in view.report.in_force)
+    said = " ".join(note for each in view.report.stages for note in each.notes)
+    assert "the redactor r" in said
+    assert TOKEN not in said
+    assert "so on" not in said
+
+
+async def test_what_is_no_text_is_not_kept_unseen():
+    """Bytes that nobody can read as text are refused, not passed on."""
+    with pytest.raises(agentctx.StoreError, match="no text"):
+        await RedactingStore(MemoryStore()).put(b"\xff\xfe" + TOKEN.encode())

@@ -5,7 +5,7 @@ import copy
 import anyio
 import pytest
 
-from agentctx import FitContextWindow, Pipeline, StageError, count
+from agentctx import Budget, FitContextWindow, Pipeline, count
 from agentctx.core.message import Message, Text, ToolResult
 from agentctx.core.recap import Recap, recap_of
 from agentctx.engine.record import Record, record_in
@@ -113,11 +113,33 @@ async def test_a_cancelled_step_leaves_nothing(anyio_backend, at):
     assert (await session.prepare(given)).messages == (await fresh.prepare(given)).messages
 
 
-async def test_no_fallback_lets_the_error_through(anyio_backend):
-    """Nothing is left out without a word."""
-    for what, why in [FAULTS["refusal"], FAULTS["tool call"], FAULTS["cut off"]]:
-        with pytest.raises(StageError, match=why):
-            await Pipeline(Summarize(Faulty(what), fallback=None), budget=1_000).prepare(history())
+NO_SUMMARY = [fault for fault in FAULTS if fault not in ("exception", "timeout")]
+
+
+@pytest.mark.parametrize("budget", [1_000, Budget(8_000, trigger=1_000, target=500)])
+@pytest.mark.parametrize("fault", NO_SUMMARY)
+async def test_without_a_fallback_what_is_no_summary_leaves_nothing_out(anyio_backend, fault, budget):
+    """The stage changes nothing and says why; where all would be too much, the guarantee cuts, as without the stage."""
+    what, why = FAULTS[fault]
+    given = history()
+    stage = Summarize(Faulty(what), fallback=None)
+    view = await Pipeline(stage, budget=budget).session(format="openai-chat").prepare(given)
+    plain = await Pipeline(budget=budget).session(format="openai-chat").prepare(given)
+    said = next(report for report in view.report.stages if report.stage == "Summarize")
+    assert why in said.notes[0]
+    assert said.notes[0].endswith("; nothing was left out")
+    assert not said.changes
+    assert view.messages == plain.messages
+
+
+async def test_without_a_fallback_what_the_summarizer_raises_is_raised(anyio_backend, preparing):
+    """In its own words, with the name of the stage; nothing was changed."""
+    given = history()
+    prepare = preparing(Pipeline(Summarize(Faulty(OSError("down")), fallback=None), budget=1_000), "openai-chat")
+    with pytest.raises(OSError, match="down") as caught:
+        await prepare(given)
+    assert any("Summarize" in note for note in caught.value.__notes__)
+    assert given == history()
 
 
 async def test_no_secret_passes_the_borders(anyio_backend):
@@ -146,6 +168,19 @@ async def test_a_redactor_that_fails_closes_the_border(anyio_backend, redact, su
     assert view.report.tokens_after <= 1_000
     assert "the redactor" in notes(view)
     assert "token" not in notes(view)
+
+
+async def test_a_redactor_that_fails_on_the_answer_closes_the_border_out(anyio_backend):
+    """What the summarizer said is taken from nobody unseen: no part of it is sent, nor quoted in the report."""
+
+    def not_the_answer(text):
+        return raising(text) if "mend it" in text else text
+
+    view = await Pipeline(Summarize(Faulty(GOOD, at=1), redact=not_the_answer), budget=1_000).prepare(history())
+    assert view.report.tokens_after <= 1_000
+    assert "the redactor raised ValueError" in notes(view)
+    assert "mend it" not in notes(view)
+    assert not any("mend it" in text for text in summaries(view))
 
 
 async def test_a_redactor_of_one_s_own(anyio_backend):

@@ -63,14 +63,17 @@ def said(view):
 
 
 async def test_an_empty_summary_without_a_fallback_costs_nothing(preparing):
-    """It is a failed one: nothing is left out for it without a word, and the stage is named."""
+    """It is a failed one: the stage leaves nothing out for it, says so, and the request fits all the same."""
 
     async def nothing(_messages, _max_tokens):
         return " "
 
     messages = transcript("openai-chat", *rounds(30))
-    with pytest.raises(StageError, match="stage Summarize: the summary was empty"):
-        await preparing(Pipeline(Summarize(nothing, fallback=None), budget=1_000), "openai-chat")(messages)
+    view = await preparing(Pipeline(Summarize(nothing, fallback=None), budget=1_000), "openai-chat")(messages)
+    [stage] = [stage for stage in view.report.stages if stage.stage == "Summarize"]
+    assert not stage.changes
+    assert stage.notes == ("the summary was empty; nothing was left out",)
+    assert view.report.tokens_after <= 1_000
     view = await preparing(Pipeline(Summarize(nothing), budget=1_000), "openai-chat")(messages)
     assert any("the summary was empty" in note for stage in view.report.stages for note in stage.notes)
 
