@@ -219,10 +219,11 @@ class Stage:
         """
         return False
 
-    def drops_oldest_above(self, _call: Call, /) -> int | None:
-        """The tokens above which it drops the oldest rounds, as few as must be, and does nothing else with the others.
+    def cuts_above(self, _call: Call, /) -> int | None:
+        """The tokens above which it cuts a request, as ``engine/cut.py`` does, and does nothing else.
 
-        Then what it drops is the same whatever stands in it. None: it has to see everything.
+        Then nothing but the user's words matters of what is before the oldest round that it keeps. None: it has to see
+        everything.
         """
         return None
 

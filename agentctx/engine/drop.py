@@ -189,19 +189,6 @@ def effort_to_cut(context: Context, limit: int, call: Call) -> Iterable[int]:
     return whole_text(context, call) if call.size(context) > limit else repeat(0, len(context.messages))
 
 
-def drop_oldest(context: Context, limit: int, aim: int, call: Call, size: int | None = None) -> Context:
-    """Drop whole rounds with their questions, oldest first, until the request has at most ``aim`` tokens.
-
-    What is protected and the round that the model is in stay, so the result may still be larger than ``aim``; when
-    they alone are over ``limit`` tokens, the results of that round are cut before. ``size`` is that of the request, in
-    tokens, when it is known.
-    """
-    context, room = shrink_open_round(context, limit, call, size)
-    kept = until_full(paced(reversed(room.sizes)), int, aim - room.floor)
-    gone = chain.from_iterable(room.bundles[: len(room.bundles) - len(kept)])
-    return without(context, gone, call, oldest_first(aim))
-
-
 def oldest_first(aim: int) -> str:
     """Why the oldest rounds went."""
     return f"over {aim:,} tokens: oldest first"

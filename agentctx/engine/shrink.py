@@ -205,8 +205,16 @@ def edited(
 
 
 def with_content(result: ToolResult, content: tuple[Part, ...]) -> ToolResult:
-    """The same result with another content."""
-    return evolve(result, content=content)
+    """The same result with another content. As quick as it gets: a cut may do this to thousands."""
+    return ToolResult(
+        result.call_id,
+        content,
+        result.name,
+        result.is_error,
+        source=result.source,
+        interim=result.interim,
+        caller=result.caller,
+    )
 
 
 CLEARED = "[old tool result cleared]"

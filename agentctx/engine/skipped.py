@@ -1,17 +1,19 @@
-"""What a cut leaves out for certain is not read: only what stands around it is, and then what little the cut keeps.
+"""What a cut leaves out for certain is not read, but for the user's words: only what little the cut keeps is.
 
-Where the only stage drops what is oldest, the newest messages alone may be over its limit. Then it drops everything
-between them and the first task, whatever stands in it. So the newest messages are read and counted, latest first, until
-they are over the limit; what is before them is looked at as a whole: is it so ordinary that nothing would have to be
-repaired in it? The step goes on with the messages around it, and comes to the same view. The sizes of what was left out
-are counted when somebody asks the report for them.
+Where the only stage is one that cuts (``engine/cut.py``), it works from the newest round back, and knows of what is
+before the last round that it keeps the user's words alone. So the newest messages are read, latest first, until there
+are more than it can keep, and the words of all time; what is between is looked at as a whole: is it so ordinary that
+nothing would have to be repaired in it? The step goes on with what was read. When the cut has left out the oldest
+rounds of that, it would have come to the same view; else all is read. The sizes of what was left out are counted when
+somebody asks the report for them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import groupby
 
 from attrs import evolve, frozen
 
@@ -21,6 +23,7 @@ from agentctx.core.later import with_later
 from agentctx.core.message import ROLES, Message, Native, Thinking
 from agentctx.core.pace import paced
 from agentctx.core.report import Forecast, Report, StageReport
+from agentctx.engine.cut import OF_THE_USER, RECENT
 from agentctx.engine.drop import oldest_first
 from agentctx.engine.reading import Reader
 from agentctx.engine.repair import has_server_calls
@@ -29,6 +32,12 @@ from agentctx.wire_format import Outline, calls_and_results
 
 WORTH_IT = 200
 """Messages. To read fewer costs less than to find out that they need not be read."""
+
+_MORE = 1.05
+"""So much of what the cut can keep is read; where it reaches further all the same, all is read."""
+
+_CLEARED = 10
+"""Tokens of a result that is cleared, or fewer."""
 
 _ASSISTANT, _RESULTS = "a123456789", "ABCDEFGHI"
 
@@ -39,12 +48,13 @@ _WHOLE = re.compile(f"(?:[ua]|1A|{'|'.join(_ROUNDS)})*+")
 
 @frozen(eq=False, repr=False)
 class Skipped:
-    """Neighbouring messages of a history that are left out and were not read.
+    """Messages of a history that are left out and were not read: all between two places that is not the user's.
 
     Args:
         start: Index of the first.
         stop: Index after the last.
-        around: The messages before and after them, as values.
+        oldest: Index after the oldest rounds that were read behind them.
+        around: All other messages, as values.
         stage: The stage that would drop them.
         reason: Why.
         reader: Reads the history.
@@ -53,6 +63,7 @@ class Skipped:
 
     start: int
     stop: int
+    oldest: int
     around: Sequence[Message]
     stage: str
     reason: str
@@ -61,22 +72,34 @@ class Skipped:
 
     def __len__(self) -> int:
         """How many there are."""
-        return self.stop - self.start
+        return len(self.places)
+
+    @cached_property
+    def places(self) -> list[int]:
+        """The index of each."""
+        shape = self.outline.shape
+        return [index for index in range(self.start, self.stop) if shape[index] != "u"]
 
     @property
     def origins(self) -> list[int]:
         """The index in the history of each message around them."""
-        return [*range(self.start), *range(self.stop, len(self.outline.shape))]
+        shape, start, stop = self.outline.shape, self.start, self.stop
+        return [index for index, letter in enumerate(shape) if letter == "u" or not start <= index < stop]
+
+    def surely(self, origins: Sequence[int | None]) -> bool:
+        """Whether the stage would have left them out, which has kept what has these indexes of what it was shown."""
+        shape = self.outline.shape
+        return not any(each is not None and self.stop <= each < self.oldest and shape[each] != "u" for each in origins)
 
     @cached_property
     def _messages(self) -> list[Message]:
-        read, natives = self.reader.wire.read_message, self.outline.again(self.start, self.stop)
-        return [read(native, index) for index, native in enumerate(natives, self.start)]
+        read, again = self.reader.wire.read_message, self.outline.again(self.start, self.stop)
+        return [read(again[index - self.start], index) for index in self.places]
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:
         """What is said of each."""
-        known = zip(range(self.start, self.stop), self._messages, strict=True)
+        known = zip(self.places, self._messages, strict=True)
         count, stage, why = self.reader.meter.message, self.stage, self.reason
         return tuple([Change(at, each.role, Outcome.DROPPED, stage, why, count(each), 0) for at, each in known])
 
@@ -90,21 +113,28 @@ class Skipped:
         """Their bytes."""
         return sum(map(self.reader.meter.weight, self._messages))
 
-    def span(self) -> Span:
-        """The line of them in the log of changes."""
-        return Span(self.start, self.stop, Outcome.DROPPED, self.stage, self.reason)
+    def spans(self) -> Iterator[Span]:
+        """The lines of them in the log of changes."""
+        for _, run in groupby(enumerate(self.places), lambda each: each[1] - each[0]):
+            places = [place for _, place in run]
+            yield Span(places[0], places[-1] + 1, Outcome.DROPPED, self.stage, self.reason)
 
     def in_force(self, known: ChangesInForce) -> ChangesInForce:
         """The changes in force with theirs, of which ``known`` has the sizes and the roles of those around them."""
-        start, sizes, roles = self.start, known.sizes, known.roles
+        sizes, roles = known.sizes, known.roles
 
         def all_sizes() -> Sequence[int]:
-            return [*sizes[:start], *(change.tokens_before for change in self.changes), *sizes[start:]]
+            return self._laid_out(sizes, {change.index: change.tokens_before for change in self.changes})
 
         def all_roles() -> Sequence[int]:
-            return [*roles[:start], *(ROLES.index(change.role) for change in self.changes), *roles[start:]]
+            return self._laid_out(roles, {change.index: ROLES.index(change.role) for change in self.changes})
 
         return with_later(evolve(known), {"sizes": all_sizes, "roles": all_roles})
+
+    def _laid_out(self, around: Sequence[int], theirs: dict[int, int]) -> Sequence[int]:
+        """A number for each message of the history: those of the messages around them, and theirs."""
+        every = dict(zip(self.origins, around, strict=True)) | theirs
+        return [every[index] for index in range(len(every))]
 
     def told(self, report: Report, billed: Callable[[int], Callable[[], Forecast] | None]) -> Report:
         """The report on a step that has read what is around them only, with them in it.
@@ -141,12 +171,11 @@ class Skipped:
 
     def _among(self, report: StageReport) -> tuple[Change, ...]:
         """Their changes among those of the stage, by index."""
-        place = sum(change.index < self.start for change in report.changes)
-        return (*report.changes[:place], *self.changes, *report.changes[place:])
+        return tuple(sorted((*report.changes, *self.changes), key=lambda change: change.index))
 
 
 def skipped(natives: Sequence[Native], reader: Reader, stage: str, aim: int, head_tokens: int) -> Skipped | None:
-    """What a stage that drops the oldest rounds leaves out for certain; None where all has to be read.
+    """What a stage that cuts leaves out, most likely; None where all has to be read.
 
     Args:
         natives: The history.
@@ -158,40 +187,72 @@ def skipped(natives: Sequence[Native], reader: Reader, stage: str, aim: int, hea
     outline = reader.wire.outline(natives)
     if outline is None:
         return None
+    shape, read = outline.shape, reader.wire.read_message
     try:
-        newest = _newest(natives, reader, outline.shape, aim - head_tokens)
-        start = _start(outline, len(natives) - len(newest))
-        if start is None:
+        spoken = {index: read(natives[index], index) for index, letter in paced(enumerate(shape)) if letter == "u"}
+        newest, begins = _newest(natives, reader, shape, spoken, aim - head_tokens)
+        stop = len(natives) - len(newest)
+        start = _start(outline, stop)
+        if start is None or len(begins) < _OLDEST:
             return None
-        read = reader.wire.read_message
-        around = [*(read(native, index) for index, native in enumerate(natives[:start])), *newest]
+        first = [spoken[index] if index in spoken else read(natives[index], index) for index in range(start)]
     except InvalidInput:  # of several messages that cannot be read the first is named
         return None
-    found = Skipped(start, len(natives) - len(newest), around, stage, oldest_first(aim), reader, outline)
-    known = {id(native) for native in (*natives[:start], *natives[found.stop :])}
-    if not known.isdisjoint(map(id, natives[start : found.stop])):  # which of the places it is, all around it tells
+    between = [message for index, message in spoken.items() if start <= index < stop]
+    around = [*first, *between, *newest]
+    found = Skipped(start, stop, begins[-_OLDEST], around, stage, oldest_first(aim), reader, outline)
+    known = {id(message.source) for message in around}
+    if not known.isdisjoint([id(natives[place]) for place in found.places]):  # all around it tells which place it is
         return None
-    thinks = any(type(part) is Thinking for message in around[:start] for part in message.parts)  # which may bind on
+    thinks = any(type(part) is Thinking for message in first for part in message.parts)  # which may bind on
     return None if thinks or has_server_calls(around) or _repeats(found) else found
 
 
-def _newest(natives: Sequence[Native], reader: Reader, shape: str, room: int) -> list[Message]:
-    """The last messages, all of a bundle of rounds, that have more than ``room`` tokens; all when none have.
+_OLDEST = 3
+"""Bundles of rounds: when all before the third go, the cut has looked at none before the second."""
+
+
+def _newest(
+    natives: Sequence[Native], reader: Reader, shape: str, spoken: Mapping[int, Message], room: int
+) -> tuple[list[Message], list[int]]:
+    """The last messages, all of a bundle of rounds, more than a cut keeps in ``room`` tokens; all when it keeps all.
 
     The user's last words are among them, unless they are the first, and something that the model says.
+
+    Args:
+        natives: The history.
+        reader: Reads it.
+        shape: What its messages are.
+        spoken: The user's words, by index.
+        room: What there is room for, in tokens.
+
+    Returns:
+        The messages, and the indexes at which the bundles begin, latest first.
     """
     read, count = reader.wire.read_message, reader.meter.message
     found: list[Message] = []
-    tokens, spoke = 0, False
+    begins: list[int] = []
+    words, bare, more = sum(map(count, spoken.values())), 0, 0
+    spoke = False
     last = shape.rfind("u")
     last = len(shape) if last == shape.find("u") else last
     for index in paced(range(len(shape) - 1, -1, -1)):
-        found.append(read(natives[index], index))
-        tokens += count(found[-1])
+        message = spoken[index] if index in spoken else read(natives[index], index)
+        found.append(message)
+        if shape[index] in _RESULTS:
+            bare += _CLEARED
+            more += count(message) - _CLEARED if more < RECENT * room else 0
+        else:
+            bare += count(message)
+            words -= count(message) if index in spoken else 0
         spoke = spoke or shape[index] in _ASSISTANT
-        if tokens > room and index <= last and spoke and _begins_bundle(shape, index):
+        if not _begins_bundle(shape, index):
+            continue
+        begins.append(index)
+        kept = bare + min(more, RECENT * room) + min(words, OF_THE_USER * room)
+        if kept > _MORE * room and index <= last and spoke:
             break
-    return found[::-1]
+    return found[::-1], begins
 
 
 def _begins_bundle(shape: str, index: int) -> bool:
@@ -204,17 +265,15 @@ def _begins_bundle(shape: str, index: int) -> bool:
 def _start(outline: Outline, stop: int) -> int | None:
     """Where the messages begin that need not be read, which end before ``stop``; None when there are too few.
 
-    Before them stand the first task and all that is not ordinary; they begin as what follows them does, so that what
-    stands before them has such a neighbour as it had.
+    Before them stand the first task and all that is not ordinary; they begin with words or calls of the model that go
+    on from nothing.
     """
     shape = outline.shape
     task = shape.find("u")
     if task < 0 or stop == len(shape) or not stop:
         return None
-    asks = shape[stop] == "u"
     for start in range(max(task + 1, shape.rfind("?", 0, stop) + 2), stop - WORTH_IT):
-        before, letter = shape[start - 1], shape[start]
-        if letter not in _RESULTS and asks == (letter == "u") and (asks or before not in _ASSISTANT):
+        if shape[start] in _ASSISTANT and shape[start - 1] not in _ASSISTANT:
             return start if _pairs_are_whole(outline, start, stop) else None
     return None
 

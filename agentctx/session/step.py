@@ -107,8 +107,9 @@ async def take_step(
     try:
         ctx = await settle(state, given, model, format_name)
         record = await match(state, given, ctx)
-        step = await take_in(state, record, given, ctx, now, remembered=remembered)
-        step = await _fitted(step, given)
+        step = None if remembered else await _fitted_around(ctx, record, given)
+        if step is None:
+            step = await _fitted(await take_in(state, record, given, ctx, now, remembered=remembered), given)
         undo = state if undoable and step.trail.reports else None
         done = await commit(state, step, given, now, on_copy=undo is not None)
         report = report_on(done, step, started)
@@ -137,8 +138,7 @@ async def take_in(
     if record is state.record and 0 < len(given.messages) == len(record.seen):
         step = _stand_still(ctx, record, given.messages, warmth)
     else:
-        around = None if remembered else await _read_around(ctx, record, given.messages, warmth)
-        step = around or await _read_in(ctx, record, given.messages, warmth, remembered=remembered)
+        step = await _read_in(ctx, record, given.messages, warmth, remembered=remembered)
         if remembered and step.read.messages:
             await _treat(step)
     return evolve(step, reasoning_made_with=state.reasoning_made_with(ctx), marked_for=state.marked_for)
@@ -172,19 +172,6 @@ async def _read_in(
     return step
 
 
-async def _read_around(ctx: StepContext, record: Record, natives: Sequence[Native], warmth: float) -> Step | None:
-    """The step with what is around messages that need not be read; None where all have to be."""
-    found = await _skipped(ctx, natives)
-    if found is None:
-        return None
-    messages, origins = list(found.around), found.origins
-    read = Read(messages, origins, [natives[origin] for origin in origins], ctx.weigh(messages))
-    trail = Trail(ctx.context(messages), [*origins], ctx.head_tokens + sum(read.sizes.tokens))
-    step = Step(ctx, record, natives, read, trail, warmth, remembered=False, skipped=found)
-    await _make_legal(step)
-    return None if trail.reports else step
-
-
 async def _skipped(ctx: StepContext, natives: Sequence[Native]) -> Skipped | None:
     """What the plan's stage would leave out whatever it says; None where something else may look at it."""
     plan, reader, budget = ctx.plan, ctx.reader, ctx.budget
@@ -202,7 +189,7 @@ async def _skipped(ctx: StepContext, natives: Sequence[Native]) -> Skipped | Non
         return None
     call = plan.call(reader, budget, None if budget is None else budget.limit, len(natives), lambda _index: None)
     stage = declared(plan.at_once[0])
-    aim = stage.drops_oldest_above(call) if stage.concerns(call) else None
+    aim = stage.cuts_above(call) if stage.concerns(call) else None
     if aim is None:
         return None
     work = partial(skipped, natives, reader, stage.name, aim, ctx.head_tokens)
@@ -358,6 +345,27 @@ async def _fitted(step: Step, given: Given) -> Step:
     return step
 
 
+async def _fitted_around(ctx: StepContext, record: Record, given: Given) -> Step | None:
+    """The step, brought to fit, with what is around messages that need not be read; None where all have to be."""
+    natives = given.messages
+    found = await _skipped(ctx, natives)
+    if found is None:
+        return None
+    messages, origins = list(found.around), found.origins
+    await ctx.reader.meter.settle(messages)
+    read = Read(messages, origins, [natives[origin] for origin in origins], ctx.weigh(messages))
+    trail = Trail(ctx.context(messages), [*origins], ctx.head_tokens + sum(read.sizes.tokens))
+    step = Step(ctx, record, natives, read, trail, 0.0, remembered=False, skipped=found)
+    await _make_legal(step)
+    if trail.reports:
+        return None
+    try:
+        await _fitted(step, given)
+    except ContextOverflow:
+        return None
+    return step if found.surely(trail.origins) else None
+
+
 async def _decided_anew(refused: Step) -> Step | None:
     """The step with nothing decided before, as without a session; None when that does not fit either."""
     known = undecided(refused.record, binds_reasoning=refused.ctx.binds)
@@ -459,7 +467,7 @@ def _committed_nowhere(state: State, step: Step) -> Committed:
     ]
     record.remember(read.seen, read.messages, read.sizes)
     if left is not None:
-        record.log.spans.append(left.span())
+        record.log.spans.extend(left.spans())
     record.log.write(change for report in trail.reports for change in report.changes)
     record.view, record.origins, record.final = list(messages), trail.origins, len(messages)
     record.note_made(trail.made, (), messages)

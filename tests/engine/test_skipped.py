@@ -114,6 +114,26 @@ async def test_the_view_and_the_report_are_those_of_a_history_that_was_read(seed
     await same_as_read_whole(messages, rng.randint(400, 6_000), rng.choice((None, "gpt-5.4")))
 
 
+@pytest.mark.parametrize("seed", range(4))
+async def test_it_is_the_same_where_a_cut_reaches_further_than_was_read(seed: int) -> None:
+    """Results and arguments out of all proportion, of which a cut makes little, change nothing in that."""
+    rng = chance(seed)
+    messages = history(rng, 0.2)
+    for message in messages:
+        if message["role"] == "tool" and rng.random() < 0.2:
+            message["content"] = words(rng, 4_000)
+        for call in message.get("tool_calls", ()) if seed % 2 else ():
+            call["function"]["arguments"] = f'{{"text": "{"word " * rng.randint(1, 2_000)}"}}'
+    await same_as_read_whole(messages, rng.randint(2_000, 6_000))
+
+
+async def test_what_was_not_read_is_counted_when_somebody_asks() -> None:
+    """The report of a long history has yet to work out what it tells of what was left out."""
+    view = await Pipeline(FitContextWindow(), budget=2_000).prepare(history(chance(13)))
+    assert hasattr(view.report, "_later")
+    assert view.report.tokens_before > view.report.tokens_after
+
+
 @pytest.mark.parametrize("odd", ODD, ids=str)
 async def test_what_is_odd_anywhere_is_treated_as_ever(odd: Native) -> None:
     """One odd message is refused, repaired or kept as where all is read, wherever it stands."""
