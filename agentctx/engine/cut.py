@@ -21,7 +21,7 @@ from agentctx.core.pace import paced
 from agentctx.core.protection import has_user_words, words
 from agentctx.core.units import Unit, segments
 from agentctx.engine.drop import shrink_open_round, tokens_of
-from agentctx.engine.select import until_full
+from agentctx.engine.select import each_that_fits, until_full
 from agentctx.engine.shrink import (
     CLEARED,
     SMALLEST,
@@ -87,11 +87,11 @@ def _without_preferred(context: Context, loose: list[Unit], room: int, call: Cal
 
 
 class _Forms(NamedTuple):
-    """A message of the model or of a tool, from what must stay of it while its round stays to all of it.
+    """A message, from what must stay of it while its turn stays to all of it.
 
     Args:
         place: Where it stands.
-        bare: With its results cleared, or long arguments cut.
+        bare: With its results cleared, long arguments cut, or words that take more than the user's share of the room.
         tight: With results that are out of proportion cut.
         whole: As it is.
     """
@@ -101,6 +101,11 @@ class _Forms(NamedTuple):
     tight: Message
     whole: Message
 
+    @property
+    def is_words(self) -> bool:
+        """Whether it is the user's words alone."""
+        return self.whole.role == "user" and not self.whole.results
+
 
 @frozen
 class _Turn:
@@ -109,7 +114,7 @@ class _Turn:
     Args:
         forms: All its messages.
         bare: Tokens of its messages as bare as they get.
-        tight: Tokens with all results, as far as they are in proportion.
+        tight: Tokens with all results and arguments, as far as these are in proportion.
     """
 
     forms: tuple[_Forms, ...]
@@ -142,26 +147,30 @@ class _Cutting:
 
     def made(self) -> Context:
         """The request that is left: the newest turns, and of those before them the user's words."""
-        spoken = self._spoken()
-        kept = self._newest(spoken)
+        spoken, bundles = self._spoken(), segments(self.context.messages, list(filter(self._may_stay, self.loose)))
+        kept = self._newest(bundles, spoken)
         newer = {each.place for turn in kept for each in turn.forms}
         older = {place: message for place, message in spoken.items() if place not in newer}
         bare, more = sum(turn.bare for turn in kept), sum(turn.tight - turn.bare for turn in kept)
         older = self._shortened(older, self.room - bare - min(more, int(RECENT * self.room)))
         now = self._restored(kept, self.room - bare - sum(map(self.call.count, older.values())))
-        return self._assembled(self._filled(older | now, len(kept)))
+        return self._assembled(self._filled(older | now, bundles[: len(bundles) - len(kept)]))
 
-    def _filled(self, now: dict[int, Message], kept: int) -> dict[int, Message]:
+    def _may_stay(self, unit: Unit) -> bool:
+        """Whether there is room for it at all, even if it is words of the user's that cannot be cut any more."""
+        message = self.context.messages[unit.start]
+        return unit.is_round or self.call.count(self._forms(unit.start, message).bare) <= self.room
+
+    def _filled(self, now: dict[int, Message], before: Sequence[Sequence[Unit]]) -> dict[int, Message]:
         """What stays, with as many turns before those that are kept as fit when bare."""
         count = self.call.count
         left = self.room - sum(map(count, now.values()))
-        bundles = segments(self.context.messages, self.loose)
-        for bundle in reversed(bundles[: len(bundles) - kept]):
-            turn = self._turn(bundle)
-            left -= turn.bare - sum(count(now[each.place]) for each in turn.forms if each.place in now)
+        for bundle in reversed(before):
+            forms = [each for each in self._turn(bundle).forms if each.place not in now or each.whole.results]
+            left -= sum(count(each.bare) - (count(now[each.place]) if each.place in now else 0) for each in forms)
             if left < 0:
                 break
-            now.update((each.place, each.bare) for each in turn.forms)
+            now.update((each.place, each.bare) for each in forms)
         return now
 
     def _spoken(self) -> dict[int, Message]:
@@ -170,14 +179,14 @@ class _Cutting:
         places = (index for unit in paced(self.loose) for index in unit.places)
         return {index: _words_of(messages[index]) for index in places if has_user_words(messages[index])}
 
-    def _newest(self, spoken: Mapping[int, Message]) -> list[_Turn]:
+    def _newest(self, bundles: Sequence[Sequence[Unit]], spoken: Mapping[int, Message]) -> list[_Turn]:
         """The turns that stay, latest first: as many as there is room for with results of the newest.
 
         A fifth of the room is for the user's words before them, if there are so many.
         """
         words_before, bare, more = sum(map(self.call.count, spoken.values())), 0, 0
         kept = []
-        for bundle in reversed(segments(self.context.messages, self.loose)):
+        for bundle in reversed(bundles):
             turn = self._turn(bundle)
             bare, more = bare + turn.bare, more + turn.tight - turn.bare
             words_before -= sum(self.call.count(spoken[each.place]) for each in turn.forms if each.place in spoken)
@@ -191,7 +200,8 @@ class _Cutting:
         messages, count = self.context.messages, self.call.count
         places = (index for unit in bundle for index in unit.places)
         forms = tuple(self._forms(index, messages[index]) for index in places)
-        return _Turn(forms, sum(count(each.bare) for each in forms), sum(count(each.tight) for each in forms))
+        answers = [each.bare if each.is_words else each.tight for each in forms]
+        return _Turn(forms, sum(count(each.bare) for each in forms), sum(map(count, answers)))
 
     def _shortened(self, spoken: dict[int, Message], room: int) -> dict[int, Message]:
         """The words in ``room`` tokens: the longest cut, and then the oldest dropped."""
@@ -201,7 +211,7 @@ class _Cutting:
             return spoken
         cap = max(SMALLEST, water_level(sizes, spare))
         shorter = {index: self._with_shorter_text(message, cap) for index, message in spoken.items()}
-        newest = until_full(reversed(shorter), lambda index: self.call.count(shorter[index]), room)
+        newest = each_that_fits(reversed(shorter), lambda index: self.call.count(shorter[index]), room)
         return {index: shorter[index] for index in sorted(newest)}
 
     def _text_tokens(self, message: Message) -> int:
@@ -228,13 +238,15 @@ class _Cutting:
         """What the messages of the turns that stay are now: bare, and the newest whole, in ``left`` tokens more."""
         forms = [each for turn in kept for each in reversed(turn.forms)]
         results = [each for each in forms if each.whole.results and self._more(each)]
-        others = [each for each in forms if not each.whole.results and self._more(each)]
+        spoken = [each for each in forms if each.is_words and self._more(each)]
+        others = [each for each in forms if each.whole.calls and self._more(each)]
         now = {each.place: each.bare for each in forms}
         held_back = min(sum(map(self._more, results)), int(RECENT * self.room))
+        left -= self._put_back(spoken, left - held_back, now)
         left -= self._put_back(others, left - held_back, now)
         left -= self._put_back(results, left, now)
         if all(now[each.place] is each.tight for each in results):
-            left -= self._put_back([each for each in others if now[each.place] is each.bare], left, now)
+            left -= self._put_back([each for each in spoken + others if now[each.place] is each.bare], left, now)
             self._loosen(forms, left, now)
         return now
 
@@ -244,6 +256,9 @@ class _Cutting:
             return _Forms(index, bare, self._capped(message, self.cap), message)
         if message.calls:
             bare = cut_arguments(message, partial(self._cut, tokens=LONG_ARGUMENT))
+            return _Forms(index, bare, message, message)
+        if has_user_words(message):
+            bare = self._with_shorter_text(message, max(SMALLEST, int(OF_THE_USER * self.room)))
             return _Forms(index, bare, message, message)
         return _Forms(index, message, message, message)
 
@@ -277,14 +292,20 @@ class _Cutting:
     def _loosen(self, forms: Sequence[_Forms], room: int, now: dict[int, Message]) -> None:
         """Put back whole what is out of proportion, the smallest first; of the first that does not fit, what does."""
         count = self.call.count
-        tall = [each for each in forms if each.tight is not each.whole]
+        tall = [each for each in forms if (each.whole.results or each.is_words) and now[each.place] is not each.whole]
         for each in sorted(tall, key=lambda each: count(each.whole)):
-            more = count(each.whole) - count(each.tight)
+            more = count(each.whole) - count(now[each.place])
             if more > room:
-                now[each.place] = self._capped(each.whole, self.cap + room)
+                now[each.place] = self._less_cut(each, room)
                 return
             now[each.place] = each.whole
             room -= more
+
+    def _less_cut(self, forms: _Forms, room: int) -> Message:
+        """The message with as much of what was cut from it as ``room`` tokens take."""
+        if forms.is_words:
+            return self._with_shorter_text(forms.whole, self._text_tokens(forms.bare) + room)
+        return self._capped(forms.whole, self.cap + room)
 
     def _assembled(self, now: dict[int, Message]) -> Context:
         """The request with what stays of the units that may go, and why of each."""

@@ -25,7 +25,6 @@ from agentctx.core.protection import always, is_user_turn, unread, words
 from agentctx.core.report import StageReport, View
 from agentctx.core.units import segments, server_calls, units
 from agentctx.engine.cut import OF_THE_USER
-from agentctx.engine.fit import FitGuarantee
 from agentctx.engine.recap import HEADER
 from agentctx.engine.shrink import cleared, edit_results
 from agentctx.errors import ConfigError, StageError, StoreError
@@ -324,13 +323,12 @@ async def takes_no_more(scenario: Scenario) -> None:
     """Law 12: what a cut took does not fit again, but for ``NEAR`` of its aim and ``FEW`` tokens.
 
     Of whole rounds the newest that went, with its question; of cleared results the newest. And where the user's words
-    went, those that stay take a fifth of the room. What the guarantee takes in a session is not looked at: it may stand
-    among messages that an earlier cut has left out.
+    went, those that stay take a fifth of the room.
     """
     for step in await scenario.all_steps():
         for stage in () if step.view is None else step.view.report.stages:
             reasons = [found for change in stage.changes if (found := _AIM.match(change.reason))]
-            if reasons and not (step.in_session and stage.stage == FitGuarantee.__name__):
+            if reasons:
                 _hold_cut(scenario, step, stage, int(reasons[0].group(1).replace(",", "")))
             elif stage.stage == ClearToolResults.__name__ and scenario.budget is not None:
                 aim = scenario.budget.target_tokens if step.in_session else scenario.budget.limit

@@ -138,11 +138,11 @@ async def test_the_given_client_is_still_not_prepared(made, name):
 async def test_wrapping_a_wrapped_client_prepares_twice(made, name):
     """A client wrapped twice sends what the inner pipeline makes of what the outer made; each layer keeps the class."""
     desk, given, ask = made(name)
-    twice = wrap(wrap(given, plan(budget=agentctx.Budget(WINDOW))), plan())
+    twice = wrap(wrap(given, plan(budget=agentctx.Budget(WINDOW // 5))), plan())
     await now(ask(twice))
     assert isinstance(twice, type(given))
     body = desk.requests[0]
-    assert len(body.get("messages") or body.get("contents")) < 30
+    assert len(body.get("messages") or body.get("contents")) < 20
     assert len(desk.requests) == 1
 
 

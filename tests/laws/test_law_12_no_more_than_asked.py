@@ -53,3 +53,24 @@ def test_a_round_that_fits_without_its_results_stays(both_loops, format_name):
     messages = transcript(format_name, *turns, assistant("done"), user("and now?"))
     for window in range(950, 1_250, 15):
         both_loops(takes_no_more, Scenario(FitContextWindow(), messages, budget=Budget(window)))
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+def test_one_giant_message_does_not_take_the_rest_with_it(both_loops, format_name):
+    """Where the user pasted more than there is room for, it is cut, and the rounds and words around it stay."""
+    turns = [user("the task"), assistant("yes"), user("never touch main")]
+    for place in range(4):
+        turns += [assistant(call(f"c{place}", "run", {"n": place})), result(f"c{place}", f"line {place}")]
+        turns += [user("pasted text " * 2_000)] if place == 1 else []
+    messages = transcript(format_name, *turns, assistant("done"), user("and now?"))
+    scenario = Scenario(FitContextWindow(), messages, budget=Budget(900))
+    both_loops(takes_no_more, scenario)
+
+    async def everything_else_stays(scenario):
+        view = next(step.view for step in await scenario.all_steps() if not step.in_session)
+        (cut,) = view.report.changes
+        assert "longest words cut" in cut.reason
+        assert len(view.messages) == len(messages)
+        assert view.report.tokens_after > 800
+
+    both_loops(everything_else_stays, scenario)

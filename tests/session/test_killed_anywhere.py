@@ -195,7 +195,7 @@ class Pair:
         self.session.clock = lambda: 1.0
 
 
-LENGTHS = (3, 5, 7, 8, 15, 17, 22, 29, 30)
+LENGTHS = (3, 5, 7, 8, 11, 15, 17, 20, 22, 26, 29, 30)
 """Steps with nothing new, little new and much new, with and without a compaction, in open rounds and closed ones."""
 
 
@@ -240,7 +240,7 @@ async def test_a_step_in_which_any_part_fails(format_name):
             assert known(state(pair.session)) in map(known, states)
         pair.fuse.at = 0
         assert texts_of((await pair.session.prepare(given)).messages) == expected
-    assert failures > 30
+    assert failures > 40
 
 
 @pytest.mark.anyio
