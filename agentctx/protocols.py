@@ -429,6 +429,11 @@ class Summarizer(Protocol):
 class Store(Protocol):
     """Keeps what was left out, so that it can be had back byte for byte.
 
+    What a store may have besides: ``for_conversation(name)`` gives the store as one conversation sees it, through which
+    a session puts contents in; ``async handles()`` lists what is kept; ``async conversations()`` lists whose that is
+    (None among them: nobody's); ``async search(query, limit)`` gives the handles of what words are found in, best
+    first. The recall tool searches by these.
+
     Example:
         >>> from agentctx import FitContextWindow, Pipeline
         >>> from agentctx.stores import MemoryStore

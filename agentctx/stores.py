@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import Native
 from agentctx.core.secrets import failing_closed, redact_secrets
@@ -25,14 +25,23 @@ _SHORTEST = 16
 class MemoryStore:
     """Keeps contents in memory, by their SHA-256; for tests, and for processes that keep nothing.
 
+    It knows which conversation has left out what: a session puts its contents in by ``for_conversation``. What two
+    have left out is kept once.
+
     Example:
         >>> from agentctx.stores import MemoryStore
         >>> store = MemoryStore()
         >>> await store.get(await store.put(b"a long log"))
         b'a long log'
+        >>> handle = await store.for_conversation("thread-42").put(b"another log")
+        >>> await store.for_conversation("thread-42").handles() == [handle]
+        True
+        >>> await store.for_conversation("thread-43").handles()
+        []
     """
 
     _contents: dict[str, bytes] = field(factory=dict, init=False, repr=False)
+    _left_by: dict[str, dict[str, None]] = field(factory=dict, init=False, repr=False)  # handles, by conversation
 
     async def put(self, content: bytes, /) -> str:
         """Keep ``content`` and return its handle: so much of its SHA-256 as no other content shares."""
@@ -42,10 +51,6 @@ class MemoryStore:
                 return whole[:length]
         msg = "two contents have one SHA-256"
         raise StoreError(msg)
-
-    async def handles(self) -> list[str]:
-        """The handles of all that is kept, oldest first."""
-        return list(self._contents)
 
     async def get(self, handle: str, /) -> bytes:
         """What was put under ``handle``.
@@ -58,6 +63,20 @@ class MemoryStore:
         except KeyError:
             msg = f"nothing is kept under handle {handle!r}"
             raise StoreError(msg) from None
+
+    async def handles(self) -> list[str]:
+        """The handles of all that is kept, oldest first."""
+        return list(self._contents)
+
+    async def conversations(self) -> list[str | None]:
+        """The conversations that have left something out; None among them where something is nobody's."""
+        named: list[str | None] = [name for name, handles in self._left_by.items() if handles]
+        known = {handle for handles in self._left_by.values() for handle in handles}
+        return named if known.issuperset(self._contents) else [*named, None]
+
+    def for_conversation(self, name: str, /) -> _Conversation:
+        """The store as one conversation sees it: it has what was put in by it, and nothing else."""
+        return _Conversation(self, name, self._left_by.setdefault(name, {}))
 
     def __bool__(self) -> bool:
         """A store is one even when it is empty."""
@@ -113,7 +132,8 @@ class RedactingStore:
         """What else the store can do."""
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(self.store, name)
+        found = getattr(self.store, name)
+        return found if name != "for_conversation" else lambda whose: evolve(self, store=found(whose))
 
     def _without_secrets(self, content: bytes) -> bytes:
         redact = failing_closed(self.redact, StoreError)
@@ -139,3 +159,26 @@ def _mapped(native: Native, redact: Callable[[str], str]) -> Native:
     if isinstance(native, list):
         return [_mapped(each, redact) for each in native]
     return {key: _mapped(each, redact) for key, each in native.items()} if isinstance(native, dict) else native
+
+
+@frozen
+class _Conversation:
+    """What one conversation has left out, in a store that others use too."""
+
+    store: MemoryStore
+    name: str
+    left: dict[str, None] = field(repr=False)
+
+    async def put(self, content: bytes, /) -> str:
+        handle = await self.store.put(content)
+        self.left[handle] = None
+        return handle
+
+    async def get(self, handle: str, /) -> bytes:
+        if handle in self.left:
+            return await self.store.get(handle)
+        msg = f"conversation {self.name!r} keeps nothing under handle {handle!r}"
+        raise StoreError(msg)
+
+    async def handles(self) -> list[str]:
+        return list(self.left)

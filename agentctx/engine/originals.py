@@ -6,7 +6,7 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from inspect import isawaitable
 from typing import TypeVar
 
@@ -14,12 +14,15 @@ import anyio
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.compare import Change, Outcome
-from agentctx.core.message import Context, Message, Native, Part, Text, Tool, ToolCall, ToolResult
+from agentctx.core.message import Context, Media, Message, Native, Part, Text, Tool, ToolCall, ToolResult
 from agentctx.core.pace import paced
-from agentctx.errors import StoreError
+from agentctx.core.recap import quoted
+from agentctx.engine.shrink import OFFLOADED, PLACE, Cut
+from agentctx.errors import InvalidInput, StoreError
 from agentctx.offload import offload
 from agentctx.printable import shown
 from agentctx.protocols import Store
+from agentctx.providers.registry import FORMATS, format_named
 from agentctx.wire_format import WireFormat
 
 T = TypeVar("T")
@@ -104,11 +107,13 @@ class _Known:
     Args:
         handles: Of what was put, by store and content.
         awaited: What text that a stage has written names by the handle that it is expected to get.
+        earlier: Of these, what text had a mark in it with a handle of an earlier step: that handle, and the text.
         failures: What went wrong with a store, by the store; it is not asked again.
     """
 
     handles: dict[tuple[int, bytes], str] = field(factory=dict)
     awaited: dict[str, bytes] = field(factory=dict)
+    earlier: dict[str, tuple[str, str]] = field(factory=dict)
     failures: dict[int, str] = field(factory=dict)
 
 
@@ -123,11 +128,13 @@ class StoreShelf:
         store: The store.
         wire: The format of the messages.
         tool: The name of the recall tool in the request; None where there is none: then no text names a handle.
+        conversation: By what name the store knows the conversation; None: it belongs to none.
     """
 
     store: Store
     wire: WireFormat
     tool: str | None
+    conversation: str | None = None
     known: _Known = field(factory=_Known)
 
     def of(self, store: Store) -> StoreShelf:
@@ -148,7 +155,32 @@ class StoreShelf:
             return ""
         handle = expected_handle(content)
         self.known.awaited[handle] = content
-        return f"{self._said(handle)}{_part(message, result)}"
+        part = _part(message, result)
+        if result is not None and (mark := self._mark_in(result.text)) is not None:
+            self.known.earlier[handle + part] = mark["handle"] or mark["preview"], result.text
+        return f"{self._said(handle)}{part}"
+
+    def _mark_in(self, text: str) -> re.Match[str] | None:
+        """The mark of an earlier step in a text that was cut then: it names the original of the whole text."""
+        found = [*_marks(self.tool).finditer(text)] if self.tool is not None and self._said("") in text else []
+        return found[0] if len(found) == 1 else None
+
+    async def _first(self, handle: str) -> str | None:
+        """Under which handle the whole text is, of which an earlier step has left what is under this one; else None.
+
+        A mark says so, and tools can write one: so it is believed where the text is found to be a piece of the other.
+        """
+        earlier, text = self.known.earlier.get(handle, ("", ""))
+        mark, (bare, _, part) = self._mark_in(text), earlier.partition("#")
+        store = of_conversation(self.store, self.conversation)
+        content = None if mark is None else await asked_of(store, lambda: store.get(bare))
+        if mark is None or not isinstance(content, bytes):
+            return None
+        whole, head, tail = text_of(content, part), text[: mark.start()], text[mark.end() :]
+        if mark["offloaded"] is not None:
+            head, tail = [*re.split(_omitted(""), tail, maxsplit=1), ""][:2]
+        is_piece = len(head) + len(tail) <= len(whole) and whole.startswith(head)
+        return earlier if is_piece and whole.rstrip().endswith(tail.rstrip()) else None
 
     def _said(self, handle: str) -> str:
         return f"; {self.tool} {handle}"
@@ -183,11 +215,12 @@ class StoreShelf:
         return {content: known[place, content] for content in wanted if (place, content) in known}
 
     async def _put(self, content: bytes) -> str:
+        store = of_conversation(self.store, self.conversation)
         with anyio.move_on_after(PATIENCE):
             try:
-                return await put(self.store, content)
+                return await put(store, content)
             except StoreError:
-                return await put(self.store, content)
+                return await put(store, content)
         msg = f"the store {type(self.store).__name__} did not answer within {PATIENCE:g} seconds"
         raise StoreError(msg)
 
@@ -201,13 +234,20 @@ class StoreShelf:
         contents = {handle: content for found in named.values() for handle, content in found.items()}
         got = await self.keep_all(contents.values())
         wrong = {handle: got.get(content) for handle, content in contents.items() if got.get(content) != handle}
+        wrong = await self._firsts(contents) | wrong
         if not wrong:
             return after
-        messages = list(after.messages)
+        messages, meant = list(after.messages), {handle.partition("#")[0] for handle in wrong}
         for place, found in named.items():
-            if not wrong.keys().isdisjoint(found):
+            if not meant.isdisjoint(found):
                 messages[place] = self._put_right(messages[place], wrong)
         return after.with_messages(tuple(messages))
+
+    async def _firsts(self, named: Collection[str]) -> dict[str, str | None]:
+        """Of handles that are named, with the result that is meant, those of which another has the whole text."""
+        meant = [handle for handle in self.known.earlier if handle.partition("#")[0] in named]
+        found = {handle: await self._first(handle) for handle in meant}
+        return {handle: first for handle, first in found.items() if first is not None}
 
     def _awaited_in(self, message: Message) -> dict[str, bytes]:
         """The contents that a message names by the handles they are expected to get."""
@@ -217,7 +257,7 @@ class StoreShelf:
     def _put_right(self, message: Message, wrong: Mapping[str, str | None]) -> Message:
         def right(text: str) -> str:
             for handle, given in wrong.items():
-                said = re.escape(self._said(handle)) + "(#[0-9]+)?"
+                said = re.escape(self._said(handle)) + "(#[0-9]+|(?![0-9]))"
                 text = re.sub(said, "" if given is None else partial(_other_handle, self._said(given)), text)
             return text
 
@@ -225,7 +265,20 @@ class StoreShelf:
 
 
 def _other_handle(said: str, found: re.Match[str]) -> str:
-    return said + (found[1] or "")
+    return said + found[1]
+
+
+@lru_cache(maxsize=16)
+def _marks(tool: str) -> re.Pattern[str]:
+    """What stages write in the place of what they leave out, with the handle of the whole."""
+    cut = _omitted("\0").replace("\0", rf"; {re.escape(tool)} (?P<handle>[^\s\]]+)")
+    offloaded = rf"\A(?P<offloaded>{re.escape(OFFLOADED)})[^\n;]*; {re.escape(tool)} (?P<preview>[^\s\]]+)\]\n?"
+    return re.compile(f"{cut}|{offloaded}")
+
+
+def _omitted(pointer: str) -> str:
+    """A regular expression of what stands where a text was cut."""
+    return re.escape(Cut().pointing(pointer).marker).replace(re.escape(PLACE), r"[\d,]+")
 
 
 def _part(message: Message, result: ToolResult | None) -> str:
@@ -251,6 +304,24 @@ def _mapped(part: Part, edit: Callable[[str], str]) -> Part:
     if isinstance(part, Text):
         return part if edit(part.text) == part.text else Text(edit(part.text), source=part.source)
     return evolve(part, arguments=edit(part.arguments)) if isinstance(part, ToolCall) else part
+
+
+def tells_apart(store: Store | None) -> bool:
+    """Whether a store knows which conversation has left out what."""
+    return callable(getattr(store, "for_conversation", None))
+
+
+def of_conversation(store: Store, conversation: str | None) -> Store:
+    """The store as a conversation sees it; as it is, where it does not tell conversations apart.
+
+    Raises:
+        StoreError: If the store raises.
+    """
+    part: Callable[[str], Store] | None = getattr(store, "for_conversation", None)
+    if conversation is None or part is None:
+        return store
+    with _Failing(f"the store {type(store).__name__} could not tell conversations apart"):
+        return part(conversation)
 
 
 async def put(store: Store, content: bytes) -> str:
@@ -349,3 +420,81 @@ def recall_tool(name: str) -> Tool:
 def name_of_recall(tools: Iterable[Tool]) -> str | None:
     """What the tool is called among those of a request; None where it is not there."""
     return next((tool.name for tool in tools if tool.description == DESCRIPTION and tool.name), None)
+
+
+def text_of(content: bytes, part: str = "") -> str:
+    """What is kept as a text: of the JSON of a message what it says, of one with results these.
+
+    What is no text is told: which media stand beside a text, and how large a content is that is none.
+
+    Args:
+        content: What is kept.
+        part: Which of its results, counted from 1; ``"0"``: the content as it is.
+    """
+    text = content.decode("utf-8", "surrogatepass" if _is_text(content) else "replace")
+    if ("\0" in text and not _is_text(content)) or text.count("\ufffd") * _FEW > len(text):
+        return f"[binary content of {len(content):,} bytes: it is no text]"
+    message = _message_in(text) if part != "0" else None
+    if message is None:
+        return text
+    results = message.results
+    if part.isdecimal() and 0 < int(part) <= len(results):
+        return _with_media(results[int(part) - 1].text, results[int(part) - 1].content)
+    if len(results) > 1:
+        told = (_with_media(result.text, result.content) for result in results)
+        return "\n\n".join(f"[result {place}]\n{text}" for place, text in enumerate(told, 1))
+    return _with_media(results[0].text, results[0].content) if results else _said_in(message) or text
+
+
+_FEW = 10
+"""In a text, fewer than one character in so many may be a sign that it is none."""
+
+
+def _with_media(text: str, parts: Sequence[Part]) -> str:
+    media = [part for part in parts if isinstance(part, Media)]
+    return "\n".join([*([text] if text or not media else []), *map(_told, media)])
+
+
+def _told(media: Media) -> str:
+    """A picture, a sound, a document or a film in words."""
+    size = "" if media.data is None else f" of about {len(media.data) * 3 // 4:,} bytes"
+    where = "" if media.url is None else f" at {quoted(media.url[:200])}"
+    return f"[{media.kind}{f', {media.media_type}' if media.media_type else ''}{size}{where}: it is no text]"
+
+
+def _said_in(message: Message) -> str:
+    """The text of a message, and its calls."""
+    calls = [f"{call.name} {call.arguments}" for call in message.calls]
+    said = "\n".join(each for each in (message.text, *calls) if each)
+    return _with_media(said, message.parts)
+
+
+def _is_text(content: bytes) -> bool:
+    try:
+        content.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _message_in(text: str) -> Message | None:
+    """The message that is kept as this JSON, read in the format that finds most in it."""
+    if not text.startswith("{"):
+        return None
+    try:
+        native = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    read = [message for name in FORMATS if (message := _read_as(name, native)) is not None]
+    return max(read, key=lambda message: sum(map(_weight, message.results)) or len(message.text), default=None)
+
+
+def _weight(result: ToolResult) -> int:
+    return 1_000_000 + len(result.text)
+
+
+def _read_as(name: str, native: Native) -> Message | None:
+    try:
+        return format_named(name).read_message(native, 0)
+    except (InvalidInput, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+        return None

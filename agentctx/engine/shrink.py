@@ -220,6 +220,9 @@ def with_content(result: ToolResult, content: tuple[Part, ...]) -> ToolResult:
 CLEARED = "[old tool result cleared]"
 """What stands for an old result."""
 
+OFFLOADED = "[offloaded: "
+"""What a preview begins with."""
+
 
 def with_pointer(text: str, pointer: str) -> str:
     """What stands for a text, with how to get that back: within its bracket, if it ends with one."""

@@ -11,11 +11,10 @@ from attrs import evolve, field, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Media, Message, Part, Text, ToolResult
-from agentctx.engine.shrink import Cut, cut_to_tokens, results_of, with_content, with_text
+from agentctx.engine.shrink import OFFLOADED, Cut, cut_to_tokens, results_of, with_content, with_text
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, ContextStrategy, Phase, Scope, Stage
 
-_OPENING = "[offloaded: "
 _LOG = re.compile(r"^\W*(\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|(DEBUG|INFO|WARN(ING)?|ERROR|TRACE|FATAL)\b)", re.MULTILINE)
 _CODE = re.compile(
     r"^\s*(def |class |import |from \S+ import |function |const |#include|package |func |pub )", re.MULTILINE
@@ -143,7 +142,7 @@ class Offload(Stage):
     def _previewed(self, result: ToolResult, pointer: str, call: Call) -> ToolResult:
         text = result.text
         lines = f"{text.count(chr(10)) + 1:,} lines, {len(text):,} characters" if text else "no text"
-        head = f"{_OPENING}{kind_of(result)} of {lines}{pointer}]"
+        head = f"{OFFLOADED}{kind_of(result)} of {lines}{pointer}]"
         preview = f"{head}\n{cut_to_tokens(text, self.preview, call.counter, Cut())}".rstrip()
         return with_text(result, preview) if self.over is not None else with_content(result, (Text(preview),))
 

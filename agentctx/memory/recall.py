@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import sqlite3
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import partial
+from threading import Lock
 
 from attrs import define, field, frozen
 
-from agentctx.core.message import Message, Native, ToolResult
+from agentctx.core.message import Native
 from agentctx.core.recap import quoted
 from agentctx.engine.options import check_store
-from agentctx.engine.originals import ARGUMENTS, asked_of, recall_tool
-from agentctx.engine.relevance import Bm25, raw_words
+from agentctx.engine.originals import ARGUMENTS, asked_of, of_conversation, recall_tool, tells_apart, text_of
+from agentctx.engine.relevance import forms, raw_words
 from agentctx.engine.shrink import cutter_of
-from agentctx.errors import ConfigError, InvalidInput
+from agentctx.errors import ConfigError, StoreError
 from agentctx.offload import offload
 from agentctx.protocols import Store, TokenCounter
-from agentctx.providers.registry import FORMATS, format_named
+from agentctx.providers.registry import format_named
 from agentctx.tokens.remembering import counter_of_texts
 
 FOUND = 8
@@ -30,25 +32,65 @@ AROUND = 2
 _LEAST = 100
 """Tokens; in fewer, an answer could not say how to read on."""
 
-_REMEMBERED = 4_000_000
-"""So many characters of what was read for a search are remembered."""
-
 _RANGE = re.compile(r"\s*(\d{1,12})?\s*(?:(-|:|\.\.|,)\s*(\d{1,12})?)?\s*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
 @define(eq=False, repr=False)
-class _Texts:
-    """What was read for a search, so that the next one need not read it again: what is kept never changes."""
+class _Index:
+    """Texts found by the words in them, and letter for letter, best first: SQLite's full text search, in memory."""
 
-    by_handle: dict[str, str] = field(factory=dict)
-    size: int = 0
+    names: set[str] = field(factory=set)
+    rows: sqlite3.Connection = field(factory=lambda: sqlite3.connect(":memory:", check_same_thread=False))
+    guard: Lock = field(factory=Lock)
 
-    def remember(self, handle: str, text: str) -> None:
-        """Remember a text, as far as there is room."""
-        if self.size + len(text) <= _REMEMBERED:
-            self.by_handle[handle] = text
-            self.size += len(text)
+    def __attrs_post_init__(self) -> None:
+        """Nothing is in it yet."""
+        self.rows.execute(
+            "CREATE VIRTUAL TABLE texts "
+            "USING fts5(name UNINDEXED, folded UNINDEXED, words, tokenize = \"unicode61 tokenchars '_'\")"
+        )
+
+    def __del__(self) -> None:
+        """Give the memory back."""
+        self.rows.close()
+
+    def add(self, texts: Mapping[str, str]) -> None:
+        """Let more texts be found, by name."""
+        read = [(name, _folded(text), " ".join(_forms_in(text))) for name, text in texts.items()]
+        with self.guard:
+            self.rows.executemany(
+                "INSERT INTO texts VALUES (?, ?, ?)", [row for row in read if row[0] not in self.names]
+            )
+            self.names.update(texts)
+
+    def find(self, search: str) -> list[str]:
+        """The names of texts: those that have it letter for letter before those that have words of it."""
+        words = list(dict.fromkeys(_forms_in(search)))[:_WORDS]
+        anyone = " OR ".join(f'"{word}"' for word in words)
+        with self.guard:
+            exact = self._names("SELECT name FROM texts WHERE instr(folded, ?)", _folded(search))
+            ranked = (
+                self._names("SELECT name FROM texts WHERE texts MATCH ? ORDER BY rank, rowid", anyone) if words else []
+            )
+        found = frozenset(exact)
+        return list(dict.fromkeys([*(name for name in ranked if name in found), *exact, *ranked]))
+
+    def _names(self, query: str, wanted: str) -> list[str]:
+        return [name for (name,) in self.rows.execute(query, (wanted,))]
+
+
+_WORDS = 64
+"""So many words of a search are looked for."""
+
+
+def _folded(text: str) -> str:
+    """A text without case, and without what SQLite takes for an end or cannot keep."""
+    return text.casefold().replace("\0", " ").encode("utf-8", "replace").decode()
+
+
+def _forms_in(text: str) -> Iterator[str]:
+    return (_folded(form) for word in raw_words(text) for form in forms(word))
 
 
 @frozen
@@ -59,18 +101,25 @@ class Recall:
     is answered by awaiting this with the call's arguments. The answer has at most ``max_tokens`` tokens, and says how
     to read on where that is not all. What a model sends is never an error: the answer says then what is wrong.
 
-    A search looks through one content, or through all that is in the store: by the store's own ``search(query, limit)``
-    where it has one, else by the words of what its ``handles()`` name. Give each conversation a store of its own where
-    one must not read what another left out.
+    A search looks through one content, or through all that the conversation has left out: by the store's own
+    ``search(query, limit)`` where it has one, else by the words of what its ``handles()`` name (SQLite's full text
+    search, in memory). What is no text, such as a picture, is named, with its size.
+
+    Where conversations share a store, each has a tool of its own, by ``conversation``: it finds and reads what this one
+    has left out, and a handle of another, guessed or copied, is unknown to it. What two have left out, both find. A
+    tool that was not told reads whatever handle it is given; it does not search as soon as more than one conversation
+    has left something out. The name is what counts: a session that was loaded goes on under its own, and one that
+    begins under another name has not left out what the first has.
 
     Args:
         store: The store of the pipeline.
         name: What the model calls the tool.
         max_tokens: The most tokens of an answer, at least 100.
-        counter: Counts them; without it tiktoken.
+        conversation: The ``id`` of the session that the tool is for; None where the store has one conversation.
+        counter: Counts tokens; without it tiktoken.
 
     Raises:
-        ConfigError: If an option makes no sense.
+        ConfigError: If an option makes no sense, or the store does not tell conversations apart and one is named.
 
     Example:
         >>> from agentctx import ClearToolResults, Pipeline
@@ -91,8 +140,9 @@ class Recall:
     store: Store
     name: str = "recall"
     max_tokens: int = 2_000
+    conversation: str | None = field(default=None, kw_only=True)
     counter: TokenCounter = field(default=None, converter=counter_of_texts, kw_only=True, eq=False, repr=False)
-    _texts: _Texts = field(factory=_Texts, init=False, eq=False, repr=False)
+    _indexes: list[_Index] = field(factory=list, init=False, eq=False, repr=False)  # one, once there was a search
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -100,6 +150,13 @@ class Recall:
         name: object = self.name
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             msg = f"Recall: name must be a word of letters, digits, _ and -, got {self.name!r:.80}"
+            raise ConfigError(msg)
+        conversation: object = self.conversation
+        if conversation is not None and (not isinstance(conversation, str) or not conversation):
+            msg = f"Recall: conversation must be the id of a session, got {conversation!r:.80}"
+            raise ConfigError(msg)
+        if conversation is not None and not tells_apart(self.store):
+            msg = f"Recall: the store {type(self.store).__name__} has no for_conversation: give each a store of its own"
             raise ConfigError(msg)
         if isinstance(self.max_tokens, bool) or not isinstance(self.max_tokens, int) or self.max_tokens < _LEAST:
             msg = f"Recall: max_tokens must be a whole number of at least {_LEAST}, got {self.max_tokens!r}"
@@ -125,16 +182,19 @@ class Recall:
         asked = _asked(arguments)
         if isinstance(asked, str):
             return self._capped(f"{asked}. {self._usage()}")
-        if "handle" in asked:
-            return await self._of_one(asked["handle"], asked)
-        return await self._search_all(asked["search"]) if "search" in asked else self._capped(self._usage())
+        try:
+            if "handle" in asked:
+                return await self._of_one(asked["handle"], asked)
+            return await self._search_all(asked["search"]) if "search" in asked else self._capped(self._usage())
+        except (StoreError, sqlite3.Error):
+            return "What was left out cannot be searched now; give a handle"
 
     async def _of_one(self, handle: str, asked: Mapping[str, str]) -> str:
         """The answer to what is asked of one handle."""
         text = await self._read(handle)
         if text is None:
             shown = quoted(handle[:_LEAST])
-            what = "it is not one that the text shows, or it has expired. Search for words of it instead."
+            what = "it is not one of this conversation's, or it has expired. Search for words of it instead."
             return self._capped(f"Nothing is kept under the handle {shown}: {what}")
         if "search" in asked:
             return await offload(partial(self._search_in, handle, text, asked["search"]), 1, len(text))
@@ -148,14 +208,16 @@ class Recall:
 
     async def _read(self, handle: str) -> str | None:
         """The text under a handle; None where there is none."""
-        known = self._texts.by_handle.get(handle)
-        if known is not None:
-            return known
         bare, _, part = handle.partition("#")
-        content = await asked_of(self.store, lambda: self.store.get(bare)) if bare else None
+        content = await asked_of(self.store, lambda: self._own.get(bare)) if bare else None
         if not isinstance(content, bytes):
             return None
         return await offload(partial(text_of, content, part), 1, len(content))
+
+    @property
+    def _own(self) -> Store:
+        """The store as the conversation sees it."""
+        return of_conversation(self.store, self.conversation)
 
     def _bytes(self, handle: str, text: str, wanted: str) -> str:
         start, stop = _range(wanted)
@@ -202,44 +264,49 @@ class Recall:
 
     async def _search_all(self, search: str) -> str:
         handles = await self._candidates(search)
-        if handles is None:
-            return self._capped("This store cannot be searched; give a handle")
-        texts = await self._texts_of(handles)
-        found = await offload(partial(_ranked, search, texts), len(texts), sum(len(text) for text in texts.values()))
+        if isinstance(handles, str):
+            return self._capped(f"{handles}; give a handle")
+        found = await self._found(search, handles)
         if not found:
             return self._capped(f"{quoted(search[:80])} was not found in what was left out")
-        told = [
-            f"{handle} ({len(texts[handle]):,} characters):\n"
-            + "\n".join(_around(lines, _best_lines(lines, search)[:1]))
-            for handle in found[:FOUND]
-            for lines in [texts[handle].split("\n")]
-        ]
+        texts: dict[str, str] = {}  # each once, however often it was left out
+        for handle in found:
+            text = await self._read(handle) if len(texts) < FOUND else None
+            if text is not None:
+                texts.setdefault(text, handle)
+        told = await offload(partial(_places, search, texts), len(texts), sum(map(len, texts)))
         return self._joined(f"Found in {len(found):,} of what was left out; read one by its handle.", told)
 
-    async def _candidates(self, search: str) -> Sequence[str] | None:
-        """The handles to look through; None where the store does not tell."""
-        own: Callable[..., Awaitable[Native]] | None = getattr(self.store, "search", None)
-        listed: Callable[..., Awaitable[Native]] | None = getattr(self.store, "handles", None)
+    async def _candidates(self, search: str) -> Sequence[str] | str:
+        """The handles to look through; why there are none, where they are not told."""
+        several = getattr(self._own, "conversations", None)
+        if several is not None:
+            whose = await asked_of(self.store, several)
+            if not isinstance(whose, Sized) or len(whose) > 1:
+                return "Several conversations share this store, and this tool does not know which one it is for"
+        own: Callable[..., Awaitable[Native]] | None = getattr(self._own, "search", None)
+        listed: Callable[..., Awaitable[Native]] | None = getattr(self._own, "handles", None)
         found: object = None
         if own is not None:
             found = await asked_of(self.store, lambda: own(search, FOUND * 8))
         if found is None and listed is not None:
             found = await asked_of(self.store, listed)
         if isinstance(found, str) or not isinstance(found, Iterable):
-            return None
+            return "This store cannot be searched"
         return [handle for handle in found if isinstance(handle, str)]
 
-    async def _texts_of(self, handles: Sequence[str]) -> dict[str, str]:
-        """Different texts by handle."""
-        texts: dict[str, str] = {}
-        seen: set[str] = set()
+    async def _found(self, search: str, handles: Sequence[str]) -> list[str]:
+        """Those of the handles in whose texts words are found, best first; each is read for it once."""
+        index = self._indexes[0] if self._indexes else _Index()
+        self._indexes[:] = [index]
+        new: dict[str, str] = {}
         for handle in handles:
-            text = await self._read(handle)
-            if text is not None and text not in seen:
-                self._texts.remember(handle, text)
-                seen.add(text)
-                texts[handle] = text
-        return texts
+            if handle not in index.names and (text := await self._read(handle)) is not None:
+                new[handle] = text
+        await offload(partial(index.add, new), len(new), sum(map(len, new.values())))
+        there = frozenset(handles)
+        found = await offload(partial(index.find, search), len(index.names))
+        return [handle for handle in found if handle in there]
 
     def _joined(self, opening: str, parts: Sequence[str]) -> str:
         """Parts one below the other, as many as there is room for."""
@@ -304,10 +371,18 @@ def _boundary(data: bytes, place: int) -> int:
 
 def _best_lines(lines: Sequence[str], search: str) -> list[int]:
     """The lines in which words are found, best first."""
-    exact = [place for place, line in enumerate(lines) if search.casefold() in line.casefold()]
-    scores = Bm25().scores(search, lines) if raw_words(search) else []
-    by_words = sorted((place for place, score in enumerate(scores) if score > 0), key=lambda place: -scores[place])
-    return list(dict.fromkeys([*exact, *by_words]))[:FOUND]
+    index = _Index()
+    index.add({str(place): line for place, line in enumerate(lines)})
+    return list(map(int, index.find(search)[:FOUND]))
+
+
+def _places(search: str, handles: Mapping[str, str]) -> list[str]:
+    """Of each text, given with its handle, the place where it is found best."""
+    return [
+        f"{handle} ({len(text):,} characters):\n" + "\n".join(_around(lines, _best_lines(lines, search)[:1]))
+        for text, handle in handles.items()
+        for lines in [text.split("\n")]
+    ]
 
 
 def _around(lines: Sequence[str], places: Sequence[int]) -> list[str]:
@@ -323,68 +398,3 @@ def _around(lines: Sequence[str], places: Sequence[int]) -> list[str]:
 
 _LINE = 400
 """Characters of a line that a search shows."""
-
-
-def _ranked(search: str, texts: Mapping[str, str]) -> list[str]:
-    """The handles of the texts in which words are found, best first: what is there letter for letter before all."""
-    handles = list(texts)
-    scores = Bm25().scores(search, list(texts.values()))
-    exact = {handle for handle in handles if search.casefold() in texts[handle].casefold()}
-    found = [(handle not in exact, -score, handle) for handle, score in zip(handles, scores, strict=True)]
-    return [handle for other, score, handle in sorted(found) if not other or score < 0]
-
-
-def text_of(content: bytes, part: str = "") -> str:
-    """What is kept as a text: of the JSON of a message what it says, of one with results these.
-
-    Args:
-        content: What is kept.
-        part: Which of its results, counted from 1; ``"0"``: the content as it is.
-    """
-    text = content.decode("utf-8", "surrogatepass" if _is_text(content) else "replace")
-    message = _message_in(text) if part != "0" else None
-    if message is None:
-        return text
-    results = message.results
-    if part.isdecimal() and 0 < int(part) <= len(results):
-        return results[int(part) - 1].text
-    if len(results) > 1:
-        return "\n\n".join(f"[result {place}]\n{result.text}" for place, result in enumerate(results, 1))
-    return results[0].text if results else _said(message) or text
-
-
-def _said(message: Message) -> str:
-    """The text of a message, and its calls."""
-    calls = [f"{call.name} {call.arguments}" for call in message.calls]
-    return "\n".join(each for each in (message.text, *calls) if each)
-
-
-def _is_text(content: bytes) -> bool:
-    try:
-        content.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _message_in(text: str) -> Message | None:
-    """The message that is kept as this JSON, read in the format that finds most in it."""
-    if not text.startswith("{"):
-        return None
-    try:
-        native = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    read = [message for name in FORMATS if (message := _read_as(name, native)) is not None]
-    return max(read, key=lambda message: sum(map(_weight, message.results)) or len(message.text), default=None)
-
-
-def _weight(result: ToolResult) -> int:
-    return 1_000_000 + len(result.text)
-
-
-def _read_as(name: str, native: Native) -> Message | None:
-    try:
-        return format_named(name).read_message(native, 0)
-    except (InvalidInput, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
-        return None

@@ -7,6 +7,7 @@ from copy import deepcopy
 from threading import Lock
 from time import time
 from typing import Any, Self
+from uuid import uuid4
 
 from attrs import define, evolve, field, frozen
 
@@ -18,6 +19,7 @@ from agentctx.economics.conditions import expected_forecast, priced, warmth_afte
 from agentctx.economics.truncation import Suspicion
 from agentctx.engine.listeners import as_listeners, logger, tell, tell_plain
 from agentctx.engine.options import as_budget
+from agentctx.engine.originals import tells_apart
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import as_list
 from agentctx.errors import ContextOverflow
@@ -67,7 +69,9 @@ class Session:
         plan: The pipeline.
         model: The name of the model that will be called first; None when it is not known.
         format: The wire format, if named.
-        id: The session's name in events.
+        id: The session's name in events, and in a store that tells conversations apart: with such a store a session
+            without a name gets one that is its own. What a session of a wrapped client holds beside its own
+            conversation is its own there, too.
         on_compact: Told of this session's compactions.
         clock: Tells the seconds since 1970, by which the provider's cache is believed to age, also over a restart.
         billed_tokens: The size of the last prompt by the provider's own count; None before the first ``record``.
@@ -107,6 +111,8 @@ class Session:
 
     def __attrs_post_init__(self) -> None:
         """Begin with nothing known."""
+        if self.id is None and tells_apart(self.plan.originals):
+            self.id = uuid4().hex
         self._state = State.empty(self.plan, self._model, self._format)
 
     def __repr__(self) -> str:
@@ -263,7 +269,15 @@ class Session:
         before = self.view, self._retried, self._unjudged
         undoable, now = self._is_told(), self._now()
         try:
-            done = await take_step(self._state, given, now, model=model, format_name=format_name, undoable=undoable)
+            done = await take_step(
+                self._state,
+                given,
+                now,
+                model=model,
+                format_name=format_name,
+                conversation=(self._home or self).id,
+                undoable=undoable,
+            )
             self._state = done.state
         finally:
             if not self._state.steps:  # what failed before anything was begun leaves the session to whoever comes next

@@ -81,6 +81,7 @@ async def take_step(
     *,
     model: str | None = None,
     format_name: str | None = None,
+    conversation: str | None = None,
     remembered: bool = True,
     undoable: bool = False,
 ) -> Stepped:
@@ -92,6 +93,7 @@ async def take_step(
         now: Seconds since 1970.
         model: The model that is called from now on; None: the one before.
         format_name: The wire format from now on; None: the one before.
+        conversation: By what name a store knows the conversation; None: it belongs to none.
         remembered: Whether a later step goes on from this one. Else it is one from nothing, without a session: nothing
             is noted for later, and all stages run at once.
         undoable: Give back in ``undo`` what was known before a step in which a stage did anything.
@@ -106,6 +108,7 @@ async def take_step(
     begin_step()
     try:
         ctx = await settle(state, given, model, format_name)
+        ctx = ctx if ctx.conversation == conversation else evolve(ctx, conversation=conversation)
         record = await match(state, given, ctx)
         step = None if remembered else await _fitted_around(ctx, record, given)
         if step is None:

@@ -63,6 +63,7 @@ class StepContext:
         head_bytes: Bytes of system prompt and tools.
         bare_call: What stages are told when nothing has to shrink and the caller protects nothing.
         given_head: System prompt and tools as they were passed in, with cache markers that the model does not take.
+        conversation: By what name a store knows the conversation; None: it belongs to none.
     """
 
     plan: Plan
@@ -77,6 +78,7 @@ class StepContext:
     head_bytes: int
     bare_call: Call
     given_head: Context
+    conversation: str | None = None
 
     @property
     def most(self) -> int | None:
@@ -352,7 +354,7 @@ class Step:
         ctx, length = self.ctx, len(self.natives)
         call = ctx.plan.call(ctx.reader, ctx.budget, aim, length, self.message_at, self.warmth, self.before)
         if call.store is not None and self.shelf is None:
-            self.shelf = StoreShelf(call.store, ctx.reader.wire, name_of_recall(ctx.tools))
+            self.shelf = StoreShelf(call.store, ctx.reader.wire, name_of_recall(ctx.tools), ctx.conversation)
         return evolve(call, shelf=self.shelf)
 
     def before(self) -> tuple[Message, ...]:

@@ -269,3 +269,76 @@ async def test_many_ask_at_once():
         for handle in wanted:
             group.start_soon(ask, handle)
     assert sorted(found) == sorted(f"log {place}" for place in range(30))
+
+
+PICTURE = "iVBORw0KGgo" * 40
+MEDIA = {
+    "openai-chat": ({"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURE}"}}, "user"),
+    "anthropic": (
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PICTURE}}, "result"
+    ),
+    "gemini": ({"inlineData": {"mimeType": "image/png", "data": PICTURE}}, "user"),
+}  # fmt: skip
+
+
+async def test_what_is_no_text_is_named_with_its_size():
+    """A picture in a result is told beside the text; a result that is one alone is not empty; nor is a message."""
+    store = MemoryStore()
+    recall = Recall(store)
+    picture = MEDIA["anthropic"][0]
+    said = {"type": "text", "text": "a plot of the load"}
+    for content, wanted in (([picture], ""), ([said, picture], "a plot of the load\n")):
+        message = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": content}]}
+        answer = await recall({"handle": await store.put(json.dumps(message).encode())})
+        assert answer == f"{wanted}[image, image/png of about 330 bytes: it is no text]"
+    message = {"role": "user", "content": [{"type": "text", "text": "look"}, MEDIA["openai-chat"][0]]}
+    answer = await recall({"handle": await store.put(json.dumps(message).encode())})
+    assert answer.startswith("look\n[image, image/png of about ")
+    assert PICTURE not in answer
+
+
+async def test_a_picture_that_was_cleared_or_offloaded_is_told():
+    """It has a handle as a text has; the store has it byte for byte."""
+    store = MemoryStore()
+    recall = Recall(store)
+    block = {"type": "tool_result", "tool_use_id": "a", "content": [MEDIA["anthropic"][0]]}
+    use = {"type": "tool_use", "id": "a", "name": "shot", "input": {}}
+    messages = [
+        {"role": "user", "content": "task"},
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [block]},
+        {"role": "assistant", "content": "ok"},
+        {"role": "user", "content": "more"},
+    ]
+    view = await Pipeline(ClearToolResults(keep_last=0), store=store).prepare(
+        messages, tools=tools(recall, "anthropic")
+    )
+    (handle,) = handles(results(view, "anthropic"))
+    assert await recall({"handle": handle}) == "[image, image/png of about 330 bytes: it is no text]"
+    assert json.loads(await store.get(handle)) == messages[2]
+
+
+@pytest.mark.parametrize(
+    ("content", "answer"),
+    [
+        (b"\x00\xff\xfe\x01" * 30, "[binary content of 120 bytes: it is no text]"),
+        (b"\x89PNG\r\n\x1a\n\x00\x00\x00", "[binary content of 11 bytes: it is no text]"),
+        ("caf\u00e9 au lait, s'il vous pla\u00eet".encode("latin-1"), "caf\ufffd au lait, s'il vous pla\ufffdt"),
+        (b"", "There is nothing"),
+    ],
+)
+async def test_bytes_that_are_no_text_are_told_in_words(content, answer):
+    """What is nearly a text is read as one."""
+    store = MemoryStore()
+    assert (await Recall(store)({"handle": await store.put(content)})).startswith(answer)
+
+
+async def test_search_finds_words_in_any_script_and_parts_of_names():
+    """Letter for letter first; an identifier by its parts; Chinese by its signs; what is no word by itself."""
+    store = MemoryStore()
+    texts = ["def read_file(name): ...", "数据库连接失败", "a -> b", "Straße 12", "x\x00y \ud800 odd", "the file"]
+    handles_ = [await store.put(text.encode("utf-8", "surrogatepass")) for text in texts]
+    recall = Recall(store)
+    for asked, place in (("read", 0), ("连接", 1), ("->", 2), ("STRASSE", 3), ("odd", 4), ("read_file", 0)):
+        assert handles_[place] in (await recall({"search": asked})).split("\n\n")[1]
+    assert "a -> b" in await recall({"handle": handles_[2], "search": "->"})
