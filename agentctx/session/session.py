@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from os import urandom
 from threading import Lock
 from time import time
 from typing import Any, Self
-from uuid import uuid4
 
 from attrs import define, evolve, field, frozen
 
@@ -112,7 +112,7 @@ class Session:
     def __attrs_post_init__(self) -> None:
         """Begin with nothing known."""
         if self.id is None and tells_apart(self.plan.originals):
-            self.id = uuid4().hex
+            self.id = urandom(16).hex()
         self._state = State.empty(self.plan, self._model, self._format)
 
     def __repr__(self) -> str:
