@@ -22,9 +22,9 @@ from attrs import astuple, define, evolve, field, frozen
 from agentctx.core.message import Context, Message, Text, Thinking, ToolResult
 from agentctx.core.protection import has_user_words
 from agentctx.core.recap import is_recap
-from agentctx.engine.originals import name_of_recall
+from agentctx.engine.originals import name_of_recall, text_of
 from agentctx.engine.reading import as_list
-from agentctx.memory.recall import Recall, text_of
+from agentctx.memory.recall import Recall
 from agentctx.replay import Recording
 from agentctx.stores import MemoryStore
 
