@@ -106,8 +106,8 @@ def test_a_recap_says_that_something_is_missing():
 
 def test_a_watch_adds_up_values_and_keeps_the_last_messages():
     """Values of all requests are added; of the user's messages, those count that the last request shows."""
-    watch = Watch(TURNS, [1, 3])
-    for index in watch.calls:
+    watch = Watch(TURNS, needs(TURNS, [1, 3]))
+    for index in watch.needed:
         watch.look(index, Reach("src/app.py AppServer"), TURNS[:index])
     assert watch.found == Retention(values=4, visible=2)
 
