@@ -23,8 +23,9 @@ from agentctx.core.message import Context, Message, Text, Thinking, ToolResult
 from agentctx.core.protection import has_user_words
 from agentctx.core.recap import is_recap
 from agentctx.engine.originals import name_of_recall, text_of
-from agentctx.engine.reading import as_list
+from agentctx.engine.reading import as_list, reader
 from agentctx.memory.recall import Recall
+from agentctx.pipeline import Pipeline
 from agentctx.replay import Recording
 from agentctx.stores import MemoryStore
 
@@ -289,12 +290,27 @@ class Watch:
         return self._values + user_words(self.messages[:index], view)
 
 
-def with_recall(recording: Recording, format: str) -> Recording:  # noqa: A002 - the contract's name
-    """The recording as if the loop had offered the recall tool to the model.
+def watched(
+    recording: Recording, pipeline: Pipeline, store: MemoryStore, *, model: str | None = None
+) -> tuple[Recording, Pipeline]:
+    """The recording as if the loop had offered the recall tool, and the pipeline with a store for what it leaves out.
 
     Args:
         recording: The recording.
-        format: Name of its wire format.
+        pipeline: What is put between the loop and the model.
+        store: Keeps the originals.
+        model: The model, when it is not the recorded one.
     """
     tools = () if recording.tools is None else as_list(recording.tools)
-    return evolve(recording, tools=[*tools, Recall(MemoryStore()).definition(format)])
+    wire = recording.format or reader(recording.messages, model=model or recording.model).wire.name
+    kept = Pipeline(
+        *pipeline.stages,
+        budget=pipeline.budget,
+        counter=pipeline.counter,
+        store=store,
+        protect=pipeline.protect,
+        on_compact=pipeline.on_compact,
+        summarizer=pipeline.summarizer,
+        thinking=pipeline.thinking,
+    )
+    return evolve(recording, tools=[*tools, Recall(store).definition(wire)]), kept
