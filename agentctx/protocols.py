@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import cache, partial
 from typing import Literal, Protocol, TypeVar, cast, runtime_checkable
@@ -48,12 +48,14 @@ class Scope(Enum):
     """On the whole context, when it has passed the budget's trigger; at every step when there is no budget."""
     ALWAYS = "always"
     """On the whole context, at every step."""
+    PROVIDER = "provider"
+    """On the whole context, at every step, before anything is cut: for what the provider is asked to do itself."""
 
 
 class Phase(Enum):
     """A part of a step, in which stages run. Stages within a stage run in the phases in which they would run alone."""
 
-    ONCE = frozenset(Scope)
+    ONCE = frozenset({Scope.ARRIVALS, Scope.PRESSURE, Scope.ALWAYS})
     """A stateless ``prepare``: every stage, on the whole context."""
     ARRIVALS = frozenset({Scope.ARRIVALS})
     """What is new in a session."""
@@ -61,6 +63,8 @@ class Phase(Enum):
     """The whole context of a session that has room."""
     PRESSURE = frozenset({Scope.PRESSURE, Scope.ALWAYS})
     """The whole context of a session that has grown too large, or that has no budget."""
+    ASKING = frozenset({Scope.PROVIDER})
+    """What the provider is asked for, in every step first, on the whole context."""
 
     @property
     def scopes(self) -> frozenset[Scope]:
@@ -599,6 +603,20 @@ class Reason:
 _NONE_GIVEN = Reason("")
 
 
+@frozen(eq=False, repr=False)
+class Asked:
+    """What a provider is asked to do with a request by itself.
+
+    Args:
+        options: What asks for it in the request.
+        leaves_out: Gives, for a request and its size, the tokens that the provider then leaves out of each message, by
+            its place.
+    """
+
+    options: Mapping[str, Native]
+    leaves_out: Callable[[Context, int], Mapping[int, int]]
+
+
 @define(eq=False, repr=False)
 class Notes:
     """Reasons and remarks of the stages of one step; emptied by the pipeline after each stage.
@@ -606,10 +624,12 @@ class Notes:
     Args:
         reasons: By the identity of the message; of thousands that go for one reason it is one object.
         remarks: What was said about the step as a whole.
+        asked: What the provider is asked for.
     """
 
     reasons: dict[int, Reason] = field(factory=dict)
     remarks: list[str] = field(factory=list)
+    asked: list[Asked] = field(factory=list)
     _messages: list[Message] = field(factory=list)  # whose identities these are: none may be that of a later one
     _said: list[Reason] = field(factory=list)  # of each of these
     _last: Reason = _NONE_GIVEN
@@ -635,17 +655,18 @@ class Notes:
 
     def copy(self) -> Notes:
         """What was said so far, to be restored."""
-        return Notes(dict(self.reasons), list(self.remarks), list(self._messages), list(self._said))
+        return Notes(dict(self.reasons), list(self.remarks), list(self.asked), list(self._messages), list(self._said))
 
     def restore(self, known: Notes) -> None:
         """Forget everything said since the copy was made."""
-        self.reasons, self.remarks = known.reasons, known.remarks
+        self.reasons, self.remarks, self.asked = known.reasons, known.remarks, known.asked
         self._messages, self._said = known._messages, known._said
 
     def clear(self) -> None:
         """Forget everything said."""
         self.reasons.clear()
         self.remarks.clear()
+        self.asked.clear()
         self._messages.clear()
         self._said.clear()
 
@@ -668,10 +689,6 @@ class Shelf(Protocol):
 
     async def keep_message(self, message: Message, result: ToolResult | None = None) -> str | None:
         """By which handle a message, or a result in it, can be had back; None where nothing is kept."""
-        ...
-
-    async def keep_messages(self, messages: Sequence[Message]) -> list[str | None]:
-        """By which handle each message can be had back; None for what is not kept."""
         ...
 
     async def settled(self, before: Context, after: Context) -> Context:
@@ -703,6 +720,7 @@ class Call:
         late: Gives the identities of the messages that came after the model's last one, wherever they stand now.
         given: Gives the identities of the messages that the caller passed, wherever they stand now; None: all are.
         start: The request as it was before any stage of this step saw all of it; None: it is not known.
+        ours: Turns a number of tokens by the provider's count into one by ours, as far as that is known.
         stays: Of a block of a request: gives the indexes of what must stay of it. None: the context is a request, of
             which the library's own rules say what stays.
 
@@ -735,6 +753,7 @@ class Call:
     given: Callable[[], frozenset[int]] | None = field(default=None, repr=False)
     start: Context | None = field(default=None, repr=False)
     shelf: Shelf | None = field(default=None, repr=False)
+    ours: Callable[[int], int] = field(default=int, repr=False)
     stays: ProtectRule | None = field(default=None, repr=False)
 
     @property
@@ -808,6 +827,10 @@ class Call:
     def remark(self, text: str) -> None:
         """Say something about the step as a whole; it is put into the stage's report."""
         self.notes.remarks.append(text)
+
+    def ask(self, asked: Asked) -> None:
+        """Ask the provider to do something with the request by itself; for a stage of ``Scope.PROVIDER``."""
+        self.notes.asked.append(asked)
 
     async def keep(self, content: bytes | str) -> str | None:
         """Put a content into the store, and give the handle by which the model gets it back with the recall tool.

@@ -181,6 +181,48 @@ def _in_digits(number: int, length: int) -> str:
     return digits
 
 
+@frozen
+class Clearing:
+    """What a provider is asked to clear of a request by itself, before the model reads it.
+
+    Args:
+        trigger: The size of a request, in tokens, above which it clears uses of tools.
+        keep: How many uses of tools, counted from the end, stay.
+        at_least: Uses of tools are only cleared if so many tokens go; None: any number.
+        exclude: Names of tools whose uses stay.
+        inputs: Whether the arguments of the calls go as well as the results.
+        thinking: How many of the last turns of the assistant keep their reasoning, or ``"all"``; None: it is not said.
+    """
+
+    trigger: int
+    keep: int
+    at_least: int | None = None
+    exclude: frozenset[str] = frozenset()
+    inputs: bool = False
+    thinking: int | Literal["all"] | None = None
+
+
+class ProviderClearing(Protocol):
+    """How a provider is asked to clear a request by itself, and what it clears by its own rules."""
+
+    def options(self, clearing: Clearing, /) -> Mapping[str, Any]:
+        """What asks for it in a request."""
+        ...
+
+    def read(
+        self, messages: Sequence[Message], clearing: Clearing, size: int, count: Callable[[Message], int], /
+    ) -> Mapping[int, Message]:
+        """The messages, by index, that the model reads otherwise than they are sent, as it reads them.
+
+        Args:
+            messages: What is sent.
+            clearing: What is asked for, in tokens by the count of ``count``.
+            size: The size of the request, in tokens.
+            count: The tokens of a message.
+        """
+        ...
+
+
 MediaTypes = Mapping[str, frozenset[str]]
 """The MIME types that may be carried inline, by the kind of media."""
 
@@ -383,6 +425,11 @@ class WireFormat(Protocol):
     def drop_reasoning(self) -> Mapping[str, Any]:
         """What asks the provider to drop reasoning that it cannot take, instead of refusing; empty: nothing does."""
         return {}
+
+    @property
+    def clearing(self) -> ProviderClearing | None:
+        """How its provider is asked to clear a request by itself; None when it cannot be asked."""
+        return None
 
     @property
     def overflow_words(self) -> re.Pattern[str] | None:

@@ -149,7 +149,7 @@ async def _open(value: Native, call: ModelCall, ways: Ways, /) -> Answer:
     inner = await ways.sent(value.parse())
     if isinstance(inner, AsyncStream | Stream):
         return hold(inner, call, ways, value)
-    call.learn(call.adapter.usage(inner))
+    call.learn(call.adapter.usage(inner), call.adapter.applied_edits(inner))
     return Answer(value)
 
 

@@ -80,7 +80,8 @@ def _whole(pull: Pull, call: ModelCall) -> Pull:
             piece: bytes = await pull()
         except StopAsyncIteration:
             body, seen[:] = _read(b"".join(seen)), []
-            call.learn(None if body is None else call.adapter.usage(body))
+            if body is not None:
+                call.learn(call.adapter.usage(body), call.adapter.applied_edits(body))
             raise
         seen.append(piece)
         return piece

@@ -96,8 +96,8 @@ class ModelCall:
         self.view = self.client.view = view
         return True
 
-    def learn(self, usage: Native) -> None:
-        """Record what was billed. It raises nothing: the answer is paid for, whatever is said of its price.
+    def learn(self, usage: Native, applied_edits: Native = None) -> None:
+        """Record what was billed, and what was cleared. It raises nothing: the answer is paid for in any case.
 
         The usage of a call that another call of the conversation has overtaken is passed over: a session records its
         last view's.
@@ -106,7 +106,7 @@ class ModelCall:
             return
         try:
             if self.session is not None:
-                self.session.record(usage)
+                self.session.record(usage, applied_edits)
             elif self.limits is not None:
                 self.limits.taken(self.request.model, usage)
         except AgentctxError as error:

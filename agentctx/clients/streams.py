@@ -53,6 +53,7 @@ class Held:
     waiting: deque[Any] = field(factory=deque)
     failure: Exception | None = None
     usage: Any = None
+    edits: Any = None
     begun: bool = False
     seen: set[str | frozenset[str]] = field(factory=set)
     over: bool = False
@@ -124,7 +125,10 @@ class Held:
         return event
 
     def _bill(self, said: Native) -> None:
-        self.usage = (None if said is None else self.call.adapter.usage(said)) or self.usage
+        if said is not None:
+            self.usage = self.call.adapter.usage(said) or self.usage
+            found = self.call.adapter.applied_edits(said)
+            self.edits = self.edits if found is None else found
 
     async def _replaced(self, error: Exception, close: Close) -> bool:
         """Whether the answer to a smaller request is read from now on."""
@@ -133,7 +137,7 @@ class Held:
         if second is None or second.stream is None:
             return False
         second.stream.held.skip(self.seen)
-        self.second, self.usage = second, None
+        self.second, self.usage, self.edits = second, None, None
         closed = close()
         if isawaitable(closed):
             await closed
@@ -156,7 +160,7 @@ class Held:
     def finish(self) -> None:
         """Record the usage, once."""
         usage, self.usage, self.over = self.usage, None, True
-        self.call.learn(usage)
+        self.call.learn(usage, self.edits)
 
     async def let_go(self) -> None:
         """The reader closes the stream."""

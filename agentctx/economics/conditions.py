@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import ceil, inf
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from agentctx.core.message import Context, Message
 from agentctx.core.protection import has_user_words, system_messages
@@ -222,6 +222,25 @@ def expected_forecast(context: Context, call: Call) -> Forecast | None:
     head = min(_head(context, call), call.limit)
     cut = Cut(head=head, kept=call.limit - head, dropped=size - call.limit)
     return forecast(_model(call), cut, call.warmth)
+
+
+def clearing_forecast(context: Context, call: Call, left_out: Mapping[int, int]) -> Forecast:
+    """What it does to the bill that the provider clears a request by itself, one more use of a tool at each call.
+
+    Args:
+        context: The request as it is sent.
+        call: What stages are told.
+        left_out: The tokens that the provider leaves out of each message, by its place.
+    """
+    messages, model = context.messages, _model(call)
+    behind = range(max(left_out, default=len(messages)) + 1, len(messages))
+    end = next((place for place in behind if messages[place].results), len(messages))
+    size, cleared = call.size(context), sum(left_out.values())
+    known = call.meter.fixed(context) + sum(map(call.count, messages[:end])) - cleared
+    made = compared(model, Request(size, size), Request(size - cleared, known), call.warmth)
+    later = _price(model, cache_rules(model), known, size - cleared)
+    once, gain = made.once, made.later_without - later
+    return evolve(made, later_with=later, calls=_calls(once, gain))
 
 
 def made_forecast(before: Context, after: Context, call: Call) -> Forecast | None:

@@ -127,6 +127,11 @@ class Plan(Holder):
         return {stage.name: stage for stage in found if stage.true_at(()) is not None}
 
     @cached_property
+    def asking(self) -> tuple[ContextStrategy, ...]:
+        """The stages that ask the provider for something, in order; they run first in every step."""
+        return in_phase(self.stages, Phase.ASKING, self.governing)
+
+    @cached_property
     def on_arrival(self) -> tuple[ContextStrategy, ...]:
         """The stages that a session runs on new messages, in order."""
         return in_phase(self.stages, Phase.ARRIVALS, self.governing)
@@ -165,7 +170,7 @@ class Plan(Holder):
             stages = in_phase(self.stages, phase, governing)
             return Nested(self, phase, stages) if stages else None
         stages = in_phase(self.stages, phase, self.budget)
-        if phase in (Phase.ONCE, Phase.ARRIVALS):
+        if phase in (Phase.ONCE, Phase.ARRIVALS, Phase.ASKING):
             return Nested(self, phase, stages, own=self.budget) if stages else None
         stages = in_phase(self.stages, Phase.EVERY_STEP, self.budget)
         pressed = in_phase(self.stages, Phase.PRESSURE, self.budget)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from attrs import frozen
@@ -13,6 +14,7 @@ from agentctx.core.protection import FOREIGN_REASONING, open_round, signed
 from agentctx.engine.run_stages import Trail, run_stage
 from agentctx.models.table import shares_reasoning
 from agentctx.protocols import Call, Stage
+from agentctx.providers.adapter import merged
 from agentctx.providers.native import mapping_or_none
 
 WHY = "the reasoning was bound to a prefix that changed"
@@ -104,7 +106,8 @@ async def settle_reasoning(trail: Trail, call: Call, before: Context) -> None:
 
 def options_of(trail: Trail, call: Call) -> Mapping[str, Any]:
     """What the request must hold besides, for the provider to take it."""
-    return {} if trail.unbound_from is None or call.wire is None else call.wire.drop_reasoning
+    dropping = {} if trail.unbound_from is None or call.wire is None else call.wire.drop_reasoning
+    return reduce(merged, (asked.options for asked in trail.asked), dropping)
 
 
 def _first(trail: Trail, before: Context) -> int | None:

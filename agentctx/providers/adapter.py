@@ -69,6 +69,10 @@ class Adapter(Protocol):
         """The usage in an answer, or in one event of a stream; None when it says nothing of the prompt."""
         return get(said, "usage")
 
+    def applied_edits(self, _said: Native, /) -> Native:
+        """What the provider cleared of the prompt by itself, by an answer or one event of a stream; None: not told."""
+        return None
+
     def begins(self, event: Native, /) -> bool:
         """Whether an event of a stream carries something that the model said: from then on nothing is sent again."""
         ...

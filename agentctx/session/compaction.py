@@ -6,7 +6,8 @@ is seen to fit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from itertools import chain
 
 from attrs import evolve
@@ -38,9 +39,10 @@ async def bring_to_size(step: Step) -> None:
     Raises:
         ContextOverflow: If it cannot be made to fit.
     """
-    if not step.remembered:
-        await run_at_once(step)
-        return
+    await _beside_the_provider(step, _bring_to_size if step.remembered else _run_at_once)
+
+
+async def _bring_to_size(step: Step) -> None:
     plan, budget = step.ctx.plan, step.ctx.budget
     step.quiet_until = _still_quiet(step, budget)
     if budget is None:
@@ -60,8 +62,69 @@ async def run_at_once(step: Step) -> None:
     Raises:
         ContextOverflow: If it cannot be made to fit.
     """
+    await _beside_the_provider(step, _run_at_once)
+
+
+async def _run_at_once(step: Step) -> None:
     budget = step.ctx.budget
     await _run_and_guarantee(step, step.ctx.plan.at_once, None if budget is None else budget.limit)
+
+
+async def _beside_the_provider(step: Step, bring: Callable[[Step], Awaitable[None]]) -> None:
+    """Bring a step to size where the provider is asked to clear some of it: what it leaves out takes no room.
+
+    Where that is not enough, the request is cut as if the provider cleared nothing, which it will not do of what is
+    small then.
+    """
+    ctx, budget = step.ctx, step.ctx.budget
+    if not ctx.plan.asking:
+        await bring(step)
+        return
+    await _ask_the_provider(step)
+    room = None if budget is None else budget.larger_by(step.cleared)
+    if room is not None and step.cleared and _fits(step, room):
+        step.ctx = ctx.with_budget(room)
+    helped = step.ctx is not ctx
+    try:
+        await bring(step)
+    finally:
+        step.ctx = ctx
+    await _see_what_is_cleared(step)
+    if helped and budget is not None and step.trail.tokens - step.cleared > budget.limit:
+        await _run_and_guarantee(step, (), budget.limit)
+        await _see_what_is_cleared(step)
+
+
+async def _ask_the_provider(step: Step) -> None:
+    """Run the stages that ask the provider for something; what they said at the step before is not said again."""
+    trail, begun, plan = step.trail, len(step.trail.reports), step.ctx.plan
+    step.widen()
+    trail.asked.clear()
+    for stage in step.ctx.concerned(plan.asking):
+        await run_stage(stage, trail, step.call(None if step.ctx.budget is None else step.ctx.budget.limit))
+    trail.narrow()
+    said = trail.reports[begun:]
+    step.said = tuple(note for report in said for note in report.notes)
+    if step.said == step.said_before and not any(report.changes or report.head for report in said):
+        del trail.reports[begun:]
+        trail.originals = {place: kept for place, kept in trail.originals.items() if place < begun}
+    await _see_what_is_cleared(step)
+
+
+async def _see_what_is_cleared(step: Step) -> None:
+    """Note what the provider leaves out of the request as it is now."""
+    whole, size = step.ctx.context((*step.before(), *step.trail.context.messages)), step.trail.tokens
+    step.left_out = {}
+    for asked in step.trail.asked:
+        step.left_out |= await offload(partial(asked.leaves_out, whole, size), len(whole.messages))
+
+
+def _fits(step: Step, room: Budget) -> bool:
+    """Whether nothing has to be cut in so much room."""
+    if not step.remembered:
+        return step.trail.tokens <= room.limit
+    step.quiet_until = _still_quiet(step, room)
+    return not _too_large(step, room)
 
 
 def _too_large(step: Step, budget: Budget) -> bool:

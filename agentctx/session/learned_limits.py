@@ -99,6 +99,9 @@ WORTH_IT = 0.99
 SAFE = 0.98
 """Share of a limit that an error named which is used from then on."""
 
+NEARLY = 0.95
+"""A provider that clears this share of what was expected clears as it says."""
+
 STRICTLY = 0.95
 """The next view has at most this share of the one that was refused."""
 
@@ -118,6 +121,7 @@ class LearnedLimits:
         calibration: How the provider counts, compared to us.
         learned: The most that the provider takes, as an error taught.
         truncation: Why the provider is suspected of cutting prompts silently; None when it is not.
+        clears: The share of what the provider should clear of a request by itself that it did clear at the last answer.
         in_force: The budget to keep now; None when there is none.
     """
 
@@ -125,17 +129,23 @@ class LearnedLimits:
     calibration: Calibration = field(factory=Calibration)
     learned: OverflowLimit = field(factory=OverflowLimit)
     truncation: Suspicion | None = None
+    clears: float = 1.0
     in_force: Budget | None = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Work out what is in force."""
         self._renew()
 
-    def learn(self, sent: int, billed: int) -> None:
-        """Take in a report of usage: what we counted, and what was billed, in tokens."""
-        self.calibration.learn(sent, billed)
+    def learn(self, sent: int, billed: int, cleared: int = 0) -> None:
+        """Take in a report of usage, in tokens: what we counted, what was billed, what the provider cleared of it."""
+        self.calibration.learn(sent, billed + cleared)
         self.learned.taken(billed)
         self._renew()
+
+    def cleared(self, share: float, expected: float) -> None:
+        """Take in which share of a request the provider cleared by itself, and which one it was expected to."""
+        if expected > 0:
+            self.clears = 1.0 if share >= NEARLY * expected else share / expected
 
     def suspects(self, doubt: Suspicion) -> bool:
         """Take in that a prompt was probably cut, take back what was learned on the way, and say whether it is new."""
@@ -146,7 +156,8 @@ class LearnedLimits:
         return new
 
     def refused(self, overflow: Overflow, sent: int) -> None:
-        """Take in that a view which we counted as ``sent`` tokens was too large."""
+        """Take in that a view which we counted as ``sent`` tokens was too large, whatever the provider clears of it."""
+        self.clears = 0.0
         says = overflow.limit if overflow.kind in ("window", "rate") else None
         stated = self.calibration.estimate(sent) if says is None else says
         most = max(1, min(int(sent * STRICTLY), self._taken(overflow, sent)))

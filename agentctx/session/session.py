@@ -15,7 +15,7 @@ from agentctx.core.budget import Budget
 from agentctx.core.clock import time_of
 from agentctx.core.message import Native
 from agentctx.core.report import Forecast, Report, SilentTruncationSuspected, View
-from agentctx.economics.conditions import expected_forecast, priced, warmth_after
+from agentctx.economics.conditions import clearing_forecast, expected_forecast, priced, warmth_after
 from agentctx.economics.truncation import Suspicion
 from agentctx.engine.listeners import as_listeners, logger, tell, tell_plain
 from agentctx.engine.options import as_budget
@@ -34,7 +34,7 @@ from agentctx.session.lock import SessionLock, Turn
 from agentctx.session.matching import Beginning, Opening, beginning_of, opening_of
 from agentctx.session.step import take_step
 from agentctx.session.step_context import Given, State
-from agentctx.session.usage import Judgement, is_one_prompt, judge, prompt_tokens, suspected
+from agentctx.session.usage import Judgement, cleared_tokens, is_one_prompt, judge, prompt_tokens, suspected
 
 MOST_OTHERS = 16
 """So many conversations held beside a session's own are remembered; the one unused for longest is forgotten first."""
@@ -323,15 +323,20 @@ class Session:
         """
         self.limits.forget()
 
-    def record(self, usage: Native) -> None:
+    def record(self, usage: Native, applied_edits: Native = None) -> None:
         """Take note of what the provider billed for the last view; the next steps are counted accordingly.
 
         A usage that does not tell the size of the prompt (None, an empty field, 0) teaches nothing. Where it shows for
         the first time that the server cuts prompts silently, plain listeners are told before this returns (which waits
         up to five seconds for them, in threads; one that raises or hangs is logged), async ones at the next step.
 
+        Where the provider was asked to clear some of the prompt (``ClearByProvider``), what was billed teaches
+        something only beside what it cleared; where that was less than by its rules, no more is counted on.
+
         Args:
             usage: The response's ``usage``, as a dict or the SDK's object, of any provider.
+            applied_edits: What the provider cleared of the prompt by itself: ``context_management.applied_edits`` of
+                Anthropic's response; None when it is not known.
 
         Raises:
             InvalidInput: If it is no usage, or has a number that no prompt can have.
@@ -342,25 +347,35 @@ class Session:
         self.billed_tokens = billed
         if not is_one_prompt(usage):
             return
-        judgement = self._judge(usage, billed)
+        if applied_edits is None and self._state.asked:
+            return
+        cleared = 0 if applied_edits is None else cleared_tokens(applied_edits)
+        self._learn_what_is_cleared(billed, cleared)
+        judgement = self._judge(usage, billed, cleared)
         if judgement.whole:
-            self.limits.learn(self._state.last_request.tokens, billed)
+            self.limits.learn(self._state.last_request.tokens, billed, cleared)
         if judgement.doubt is not None and self.limits.suspects(judgement.doubt):
             self._suspect(judgement.doubt)
+
+    def _learn_what_is_cleared(self, billed: int, cleared: int) -> None:
+        known = self._state
+        expected = sum(known.left_out.values()) / max(1, known.last_request.tokens)
+        self.limits.cleared(cleared / (billed + cleared), expected)
 
     @property
     def suspicion(self) -> Suspicion | None:
         """Why the provider is suspected of having cut a prompt silently, with the numbers; None when it is not."""
         return self.limits.truncation
 
-    def _judge(self, usage: Native, billed: int) -> Judgement:
+    def _judge(self, usage: Native, billed: int, cleared: int) -> Judgement:
         """Whether ``usage`` bills the last view as it was sent; each view is judged once."""
         known = self._state
         ctx, new_tokens, self._unjudged = known.ctx, self._unjudged, None
         if ctx is None or new_tokens is None:
             return Judgement()
         sent = known.last_request.tokens
-        return judge(usage, billed, self.limits, ctx, known.record.view, sent=sent, new_tokens=new_tokens)
+        view = known.record.view
+        return judge(usage, billed, self.limits, ctx, view, sent=sent, new_tokens=new_tokens, cleared=cleared)
 
     def _suspect(self, doubt: Suspicion) -> None:
         """Say it: to those listeners that do not wait at once, to the others at the next step."""
@@ -415,7 +430,8 @@ class Session:
     def forecast(self) -> Forecast | None:
         """What cutting the last view down to the budget's target now would do to the bill.
 
-        None when there is nothing to cut, no budget, or no model whose prices are known.
+        None when there is nothing to cut, no budget, or no model whose prices are known. Where the provider was asked
+        to clear by itself (``ClearByProvider``), ``by_provider`` says what leaving it to that costs instead.
         """
         ctx, budget = self._state.ctx, self.budget
         profile = None if ctx is None else ctx.reader.profile
@@ -424,7 +440,11 @@ class Session:
         warmth = warmth_after(profile, self._state.last_request.idle(self._now()))
         view = ctx.context(self._state.record.view)
         aim = budget.target_above(ctx.bare_call.floor(view))
-        return expected_forecast(view, evolve(ctx.bare_call, limit=aim, warmth=warmth))
+        call = evolve(ctx.bare_call, limit=aim, warmth=warmth)
+        cut = expected_forecast(view, call)
+        if cut is None or not self._state.asked:
+            return cut
+        return evolve(cut, by_provider=clearing_forecast(view, call, self._state.left_out))
 
     def child(self, budget: Budget | int, id: str | None = None) -> Session:  # noqa: A002 - the contract's name
         """A session of a sub-agent: the same pipeline and model, an own conversation and an own budget.

@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from typing import NamedTuple
@@ -120,7 +120,8 @@ async def take_step(
     except RecursionError:
         with naming_what_is_too_deep(given.messages, given.system, given.tools):
             raise
-    return Stepped(done.state, view, report.tokens_after - report.prefix_tokens, undo)
+    new = report.tokens_after - report.cleared_tokens - report.prefix_tokens
+    return Stepped(done.state, view, new, undo)
 
 
 async def take_in(
@@ -144,7 +145,8 @@ async def take_in(
         step = await _read_in(ctx, record, given.messages, warmth, remembered=remembered)
         if remembered and step.read.messages:
             await _treat(step)
-    return evolve(step, reasoning_made_with=state.reasoning_made_with(ctx), marked_for=state.marked_for)
+    made_with = state.reasoning_made_with(ctx)
+    return evolve(step, reasoning_made_with=made_with, marked_for=state.marked_for, said_before=state.said)
 
 
 def _stand_still(ctx: StepContext, record: Record, natives: Sequence[Native], warmth: float) -> Step:
@@ -183,6 +185,7 @@ async def _skipped(ctx: StepContext, natives: Sequence[Native]) -> Skipped | Non
         or len(plan.at_once) != 1  # another stage would look at what the first one leaves
         or ctx.binds  # reasoning is bound to all that stands before it
         or ctx.relieved  # the report begins with what was taken off the head, not with the stage
+        or plan.asking  # what the provider clears depends on all of them
         or plan.pinned  # a rule may name any message
         or plan.counting  # a counter from outside is asked during the step, and not when the report is
         or plan.originals  # a store keeps each message that goes
@@ -428,11 +431,13 @@ async def commit(state: State, step: Step, given: Given, now: float, *, on_copy:
     record = await _entered(step, on_copy=on_copy)
     shared = min(sent.intact, start + shared_start(shown, record.shown[start:]))
     first_changed, prefix = _prefix(state, step, shared, same_head=same_head)
+    if state.left_out or step.left_out:
+        prefix = _read_alike(state, step, shared) if same_head else 0
     if ctx is not state.ctx:
         state.limits_by_model.keep(ctx.model, ctx.limits)
     in_force = record.in_force() if step.trail.reports or not grown or record is not old else state.in_force
     known = _known_after(state, step, given, now, head_seen, in_force)
-    return Committed(known, record, in_force, first_changed, prefix, sent.tokens)
+    return Committed(known, record, in_force, first_changed, prefix, sent.tokens - sum(state.left_out.values()))
 
 
 def _known_after(
@@ -456,6 +461,9 @@ def _known_after(
         in_force=in_force,
         counted_by=ctx.reader.meter,
         marked_for=ctx.model,
+        asked=bool(step.trail.asked),
+        said=step.said,
+        left_out=step.left_out,
     )
 
 
@@ -498,6 +506,15 @@ def _prefix(state: State, step: Step, shared: int, *, same_head: bool) -> tuple[
         return None, sent.tokens
     tokens = ctx.head_tokens + sum(map(ctx.reader.meter.message, step.record.view[:shared]))
     return (shared if state.steps else None), tokens
+
+
+def _read_alike(state: State, step: Step, shared: int) -> int:
+    """Tokens of the first ``shared`` messages, and of what precedes them, up to where the provider clears otherwise."""
+    before, now, ctx = state.left_out, step.left_out, step.ctx
+    otherwise = [place for place in before.keys() | now.keys() if before.get(place) != now.get(place)]
+    end = min([shared, *otherwise])
+    sent = ctx.head_tokens + sum(map(ctx.reader.meter.message, step.record.view[:end]))
+    return sent - sum(tokens for place, tokens in now.items() if place < end)
 
 
 async def _entered(step: Step, *, on_copy: bool) -> Record:
@@ -625,7 +642,12 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
     began = reports[0].tokens_before if reports else trail.tokens
     taken_off = relief(ctx.given_head, ctx.context(()), ctx.bare_call, began) if ctx.relieved else ()
     billed = partial(
-        bill, ctx.reader.profile, sent=done.sent, prefix=done.prefix, size=trail.tokens, warmth=step.warmth
+        bill,
+        ctx.reader.profile,
+        sent=done.sent,
+        prefix=done.prefix,
+        size=trail.tokens - step.cleared,
+        warmth=step.warmth,
     )
     more = sum(stage.tokens_before - began for stage in taken_off)
     report = Report(
@@ -641,6 +663,7 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
         first_changed=done.first_changed,
         prefix_tokens=done.prefix,
         rebilled_tokens=max(0, done.sent - done.prefix),
+        cleared_tokens=step.cleared,
         seconds=perf_counter() - started,
         forecast=billed(given=began),
     )
@@ -655,6 +678,8 @@ def view_of(step: Step, given: Given, report: Report) -> View:
         tools = [tool.source for tool in chosen.tools]
     if chosen.system is not ctx.given_head.system:
         system = None if chosen.system is None else ctx.reader.wire.write_system(chosen.system)
-    options = {} if step.trail.unbound_from is None else options_of(step.trail, ctx.bare_call)
+    options: Mapping[str, Native] = {}
+    if step.trail.unbound_from is not None or step.trail.asked:
+        options = options_of(step.trail, ctx.bare_call)
     messages, context, origins = list(record.out), ctx.context(record.view), tuple(record.origins)
     return View(messages, system, tools, report, context, options, origins)

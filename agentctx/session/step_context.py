@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -142,6 +142,9 @@ class State:
         in_force: The changes in force.
         counted_by: What has counted the record; None before the first step, and after a load.
         marked_for: The model whose cache markers the record's view carries; None when it is not known.
+        asked: Whether the provider was asked to clear some of the last view by itself.
+        said: What was said of that.
+        left_out: The tokens that the provider leaves out of each message of the view, by its place.
     """
 
     plan: Plan
@@ -160,6 +163,9 @@ class State:
     in_force: ChangesInForce = field(factory=ChangesInForce)
     counted_by: Meter | None = None
     marked_for: str | None = None
+    asked: bool = False
+    said: tuple[str, ...] = ()
+    left_out: Mapping[int, int] = field(factory=dict)
 
     @classmethod
     def empty(
@@ -314,6 +320,9 @@ class Step:
         marked_for: The model whose cache markers the record's view carries; None when it is not known.
         skipped: What is left out for certain and was not read, in a step that is kept nowhere; None when all was read.
         shelf: What puts contents into the store; None where there is none, or nothing was done yet.
+        said: What the stages say that ask the provider for something.
+        said_before: The same at the step before.
+        left_out: The tokens that the provider leaves out of each message of the view, by its place.
     """
 
     ctx: StepContext
@@ -330,6 +339,14 @@ class Step:
     marked_for: str | None = None
     skipped: Skipped | None = None
     shelf: StoreShelf | None = None
+    said: tuple[str, ...] = ()
+    said_before: tuple[str, ...] = ()
+    left_out: Mapping[int, int] = field(factory=dict)
+
+    @property
+    def cleared(self) -> int:
+        """The tokens of the request that the provider is believed to leave out."""
+        return max(0, int(sum(self.left_out.values()) * self.ctx.limits.clears))
 
     @property
     def last_role(self) -> str:
@@ -355,7 +372,7 @@ class Step:
         call = ctx.plan.call(ctx.reader, ctx.budget, aim, length, self.message_at, self.warmth, self.before)
         if call.store is not None and self.shelf is None:
             self.shelf = StoreShelf(call.store, ctx.reader.wire, name_of_recall(ctx.tools), ctx.conversation)
-        return evolve(call, shelf=self.shelf)
+        return evolve(call, shelf=self.shelf, ours=ctx.limits.calibration.local)
 
     def before(self) -> tuple[Message, ...]:
         """What stands before the messages that the stages see."""

@@ -42,6 +42,7 @@ def judge(
     *,
     sent: int,
     new_tokens: int,
+    cleared: int = 0,
 ) -> Judgement:
     """Whether the provider seems to have cut the prompt that ``usage`` bills, or left a part out of the bill.
 
@@ -53,11 +54,13 @@ def judge(
         view: The messages that were sent.
         sent: The prompt by our own count, in tokens.
         new_tokens: Tokens of it that the prompt before did not have.
+        cleared: Tokens that the provider has cleared of it, as it was asked to: they are billed to nobody.
     """
+    billed += cleared
     calibration, profile = limits.calibration, ctx.reader.profile
     expected = calibration.expected(sent)
     output = output_tokens(usage)
-    window = None if profile is None else profile.window
+    window = None if profile is None or cleared else profile.window
     calibrated = calibration.anchor is not None
     uncertain = 0
     if billed < SHARE * expected:  # rare: only then it is worth the look at all messages
@@ -191,6 +194,20 @@ def _leaves_it_out(usage: Native) -> bool:
     empty = all(_value(usage, name) is None for name in known)
     named = isinstance(usage, Mapping) and any(name in usage for name in known)
     return empty and (named or output_tokens(usage) is not None or any(hasattr(usage, name) for name in known))
+
+
+def cleared_tokens(applied_edits: Native) -> int:
+    """The tokens that a provider says it cleared of a prompt, in all of its edits.
+
+    Raises:
+        InvalidInput: If these are no edits, or one has a number that no prompt can have.
+    """
+    edits = applied_edits if isinstance(applied_edits, Sequence) and not isinstance(applied_edits, str) else None
+    amounts = [None] if edits is None else [_field(edit, "cleared_input_tokens") for edit in edits]
+    if None in amounts:
+        what = "expected context_management.applied_edits of the response, each with its cleared_input_tokens"
+        raise InvalidInput("applied_edits", what)
+    return sum(amount or 0 for amount in amounts)
 
 
 def is_one_prompt(usage: Native) -> bool:

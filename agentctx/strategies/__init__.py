@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from agentctx.engine.record import Extractive as Extractive
     from agentctx.engine.relevance import Bm25 as Bm25, Embedded as Embedded, Relevance as Relevance
     from agentctx.errors import SummaryError as SummaryError
+    from agentctx.strategies.clear_by_provider import ClearByProvider as ClearByProvider
     from agentctx.strategies.drop_units import (
         Drop as Drop,
         DropTail as DropTail,
@@ -24,6 +25,7 @@ else:
             "agentctx.engine.record": "Extractive",
             "agentctx.engine.relevance": "Bm25 Embedded Relevance",
             "agentctx.errors": "SummaryError",
+            "agentctx.strategies.clear_by_provider": "ClearByProvider",
             "agentctx.strategies.drop_units": "Drop DropTail Strict TruncateOldest",
             "agentctx.strategies.packing.scores": "Weights",
             "agentctx.strategies.summarize": "Summarize",

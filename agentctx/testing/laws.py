@@ -36,6 +36,7 @@ from agentctx.stores import MemoryStore
 from agentctx.strategies.clear_tool_results import ClearToolResults
 from agentctx.strategies.when import first_of, when
 from agentctx.testing.audit import PassedIn, outcomes, report_errors
+from agentctx.testing.context_editing import edited
 from agentctx.testing.faithfulness import ALLOWED_EDITS, AllowedEdit, misquotes, with_callers_ids
 from agentctx.testing.fakes import CountingCounter, FlakyError, FlakyStage, FlakyStore, failing_listener, unlogged
 from agentctx.testing.plan import Say, Turn
@@ -184,13 +185,18 @@ async def what_fits_stays(scenario: Scenario) -> None:
         if not step.view.report.in_force:
             same = len(step.given) == len(step.view.messages)
             _hold(3, same and not strangers, f"{step}: no change is named, and yet the view is another")
-        again = await scenario.prepare(Pipeline(budget=scenario.pipeline().budget), step.view.messages)
+        pipeline = scenario.pipeline()
+        bare = Pipeline(*pipeline.asking, budget=pipeline.budget)
+        again = await scenario.prepare(bare, step.view.messages)
         whole = again.view is not None and list(map(id, again.view.messages)) == list(map(id, step.view.messages))
         _hold(3, whole, f"{step}: the view fits, and yet it is cut when it is prepared again")
 
 
 async def fits_or_overflows(scenario: Scenario) -> None:
-    """Law 4: counted anew, every view is within the limit, and the report gives its size."""
+    """Law 4: counted anew, every view is within the limit, and the report gives its size.
+
+    Of a view whose options ask the provider to clear some of it that counts which is left, by the provider's rules.
+    """
     limit = scenario.limit
     for step in await scenario.all_steps():
         if step.overflow is not None:
@@ -198,9 +204,22 @@ async def fits_or_overflows(scenario: Scenario) -> None:
             _hold(4, honest, f"{step}: raised for {step.overflow.tokens} tokens, the limit is {limit}")
         if step.view is not None:
             size = scenario.source.meter.size(scenario.read(step.view.messages))
-            _hold(4, limit is None or size <= limit, f"{step}: {size} tokens are sent, the limit is {limit}")
-            reported = step.view.report.tokens_after
-            _hold(4, size == reported, f"{step}: {size} tokens are sent, {reported} are reported")
+            read, report = _read_by_provider(scenario, step.view), step.view.report
+            _hold(4, limit is None or read <= limit, f"{step}: {read} tokens are sent, the limit is {limit}")
+            _hold(4, size == report.tokens_after, f"{step}: {size} tokens are sent, {report.tokens_after} are reported")
+            cleared = report.cleared_tokens
+            _hold(4, size - read == cleared, f"{step}: {size - read} tokens are cleared, {cleared} are reported")
+
+
+def _read_by_provider(scenario: Scenario, view: View) -> int:
+    """The tokens of a view when the provider has cleared of it what the options ask for."""
+
+    def size(sent: Sequence[Any]) -> int:
+        return scenario.source.meter.size(scenario.read(sent))
+
+    if "context_management" not in view.options:
+        return size(view.messages)
+    return edited({**view.options, "messages": [json.loads(text_of(each)) for each in view.messages]}, size).tokens
 
 
 async def same_bytes(scenario: Scenario) -> None:

@@ -14,6 +14,7 @@ from agentctx.engine.repair import RepairHistory
 from agentctx.memory.ledger import Ledger
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy
+from agentctx.strategies.clear_by_provider import ClearByProvider
 from agentctx.strategies.clear_tool_results import ClearToolResults
 from agentctx.strategies.collapse_repeats import CollapseRepeats
 from agentctx.strategies.drop_units import Drop, DropTail, Strict, TruncateOldest
@@ -69,6 +70,21 @@ def single_stages() -> st.SearchStrategy[ContextStrategy]:
         summaries(),
         whole_units(),
         ledgers(),
+        cleared_by_provider(),
+    )
+
+
+def cleared_by_provider() -> st.SearchStrategy[ContextStrategy]:
+    """Clearing that is left to the provider, with any options."""
+    few = st.one_of(st.none(), st.integers(1, 500))
+    return st.builds(
+        ClearByProvider,
+        st.integers(1, 3_000),
+        st.integers(0, 4),
+        at_least=few,
+        exclude=st.sets(st.sampled_from(NAMES), max_size=2),
+        inputs=st.booleans(),
+        thinking=st.one_of(st.none(), st.just("all"), st.integers(1, 2)),
     )
 
 

@@ -13,12 +13,14 @@ from typing import Any
 from attrs import evolve, frozen
 
 from agentctx.core.message import Message, Native, Opaque, Tool, ToolCall
+from agentctx.core.report import View
 from agentctx.errors import InvalidInput
 from agentctx.lazy import lazy_pattern
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.adapter import Adapter, Body, RequestParts, get
 from agentctx.providers.anthropic import usage_keys
 from agentctx.providers.anthropic.blocks import freed, read_content, write_content
+from agentctx.providers.anthropic.clearing import REASONING, ContextEditing
 from agentctx.providers.anthropic.repair import IDS, repair
 from agentctx.providers.anthropic.rules import traits, violations
 from agentctx.providers.cache_markers import CONTROL_MARKERS
@@ -175,6 +177,7 @@ class Anthropic(WireFormat):
     overheads = TokenOverheads(message=4, call=12, result=8, schema_as_json=True)
     # Anthropic's page on preserved thinking, on ``thinking.block_binding``
     drop_reasoning = MappingProxyType({"thinking": _THINKING, "betas": ["thinking-binding-controls-2026-08-01"]})
+    clearing = ContextEditing()
     keys_taken = frozenset(
         {"role", "content", "text", "id", "name", "input", "tool_use_id", "is_error", "source", "media_type", "data"}
         | {"url", "file_id"}
@@ -256,6 +259,13 @@ _BEFORE_CONTENT = frozenset({"message_start", "ping"})
 _EMPTY_AT_FIRST = frozenset({"text", "thinking", "tool_use", "server_tool_use", "mcp_tool_use"})
 
 
+def _beside(own: Sequence[Any], options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The edits among the options without those of a kind that is asked for anyway."""
+    kinds = {get(edit, "type") for edit in own}
+    edits = [edit for edit in get(options, "context_management", "edits") or () if get(edit, "type") not in kinds]
+    return {"context_management": {"edits": edits}}
+
+
 @frozen
 class Messages(Adapter):
     """``POST /v1/messages``, as Anthropic's SDK sends and answers it. Betas among the options belong into a header."""
@@ -274,6 +284,20 @@ class Messages(Adapter):
         """The ``usage`` of a message; of a stream that at its start, or at its end when the prompt is in it."""
         usage = get(said, "message", "usage") or get(said, "usage")
         return usage if get(usage, "input_tokens") is not None else None
+
+    def applied_edits(self, said: Native, /) -> Native:
+        """What was cleared of the prompt; of a stream, at its end."""
+        return get(said, "context_management", "applied_edits")
+
+    def write(self, body: Body, request: RequestParts, view: View, /) -> dict[str, Any]:
+        """The request; of a kind of edit that the caller asks for as well, the caller's stays."""
+        own = get(body, "context_management", "edits")
+        options = view.options if own is None else {**view.options, **_beside(own, view.options)}
+        written = super().write(body, request, evolve(view, options=options))
+        if (edits := get(written, "context_management", "edits")) is not None:
+            first = sorted(edits, key=lambda edit: get(edit, "type") != REASONING)  # which the provider wants so
+            written["context_management"] = {**written["context_management"], "edits": first}
+        return written
 
     def begins(self, event: Native, /) -> bool:
         """Whether an event carries something that the model said; most blocks are empty when they start."""

@@ -16,6 +16,7 @@ from attrs import frozen
 from agentctx.core.message import CONTROL
 from agentctx.models import names
 from agentctx.models.profile import ModelProfile
+from agentctx.providers.anthropic.clearing import REASONING
 from agentctx.providers.native import mapping_or_none, string_of
 from agentctx.providers.rules import (
     NOTHING,
@@ -204,7 +205,21 @@ def compaction_alone(request: MessagesRequest) -> Iterator[Violation]:
         yield refused("compaction_conflict", None, text, "compaction")
 
 
-THINKING_RULES = (leads_round, signatures, compaction_text, compaction_place, compaction_alone)
+def edits(request: MessagesRequest) -> Iterator[Violation]:
+    """Reasoning is cleared before uses of tools, and only where the request thinks."""
+    asked = request.option("context_management").get("edits")
+    kinds = [(mapping_or_none(edit) or NOTHING).get("type") for edit in (asked if isinstance(asked, list) else ())]
+    if REASONING not in kinds:
+        return
+    if request.option("thinking").get("type") not in ("enabled", "adaptive"):
+        text = f"`{REASONING}` strategy requires `thinking` to be enabled or adaptive"
+        yield refused("clearing_needs_thinking", None, text, "context_management.edits")
+    if kinds[0] != REASONING:
+        text = f"context_management.edits: `{REASONING}` must be the first edit"
+        yield refused("clearing_order", None, text, "context_management.edits")
+
+
+THINKING_RULES = (leads_round, signatures, compaction_text, compaction_place, compaction_alone, edits)
 
 
 def open_round(request: MessagesRequest) -> tuple[Turn, ...]:

@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from agentctx.checking import count
 from agentctx.engine.reading import known_profile
+from agentctx.testing.context_editing import BETA, Edited, edited
 from agentctx.testing.servers.desk import Asked, Desk, Event, Said, Verdict, body_of, events, frames, unknown_field
 from agentctx.testing.servers.signing import broken, drops, sign
 
@@ -64,8 +65,9 @@ def messages(desk: Desk) -> Starlette:
 
     async def tokens(request: Request) -> Response:
         body = await body_of(request)
-        size = count(body["messages"], body["model"], body.get("tools"), body.get("system"), "anthropic")
-        return JSONResponse({"input_tokens": size})
+        read = _edited(body)
+        original = {"context_management": {"original_input_tokens": read.tokens + read.cleared}}
+        return JSONResponse({"input_tokens": read.tokens, **(original if "context_management" in body else {})})
 
     model = "/projects/{project}/locations/{region}/publishers/anthropic/models/{call}"
     paths = {
@@ -82,17 +84,19 @@ async def _answer(desk: Desk, call: _Call) -> Response:
     body = call.body
     given = (body.get("messages", ()), body.get("system"), body.get("tools"), body.get("model"))
     room = body["max_tokens"] if isinstance(body.get("max_tokens"), int) else 0
-    found = await desk.judge(body, Asked("anthropic", *given, room=room, wrong=_wrong(call)))
+    wrong = _wrong(call)
+    read = _edited(body) if wrong is None and "context_management" in body else None
+    cleared = 0 if read is None else read.cleared
+    found = await desk.judge(body, Asked("anthropic", *given, room=room, wrong=wrong, cleared=cleared))
     if found.wrong is not None:
         return _refused(call, _error(found.wrong))
     if found.too_large and (desk.refuses == "status" or not body.get("stream")):
         return _refused(call, _overflow(desk, body, found))
     said = desk.answer(body)
     if not body.get("stream"):
-        return JSONResponse(
-            {**_message(desk, body, _usage(said, found)), "content": _blocks(desk, body, said), **_stop(said)}
-        )
-    sent = _stream(desk, body, said, found)
+        whole = {**_message(desk, body, _usage(said, found)), "content": _blocks(desk, body, said), **_stop(said)}
+        return JSONResponse({**whole, **_applied(read)})
+    sent = _stream(desk, body, said, found, _applied(read))
     return frames(map(_chunk, sent), desk.pause) if call.aws else events(sent, desk.pause)
 
 
@@ -107,6 +111,8 @@ def _wrong(call: _Call) -> str | None:
     unknown = unknown_field(body, "anthropic", beta=bool(call.betas))
     if unknown is not None:
         return f"{'.'.join(map(str, unknown))}: Extra inputs are not permitted"
+    if "context_management" in body and BETA not in call.betas:
+        return "context_management: Extra inputs are not permitted"
     dropping = drops(body, call.betas)
     if dropping is None:
         return "thinking.block_binding: Extra inputs are not permitted"
@@ -132,7 +138,16 @@ def _head(body: Object) -> list[Any]:
     return [blocks, [tool for tool in tools if tool.get("defer_loading") is not True]]
 
 
-def _stream(desk: Desk, body: Object, said: Said, found: Verdict) -> Iterator[Event]:
+def _edited(body: Object) -> Edited:
+    """The messages as the model reads them, after the edits that the request asks for."""
+    return edited(body, lambda read: count(read, body["model"], body.get("tools"), body.get("system"), "anthropic"))
+
+
+def _applied(read: Edited | None) -> Object:
+    return {} if read is None else {"context_management": {"applied_edits": read.applied}}
+
+
+def _stream(desk: Desk, body: Object, said: Said, found: Verdict, applied: Object) -> Iterator[Event]:
     def event(kind: str, **more: object) -> Event:
         return kind, {"type": kind, **more}
 
@@ -149,7 +164,7 @@ def _stream(desk: Desk, body: Object, said: Said, found: Verdict) -> Iterator[Ev
                 yield "error", _overflow(desk, body, found)
                 return
         yield event("content_block_stop", index=place)
-    yield event("message_delta", delta=_stop(said), usage={"output_tokens": len(said.words)})
+    yield event("message_delta", delta=_stop(said), usage={"output_tokens": len(said.words)}, **applied)
     yield event("message_stop")
 
 

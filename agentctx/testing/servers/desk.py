@@ -203,6 +203,7 @@ class Asked:
         model: The model's name.
         room: Tokens kept for the answer that count against the window.
         wrong: The provider's words about what is wrong with the request apart from its conversation.
+        cleared: Tokens of it that the provider clears before it counts.
     """
 
     format: str
@@ -212,6 +213,7 @@ class Asked:
     model: str | None = None
     room: int = 0
     wrong: str | None = None
+    cleared: int = 0
 
 
 @frozen
@@ -263,7 +265,7 @@ class Desk:
         wrong = next(iter([asked.wrong] if asked.wrong is not None else errors), None)
         if wrong is not None:
             return Verdict(0, wrong, too_large=False)
-        size = count(asked.messages, asked.model, asked.tools, asked.system, asked.format)
+        size = count(asked.messages, asked.model, asked.tools, asked.system, asked.format) - asked.cleared
         too_large = self.overflows > 0 or size + asked.room > self.window
         self.overflows = max(0, self.overflows - 1)
         if not too_large:
