@@ -691,6 +691,10 @@ class Shelf(Protocol):
         """By which handle a message, or a result in it, can be had back; None where nothing is kept."""
         ...
 
+    async def keep_messages(self, messages: Sequence[Message]) -> list[str | None]:
+        """By which handle each message can be had back; None for what is not kept."""
+        ...
+
     async def settled(self, before: Context, after: Context) -> Context:
         """What a stage returned, with the handles that the store has given."""
         ...

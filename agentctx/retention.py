@@ -23,8 +23,9 @@ from agentctx.core.message import Context, Message, Text, Thinking, ToolResult
 from agentctx.core.protection import has_user_words
 from agentctx.core.recap import is_recap
 from agentctx.engine.originals import name_of_recall, text_of
-from agentctx.engine.reading import as_list
+from agentctx.engine.reading import as_list, reader
 from agentctx.memory.recall import Recall
+from agentctx.pipeline import Pipeline
 from agentctx.replay import Recording
 from agentctx.stores import MemoryStore
 
@@ -251,51 +252,65 @@ class Watch:
 
     Args:
         messages: The whole session.
-        calls: How many messages each call saw, as ``agentctx.replay.calls_of`` gives it.
+        needed: For each model call, by how many messages it saw, the values to look for; see ``needs``.
         library: With the store that the pipeline keeps originals in.
 
     Example:
         >>> from agentctx import Context, Message, Text, ToolCall
-        >>> from agentctx.retention import Watch
+        >>> from agentctx.retention import Watch, needs
         >>> asked = Message("user", (Text("Look at src/app.py."),))
-        >>> watch = Watch([asked, Message("assistant", (ToolCall("1", "read", '{"path": "src/app.py"}'),))], [1])
+        >>> session = [asked, Message("assistant", (ToolCall("1", "read", '{"path": "src/app.py"}'),))]
+        >>> watch = Watch(session, needs(session, [1]))
         >>> await watch.see(1, Context((asked,)))
         >>> watch.found.values, watch.found.visible
         (1, 1)
     """
 
     messages: Sequence[Message] = field(repr=False)
-    calls: Sequence[int] = field(repr=False)
+    needed: Mapping[int, Sequence[str]] = field(repr=False)
     library: Library = field(factory=Library, repr=False)
-    _needs: Mapping[int, Sequence[str]] = field(init=False, repr=False)
     _values: Retention = field(factory=Retention, init=False)
-    _words: Retention = field(factory=Retention, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        """Find what the calls need."""
-        self._needs = needs(self.messages, self.calls)
+    _last: tuple[int, Sequence[Message]] = field(default=(0, ()), init=False, repr=False)
 
     async def see(self, index: int, context: Context) -> None:
         """Look at the request of the call that saw ``index`` messages."""
-        self.look(index, await self.library.reach(context), context.messages)
+        shown = self.library.shown(context)
+        seen = all(value in shown for value in self.needed.get(index, ()))
+        self.look(index, Reach(shown) if seen else await self.library.reach(context), context.messages)
 
     def look(self, index: int, reach: Reach, view: Sequence[Message]) -> None:
         """The same, where what the model can read is known."""
-        self._values += reach.of(self._needs.get(index, ()))
-        self._words = user_words(self.messages[:index], view)
+        self._values += reach.of(self.needed.get(index, ()))
+        self._last = index, view
 
     @property
     def found(self) -> Retention:
         """The values of all requests that were looked at, and the user's messages in the last of them."""
-        return self._values + self._words
+        index, view = self._last
+        return self._values + user_words(self.messages[:index], view)
 
 
-def with_recall(recording: Recording, format: str) -> Recording:  # noqa: A002 - the contract's name
-    """The recording as if the loop had offered the recall tool to the model.
+def watched(
+    recording: Recording, pipeline: Pipeline, store: MemoryStore, *, model: str | None = None
+) -> tuple[Recording, Pipeline]:
+    """The recording as if the loop had offered the recall tool, and the pipeline with a store for what it leaves out.
 
     Args:
         recording: The recording.
-        format: Name of its wire format.
+        pipeline: What is put between the loop and the model.
+        store: Keeps the originals.
+        model: The model, when it is not the recorded one.
     """
     tools = () if recording.tools is None else as_list(recording.tools)
-    return evolve(recording, tools=[*tools, Recall(MemoryStore()).definition(format)])
+    wire = recording.format or reader(recording.messages, model=model or recording.model).wire.name
+    kept = Pipeline(
+        *pipeline.stages,
+        budget=pipeline.budget,
+        counter=pipeline.counter,
+        store=store,
+        protect=pipeline.protect,
+        on_compact=pipeline.on_compact,
+        summarizer=pipeline.summarizer,
+        thinking=pipeline.thinking,
+    )
+    return evolve(recording, tools=[*tools, Recall(store).definition(wire)]), kept

@@ -13,6 +13,7 @@ from agentctx.core.compare import Change, Outcome, match
 from agentctx.core.message import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.report import View
 from agentctx.replay import Step
+from agentctx.retention import Retention
 from agentctx.wire_format import Violation
 
 
@@ -298,6 +299,19 @@ def summary_rows(summary: Summary) -> list[tuple[str, str]]:
     for place, item in enumerate(summary.left_out):
         rows.append(("left out" if place == 0 else "", str(item) + " tokens"))
     return rows
+
+
+def retention_rows(found: Retention) -> list[tuple[str, str]]:
+    """What later calls needed and what became of the user's messages, as pairs of a label and what there is to say."""
+    if not found.values:
+        values = "no call took a value from what stood before it"
+    else:
+        places = (("recallable", found.recallable), ("found by search", found.searchable), ("lost", found.lost))
+        rest = "".join(f", {count:,} {what}" for what, count in places if count)
+        values = f"{found.values:,}, {found.visible:,} visible ({found.visible_share:.1%}){rest}"
+    silent = f", {found.silent:,} silently lost" if found.silent else ""
+    said = f"{found.said:,} between the first and the last, {found.kept:,} kept in the last request{silent}"
+    return [("values needed later", values), ("the user's messages", said)]
 
 
 def _calls(summary: Summary) -> str:

@@ -30,10 +30,22 @@ from functools import partial
 from hashlib import sha256
 from importlib.util import find_spec
 from itertools import takewhile
+from pathlib import Path
 
 import anyio
-from attrs import asdict, define, field, fields
-from contenders import everything, langchain, sliding
+from attrs import asdict, define, field, fields, frozen
+from contenders import (
+    TRIGGER,
+    agentix,
+    compressing,
+    distil,
+    everything,
+    headroom,
+    langchain,
+    provider_clearing,
+    sliding,
+)
+from planted import PART, ROUNDS, planted
 from recorded import Recorded, lines_of_sessions, read
 from rich.console import Console
 from rich.progress import Progress
@@ -41,13 +53,14 @@ from rich.table import Table
 from sending import Sent, Way, in_session
 
 from agentctx import Budget, Context
+from agentctx.core.protection import has_user_words
 from agentctx.economics import CacheSimulator
 from agentctx.economics.cache import Prompt, PromptReader
 from agentctx.economics.prices import cost
 from agentctx.models.cache_rules import cache_rules
 from agentctx.models.table import profile
 from agentctx.presets import assistant, coding_agent, late_and_large, thrifty
-from agentctx.retention import Reach, Retention, Watch
+from agentctx.retention import Reach, Retention, Watch, needs
 
 MODEL = "gpt-5.4"
 """Its cache keeps the longest prefix; its prices are those of the bills."""
@@ -57,7 +70,12 @@ SMALLEST = 8_000
 """Tokens of the smallest window; a session that does not outgrow it is left out."""
 CHARACTERS = 3
 """Of a recorded session at least, for each of its tokens."""
-ALL = "everything"
+ALL, ALL_KINDS = "everything", "all"
+FACTS, TALK, PLANTED = "facts", "talk", "planted"
+TALKS = ("customer-service", "coding-chat")
+"""Classes of conversations whose user messages are followed."""
+SEEDS = 3
+"""Made sessions with planted values."""
 
 WAYS: Mapping[str, Way] = {
     ALL: everything(),
@@ -66,10 +84,17 @@ WAYS: Mapping[str, Way] = {
     "assistant": in_session(lambda window: assistant(Budget(window)), recall=True),
     "late_and_large": in_session(lambda window: late_and_large(Budget(window)), recall=True),
     "oldest rounds, each step": sliding(),
+    "Anthropic's clearing": provider_clearing(lambda _window: TRIGGER),
+    "the same from half the window on": provider_clearing(lambda window: window // 2),
     "LangChain": langchain,
+    "agentix": agentix,
+    "headroom": compressing(headroom),
+    "distil": compressing(distil),
 }
-LIBRARIES = {"LangChain": "langchain_core"}
+LIBRARIES = {"LangChain": "langchain_core", "agentix": "agentix", "headroom": "headroom", "distil": "distil"}
 """What a way needs; it is left out where that is not installed."""
+SLOW = ("headroom", "distil")
+"""Ways that read the whole history at each call, and do not keep to a window: measured when they are named."""
 
 
 @define
@@ -86,6 +111,7 @@ class Total:
         unchanged: Of these, those of a prefix that is the one of the request before.
         squeezed: Requests whose history did not fit.
         filled: The parts of the window that these fill, summed up.
+        compactions: Requests that changed what an earlier one had; counted in sessions of ours.
         dollars: The bill.
     """
 
@@ -98,6 +124,7 @@ class Total:
     unchanged: int = 0
     squeezed: int = 0
     filled: float = 0.0
+    compactions: int = 0
     dollars: float = 0.0
 
     def send(self, prompt: Prompt, before: Prompt, window: int, *, squeezed: bool) -> None:
@@ -116,17 +143,14 @@ class Total:
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
 
-def window_of(recorded: Recorded) -> int:
-    """The window that a session is sent in: a third of it."""
-    return max(SMALLEST, recorded.largest // 3)
-
-
-async def measure(recorded: Recorded, way: Way, window: int) -> Total:
-    """Send a session, and look at each request."""
+async def measure(
+    recorded: Recorded, way: Way, window: int, needed: Mapping[int, Sequence[str]] | None = None
+) -> Total:
+    """Send a session, and look at each request for what its call needs."""
     meter, model = recorded.source.meter, profile(MODEL)
     reader, cache = PromptReader(meter), CacheSimulator(cache_rules(model))
     total, before = Total(1, len(recorded.calls)), Prompt.of(())
-    watch = Watch(recorded.messages, recorded.calls)
+    watch = Watch(recorded.messages, needs(recorded.messages, recorded.calls) if needed is None else needed)
     number = 0
     async for sent in way(recorded, window):
         at, now, output = recorded.calls[number], number * PAUSE, recorded.outputs[number]
@@ -137,6 +161,7 @@ async def measure(recorded: Recorded, way: Way, window: int) -> Total:
         await look(watch, at, sent.context, sent)
         prompt = reader.read(sent.context)
         total.send(prompt, before, window, squeezed=meter.size(recorded.context(at)) > window)
+        total.compactions += sent.compacted
         total.dollars += cost(cache.send(prompt, now, output), model)
         before = prompt
     total.found = watch.found
@@ -158,40 +183,86 @@ def half_of(name: object) -> int:
     return int(sha256(str(name).encode()).hexdigest(), 16) % 2
 
 
-def of_session(kind: str, line: str, names: Sequence[str]) -> dict[str, Total]:
-    """One session, by the ways of these names; nothing where it does not outgrow its window."""
-    recorded = read(kind, json.loads(line))
-    window = window_of(recorded)
-    if not recorded.calls or recorded.largest <= window:
-        return {}
-    return {name: anyio.run(measure, recorded, WAYS[name], window) for name in names}
+@frozen
+class Task:
+    """One session to be measured.
+
+    Args:
+        table: What is asked: ``FACTS``, ``TALK`` or ``PLANTED``.
+        kind: The class of the session.
+        line: The session as it stands in its file; the seed of a made one.
+    """
+
+    table: str
+    kind: str
+    line: str = field(repr=False)
 
 
-def chosen(args: argparse.Namespace) -> Iterator[tuple[str, str]]:
+Totals = dict[str, Total]
+"""By way of trimming."""
+Tables = dict[str, dict[str, Totals]]
+"""By what is asked and by class."""
+
+
+def measure_one(task: Task, names: Sequence[str]) -> tuple[str, Totals]:
+    """One session, by the ways of these names, and the row it belongs to; nothing where it shows nothing."""
+    if task.table == PLANTED:
+        recorded, values = planted(int(task.line))
+        return task.kind, _sent(recorded, names, recorded.largest // PART, {recorded.calls[-1]: values})
+    recorded = read(task.kind, json.loads(task.line))
+    if not recorded.calls:
+        return task.kind, {}
+    if task.table == FACTS:
+        window = max(SMALLEST, recorded.largest // 3)
+        return task.kind, _sent(recorded, names, window) if recorded.largest > window else {}
+    window = recorded.largest // 4
+    room = window - recorded.floor
+    words = [message for message in recorded.messages[: recorded.calls[-1]] if has_user_words(message)][1:-1]
+    if room <= 0 or not words:
+        return task.kind, {}
+    fits = sum(map(recorded.source.meter.message, words)) <= room / 5
+    return f"{task.kind}, {'within' if fits else 'over'} a fifth", _sent(recorded, names, window, {})
+
+
+def _sent(
+    recorded: Recorded, names: Sequence[str], window: int, needed: Mapping[int, Sequence[str]] | None = None
+) -> Totals:
+    return {name: anyio.run(measure, recorded, WAYS[name], window, needed) for name in names}
+
+
+def tasks(args: argparse.Namespace) -> Iterator[Task]:
     """The sessions that were asked for; where only a few are, those of middling length."""
-    kinds: dict[str, list[str]] = defaultdict(list)
+    kinds: dict[tuple[str, str], list[str]] = defaultdict(list)
     for kind, line in lines_of_sessions():
-        wanted = (not args.kind or kind in args.kind) and len(line) > CHARACTERS * SMALLEST
-        if wanted and args.half in (None, half_of(json.loads(line)["id"])):
-            kinds[kind].append(line)
-    for kind, lines in kinds.items():
+        if (not args.kind or kind in args.kind) and args.half in (None, half_of(json.loads(line)["id"])):
+            if len(line) > CHARACTERS * SMALLEST:
+                kinds[FACTS, kind].append(line)
+            if kind in TALKS and len(line) > CHARACTERS * SMALLEST // 2:
+                kinds[TALK, kind].append(line)
+    kinds[PLANTED, "made sessions"] = [str(seed) for seed in range(SEEDS)]
+    for (table, kind), lines in kinds.items():
         first = 0 if args.limit is None else max(0, len(lines) - args.limit) // 2
-        yield from ((kind, line) for line in sorted(lines, key=len)[first:][: args.limit])
+        if not args.table or table in args.table:
+            yield from (Task(table, kind, line) for line in sorted(lines, key=len)[first:][: args.limit])
 
 
-def measured(sessions: Sequence[tuple[str, str]], names: Sequence[str], jobs: int) -> dict[str, dict[str, Total]]:
-    """By class of sessions and by way what it did, on so many cores."""
-    kinds: dict[str, dict[str, Total]] = {kind: {name: Total() for name in names} for kind, _ in sessions}
-    longest = sorted(sessions, key=lambda session: -len(session[1]))
+def measured(found: Sequence[Task], names: Sequence[str], jobs: int) -> Tables:
+    """All tasks, on so many cores."""
+    tables: Tables = {}
     with ProcessPoolExecutor(jobs) as pool, Progress(console=Console(stderr=True)) as progress:
-        bar = progress.add_task("sessions", total=sum(len(line) for _, line in sessions))
-        running = {pool.submit(of_session, kind, line, names): (kind, len(line)) for kind, line in longest}
+        bar = progress.add_task("sessions", total=sum(map(_length, found)))
+        running = {pool.submit(measure_one, task, names): task for task in sorted(found, key=_length, reverse=True)}
         for done in as_completed(running):
-            kind, size = running[done]
-            for name, total in done.result().items():
-                kinds[kind][name].add(total)
-            progress.advance(bar, size)
-    return {kind: ways for kind, ways in kinds.items() if next(iter(ways.values())).sessions}
+            task, (kind, totals) = running[done], done.result()
+            for name, total in totals.items():
+                for row in (kind, ALL_KINDS):
+                    tables.setdefault(task.table, {}).setdefault(row, {}).setdefault(name, Total()).add(total)
+            progress.advance(bar, _length(task))
+    return {table: tables[table] for table in (FACTS, TALK, PLANTED) if table in tables}
+
+
+def _length(task: Task) -> int:
+    return len(task.line) if task.table != PLANTED else ROUNDS * 1_000
 
 
 HEADINGS = (
@@ -208,8 +279,15 @@ HEADINGS = (
     "tokens",
     "refused",
     "too large",
+    "compactions",
 )
 """Cost and tokens are those of sending everything, in percent."""
+LEFT_OUT = {
+    FACTS: ("compactions",),
+    TALK: ("values", "visible", "or by handle", "or by search", "compactions"),
+    PLANTED: ("user messages kept", "lost silently", "refused"),
+}
+"""What a table does not tell."""
 
 
 def row(total: Total, all_sent: Total | None) -> dict[str, str]:
@@ -230,6 +308,7 @@ def row(total: Total, all_sent: Total | None) -> dict[str, str]:
         "" if all_sent is None else shared(total.tokens, all_sent.tokens),
         str(total.refused or ""),
         str(total.over or ""),
+        str(total.compactions or ""),
     )
     return dict(zip(HEADINGS, cells, strict=True))
 
@@ -239,26 +318,32 @@ def shared(part: float, among: float) -> str:
     return f"{100 * part / among:.1f} %" if among else ""
 
 
-def rows(kinds: Mapping[str, Mapping[str, Total]]) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Class, way and cells of each row."""
-    for kind, ways in kinds.items():
-        for name, total in ways.items():
+def rows(kinds: Mapping[str, Totals]) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Class, way and cells of each row; all classes together come last."""
+    for kind in sorted(kinds, key=lambda kind: (kind == ALL_KINDS, kind)):
+        for name, total in kinds[kind].items():
             if name != ALL:
-                yield kind, name, row(total, ways.get(ALL))
+                yield kind, name, row(total, kinds[kind].get(ALL))
 
 
-def drawn(kinds: Mapping[str, Mapping[str, Total]]) -> Table:
+def headings(table: str) -> list[str]:
+    """What is told of a table."""
+    return [name for name in HEADINGS if name not in LEFT_OUT[table]]
+
+
+def drawn(table: str, kinds: Mapping[str, Totals]) -> Table:
     """The rows for people."""
-    table = Table("class", "way", *HEADINGS)
+    made = Table("class", "way", *headings(table), title=table)
     for kind, name, cells in rows(kinds):
-        table.add_row(kind, name, *cells.values())
-    return table
+        made.add_row(kind, name, *(cells[each] for each in headings(table)))
+    return made
 
 
-def markdown(kinds: Mapping[str, Mapping[str, Total]]) -> str:
+def markdown(table: str, kinds: Mapping[str, Totals]) -> str:
     """The rows for README.md."""
-    lines = [f"| class | way | {' | '.join(HEADINGS)} |", "|---" * (len(HEADINGS) + 2) + "|"]
-    lines += (f"| {kind} | {name} | {' | '.join(cells.values())} |" for kind, name, cells in rows(kinds))
+    names = headings(table)
+    lines = [f"| class | way | {' | '.join(names)} |", "|---" * (len(names) + 2) + "|"]
+    lines += (f"| {kind} | {name} | {' | '.join(cells[each] for each in names)} |" for kind, name, cells in rows(kinds))
     return "\n".join(lines)
 
 
@@ -267,28 +352,57 @@ def asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measure what the model can still see of what it needs, and the cost.")
     parser.add_argument("--half", type=int, choices=(0, 1), default=1, help="0: the half for choosing settings")
     parser.add_argument("--both", dest="half", action="store_const", const=None, help="both halves")
-    parser.add_argument("--limit", type=int, help="at most so many sessions of each class, of different lengths")
+    parser.add_argument("--limit", type=int, help="at most so many sessions of each class, of middling length")
+    parser.add_argument("--table", action="append", choices=(FACTS, TALK, PLANTED), help="all when not given")
     parser.add_argument("--kind", action="append", help="a class of sessions; all when not given")
-    parser.add_argument("--way", action="append", choices=list(WAYS), help="a way of trimming; all when not given")
+    parser.add_argument(
+        "--way", action="append", choices=list(WAYS), help="a way of trimming; see below when not given"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes; as many as there are cores")
+    parser.add_argument("--read", type=Path, help="show what --json once wrote, and measure nothing")
+    parser.add_argument("--draw", type=Path, help="a picture, as SVG or PNG: cost against what is kept")
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="print JSON instead of tables")
     shape.add_argument("--markdown", action="store_true", help="print tables for README.md")
     return parser.parse_args()
 
 
+def ways(args: argparse.Namespace) -> list[str]:
+    """The names of the ways that were asked for and are installed; without asking, those that are not slow."""
+    there = (name for name in WAYS if name not in LIBRARIES or find_spec(LIBRARIES[name]))
+    return [name for name in there if name == ALL or (name in args.way if args.way else name not in SLOW)]
+
+
+def load(path: Path) -> Tables:
+    """What was written as JSON."""
+    return {
+        table: {
+            kind: {name: Total(**{**total, "found": Retention(**total["found"])}) for name, total in totals.items()}
+            for kind, totals in kinds.items()
+        }
+        for table, kinds in json.loads(path.read_text(encoding="utf-8")).items()
+    }
+
+
 def main() -> None:
     """Measure and print."""
     args = asked()
-    there = (name for name in WAYS if name not in LIBRARIES or find_spec(LIBRARIES[name]))
-    names = [name for name in there if not args.way or name in args.way or name == ALL]
-    kinds = measured(list(chosen(args)), names, args.jobs)
+    tables = load(args.read) if args.read else measured(list(tasks(args)), ways(args), args.jobs)
     if args.json:
-        print(json.dumps({kind: {name: asdict(total) for name, total in ways.items()} for kind, ways in kinds.items()}))
-    elif args.markdown:
-        print(markdown(kinds))
-    else:
-        Console(width=230).print(drawn(kinds))
+        plain = {
+            table: {kind: {name: asdict(total) for name, total in totals.items()} for kind, totals in kinds.items()}
+            for table, kinds in tables.items()
+        }
+        print(json.dumps(plain, indent=1))
+    for table, kinds in tables.items():
+        if args.markdown:
+            print(f"**{table}**\n\n{markdown(table, kinds)}\n")
+        elif not args.json:
+            Console(width=200).print(drawn(table, kinds))
+    if args.draw:
+        from retention_picture import draw  # noqa: PLC0415 - tables need no charts
+
+        draw(tables[FACTS][ALL_KINDS], args.draw)
 
 
 if __name__ == "__main__":

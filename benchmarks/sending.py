@@ -8,7 +8,7 @@ from attrs import frozen
 from recorded import Recorded
 
 from agentctx import Context, ContextOverflow, InvalidInput, Pipeline
-from agentctx.retention import with_recall
+from agentctx.retention import watched
 from agentctx.stores import MemoryStore
 
 
@@ -31,11 +31,6 @@ class Sent:
     recallable: Sequence[str] = ()
 
 
-def keeping(pipeline: Pipeline, store: MemoryStore) -> Pipeline:
-    """The pipeline, with this store for the originals."""
-    return Pipeline(*pipeline.stages, budget=pipeline.budget, protect=pipeline.protect, store=store)
-
-
 Way = Callable[[Recorded, int], AsyncIterator[Sent]]
 
 
@@ -53,8 +48,7 @@ def in_session(build: Callable[[int], Pipeline], model: str | None = None, *, re
         pipeline, store = build(window), None
         if recall:
             store = MemoryStore()
-            pipeline = keeping(pipeline, store)
-            recording = with_recall(recording, recorded.source.wire.name)
+            recording, pipeline = watched(recording, pipeline, store)
         session = pipeline.session(model, format=recorded.source.wire.name)
         fresh = 0
         for length in recorded.calls:

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from agentctx import Context, Message, Text, ToolCall, ToolResult
+from agentctx import Budget, Context, FitContextWindow, Message, Pipeline, Text, ToolCall, ToolResult
 from agentctx.core.recap import Recap
 from agentctx.engine.originals import recall_tool
 from agentctx.replay import Recording
-from agentctx.retention import Library, Reach, Retention, Watch, needs, user_words, values_of, with_recall
+from agentctx.retention import Library, Reach, Retention, Watch, needs, user_words, values_of, watched
 from agentctx.stores import MemoryStore
 
 
@@ -106,16 +106,17 @@ def test_a_recap_says_that_something_is_missing():
 
 def test_a_watch_adds_up_values_and_keeps_the_last_messages():
     """Values of all requests are added; of the user's messages, those count that the last request shows."""
-    watch = Watch(TURNS, [1, 3])
-    for index in watch.calls:
+    watch = Watch(TURNS, needs(TURNS, [1, 3]))
+    for index in watch.needed:
         watch.look(index, Reach("src/app.py AppServer"), TURNS[:index])
     assert watch.found == Retention(values=4, visible=2)
 
 
 def test_the_recall_tool_joins_the_tools():
-    """A recording is replayed as if the loop had offered the tool, beside its own."""
-    messages = [{"role": "user", "content": "Go."}]
+    """A recording is replayed as if the loop had offered the tool, beside its own; the pipeline has the store."""
+    messages, store = [{"role": "user", "content": "Go."}], MemoryStore()
     recording = Recording(messages, tools=[{"type": "function", "function": {"name": "read"}}])
-    names = [tool["function"]["name"] for tool in with_recall(recording, "openai-chat").tools]
-    assert names == ["read", "recall"]
-    assert len(with_recall(Recording(messages), "openai-chat").tools) == 1
+    offered, kept = watched(recording, Pipeline(FitContextWindow(), budget=8_000), store)
+    assert [tool["function"]["name"] for tool in offered.tools] == ["read", "recall"]
+    assert (kept.store, kept.budget, len(kept.stages)) == (store, Budget(8_000), 1)
+    assert len(watched(Recording(messages), kept, store)[0].tools) == 1

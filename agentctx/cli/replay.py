@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import StrEnum
 from typing import Annotated, Any
 
 import anyio
@@ -13,7 +14,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentctx import warmup
+from agentctx import presets, warmup
 from agentctx.cli import options
 from agentctx.cli.console import NARROW, Tally, UnknownModels, err, in_one_line, print_json, printing, progress
 from agentctx.cli.options import parse_bytes
@@ -21,16 +22,18 @@ from agentctx.cli.transcripts import Entry, chosen
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
 from agentctx.core.message import Native
-from agentctx.engine.reading import reader
+from agentctx.engine.reading import as_list, reader
 from agentctx.errors import ConfigError
 from agentctx.pipeline import Pipeline
 from agentctx.printable import on_one_line, printable
 from agentctx.replay import Recording, Step, calls_of, replay as replay_steps
+from agentctx.retention import Retention, Watch, needs, watched
 from agentctx.show import (
     Shown,
     Summary,
     faults,
     in_runs,
+    retention_rows,
     shown,
     step_json,
     step_note,
@@ -39,6 +42,16 @@ from agentctx.show import (
     verdict,
     view_json,
 )
+
+
+class PresetName(StrEnum):
+    """The presets by name."""
+
+    CODING_AGENT = "coding_agent"
+    THRIFTY = "thrifty"
+    ASSISTANT = "assistant"
+    LATE_AND_LARGE = "late_and_large"
+
 
 Trigger = Annotated[
     str | None,
@@ -61,6 +74,20 @@ Show = Annotated[
     int | None,
     typer.Option("--messages", metavar="N", min=1, show_default=False, help="Show what model call N would be sent."),
 ]
+Preset = Annotated[
+    PresetName | None,
+    typer.Option(
+        show_default=False,
+        help="A preset with its own stages and target; only --window, --reserve and --trigger change it.",
+    ),
+]
+Kept = Annotated[
+    bool,
+    typer.Option(
+        "--retention",
+        help="Say what later calls need of what stood before, and what of it they see or can have back by recall.",
+    ),
+]
 Full = Annotated[bool, typer.Option("--full", help="With --messages: whole messages, not only their beginning.")]
 
 
@@ -69,8 +96,10 @@ class _Asked:
     """What was asked for, beside the file."""
 
     typed: options.Typed
+    preset: PresetName | None
     model: str | None
     format: str | None
+    retention: bool
     messages: int | None
     full: bool
     json: bool
@@ -88,9 +117,11 @@ def replay(  # noqa: PLR0913 - each is an option of the command
     format: options.Format = None,  # noqa: A002 - the option's name
     max_tool_tokens: options.ToolTokens = options.TOOL_TOKENS,
     keep_results: options.KeepResults = options.KEEP_RESULTS,
+    preset: Preset = None,
     id: options.Id = None,  # noqa: A002 - the option's name
     max_bytes: options.MaxBytes = options.MAX_BYTES,
     every: All = False,
+    retention: Kept = False,
     messages: Show = None,
     full: Full = False,
     json: options.Json = False,
@@ -103,10 +134,12 @@ def replay(  # noqa: PLR0913 - each is an option of the command
 
       agentctx replay session.jsonl --window 32k --messages 17
 
+      agentctx replay session.jsonl --window 32k --preset coding_agent --retention
+
       agentctx replay sessions.jsonl.gz --window 64k --all --json
     """
     typed = options.Typed(window, reserve, trigger, target, max_tool_tokens, keep_results)
-    asked = _Asked(typed, model, format, messages, full, json)
+    asked = _Asked(typed, preset, model, format, retention, messages, full, json)
     tally, unknown = Tally(), UnknownModels()
     for entry in _entries(chosen(session, id, parse_bytes("--max-bytes", max_bytes)), every=every or id is not None):
         with tally.at(entry.place):
@@ -130,25 +163,50 @@ async def _replay(entry: Entry, asked: _Asked) -> bool:
     """Replay one recording and print what was asked for; whether every call could have been sent."""
     recording = entry.recording if asked.format is None else evolve(entry.recording, format=asked.format)
     model = asked.model or recording.model
-    budget, pipeline = asked.typed.budget(model), asked.typed.pipeline(model)
+    budget, pipeline = _pipeline(asked, model)
     if asked.messages is not None:
         return await _show(recording, pipeline, model, asked, asked.messages)
     warmup(model)  # so that the time of the first call does not hold the loading of the vocabulary
-    steps = await _walk(recording, pipeline, model)
-    summary = summarise(steps)
+    watch = _watch(recording, model) if asked.retention else None
+    if watch is not None:
+        recording, pipeline = watched(recording, pipeline, watch.library.store, model=model)
+    steps = await _walk(recording, pipeline, model, watch)
+    summary, found = summarise(steps), None if watch is None else watch.found
     if asked.json:
-        print_json({**_head(recording, budget), "steps": list(map(step_json, steps)), "summary": asdict(summary)})
+        told = {} if found is None else {"retention": {**asdict(found), "lost": found.lost}}
+        steps_told = list(map(step_json, steps))
+        print_json({**_head(recording, budget), "steps": steps_told, "summary": asdict(summary), **told})
     else:
         with printing() as console:
-            _print_replay(console, entry, budget, steps, summary)
+            _print_replay(console, entry, budget, steps, summary, found)
     return summary.clean
 
 
-async def _walk(recording: Recording, pipeline: Pipeline, model: str | None) -> list[Step]:
+def _pipeline(asked: _Asked, model: str | None) -> tuple[Budget, Pipeline]:
+    """What was typed, or the preset, in the window that was typed."""
+    if asked.preset is None:
+        return asked.typed.budget(model), asked.typed.pipeline(model)
+    found = asked.typed.budget(model)
+    trigger = None if asked.typed.trigger is None else found.trigger
+    budget = Budget(found.window, found.output_reserve, trigger=trigger)
+    preset: Callable[..., Pipeline] = getattr(presets, asked.preset.value)
+    pipeline = preset(budget, model)
+    return pipeline.budget or budget, pipeline
+
+
+def _watch(recording: Recording, model: str | None) -> Watch:
+    """Looks for what the calls of a recording need."""
+    given = reader(recording.messages, format=recording.format, model=model).messages(as_list(recording.messages))
+    return Watch(given, needs(given, calls_of(recording, model=model)))
+
+
+async def _walk(recording: Recording, pipeline: Pipeline, model: str | None, watch: Watch | None) -> list[Step]:
     """The steps without their messages, so that a long replay can be kept."""
     with progress("replay", len(calls_of(recording, model=model))) as done:
         steps = []
         async for step in replay_steps(recording, pipeline, model=model):
+            if watch is not None and step.view is not None:
+                await watch.see(step.index, step.view.context)
             steps.append(step.without_view())
             done()
         return steps
@@ -282,7 +340,9 @@ _WIDE = 100
 """Columns from which on there is room for a bar beside the stages."""
 
 
-def _print_replay(console: Console, entry: Entry, budget: Budget, steps: Sequence[Step], summary: Summary) -> None:
+def _print_replay(
+    console: Console, entry: Entry, budget: Budget, steps: Sequence[Step], summary: Summary, found: Retention | None
+) -> None:
     """Print the steps of one recording and what they sum up to."""
     console.print(_title(entry, budget))
     if console.width < NARROW:
@@ -290,7 +350,7 @@ def _print_replay(console: Console, entry: Entry, budget: Budget, steps: Sequenc
     else:
         console.print(_table(steps, bar=console.width >= _WIDE))
     _print_faults(console, steps)
-    _print_summary(console, summary)
+    _print_summary(console, [*summary_rows(summary), *(() if found is None else retention_rows(found))])
     console.print(Text(verdict(summary), style="bold green" if summary.clean else "bold red"))
 
 
@@ -365,8 +425,8 @@ def _print_faults(console: Console, steps: Sequence[Step]) -> None:
         console.print(Text(printable(str(fault)), style=style))
 
 
-def _print_summary(console: Console, summary: Summary) -> None:
-    rows = [(label, printable(what)) for label, what in summary_rows(summary)]
+def _print_summary(console: Console, told: Iterable[tuple[str, str]]) -> None:
+    rows = [(label, printable(what)) for label, what in told]
     if console.width < NARROW:
         for label, what in rows:
             console.print(Text.assemble((f"{label}: " if label else "  ", "dim"), what))

@@ -13,6 +13,7 @@ from agentctx.core.compare import Change, Outcome
 from agentctx.core.later import Later
 from agentctx.core.message import ROLES
 from agentctx.core.pace import paced
+from agentctx.core.untracked import untrack
 
 
 @frozen
@@ -101,6 +102,7 @@ class ChangeLog:
         """Write down what a step did to messages of the history. A message that is gone has no other line."""
         gone: list[Change] = []
         for change in paced(new):
+            untrack(change)
             if change.outcome in (Outcome.MARKED, Outcome.KEPT):
                 self._mark(change)
             elif change.outcome is not Outcome.ADDED:

@@ -14,8 +14,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-AT_MOST = 0.002
-"""Seconds for which a worker thread computes at a time, about."""
+AT_MOST = 0.001
+"""Seconds for which a worker thread computes at a time, about. A step on the loop may wait that long for each text that
+it counts: tiktoken lets go of the interpreter meanwhile."""
 
 PAUSE = 0.00005
 """Seconds that it pauses then: enough for a thread that waits to go on."""

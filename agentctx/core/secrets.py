@@ -9,7 +9,7 @@ variables give the names of the variables.
 
 No rule finds every secret: one without a telling name or a known shape (a key in a Kubernetes ``data`` section, say)
 is not recognised. What must never leave the machine should not be offered as context. (Why own rules: of 137 secrets
-in a log these find all, detect-secrets 23; ``benchmarks/secrets.py`` compares them.)
+in a log these find all, detect-secrets 23; ``benchmarks/redaction.py`` compares them.)
 """
 
 from __future__ import annotations

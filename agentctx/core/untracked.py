@@ -7,6 +7,7 @@ from functools import cache
 from gc import is_tracked
 from typing import Any
 
+from agentctx.core.compare import Change
 from agentctx.core.message import Text, Thinking, ToolCall, ToolResult
 
 
@@ -25,6 +26,7 @@ _HELD: dict[type, Callable[[Any], Iterable[object]]] = {
     Text: _nothing,
     Thinking: _nothing,
     ToolCall: _nothing,
+    Change: _nothing,
     ToolResult: _content,
 }
 """What a value of a type holds beside text, numbers and the like."""
@@ -46,8 +48,8 @@ def _untrack() -> Callable[[object], None] | None:
 def untrack(value: object) -> bool:
     """Take a value, and all that it holds, out of the garbage collector's sight; whether it need not look at it.
 
-    That is so of text, of parts that are nothing but text, and of containers of them: they are in no cycle, and go when
-    nobody refers to them any more. Python does the same with tuples and dicts of plain values.
+    That is so of text, of parts and changes that are nothing but text, and of containers of them: they are in no
+    cycle, and go when nobody refers to them any more. Python does the same with tuples and dicts of plain values.
 
     Args:
         value: What nobody changes any more.

@@ -186,7 +186,7 @@ class _Cutting:
         """
         words_before, bare, more = sum(map(self.call.count, spoken.values())), 0, 0
         kept = []
-        for bundle in reversed(bundles):
+        for bundle in paced(reversed(bundles)):
             turn = self._turn(bundle)
             bare, more = bare + turn.bare, more + turn.tight - turn.bare
             words_before -= sum(self.call.count(spoken[each.place]) for each in turn.forms if each.place in spoken)

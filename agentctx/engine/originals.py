@@ -195,6 +195,12 @@ class StoreShelf:
         handle = None if content is None else await self.keep(content)
         return None if handle is None else handle + _part(message, result)
 
+    async def keep_messages(self, messages: Sequence[Message]) -> list[str | None]:
+        """By which handle each message can be had back; None for what is not kept."""
+        written = await offload(lambda: [content_of(each, self.wire) for each in paced(messages)], len(messages))
+        handles = await self.keep_all(content for content in written if content is not None)
+        return [None if content is None else handles.get(content) for content in written]
+
     async def keep_all(self, contents: Iterable[bytes]) -> dict[bytes, str]:
         """The handles of contents, of those that the store keeps; some are put at a time, and each is tried twice."""
         wanted, place, known = list(dict.fromkeys(contents)), id(self.store), self.known.handles

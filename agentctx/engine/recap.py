@@ -16,7 +16,7 @@ from attrs import evolve, field, frozen
 from agentctx.core.compare import Outcome, match
 from agentctx.core.message import Context, Message
 from agentctx.core.protection import first_task
-from agentctx.core.recap import Recap, is_recap, recap_of, recaps
+from agentctx.core.recap import Recap, is_recap, quoted, recap_of, recaps
 from agentctx.engine.record import SUMMARY, Record
 from agentctx.engine.run_stages import run_plain
 from agentctx.engine.shrink import CLEARED
@@ -24,6 +24,7 @@ from agentctx.engine.summary import Asking
 from agentctx.errors import StageError, SummaryError
 from agentctx.lazy import lazy_pattern
 from agentctx.offload import amount, offload
+from agentctx.printable import on_one_line
 from agentctx.protocols import Call, ContextStrategy, declared, whole_text
 from agentctx.tokens.graphemes import floor
 
@@ -296,3 +297,47 @@ def with_sections(context: Context, sections: Mapping[str, str], call: Call) -> 
     for index in old:
         call.note(context.messages[index], "another says it now")
     return _with_recap(context.with_messages(kept), made, call)
+
+
+HANDLES = "Handles"
+"""The heading of what says how to get back what was left out as a whole."""
+
+_HANDLES = 50
+"""At most so many tokens that takes."""
+
+_GLANCE = 80
+"""So many characters a list shows of each message."""
+
+
+def room_for_handles(call: Call) -> int:
+    """Tokens that ``with_handles`` may take."""
+    return 0 if call.shelf is None or call.shelf.tool is None else _HANDLES
+
+
+async def with_handles(context: Context, call: Call) -> Context:
+    """The request with the handle of a list in the recap, which has the handle of each message that was dropped.
+
+    The list begins with the handle of the one before. As it is without the recall tool, or where the store fails.
+    """
+    shelf, start = call.shelf, call.start
+    if shelf is None or shelf.tool is None or start is None:
+        return context
+    left = await offload(partial(gone, context, call), len(start.messages))
+    handles = await shelf.keep_messages(left.dropped)
+    known = [recap.sections.get(HANDLES, "") for message in start.messages if (recap := recap_of(message)) is not None]
+    earlier = [f"before these: {text}" for text in known if text]
+    pairs = zip(handles, left.dropped, strict=True)
+    lines = [f"{handle} {message.role}: {_glance(message)}" for handle, message in pairs if handle is not None]
+    listed = await shelf.keep("\n".join([*earlier, *lines]).encode("utf-8", "surrogatepass")) if lines else None
+    if listed is None:
+        return context
+    text = f"{shelf.tool} {listed}: a list of the {len(lines)} messages that went last, with a handle each"
+    write = partial(with_section, context, HANDLES, text, call)
+    return await offload(write, len(start.messages))
+
+
+def _glance(message: Message) -> str:
+    """The first words of a message, quoted."""
+    said = [message.text, *(f"{call.name} {call.arguments}" for call in message.calls)]
+    said += [result.text for result in message.results]
+    return quoted(on_one_line(next((text for text in said if text.strip()), ""), _GLANCE))

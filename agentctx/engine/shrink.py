@@ -11,7 +11,7 @@ from typing import Literal
 from attrs import evolve, frozen
 
 from agentctx.core.message import Context, Message, Native, Part, Text, ToolCall, ToolResult
-from agentctx.core.pace import paced
+from agentctx.core.pace import breathe, paced
 from agentctx.protocols import Call, TextCutter, TokenCounter, as_cutter
 from agentctx.tokens.graphemes import ceiling, floor
 
@@ -197,7 +197,8 @@ def edited(
         why: The reason.
     """
     messages = list(context.messages)
-    for index in paced(places):
+    for index in places:
+        breathe()
         messages[index] = edit(index, context.messages[index])
         if messages[index] is not context.messages[index]:
             call.note(context.messages[index], why)

@@ -12,7 +12,7 @@ from agentctx.core.message import Context
 from agentctx.engine.cut import cut
 from agentctx.engine.drop import effort_to_cut
 from agentctx.engine.options import as_budget
-from agentctx.engine.recap import leave_out
+from agentctx.engine.recap import leave_out, room_for_handles, with_handles
 from agentctx.engine.run_stages import run_plain
 from agentctx.engine.summary import Asking
 from agentctx.errors import ConfigError
@@ -62,6 +62,9 @@ class FitContextWindow(Stage):
     it would be without one. Without a session, or with views that are
     not written back, the summarizer is asked at every call that has to be cut.
 
+    Where it has a store and the request the recall tool (``Recall``), cut texts name the handle of what they were, and
+    that message names a list of what was dropped, a handle each.
+
     Args:
         budget: The budget to fit; a number is a window in tokens. Without it the pipeline's budget holds.
         max_tokens: The most tokens of the request, instead of a budget.
@@ -106,6 +109,10 @@ class FitContextWindow(Stage):
         """The budget that this stage carries itself, if any."""
         return Budget(self.max_tokens, self.reserve_tokens) if self.max_tokens is not None else self.budget
 
+    def reserves(self, call: Call, /) -> int:
+        """The room for the handle of a list of what was dropped, where the model can ask for it."""
+        return room_for_handles(call)
+
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context with the oldest rounds dropped, so that it has at most the limit's tokens."""
         limit, aim = self._limits(call)
@@ -113,9 +120,9 @@ class FitContextWindow(Stage):
             return context
         aim = max(1, aim - call.reserved)
         summed = None if call.summarizer is None else await _with_summary(context, limit, aim, call, call.summarizer)
-        if summed is not None:
-            return summed
-        return await run_plain(partial(_cut, limit, aim), effort_to_cut(context, limit, call), context, call)
+        if summed is None:
+            summed = await run_plain(partial(_cut, limit, aim), effort_to_cut(context, limit, call), context, call)
+        return await with_handles(summed, call)
 
     def cuts_above(self, call: Call, /) -> int | None:
         """The tokens that it comes down to, where it does nothing but cut."""

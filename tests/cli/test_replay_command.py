@@ -147,6 +147,44 @@ def test_options_change_what_is_done(run, jsonl, chat, record):
     assert early["peak_sent"] < late["peak_sent"]
 
 
+def read_and_go_back(rounds):
+    """A session that reads a file in each round, and in the end what the first one named."""
+    native = [{"role": "user", "content": "Look around."}]
+    for number in range(rounds + 1):
+        path = f"src/part_{number}.py" if number < rounds else "lib/deep_secret.py"
+        call = {
+            "id": f"c{number}",
+            "type": "function",
+            "function": {"name": "read", "arguments": f'{{"path": "{path}"}}'},
+        }
+        native.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        found = "see lib/deep_secret.py" if number == 0 else "nothing of note " * 200
+        native.append({"role": "tool", "tool_call_id": f"c{number}", "content": found})
+        if number % 5 == 4:
+            native += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": f"Now part {number}."}]
+    return [*native, {"role": "assistant", "content": "Done."}]
+
+
+def test_retention_tells_what_later_calls_need(run, jsonl, record):
+    """With --retention a replay says what calls took from what stood before, where it was, and what the user said."""
+    path = jsonl(record(read_and_go_back(20), "one"))
+    told = json.loads(run("replay", path, "--window", "8k", "--retention", "--json").stdout)["retention"]
+    assert (told["values"], told["said"], told["lost"]) == (1, 3, 0)
+    assert told["visible"] + told["recallable"] + told["searchable"] == 1
+    shown = run("replay", path, "--window", "8k", "--retention").stdout
+    assert "values needed later" in shown
+    assert "3 between the first and the last" in shown
+    assert "values needed later" not in run("replay", path, "--window", "8k").stdout
+
+
+def test_a_preset_stands_for_the_stages(run, jsonl, record):
+    """With --preset a replay has the stages and the target of the preset, in the window that was given."""
+    path = jsonl(record(read_and_go_back(20), "one"))
+    told = json.loads(run("replay", path, "--window", "8k", "--preset", "coding_agent", "--retention", "--json").stdout)
+    assert "Ledger" in {item["stage"] for item in told["summary"]["left_out"]}
+    assert (told["budget"]["window"], told["retention"]["visible"]) == (8_000, 1)
+
+
 def test_a_share_is_of_what_the_reserve_leaves(run, jsonl, chat, record):
     """A trigger and a target that are shares fit, whatever is reserved."""
     options = ("--window", "16k", "--trigger", "80%", "--target", "50%", "--json")

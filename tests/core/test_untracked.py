@@ -7,6 +7,7 @@ import gc
 import pytest
 
 from agentctx import Pipeline
+from agentctx.core.compare import Change, Outcome
 from agentctx.core.message import Opaque, Text, ToolCall, ToolResult
 from agentctx.core.untracked import untrack
 
@@ -17,6 +18,7 @@ from agentctx.core.untracked import untrack
         Text("words"),
         (Text("words"), ToolCall("1", "read", "{}")),
         (ToolResult("1", (Text("words"),)),),
+        [Change(1, "tool", Outcome.DROPPED, "TrimRounds")],
         {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "read", "arguments": "{}"}}]},
     ],
 )

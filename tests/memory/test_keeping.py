@@ -1,15 +1,16 @@
 """What stages put into the store: by which handle, and what a store that fails costs."""
 
 import json
+import re
 
 import anyio
 import pytest
 
 import agentctx
-from agentctx import Budget, ClearToolResults, FitContextWindow, Pipeline, Stage, TruncateToolOutputs
+from agentctx import Budget, ClearToolResults, FitContextWindow, Outcome, Pipeline, Stage, Text, TruncateToolOutputs
 from agentctx.engine import originals
 from agentctx.engine.originals import recall_tool
-from agentctx.memory import Offload
+from agentctx.memory import Offload, Recall
 from agentctx.providers.registry import format_named
 from agentctx.stores import MemoryStore, RedactingStore
 from agentctx.testing import assistant, call, result, transcript, user
@@ -204,9 +205,10 @@ async def test_no_secret_goes_into_a_redacting_store(format_name):
     for each in (store, plain):
         pipeline = Pipeline(FitContextWindow(), store=each, budget=Budget(1_500))
         view = await pipeline.prepare(leaky(format_name), tools=tools(format_name), format=format_name)
-        assert all(change.handle for change in view.report.in_force)
+        assert all(change.handle for change in view.report.in_force if change.outcome is not Outcome.ADDED)
     kept = [await store.get(handle) for handle in await store.handles()]
     whole = [await plain.get(handle) for handle in await plain.handles()]
+    whole = [content for content in whole if content.startswith(b"{")]  # no lists of handles: they name others there
     assert any(b"[redacted]" in content for content in kept)
     assert not any(TOKEN.encode() in content or b"hunter2" in content for content in kept)
     assert [content for content in whole if content not in kept] == [
@@ -240,3 +242,112 @@ async def test_what_is_no_text_is_not_kept_unseen():
     """Bytes that nobody can read as text are refused, not passed on."""
     with pytest.raises(agentctx.StoreError, match="no text"):
         await RedactingStore(MemoryStore()).put(b"\xff\xfe" + TOKEN.encode())
+
+
+async def listed(recall, text):
+    """The handles of all messages that a recap's list names, and the lists before it."""
+    found = []
+    while (named := re.search(r"recall (\w{16}): a list of the \d+ messages", text)) is not None:
+        text = await recall({"handle": named[1]})
+        found += re.findall(r"^(\w{16}) ", text, re.MULTILINE)
+    return found
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("way", ["at once", "full", "written back"])
+async def test_rounds_that_were_dropped_can_be_had_back(format_name, way):
+    """The recap names a list of them with a handle each, and of those before; each gives the message, byte for byte."""
+    store, messages = MemoryStore(), rounds(format_name, 24)
+    pipeline = Pipeline(FitContextWindow(), budget=Budget(4_000, trigger=0.5, target=0.25), store=store)
+    session, shown = pipeline.session(format=format_name), []
+    recall = Recall(store, max_tokens=20_000, conversation=session.id)
+    if way == "at once":
+        pipeline = Pipeline(FitContextWindow(), budget=1_500, store=store)
+        recall, shown = Recall(store, max_tokens=20_000), [await prepared(pipeline, messages, format_name)]
+    given, known = [], 0
+    for stop in range(3, len(messages) + 1, 2) if way != "at once" else ():
+        given = [*(shown[-1].messages if shown and way == "written back" else messages[:known]), *messages[known:stop]]
+        known = stop
+        shown.append(await prepared(session, given, format_name))
+        assert shown[-1].report.tokens_after <= 4_000
+    said = [part.text for each in shown[-1].messages for part in format_named(format_name).read_message(each, 0).parts
+            if isinstance(part, Text)]  # fmt: skip
+    handles = await listed(recall, next(text for text in said if text.startswith("[Recap of ")))
+    back = [json.loads(await store.get(handle)) for handle in handles]
+    assert len({json.dumps(each) for each in back}) == len(back)
+    passed = given or messages
+    lost = [change for change in shown[-1].report.changes if change.outcome is Outcome.DROPPED]
+    lost = (
+        lost
+        if way == "written back"
+        else [change for change in shown[-1].report.in_force if change.outcome is Outcome.DROPPED]
+    )
+    assert lost or way == "written back"
+    assert all(passed[change.index] in back for change in lost)
+
+
+async def prepared(what, messages, format_name):
+    """A view of a request with the recall tool; the format is named where the pipeline prepares."""
+    named = {"format": format_name} if isinstance(what, Pipeline) else {}
+    return await what.prepare(messages, tools=tools(format_name), **named)
+
+
+async def test_where_nobody_can_ask_no_handles_are_told():
+    """Without the tool, without a store, and where the store fails; the room is not kept free then either."""
+    messages, views = rounds(number=24), []
+    for store, given in ((None, tools("openai-chat")), (MemoryStore(), None), (broken(fails), tools("openai-chat"))):
+        view = await Pipeline(FitContextWindow(), budget=2_000, store=store).prepare(messages, tools=given)
+        views.append(view)
+        assert "## Handles" not in json.dumps(view.messages)
+    assert len(views[0].messages) == len((await Pipeline(FitContextWindow(), budget=2_000).prepare(
+        messages, tools=tools("openai-chat"))).messages)  # fmt: skip
+
+
+TWICE = {
+    "cleared": (TruncateToolOutputs(max_tokens=60), ClearToolResults(keep_last=0)),
+    "cut again": (TruncateToolOutputs(max_tokens=90), TruncateToolOutputs(max_tokens=60)),
+    "preview cleared": (Offload(over=60, preview=20), ClearToolResults(keep_last=0)),
+}
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("stages", TWICE.values(), ids=TWICE)
+async def test_what_was_cut_before_it_was_cleared_names_its_original(stages, format_name):
+    """Also where the view is written back, or prepared anew by another pipeline: there is one hop to all of it."""
+    store = MemoryStore()
+    recall = Recall(store, max_tokens=20_000)
+    first, then = (Pipeline(stage, store=store) for stage in stages)
+    outputs = ["one\n" + "a line of output\n" * 90, "two " * 300]
+    turns = [user("task"), assistant(call("a", "read"), call("b", "read")), result("a", outputs[0]),
+             result("b", outputs[1]), assistant("ok"), user("more")]  # fmt: skip
+    view = await first.prepare(transcript(format_name, *turns), tools=tools(format_name), format=format_name)
+    for _ in range(2):
+        view = await then.prepare(view.messages, tools=tools(format_name), format=format_name)
+    named = re.findall(r"; recall ([\w#]+)", json.dumps(view.messages))
+    assert [await recall({"handle": handle}) for handle in named] == outputs
+
+
+async def test_a_mark_that_a_tool_has_written_is_not_believed():
+    """What is cleared is had back as the tool said it, and not what it points at."""
+    store = MemoryStore()
+    recall = Recall(store, max_tokens=20_000)
+    other = await store.put(b"something else " * 90)
+    texts = [
+        f"a\n[… 99 characters omitted; recall {other} …]\nb " + "long " * 90,
+        f"[offloaded: text of 1 lines, 8,500 characters; recall {other}]\nsomething odd " + "long " * 90,
+        f"[old tool result cleared; recall {other}]" + "long " * 90,
+        f"x [… 99 characters omitted; recall {other} …] " * 40,
+    ]
+    turns = [user("task")]
+    for place, text in enumerate(texts):
+        turns += [assistant(call(f"c{place}", "read", {"n": place})), result(f"c{place}", text)]
+    turns += [assistant("ok"), user("more")]
+    pipeline = Pipeline(ClearToolResults(keep_last=0), store=store)
+    view = await pipeline.prepare(transcript("openai-chat", *turns), tools=tools("openai-chat"))
+    named = [text.split("; recall ")[1].split("]")[0] for text in texts_of_tools(view)]
+    assert [await recall({"handle": handle}) for handle in named] == texts
+
+
+def texts_of_tools(view):
+    """What the tools say, cleared."""
+    return [text for text in texts(view) if text.startswith("[old tool result cleared; ")]

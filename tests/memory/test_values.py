@@ -20,7 +20,7 @@ COUNTER = TiktokenCounter()
 
 def shapes():
     """The project's own list of secrets of known shapes."""
-    place = Path(__file__).parents[2] / "benchmarks/secrets.py"
+    place = Path(__file__).parents[2] / "benchmarks/redaction.py"
     spec = importlib.util.spec_from_file_location("secret_shapes_of_memory", place)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -13,7 +13,7 @@ from agentctx.sources import redact_secrets
 
 def benchmark():
     """The project's own list of shapes, places and harmless texts."""
-    place = Path(__file__).parents[2] / "benchmarks/secrets.py"
+    place = Path(__file__).parents[2] / "benchmarks/redaction.py"
     spec = importlib.util.spec_from_file_location("secret_shapes", place)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

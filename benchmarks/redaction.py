@@ -1,8 +1,8 @@
 """How many made-up secrets of known shapes are redacted, in what kinds of text, and what is redacted that is none.
 
-Run it with ``python benchmarks/secrets.py``; ``--leaks`` names what is missed and ``--alarms`` what goes in vain. With
-detect-secrets installed (``pip install detect-secrets``) it is asked the same: a secret counts as found when it reports
-anything in a file with the text.
+Run it with ``python benchmarks/redaction.py``; ``--leaks`` names what is missed and ``--alarms`` what goes in vain.
+With detect-secrets installed (``pip install detect-secrets``) it is asked the same: a secret counts as found when it
+reports anything in a file with the text.
 """
 
 from __future__ import annotations
