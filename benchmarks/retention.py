@@ -215,13 +215,12 @@ def measure_one(task: Task, names: Sequence[str]) -> tuple[str, Totals]:
     if task.table == FACTS:
         window = max(SMALLEST, recorded.largest // 3)
         return task.kind, _sent(recorded, names, window) if recorded.largest > window else {}
-    window = recorded.largest // 4
-    room = window - recorded.floor
+    room = (recorded.largest - recorded.floor) // 4
     words = [message for message in recorded.messages[: recorded.calls[-1]] if has_user_words(message)][1:-1]
-    if room <= 0 or not words:
+    if not words:
         return task.kind, {}
     fits = sum(map(recorded.source.meter.message, words)) <= room / 5
-    return f"{task.kind}, {'within' if fits else 'over'} a fifth", _sent(recorded, names, window, {})
+    return f"{task.kind}, {'within' if fits else 'over'} a fifth", _sent(recorded, names, recorded.floor + room, {})
 
 
 def _sent(
@@ -237,7 +236,7 @@ def tasks(args: argparse.Namespace) -> Iterator[Task]:
         if (not args.kind or kind in args.kind) and args.half in (None, half_of(json.loads(line)["id"])):
             if len(line) > CHARACTERS * SMALLEST:
                 kinds[FACTS, kind].append(line)
-            if kind in TALKS and len(line) > CHARACTERS * SMALLEST // 2:
+            if kind in TALKS:
                 kinds[TALK, kind].append(line)
     kinds[PLANTED, "made sessions"] = [str(seed) for seed in range(SEEDS)]
     for (table, kind), lines in kinds.items():
