@@ -24,7 +24,7 @@ import argparse
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from hashlib import sha256
@@ -85,12 +85,13 @@ WAYS: Mapping[str, Way] = {
     "late_and_large": in_session(lambda window: late_and_large(Budget(window)), recall=True),
     "oldest rounds, each step": sliding(),
     "Anthropic's clearing": provider_clearing(lambda _window: TRIGGER),
-    "the same from half the window on": provider_clearing(lambda window: window // 2),
+    "Anthropic's clearing, from half on": provider_clearing(lambda window: window // 2),
     "LangChain": langchain,
     "agentix": agentix,
     "headroom": compressing(headroom),
     "distil": compressing(distil),
 }
+OURS = frozenset({"coding_agent", "thrifty", "assistant", "late_and_large"})
 LIBRARIES = {"LangChain": "langchain_core", "agentix": "agentix", "headroom": "headroom", "distil": "distil"}
 """What a way needs; it is left out where that is not installed."""
 SLOW = ("headroom", "distil")
@@ -358,7 +359,7 @@ def asked() -> argparse.Namespace:
         "--way", action="append", choices=list(WAYS), help="a way of trimming; see below when not given"
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes; as many as there are cores")
-    parser.add_argument("--read", type=Path, help="show what --json once wrote, and measure nothing")
+    parser.add_argument("--read", type=Path, nargs="+", help="show what --json wrote once or more; measure nothing")
     parser.add_argument("--draw", type=Path, help="a picture, as SVG or PNG: cost against what is kept")
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="print JSON instead of tables")
@@ -372,15 +373,17 @@ def ways(args: argparse.Namespace) -> list[str]:
     return [name for name in there if name == ALL or (name in args.way if args.way else name not in SLOW)]
 
 
-def load(path: Path) -> Tables:
-    """What was written as JSON."""
-    return {
-        table: {
-            kind: {name: Total(**{**total, "found": Retention(**total["found"])}) for name, total in totals.items()}
-            for kind, totals in kinds.items()
-        }
-        for table, kinds in json.loads(path.read_text(encoding="utf-8")).items()
-    }
+def load(paths: Iterable[Path]) -> Tables:
+    """What was written as JSON; of a way that is in several files, the last."""
+    tables: Tables = {}
+    for path in paths:
+        for table, kinds in json.loads(path.read_text(encoding="utf-8")).items():
+            for kind, totals in kinds.items():
+                read = {
+                    name: Total(**{**total, "found": Retention(**total["found"])}) for name, total in totals.items()
+                }
+                tables.setdefault(table, {}).setdefault(kind, {}).update(read)
+    return tables
 
 
 def main() -> None:
@@ -401,7 +404,7 @@ def main() -> None:
     if args.draw:
         from retention_picture import draw  # noqa: PLC0415 - tables need no charts
 
-        draw(tables[FACTS][ALL_KINDS], args.draw)
+        draw(tables[FACTS][ALL_KINDS], OURS, args.draw)
 
 
 if __name__ == "__main__":
