@@ -231,6 +231,19 @@ class Stage:
         """
         return None
 
+    @property
+    def background(self) -> float | None:
+        """From which share of the budget's trigger on a session lets it work ahead (``ahead``); None: it never does."""
+        return None
+
+    async def ahead(self, _context: Context, _call: Call, /) -> object:
+        """What it works out ahead of its time, in the background, for when it is run: ``Call.ahead`` gives it back.
+
+        Asked between two steps of a session, within ``async with session:``. The context is the part of the last view
+        that only a compaction changes, and the call aims at the budget's target. It may be cancelled at any time.
+        """
+        return None
+
     def true_at(self, _messages: Sequence[Message], /) -> Collection[int] | None:
         """Of which messages, by index, what it writes into them still holds when the caller has gone back to these.
 
@@ -334,6 +347,13 @@ class _Underived(Stage):
 
     def leaves_alone(self, messages: Sequence[Message], call: Call, /) -> bool:
         return self._said("leaves_alone", super().leaves_alone)(messages, call)
+
+    @property
+    def background(self) -> float | None:
+        return self._said("background", None)
+
+    async def ahead(self, context: Context, call: Call, /) -> object:
+        return await self._said("ahead", super().ahead)(context, call)
 
     def true_at(self, messages: Sequence[Message], /) -> Collection[int] | None:
         return self._said("true_at", super().true_at)(messages)
@@ -725,6 +745,8 @@ class Call:
         given: Gives the identities of the messages that the caller passed, wherever they stand now; None: all are.
         start: The request as it was before any stage of this step saw all of it; None: it is not known.
         ours: Turns a number of tokens by the provider's count into one by ours, as far as that is known.
+        ahead: Gives what a stage has worked out in the background on messages with which the request still begins,
+            and waits for it where it is under way; None where there is nothing. None itself: there is no session.
         stays: Of a block of a request: gives the indexes of what must stay of it. None: the context is a request, of
             which the library's own rules say what stays.
 
@@ -756,6 +778,7 @@ class Call:
     late: Callable[[], frozenset[int]] | None = field(default=None, repr=False)
     given: Callable[[], frozenset[int]] | None = field(default=None, repr=False)
     start: Context | None = field(default=None, repr=False)
+    ahead: Callable[[ContextStrategy], Awaitable[object]] | None = field(default=None, repr=False)
     shelf: Shelf | None = field(default=None, repr=False)
     ours: Callable[[int], int] = field(default=int, repr=False)
     stays: ProtectRule | None = field(default=None, repr=False)

@@ -8,7 +8,7 @@ that summary among it. It has words found for what went (``LeftOut.in_words``), 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from attrs import evolve, field, frozen
@@ -17,7 +17,7 @@ from agentctx.core.compare import Outcome, match
 from agentctx.core.message import Context, Message
 from agentctx.core.protection import first_task
 from agentctx.core.recap import Recap, is_recap, quoted, recap_of, recaps
-from agentctx.engine.record import SUMMARY, Record
+from agentctx.engine.record import SUMMARY, Record, record_in
 from agentctx.engine.run_stages import run_plain
 from agentctx.engine.shrink import CLEARED
 from agentctx.engine.summary import Asking
@@ -46,12 +46,14 @@ class LeftOut:
         gone: What went, with these summaries.
         recap: What is said of it beside a summary.
         call: What the stage is told.
+        told: What a summarizer is told of it; None: all that went.
     """
 
     context: Context
     gone: tuple[Message, ...]
     recap: Recap
     call: Call
+    told: tuple[Message, ...] | None = None
 
     @property
     def is_known(self) -> bool:
@@ -78,12 +80,13 @@ class LeftOut:
         Raises:
             Exception: What is not forgiven.
         """
-        write = self._written if write is None else write
+        write, told = self.written if write is None else write, self.gone if self.told is None else self.told
         left = room - self.call.count(write(""))
         if left <= 0 or not self.gone:
             return None, NO_ROOM
         try:
-            text = await asking.words(self.gone, left, self.call, stage)
+            known = all(map(is_recap, told))
+            text = record_in(told).text if known else await asking.words(told, left, self.call, stage)
         except SummaryError as error:
             return None, str(error)
         except Exception as error:
@@ -91,9 +94,14 @@ class LeftOut:
                 raise
             what = error.what if isinstance(error, StageError) else f"the summarizer raised {_told(error)}"
             return None, what
-        return self._within(room, text, write), ""
+        return self.within(room, text, write), ""
 
-    def _within(self, room: int, text: str, write: Write) -> Message | None:
+    def knowing(self, text: str, of: Collection[int]) -> LeftOut:
+        """The same, of which a text says already what the messages with these identities say."""
+        new = (message for message in self.gone if not is_recap(message) and message.identity not in of)
+        return evolve(self, told=(self.written(text), *new))
+
+    def within(self, room: int, text: str, write: Write) -> Message | None:
         """The message, its words cut to what fits; None when nothing fits, or nothing is said."""
         for record in Record.read(text).shortened():
             text = record.text
@@ -107,7 +115,8 @@ class LeftOut:
             text = text[: floor(text, min(len(text) - 1, len(text) * room // tokens))]
         return None
 
-    def _written(self, text: str) -> Message:
+    def written(self, text: str) -> Message:
+        """The recap with a summary."""
         return self.recap.with_section(SUMMARY, text).written()
 
     def with_summary(self, made: Message) -> Context:

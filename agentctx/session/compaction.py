@@ -186,6 +186,8 @@ async def _run_and_guarantee(step: Step, stages: Sequence[ContextStrategy], aim:
         await run_stage(LiftCacheMarkers(), step.trail, call, trusted=True)
     if any(declared(stage).recaps for stage in stages):
         given, call = step.trail.after(-1), evolve(call, start=step.trail.context)
+        if step.background is not None:
+            call = evolve(call, ahead=partial(step.background.of, step.trail.context.messages, call.remark))
         call = evolve(call, reserved=await reserved(stages, call), given=lambda: given)
     for stage in stages:
         await run_stage(stage, step.trail, call)

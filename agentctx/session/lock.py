@@ -114,6 +114,15 @@ class SessionLock:
 
     async def __aexit__(self, *_error: object) -> None:
         """Let the next one in."""
+        self.leave()
+
+    def enter_first(self) -> Work:
+        """Be in at once: of a lock that nobody else knows yet."""
+        self._holder = Work(running_loop())
+        return self._holder
+
+    def leave(self) -> None:
+        """Let the next one in."""
         if self._holder is not None:
             self._holder.over = True
         self._next()

@@ -112,7 +112,9 @@ async def take_step(
         record = await match(state, given, ctx)
         step = None if remembered else await _fitted_around(ctx, record, given)
         if step is None:
-            step = await _fitted(await take_in(state, record, given, ctx, now, remembered=remembered), given)
+            step = await take_in(state, record, given, ctx, now, remembered=remembered)
+            step.background = state.background
+            step = await _fitted(step, given)
         undo = state if undoable and step.trail.reports else None
         done = await commit(state, step, given, now, on_copy=undo is not None)
         report = report_on(done, step, started)
@@ -120,6 +122,8 @@ async def take_step(
     except RecursionError:
         with naming_what_is_too_deep(given.messages, given.system, given.tools):
             raise
+    if state.background is not None:
+        state.background.begin(step)
     new = report.tokens_after - report.cleared_tokens - report.prefix_tokens
     return Stepped(done.state, view, new, undo)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attrs import define, evolve, field, frozen
 
@@ -24,6 +24,9 @@ from agentctx.protocols import Call, ContextStrategy, Meter, declared
 from agentctx.session.fingerprint import Digest, shared_length, snapshot
 from agentctx.session.learned_limits import LearnedLimits, LimitsByModel
 from agentctx.session.record import LastRequest, Record, Sizes
+
+if TYPE_CHECKING:
+    from agentctx.session.background import Background
 
 
 class Given(NamedTuple):
@@ -145,6 +148,7 @@ class State:
         asked: Whether the provider was asked to clear some of the last view by itself.
         said: What was said of that.
         left_out: The tokens that the provider leaves out of each message of the view, by its place.
+        background: What stages work out ahead of their time; None without a session.
     """
 
     plan: Plan
@@ -166,6 +170,7 @@ class State:
     asked: bool = False
     said: tuple[str, ...] = ()
     left_out: Mapping[int, int] = field(factory=dict)
+    background: Background | None = None
 
     @classmethod
     def empty(
@@ -323,6 +328,7 @@ class Step:
         said: What the stages say that ask the provider for something.
         said_before: The same at the step before.
         left_out: The tokens that the provider leaves out of each message of the view, by its place.
+        background: What stages have worked out ahead of their time; None without a session.
     """
 
     ctx: StepContext
@@ -342,6 +348,7 @@ class Step:
     said: tuple[str, ...] = ()
     said_before: tuple[str, ...] = ()
     left_out: Mapping[int, int] = field(factory=dict)
+    background: Background | None = None
 
     @property
     def cleared(self) -> int:

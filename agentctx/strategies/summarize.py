@@ -14,10 +14,10 @@ from agentctx.engine.drop import tokens_of, tokens_together, units_of, without
 from agentctx.engine.listeners import is_async
 from agentctx.engine.options import check_places, limits
 from agentctx.engine.recap import NO_ROOM, leave_out
-from agentctx.engine.record import Extractive
+from agentctx.engine.record import Extractive, record_in
 from agentctx.engine.run_stages import run_alone
 from agentctx.engine.summary import Asking, Redactor
-from agentctx.errors import ConfigError, StageError
+from agentctx.errors import ConfigError, StageError, SummaryError
 from agentctx.protocols import Call, ContextStrategy, Scope, Stage, Summarizer, declared
 from agentctx.strategies.drop_units import TruncateOldest, pieces, staying, staying_places
 
@@ -75,6 +75,12 @@ def _seconds(_instance: object, _attribute: object, value: Native) -> None:
         raise ConfigError(msg)
 
 
+def _share(_instance: object, _attribute: object, value: Native) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1):
+        msg = f"Summarize: background must be a share of the trigger, between 0 and 1, or None, got {value!r}"
+        raise ConfigError(msg)
+
+
 def _redactor(_instance: object, _attribute: object, value: Native) -> None:
     if not callable(value) or isinstance(value, type) or is_async(value):
         msg = f"Summarize: redact is a plain function from text to text, got {value!r}"
@@ -110,6 +116,11 @@ class Summarize(Stage):
             those before. Without it, its own attribute ``window``, if it has one. A part that it calls too large is
             halved.
         timeout: Seconds for one answer; without it, its own attribute ``timeout``, if it has one.
+        background: From which share of the budget's trigger on a session writes the summary in the background, within
+            ``async with session:``; when the trigger is passed it is there, and the step does not wait. What has come
+            since stays as it is where it fits, else the summarizer is told that alone, with the record. Where the
+            messages have changed meanwhile, or it has failed, the summary is written anew at the cut, as it is without
+            a session. None: it is never begun early.
         redact: Takes out of all text what the summarizer shall not see, and out of its answer; where it raises, the
             summarizer is not asked, and there is no summary.
 
@@ -122,6 +133,13 @@ class Summarize(Stage):
         >>> async def in_one_line(messages, max_tokens):
         ...     return f"{len(messages)} messages about the build"
         >>> block = Block("history", [{"role": "user", "content": "…"}], evict=Summarize(in_one_line))
+
+        In the background of an agent's loop:
+
+        >>> from agentctx import Budget, Pipeline
+        >>> pipeline = Pipeline(Summarize(in_one_line, background=0.8), budget=Budget(128_000, target=0.5))
+        >>> async with pipeline.session() as session:
+        ...     view = await session.prepare([{"role": "user", "content": "Why does the build fail?"}])
     """
 
     summarizer: Summarizer = field(default=Extractive(), validator=_callable)
@@ -131,6 +149,7 @@ class Summarize(Stage):
     on: tuple[type[Exception], ...] = field(default=(Exception,), kw_only=True, validator=_errors)
     window: int | None = field(default=None, kw_only=True, validator=_window)
     timeout: float | None = field(default=None, kw_only=True, validator=_seconds)
+    background: float | None = field(default=None, kw_only=True, validator=_share)
     redact: Redactor = field(default=redact_secrets, kw_only=True, validator=_redactor)
     scope: ClassVar[Scope] = Scope.PRESSURE
     summarizes: ClassVar[bool] = True
@@ -153,11 +172,16 @@ class Summarize(Stage):
         _, aim = limits("Summarize", None, call)
         if call.size(context) <= aim:
             return context
+        ready = await self._ready(call)
         known = call.notes.copy()
+        if ready is not None and (swapped := await self._swapped(ready, aim, context, call)) is not None:
+            return swapped
         left = await leave_out(partial(_without_earlier, aim), self.effort(context, call), context, call)
         if left.gone and left.is_known:
             call.notes.restore(known)
             return context
+        if ready is not None:
+            left = left.knowing(ready.text, ready.of)
         write = None if call.stays is None else partial(self._written, count=left.recap.messages)
         room = aim - call.size(left.context)
         made, problem = await left.in_words(self._asking(self.summarizer), room, "Summarize", write, self._forgives)
@@ -172,6 +196,41 @@ class Summarize(Stage):
         call.notes.restore(known)
         call.remark((problem or EMPTY) + ("; nothing was left out" if self._stage is None else ""))
         return context if self._stage is None else await run_alone(self._stage, context, call)
+
+    async def ahead(self, context: Context, call: Call, /) -> object:
+        """The summary of what a cut would leave out now, with room left for what comes before the trigger is passed."""
+        _, aim = limits("Summarize", None, call)
+        left = await leave_out(partial(_without_earlier, aim), self.effort(context, call), context, call)
+        room = aim - call.size(left.context)
+        if call.budget is not None:
+            room = max(room // 2, room - max(0, call.budget.trigger_tokens - call.size(context)))
+        made, problem = await left.in_words(
+            self._asking(self.summarizer), room, "Summarize", forgives=lambda _error: False
+        )
+        if made is None:
+            raise SummaryError(problem or EMPTY)
+        gone = set(map(id, left.gone))
+        places = frozenset(place for place, message in enumerate(context.messages) if id(message) in gone)
+        return _Ahead(places, record_in([made]).text)
+
+    async def _ready(self, call: Call) -> _Ready | None:
+        """What was written in the background, and of which messages."""
+        if self.background is None or call.ahead is None or call.start is None:
+            return None
+        made = await call.ahead(self)
+        if not isinstance(made, _Ahead):
+            return None
+        return _Ready(frozenset(call.start.messages[place].identity for place in made.places), made.text)
+
+    async def _swapped(self, ready: _Ready, aim: int, context: Context, call: Call) -> Context | None:
+        """The context with a summary in the place of what it was made of; None where that does not come down to it."""
+        known = call.notes.copy()
+        left = await leave_out(partial(_without, ready.of, aim), self.effort(context, call), context, call)
+        made = left.written(ready.text)
+        if left.gone and call.size(left.context) + call.count(made) <= aim:
+            return left.with_summary(made)
+        call.notes.restore(known)
+        return None
 
     def _asking(self, summarizer: Summarizer) -> Asking:
         if isinstance(summarizer, Extractive):
@@ -190,6 +249,35 @@ class Summarize(Stage):
     def _written(self, text: str, *, count: int) -> Message:
         """The summary of a block."""
         return Message(self.role, (Text(self.heading.replace("{count}", str(count)) + text),))
+
+
+@frozen
+class _Ahead:
+    """A summary that was written in the background, and the places of the messages that it was made of."""
+
+    places: frozenset[int]
+    text: str
+
+
+@frozen
+class _Ready:
+    """The same with the identities of these messages."""
+
+    of: frozenset[int]
+    text: str
+
+
+def _without(identities: frozenset[int], aim: int, context: Context, call: Call) -> Context:
+    """The context without these messages, as far as they may go."""
+    messages = context.messages
+    found = pieces(messages, staying_places(context, call), call)
+    going = [
+        piece
+        for piece in found
+        if not piece.stays
+        and all(messages[place].identity in identities for unit in piece.units for place in unit.places)
+    ]
+    return without(context, units_of(going), call, f"over {aim:,} tokens")
 
 
 def _without_earlier(aim: int, context: Context, call: Call) -> Context:
