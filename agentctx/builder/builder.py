@@ -27,9 +27,8 @@ from agentctx.engine.run_stages import Noting, answered
 from agentctx.errors import BigItem, ConfigError, ContextOverflow, InvalidInput, StageError
 from agentctx.protocols import Call, Meter, TokenCounter, name_of
 from agentctx.providers.registry import FORMATS, detect, format_named
-from agentctx.tokens.counting import as_counter, default_counter
+from agentctx.tokens.counting import as_counter, default_counter, remembering
 from agentctx.tokens.meter import MessageMeter
-from agentctx.tokens.remembering import remembering
 from agentctx.wire_format import USUAL, CacheMarkers, WireFormat
 
 

@@ -30,7 +30,7 @@ from agentctx.protocols import (
     TokenCounter,
     declared,
 )
-from agentctx.tokens.remembering import remembering
+from agentctx.tokens.counting import remembering
 
 
 @frozen(eq=False, repr=False)

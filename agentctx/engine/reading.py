@@ -17,9 +17,8 @@ from agentctx.protocols import Meter, TokenCounter
 from agentctx.providers.native import DEEPEST, too_deep
 from agentctx.providers.other_tools import refuse_messages_of_a_tool
 from agentctx.providers.registry import Detected, detected, format_named, is_registered
-from agentctx.tokens.counting import default_counter
+from agentctx.tokens.counting import default_counter, remembering
 from agentctx.tokens.meter import MessageMeter
-from agentctx.tokens.remembering import remembering
 from agentctx.wire_format import WireFormat
 
 

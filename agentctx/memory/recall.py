@@ -21,7 +21,7 @@ from agentctx.errors import ConfigError, StoreError
 from agentctx.offload import offload
 from agentctx.protocols import Store, TokenCounter
 from agentctx.providers.registry import format_named
-from agentctx.tokens.remembering import counter_of_texts
+from agentctx.tokens.counting import counter_of_texts
 
 FOUND = 8
 """So many places a search names."""

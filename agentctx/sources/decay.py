@@ -14,7 +14,7 @@ from agentctx.engine.select import each_that_fits
 from agentctx.errors import BigItem, ConfigError, ContextOverflow, SourceError
 from agentctx.protocols import TokenCounter
 from agentctx.sources.gathering import blended
-from agentctx.tokens.remembering import counter_of_texts
+from agentctx.tokens.counting import counter_of_texts
 
 HALF_LIFE = 30 * 60.0
 """Half an hour, in seconds."""

@@ -17,7 +17,7 @@ from agentctx.errors import ConfigError
 from agentctx.protocols import ContextItem, ContextProvider, TokenCounter
 from agentctx.sources.call_source import SourceCall, SourceOutcome
 from agentctx.sources.writing import cut_lines, section
-from agentctx.tokens.remembering import counter_of_texts
+from agentctx.tokens.counting import counter_of_texts
 
 
 @frozen

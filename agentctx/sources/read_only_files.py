@@ -15,7 +15,7 @@ from agentctx.errors import ConfigError, SourceError
 from agentctx.protocols import TokenCounter
 from agentctx.sources.folder import SKIPPED, Patterns, Stamp, read_text, stamp_of, walk
 from agentctx.sources.writing import amount, section
-from agentctx.tokens.remembering import counter_of_texts
+from agentctx.tokens.counting import counter_of_texts
 
 
 @frozen

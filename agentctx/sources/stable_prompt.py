@@ -20,7 +20,7 @@ from agentctx.printable import shown
 from agentctx.protocols import ContextProvider, TokenCounter
 from agentctx.sources.call_source import as_items, result_of
 from agentctx.sources.writing import section
-from agentctx.tokens.remembering import counter_of_texts
+from agentctx.tokens.counting import counter_of_texts
 
 
 @frozen

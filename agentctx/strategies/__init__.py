@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         Strict as Strict,
         TruncateOldest as TruncateOldest,
     )
-    from agentctx.strategies.packing.scores import Weights as Weights
+    from agentctx.strategies.packing import Weights as Weights
     from agentctx.strategies.summarize import Summarize as Summarize
     from agentctx.strategies.tiered import ByTools as ByTools
 else:
@@ -27,7 +27,7 @@ else:
             "agentctx.errors": "SummaryError",
             "agentctx.strategies.clear_by_provider": "ClearByProvider",
             "agentctx.strategies.drop_units": "Drop DropTail Strict TruncateOldest",
-            "agentctx.strategies.packing.scores": "Weights",
+            "agentctx.strategies.packing": "Weights",
             "agentctx.strategies.summarize": "Summarize",
             "agentctx.strategies.tiered": "ByTools",
         },

@@ -19,8 +19,17 @@ from agentctx.engine.relevance import Relevance
 from agentctx.engine.run_stages import run_plain
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage
-from agentctx.strategies.packing.choose import Candidates, candidates_of
-from agentctx.strategies.packing.scores import Traits, Weights, relevances, scores, shortened, still_short, traits_of
+from agentctx.strategies.packing import (
+    Candidates,
+    Traits,
+    Weights,
+    candidates_of,
+    relevances,
+    scores,
+    shortened,
+    still_short,
+    traits_of,
+)
 from agentctx.tokens.graphemes import floor
 
 Strategy = Literal["recent", "relevance", "hybrid", "compression"]
@@ -46,7 +55,7 @@ class Pack(Stage):
     A unit is a model's turn with all its tool results, or one other message; it is kept or dropped as a whole.
     Protected messages and the round that the model is in stay; then the last messages, as far as they fit; what room
     is left goes to the other units so that the sum of score times tokens is as high as can be found: never below
-    what taking them by score would give (see ``packing.choose``). A question counts at least as much as its answer.
+    what taking them by score would give (see ``packing``). A question counts at least as much as its answer.
 
     It chooses anew at every call that is too large. Without a session that moves the prefix at each: measured, 1.5 to
     1.8 times the cost of sending everything, where the provider's cache is used. In a session it chooses at a

@@ -20,7 +20,7 @@ from agentctx.strategies.collapse_repeats import CollapseRepeats
 from agentctx.strategies.drop_units import Drop, DropTail, Strict, TruncateOldest
 from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.pack import STRATEGIES, Pack
-from agentctx.strategies.packing.scores import Weights
+from agentctx.strategies.packing import Weights
 from agentctx.strategies.summarize import Summarize
 from agentctx.strategies.tiered import ByTools, Tiered
 from agentctx.strategies.trim_rounds import TrimRounds

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 from agentctx.lazy import lazy_pattern
-from agentctx.tokens.byte_pairs import FirstTexts
 from agentctx.tokens.graphemes import ceiling, floor
-from agentctx.tokens.vocabulary import LONGEST_TOKEN, VOCABULARIES, vocabulary
+from agentctx.tokens.vocabulary import LONGEST_TOKEN, VOCABULARIES, FirstTexts, vocabulary
 
 if TYPE_CHECKING:
     from tiktoken import Encoding

@@ -30,7 +30,7 @@ from agentctx.models.profile import ImageRule, ModelProfile
 from agentctx.offload import MUCH_TEXT, VERY_MUCH_TEXT, offload
 from agentctx.protocols import MessageCounter, PartCounter, TokenCounter
 from agentctx.tokens.carried import carried
-from agentctx.tokens.counting import Asking, whole_tokens
+from agentctx.tokens.counting import Asking, RememberingCounter, whole_tokens
 from agentctx.tokens.media import may_be_office, may_be_text, media_tokens
 from agentctx.tokens.overheads import (
     TOOL_START,
@@ -41,7 +41,6 @@ from agentctx.tokens.overheads import (
     serialise,
     shows_schemas,
 )
-from agentctx.tokens.remembering import RememberingCounter
 from agentctx.wire_format import TokenOverheads
 
 _MESSAGE_CHARACTERS = 200  # what looking at a message costs, beside counting its text

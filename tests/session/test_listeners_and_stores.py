@@ -25,7 +25,7 @@ from agentctx.builder import Block, ContextBuilder
 from agentctx.engine import listeners as telling
 from agentctx.stores import MemoryStore
 from agentctx.testing import Recorder, assistant, call, result, transcript, user
-from agentctx.tokens.remembering import remembering
+from agentctx.tokens.counting import remembering
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 

@@ -8,8 +8,7 @@ from packed import agent, answered, packed
 
 from agentctx import Budget, Call, ConfigError, Context, Message, Pack, Pipeline, Text
 from agentctx.strategies import Bm25, Embedded, Weights
-from agentctx.strategies.packing.choose import choose
-from agentctx.strategies.packing.scores import recency_score
+from agentctx.strategies.packing import choose, recency_score
 from agentctx.testing import CountingCounter, assistant, call, result, transcript, user
 from agentctx.tokens import FixedCounter, HeuristicCounter
 from agentctx.tokens.meter import MessageMeter

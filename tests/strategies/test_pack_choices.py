@@ -11,8 +11,7 @@ from packed import agent, answered, asked, packed
 from agentctx import Budget, ContextOverflow, Message, Pack, Pipeline, Protect, Text, ToolCall, ToolResult, validate
 from agentctx.strategies import Bm25, Weights
 from agentctx.strategies.pack import STRATEGIES, dropped_line, is_note
-from agentctx.strategies.packing.choose import choose
-from agentctx.strategies.packing.scores import length_score, recency_score, role_score, tool_score
+from agentctx.strategies.packing import choose, length_score, recency_score, role_score, tool_score
 from agentctx.testing import assistant, call, result, system, transcript, user
 from agentctx.tokens import HeuristicCounter
 

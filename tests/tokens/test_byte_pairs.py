@@ -3,9 +3,8 @@ import inspect
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx.tokens.byte_pairs import ENOUGH, FirstTexts
 from agentctx.tokens.tiktoken import encoding
-from agentctx.tokens.vocabulary import VOCABULARIES
+from agentctx.tokens.vocabulary import ENOUGH, VOCABULARIES, FirstTexts
 
 FIRST = {name: FirstTexts(each, 10**12) for name, each in VOCABULARIES.items()}
 LATIN = st.characters(max_codepoint=0x24F) | st.characters(min_codepoint=0x2000, max_codepoint=0x2BFF)

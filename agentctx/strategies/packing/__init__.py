@@ -1,1 +1,0 @@
-"""Which units of a transcript are worth the room they take."""
