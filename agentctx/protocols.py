@@ -649,7 +649,7 @@ class Notes:
 
     reasons: dict[int, Reason] = field(factory=dict)
     remarks: list[str] = field(factory=list)
-    asked: list[Asked] = field(factory=list)
+    asked: Asked | None = None
     _messages: list[Message] = field(factory=list)  # whose identities these are: none may be that of a later one
     _said: list[Reason] = field(factory=list)  # of each of these
     _last: Reason = _NONE_GIVEN
@@ -675,7 +675,7 @@ class Notes:
 
     def copy(self) -> Notes:
         """What was said so far, to be restored."""
-        return Notes(dict(self.reasons), list(self.remarks), list(self.asked), list(self._messages), list(self._said))
+        return Notes(dict(self.reasons), list(self.remarks), self.asked, list(self._messages), list(self._said))
 
     def restore(self, known: Notes) -> None:
         """Forget everything said since the copy was made."""
@@ -686,7 +686,7 @@ class Notes:
         """Forget everything said."""
         self.reasons.clear()
         self.remarks.clear()
-        self.asked.clear()
+        self.asked = None
         self._messages.clear()
         self._said.clear()
 
@@ -856,8 +856,11 @@ class Call:
         self.notes.remarks.append(text)
 
     def ask(self, asked: Asked) -> None:
-        """Ask the provider to do something with the request by itself; for a stage of ``Scope.PROVIDER``."""
-        self.notes.asked.append(asked)
+        """Ask the provider to do something with the request by itself; for a stage of ``Scope.PROVIDER``.
+
+        One stage asks: where several do, what the first asks for holds.
+        """
+        self.notes.asked = asked
 
     async def keep(self, content: bytes | str) -> str | None:
         """Put a content into the store, and give the handle by which the model gets it back with the recall tool.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from typing import Any
 
 from attrs import frozen
@@ -107,7 +106,7 @@ async def settle_reasoning(trail: Trail, call: Call, before: Context) -> None:
 def options_of(trail: Trail, call: Call) -> Mapping[str, Any]:
     """What the request must hold besides, for the provider to take it."""
     dropping = {} if trail.unbound_from is None or call.wire is None else call.wire.drop_reasoning
-    return reduce(merged, (asked.options for asked in trail.asked), dropping)
+    return dropping if trail.asked is None else merged(dropping, trail.asked.options)
 
 
 def _first(trail: Trail, before: Context) -> int | None:

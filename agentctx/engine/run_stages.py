@@ -204,7 +204,7 @@ class Trail:
             nothing is known of that.
         made: The messages that stages made, by identity, each with what is said of it.
         originals: What stages changed, as it was before, by the place of the report; see ``keep_originals``.
-        asked: What the provider is asked for.
+        asked: What the provider is asked for; of several requests the first holds.
     """
 
     context: Context
@@ -217,7 +217,7 @@ class Trail:
     intact: int = 0
     made: dict[int, tuple[Message, Change]] = field(factory=dict)
     originals: dict[int, Originals] = field(factory=dict)
-    asked: list[Asked] = field(factory=list)
+    asked: Asked | None = None
 
     def copy(self) -> Trail:
         """The same place, in containers of its own."""
@@ -227,7 +227,6 @@ class Trail:
             reports=list(self.reports),
             made=dict(self.made),
             originals=dict(self.originals),
-            asked=list(self.asked),
         )
 
     def after(self, last: int) -> frozenset[int]:
@@ -296,7 +295,7 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
     before, started = trail.context, perf_counter()
     try:
         after, shared = await run(stage, before, call)
-        trail.asked += call.notes.asked
+        trail.asked = trail.asked or call.notes.asked
         if call.shelf is not None:
             after = await call.shelf.settled(before, after)
         if after is before and not call.notes.remarks:

@@ -99,7 +99,7 @@ async def _ask_the_provider(step: Step) -> None:
     """Run the stages that ask the provider for something; what they said at the step before is not said again."""
     trail, begun, plan = step.trail, len(step.trail.reports), step.ctx.plan
     step.widen()
-    trail.asked.clear()
+    trail.asked = None
     for stage in step.ctx.concerned(plan.asking):
         await run_stage(stage, trail, step.call(None if step.ctx.budget is None else step.ctx.budget.limit))
     trail.narrow()
@@ -114,9 +114,9 @@ async def _ask_the_provider(step: Step) -> None:
 async def _see_what_is_cleared(step: Step) -> None:
     """Note what the provider leaves out of the request as it is now."""
     whole, size = step.ctx.context((*step.before(), *step.trail.context.messages)), step.trail.tokens
-    step.left_out = {}
-    for asked in step.trail.asked:
-        step.left_out |= await offload(partial(asked.leaves_out, whole, size), len(whole.messages))
+    asked = step.trail.asked
+    work = None if asked is None else partial(asked.leaves_out, whole, size)
+    step.left_out = {} if work is None else await offload(work, len(whole.messages))
 
 
 def _fits(step: Step, room: Budget) -> bool:

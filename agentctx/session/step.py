@@ -465,7 +465,7 @@ def _known_after(
         in_force=in_force,
         counted_by=ctx.reader.meter,
         marked_for=ctx.model,
-        asked=bool(step.trail.asked),
+        asked=step.trail.asked is not None,
         said=step.said,
         left_out=step.left_out,
     )
@@ -683,7 +683,7 @@ def view_of(step: Step, given: Given, report: Report) -> View:
     if chosen.system is not ctx.given_head.system:
         system = None if chosen.system is None else ctx.reader.wire.write_system(chosen.system)
     options: Mapping[str, Native] = {}
-    if step.trail.unbound_from is not None or step.trail.asked:
+    if step.trail.unbound_from is not None or step.trail.asked is not None:
         options = options_of(step.trail, ctx.bare_call)
     messages, context, origins = list(record.out), ctx.context(record.view), tuple(record.origins)
     return View(messages, system, tools, report, context, options, origins)

@@ -25,12 +25,13 @@ def _names(exclude: Iterable[str]) -> frozenset[str]:
 class ClearByProvider(Stage):
     """Have the provider clear old uses of tools, and old reasoning, from what the model reads: Anthropic's edits.
 
-    The messages are sent whole, and ``view.options`` asks for the clearing: pass them with the request (a wrapped
-    client does it by itself). What is sent stays as it was, so reasoning that is bound to it is taken. What the
-    provider clears by its rules takes no room in the budget; where that is not enough, the request is cut as it would
-    be without this stage. Tell ``session.record`` the ``applied_edits`` of the answer: then what is billed is
-    understood, and no more is counted on than the provider does. With every use of a tool that it clears the cached
-    prefix ends earlier: ``session.forecast()`` says what that costs beside a cut, in ``by_provider``.
+    The messages are sent whole, and ``view.options`` asks for the clearing: pass them with the request, as in
+    ``client.beta.messages.create(..., **view.options)`` (a wrapped client does it by itself). What is sent stays as it
+    was, so reasoning that is bound to it is taken. What the provider clears by its rules takes no room in the budget;
+    where that is not enough, the request is cut as it would be without this stage. Tell ``session.record`` the
+    ``applied_edits`` of the answer: then what is billed is understood, and no more is counted on than the provider
+    does. With every use of a tool that it clears the cached prefix ends earlier: ``session.forecast()`` says what that
+    costs beside a cut, in ``by_provider``.
 
     Results that the model has not read yet stay, and so do all uses of a tool of which one is protected. Other formats
     have nothing of the kind: there it does nothing, and says so.

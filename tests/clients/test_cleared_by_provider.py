@@ -92,6 +92,27 @@ async def test_a_loop_goes_on_whole_because_the_provider_clears(serve, made, kin
 
 
 @pytest.mark.anyio
+@pytest.mark.both_loops
+async def test_the_options_go_with_a_request_of_ones_own(serve, made):
+    """Without a wrapped client the view's options are parameters of the SDK's own call, and its edits are recorded."""
+    desk, url = serve(messages, answer=calls, window=WINDOW)
+    session, client = plan().session(model=MODEL), made(AsyncAnthropic, url)
+    history = [{"role": "user", "content": "Read the book."}]
+    for number in range(STEPS):
+        view = await session.prepare(history, tools=[TOOL])
+        asked = {"model": MODEL, "max_tokens": 100, "messages": view.messages, "tools": view.tools}
+        answer = await client.beta.messages.create(**asked, **view.options)
+        session.record(answer.usage, answer.context_management.applied_edits)
+        said = [block.model_dump(exclude_none=True) for block in answer.content]
+        found = {"type": "tool_result", "tool_use_id": said[-1]["id"], "content": f"Words of page {number}. " * 60}
+        history = [*history, {"role": "assistant", "content": said}, {"role": "user", "content": [found]}]
+    assert len(desk.accepted) == STEPS
+    edit = answer.context_management.applied_edits[0]
+    assert edit.cleared_input_tokens == view.report.cleared_tokens
+    assert answer.usage.input_tokens == view.report.tokens_after - view.report.cleared_tokens
+
+
+@pytest.mark.anyio
 async def test_bound_reasoning_is_taken_whole(serve, made):
     """A server that checks what each thought stood behind takes all of it, without being asked to drop any."""
     desk, url = serve(messages, answer=calls, window=WINDOW)
@@ -109,8 +130,9 @@ async def test_bound_reasoning_is_taken_whole(serve, made):
 
 
 @pytest.mark.anyio
-async def test_a_provider_that_clears_nothing_is_believed(serve, made):
-    """Where answers tell that nothing was cleared, requests are cut before they pass the window."""
+@pytest.mark.parametrize(("window", "refused"), [(2 * WINDOW, 0), (WINDOW, 1)])
+async def test_a_provider_that_clears_nothing_is_believed(serve, made, window, refused):
+    """Where answers, or one refusal, tell that nothing was cleared, requests are cut before they pass the window."""
 
     def deaf(desk):
         inner = messages(desk)
@@ -127,10 +149,11 @@ async def test_a_provider_that_clears_nothing_is_believed(serve, made):
 
         return app
 
-    desk, url = serve(deaf, answer=calls, window=2 * WINDOW)
+    desk, url = serve(deaf, answer=calls, window=window)
     session = plan().session(model=MODEL)
     await walk(wrap(made(AsyncAnthropic, url), session.plan, session=session))
     assert len(desk.accepted) == STEPS
+    assert len(desk.requests) - STEPS <= refused
     assert session.view.report.tokens_after <= WINDOW
     assert session.limits.clears < 1
 

@@ -228,6 +228,27 @@ async def test_a_condition_holds_for_it_as_for_any_stage():
 
 
 @pytest.mark.anyio
+async def test_one_stage_asks():
+    """Of two that ask for clearing the first holds: the provider takes one edit of a kind."""
+    stages = ClearByProvider(1_000, 2), ClearByProvider(500, 1)
+    for pipeline in (Pipeline(*stages), Pipeline(Pipeline(*stages))):
+        view = await pipeline.prepare(rounds(12), format="anthropic")
+        assert [edit["keep"]["value"] for edit in edits(view)] == [2]
+
+
+@pytest.mark.anyio
+async def test_going_back_is_counted_anew():
+    """A session whose caller goes back to fewer messages counts what the provider clears of these, and no more."""
+    pipeline = Pipeline(ClearByProvider(1_500, 2), FitContextWindow(), budget=2_500)
+    session = pipeline.session(format="anthropic")
+    await session.prepare(rounds(12))
+    for number in (4, 9, 3, 12):
+        now, alone = await session.prepare(rounds(number)), await pipeline.prepare(rounds(number), format="anthropic")
+        assert now.report.cleared_tokens == alone.report.cleared_tokens
+        assert now.messages == alone.messages
+
+
+@pytest.mark.anyio
 @pytest.mark.both_loops
 async def test_laws_hold_for_it():
     """The laws, with a budget that holds only because the provider clears, on both loops."""
