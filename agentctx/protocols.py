@@ -629,11 +629,12 @@ class Asked:
 
     Args:
         options: What asks for it in the request.
-        leaves_out: Gives, for a request and its size, the tokens that the provider then leaves out of each message, by
-            its place.
+        left_out: The tokens that the provider then leaves out of each message, by its place.
+        leaves_out: Gives the same for a request that has become another, and its size.
     """
 
     options: Mapping[str, Native]
+    left_out: Mapping[int, int]
     leaves_out: Callable[[Context, int], Mapping[int, int]]
 
 

@@ -84,12 +84,13 @@ async def _beside_the_provider(step: Step, bring: Callable[[Step], Awaitable[Non
     room = None if budget is None else budget.larger_by(step.cleared)
     if room is not None and step.cleared and _fits(step, room):
         step.ctx = ctx.with_budget(room)
-    helped = step.ctx is not ctx
+    helped, asked_for = step.ctx is not ctx, step.trail.context
     try:
         await bring(step)
     finally:
         step.ctx = ctx
-    await _see_what_is_cleared(step)
+    if step.trail.context is not asked_for:
+        await _see_what_is_cleared(step)
     if helped and budget is not None and step.trail.tokens - step.cleared > budget.limit:
         await _run_and_guarantee(step, (), budget.limit)
         await _see_what_is_cleared(step)
@@ -108,7 +109,7 @@ async def _ask_the_provider(step: Step) -> None:
     if step.said == step.said_before and not any(report.changes or report.head for report in said):
         del trail.reports[begun:]
         trail.originals = {place: kept for place, kept in trail.originals.items() if place < begun}
-    await _see_what_is_cleared(step)
+    step.left_out = {} if trail.asked is None else trail.asked.left_out
 
 
 async def _see_what_is_cleared(step: Step) -> None:

@@ -94,9 +94,10 @@ class ClearByProvider(Stage):
         wanted = self._wanted(context, call)
         at_least = None if wanted.at_least is None else call.ours(wanted.at_least)
         counted = evolve(wanted, trigger=call.ours(wanted.trigger), at_least=at_least)
-        asked = Asked(provider.options(wanted), partial(_left_out, provider, counted, call.meter))
-        call.ask(asked)
-        if left := asked.leaves_out(context, call.size(context)):
+        leaves_out = partial(_left_out, provider, counted, call.meter)
+        left = leaves_out(context, call.size(context))
+        call.ask(Asked(provider.options(wanted), left, leaves_out))
+        if left:
             call.remark(f"the provider clears {sum(left.values()):,} tokens of {len(left)} messages by itself")
         return context
 

@@ -9,6 +9,7 @@ that without the reasoning that is cleared.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from attrs import evolve, frozen
@@ -84,9 +85,18 @@ def _cleared(messages: Sequence[Message], clearing: Clearing) -> Iterator[tuple[
     uses = [part.id for part in parts if isinstance(part, ToolCall) and part.name not in clearing.exclude]
     old = frozenset(uses[: max(0, len(uses) - clearing.keep)])
     for place, message in paced(enumerate(messages)) if old else ():
+        if message.parts and all(isinstance(part, ToolResult) and part.call_id in old for part in message.parts):
+            yield place, _placeholders(message.role, tuple(result.name for result in message.results))
+            continue
         read = tuple(_without(part, old, clearing) for part in message.parts)
         if any(one is not other for one, other in zip(read, message.parts, strict=True)):
             yield place, message.with_parts(read)
+
+
+@lru_cache(maxsize=256)
+def _placeholders(role: str, names: tuple[str | None, ...]) -> Message:
+    """What stands for a message of results only: one for all that read alike, which is counted once."""
+    return Message(role, tuple(ToolResult("", (Text(PLACEHOLDER),), name) for name in names))
 
 
 def _without(part: Part, old: frozenset[str], clearing: Clearing) -> Part:
