@@ -437,8 +437,9 @@ def text_of(content: bytes, part: str = "") -> str:
         content: What is kept.
         part: Which of its results, counted from 1; ``"0"``: the content as it is.
     """
-    text = content.decode("utf-8", "surrogatepass" if _is_text(content) else "replace")
-    if ("\0" in text and not _is_text(content)) or text.count("\ufffd") * _FEW > len(text):
+    is_text = _is_text(content)
+    text = content.decode("utf-8", "surrogatepass" if is_text else "replace")
+    if not is_text and ("\0" in text or text.count("\ufffd") * _FEW > len(text)):
         return f"[binary content of {len(content):,} bytes: it is no text]"
     message = _message_in(text) if part != "0" else None
     if message is None:

@@ -17,7 +17,7 @@ from agentctx.core.recap import TERM, Recap, is_recap, quoted, recap_of, unquote
 from agentctx.core.secrets import Redactor, failing_closed, is_credential_file, is_environment_file, redact_secrets
 from agentctx.engine.listeners import is_async
 from agentctx.engine.options import check_tokens
-from agentctx.engine.recap import HEADER, Gone, gone, with_sections
+from agentctx.engine.recap import HEADER, Gone, gone, room_for_handles, with_sections
 from agentctx.errors import ConfigError, SummaryError
 from agentctx.memory.artifacts import Artifact, FileEvent
 from agentctx.memory.tool_calls import ArtifactRule, ReadCall, done_by, read_calls
@@ -463,6 +463,7 @@ class Ledger(Stage):
         most = None
         if call.budget is not None:
             most = call.budget.limit - call.size(context.with_messages(visible)) - HEADER - besides
+            most -= room_for_handles(call)
             wanted = min(wanted, most)
         if wanted <= 0:
             return context

@@ -19,6 +19,7 @@ from agentctx.engine.relevance import forms, raw_words
 from agentctx.engine.shrink import cutter_of
 from agentctx.errors import ConfigError, StoreError
 from agentctx.offload import offload
+from agentctx.printable import printable
 from agentctx.protocols import Store, TokenCounter
 from agentctx.providers.registry import format_named
 from agentctx.tokens.counting import counter_of_texts
@@ -389,7 +390,7 @@ def _around(lines: Sequence[str], places: Sequence[int]) -> list[str]:
     """Lines with those around them, numbered."""
     return [
         "\n".join(
-            f"{number + 1}: {lines[number][:_LINE]}"
+            f"{number + 1}: {printable(lines[number][:_LINE])}"
             for number in range(max(0, place - AROUND), min(len(lines), place + AROUND + 1))
         )
         for place in places

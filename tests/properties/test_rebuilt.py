@@ -105,7 +105,7 @@ class Loop:
                 session = Session.load(self.pipeline, json.loads(json.dumps(session.dump())))
             elif move == "back":
                 steps = steps[: 1 + pick % len(steps)] if steps else []
-                at = len(steps)
+                at = next((at for at, call_ in enumerate(calls, 1) if steps and call_ == steps[-1].whole), 0)
             else:
                 at = min(at + 1, len(calls)) if move == "on" else at
                 step = await self.step(session, calls[max(0, at - 1)], steps[-1] if steps else None)
