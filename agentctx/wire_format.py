@@ -359,45 +359,29 @@ class WireFormat(Protocol):
         """Whether some model that is called in it wants the user to begin."""
         return True
 
-    @property
-    def merges_turns(self) -> bool:
-        """Whether neighbouring messages of one role count as one turn, so that results may follow a run of them."""
-        return False
+    merges_turns: bool = False
+    """Whether neighbouring messages of one role count as one turn, so that results may follow a run of them."""
 
-    @property
-    def results_anywhere(self) -> bool:
-        """Whether a result may stand anywhere after its call, and not only directly after the turn of its call."""
-        return False
+    results_anywhere: bool = False
+    """Whether a result may stand anywhere after its call, and not only directly after the turn of its call."""
 
-    @property
-    def unique_ids(self) -> bool:
-        """Whether a call id may occur only once in a request."""
-        return False
+    unique_ids: bool = False
+    """Whether a call id may occur only once in a request."""
 
-    @property
-    def most_calls(self) -> int | None:
-        """The most calls that one message may hold; None where there is no limit."""
-        return None
+    most_calls: int | None = None
+    """The most calls that one message may hold; None where there is no limit."""
 
-    @property
-    def answers_server_calls(self) -> bool:
-        """Whether a call that the provider's server runs is refused without its result, once the turn is over."""
-        return False
+    answers_server_calls: bool = False
+    """Whether a call that the provider's server runs is refused without its result, once the turn is over."""
 
-    @property
-    def reads_places(self) -> bool:
-        """Whether the place of a message says what is not written in it: then ``pair`` and ``arrange`` are asked."""
-        return False
+    reads_places: bool = False
+    """Whether the place of a message says what is not written in it: then ``pair`` and ``arrange`` are asked."""
 
-    @property
-    def names_items(self) -> bool:
-        """Whether a message may have a name of its own, which no other message of a request may have."""
-        return False
+    names_items: bool = False
+    """Whether a message may have a name of its own, which no other message of a request may have."""
 
-    @property
-    def minds_the_end(self) -> bool:
-        """Whether a request that ends on some messages is refused, or taken for the start of the answer."""
-        return False
+    minds_the_end: bool = False
+    """Whether a request that ends on some messages is refused, or taken for the start of the answer."""
 
     # What its messages cost, and what the provider keeps and reasons.
 

@@ -69,7 +69,8 @@ def find_marked(messages: Sequence[Message], markers: CacheMarkers) -> Marked:
     native payload is read again.
     """
     found: Marked = {}
-    for place in paced(_not_known_bare(messages, markers)):
+    unknown = _not_known_bare(messages, markers)
+    for place in paced(unknown) if unknown else ():
         if carried := markers.of(messages[place]):
             found[place] = carried
         else:

@@ -18,7 +18,7 @@ The words of this part:
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -91,6 +91,8 @@ class Record:
             object of ``seen`` for one that went out as it came in.
         origins: For each message of the view, its index in the history; None when a stage made it.
         otherwise: The places of the view whose messages do not go out as they came in; None: to be looked up.
+        run: The place of the view from which on its messages stand behind each other in the history too.
+        before_run: Takes two of the history's first messages out of it, and those before ``run``.
         final: How many messages of the view are final.
         tail: The messages of the tail as they were read, before any repair.
         tail_origin: The index in the history of each message of ``tail``.
@@ -125,6 +127,8 @@ class Record:
     shown: list[Any] = field(factory=list)
     origins: list[int | None] = field(factory=list)
     otherwise: list[int] | None = None
+    run: int = 0
+    before_run: Callable[[Sequence[Native]], tuple[Native, ...]] = itemgetter(0, 0)
     final: int = 0
     tail: list[Message] = field(factory=list)
     tail_origin: list[int] = field(factory=list)
@@ -214,25 +218,34 @@ class Record:
     def hand_back(self, natives: Sequence[Native]) -> None:
         """Send the caller's objects of today, where it has rebuilt them with the same content.
 
-        This is done at every step, so nothing is called for each message.
+        This is done at every step, so nothing is called for each message, and the last run is copied in one piece.
         """
+        if not self.origins:
+            return
         if self.otherwise is None:
             self.look_otherwise(0)
-        if len(self.origins) > 1:
-            otherwise, known, origins = self.otherwise or (), self.out, self.origins
-            if any([origins[place] is None for place in otherwise]):  # noqa: C419 - faster so
-                origins = [each or 0 for each in origins]
-            self.out = list(itemgetter(*origins)(natives))
-            for place in otherwise:
-                self.out[place] = known[place]
-        elif self.origins and not self.otherwise:
-            self.out[0] = natives[self.origins[0] or 0]
+        known, first = self.out, self.origins[self.run] or 0
+        self.out = [*self.before_run(natives)[2:], *natives[first : first + len(known) - self.run]]
+        for place in self.otherwise or ():
+            self.out[place] = known[place]
 
     def look_otherwise(self, start: int) -> None:
-        """Note which messages of the view, from a place on, do not go out as they came in."""
-        start = 0 if self.otherwise is None else start
-        before = [place for place in self.otherwise or () if place < start]
-        self.otherwise = [*before, *[at for at in range(start, len(self.view)) if not self.as_given(at)]]
+        """Note which messages of the view, from a place on, do not go out as they came in, and where the run begins."""
+        if self.otherwise is None:
+            start, self.otherwise = 0, []
+        while self.otherwise and self.otherwise[-1] >= start:
+            self.otherwise.pop()
+        self.otherwise += [at for at in range(start, len(self.view)) if not self.as_given(at)]
+        run = max(len(self.origins) - 1, 0)
+        while run and self._follows(run):
+            run = self.run if self.run < run < start else run - 1  # what is before ``start`` is known
+        if run != self.run or start < run:
+            self.run, self.before_run = run, itemgetter(0, 0, *[origin or 0 for origin in self.origins[:run]])
+
+    def _follows(self, place: int) -> bool:
+        """Whether the message at this place of the view stands directly behind the one before in the history too."""
+        before, origin = self.origins[place - 1 : place + 1]
+        return before is not None and origin == before + 1
 
     def remember(self, seen: Sequence[Any], arrived: Sequence[Message], weights: Sizes) -> None:
         """Add what arrived to the history: what it looked like, what it says, and what it weighs."""

@@ -149,8 +149,9 @@ async def take_in(
         step = await _read_in(ctx, record, given.messages, warmth, remembered=remembered)
         if remembered and step.read.messages:
             await _treat(step)
-    made_with = state.reasoning_made_with(ctx)
-    return evolve(step, reasoning_made_with=made_with, marked_for=state.marked_for, said_before=state.said)
+    step.reasoning_made_with, step.marked_for = state.reasoning_made_with(ctx), state.marked_for
+    step.said_before = state.said
+    return step
 
 
 def _stand_still(ctx: StepContext, record: Record, natives: Sequence[Native], warmth: float) -> Step:

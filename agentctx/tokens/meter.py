@@ -146,6 +146,7 @@ class MessageMeter:
     _whole: MessageCounter | None = field(init=False)
     _own: PartCounter | None = field(init=False)
     _image: ImageRule = field(init=False)
+    _roles: dict[str, int] = field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         """Find what goes with the format and the profile."""
@@ -217,7 +218,9 @@ class MessageMeter:
             with Asking(self._whole):
                 tokens = self._whole.count_message(message)
         else:
-            tokens = self.overheads.message + self.counter.count(message.role) + self.parts(message.parts)
+            if (around := self._roles.get(message.role)) is None:
+                around = self._roles[message.role] = self.overheads.message + self.counter.count(message.role)
+            tokens = around + self.parts(message.parts)
             if name := _name_of(message):
                 tokens += self.overheads.name + self.counter.count(name)
         if type(tokens) is not int or tokens < 0:

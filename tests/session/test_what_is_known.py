@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from operator import itemgetter
 
 import pytest
 from attrs import asdict
@@ -31,6 +32,10 @@ def add_up(record, natives, around):
     assert len(record.view) == len(record.out) == len(record.shown) == len(record.origins)
     assert len(record.decided) == len(natives) >= max(record.decided, default=0)
     assert record.otherwise in (None, [at for at in range(len(record.view)) if not record.as_given(at)])
+    if record.otherwise is not None and record.origins:
+        known, run = [origin or 0 for origin in record.origins], record.run
+        assert known[run:] == list(range(known[run], known[run] + len(known) - run))
+        assert list(record.before_run(natives)[2:]) == [natives[origin] for origin in known[:run]]
     final = record.view[: record.final]
     assert (record.view_tokens, record.view_bytes) == (sum(map(meter.message, final)), sum(map(meter.weight, final)))
     assert not around.reader.wire.unique_ids or record.ids == call_ids(final)
@@ -76,6 +81,6 @@ async def test_a_copy_shares_nothing_that_changes():
     known = asdict(record, recurse=False)
     assert asdict(copy, recurse=False) == known
     known = {name: value for name, value in known.items() if name not in again}
-    fixed = int, frozenset
+    fixed = int, frozenset, itemgetter
     shared = [name for name, value in known.items() if not isinstance(value, fixed) and getattr(copy, name) is value]
     assert shared == ["unbound_from"]

@@ -36,7 +36,9 @@ def repair(messages: Sequence[Message]) -> Iterator[Repaired]:
     Text without media in a role that takes none stands for the media; ids are shortened alike in calls and results.
     """
     for index, message in paced(enumerate(messages)):
-        parts, reasons = _parts(message)
+        reasons: list[str] = []
+        repaired = _each(message.parts, message.role, reasons)
+        parts = repaired if reasons else message.parts
         reasons += _shape(message)
         if not reasons:
             continue
@@ -46,13 +48,6 @@ def repair(messages: Sequence[Message]) -> Iterator[Repaired]:
         else:
             # Other parts, be they equal: written anew even when only what stands beside the parts was at fault.
             yield index, message.with_parts((*parts,) or (Text(""),)), why
-
-
-def _parts(message: Message) -> tuple[tuple[Part, ...], list[str]]:
-    """The parts with those at fault repaired, and what was at fault."""
-    reasons: list[str] = []
-    parts = _each(message.parts, message.role, reasons)
-    return (parts if reasons else message.parts), reasons
 
 
 def _each(parts: Sequence[Part], role: str, reasons: list[str]) -> tuple[Part, ...]:
@@ -138,8 +133,9 @@ def _shape(message: Message) -> list[str]:
     reasons = []
     if message.role == "assistant" and value_of(source, "tool_calls") == [] and not message.calls:
         reasons.append("tool_calls must not be empty")
-    if not message.parts or (message.role == "assistant" and all(isinstance(part, Thinking) for part in message.parts)):
-        reasons += ["content must not be null"] if value_of(source, "content") is None else []
+    says_nothing = value_of(source, "content") is None
+    if says_nothing and all(message.role == "assistant" and isinstance(part, Thinking) for part in message.parts):
+        reasons.append("content must not be null")
     return reasons
 
 
