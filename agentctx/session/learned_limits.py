@@ -164,13 +164,17 @@ class LearnedLimits:
         self.learned.refused(most, max(1, stated), named=says is not None)
         self._renew()
 
-    def forget(self, before: OverflowLimit | None = None) -> None:
+    def taught(self) -> tuple[OverflowLimit, float]:
+        """What errors have taught up to now, to go back to."""
+        return deepcopy(self.learned), self.clears
+
+    def forget(self, before: tuple[OverflowLimit, float] | None = None) -> None:
         """Take back what errors taught.
 
         Args:
-            before: What was known before the error of which nothing smaller could be made; None: nothing is known.
+            before: What they had taught before the one of which nothing smaller could be made; None: nothing.
         """
-        self.learned = OverflowLimit() if before is None else before
+        self.learned, self.clears = (OverflowLimit(), self.clears) if before is None else before
         self._renew()
 
     def _taken(self, overflow: Overflow, sent: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from os import urandom
 from threading import Lock
 from time import time
@@ -317,7 +316,7 @@ class Session:
         known = self._state
         if self._retried or known.last is None:
             return []
-        refused, before = known.last_request.tokens, deepcopy(self.limits.learned)
+        refused, before = known.last_request.tokens, self.limits.taught()
         self.limits.refused(overflow, refused)
         made: list[tuple[View, int]] = []
         try:
