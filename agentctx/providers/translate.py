@@ -497,6 +497,9 @@ def in_one_text(parts: Sequence[Part]) -> list[Part]:
 HEARD = "[tool results received]"
 """What the model says where the user may not speak directly after the results of tools."""
 
+NO_ANSWER = "[no answer]"
+"""What the model says between two messages of the user that have to be parted."""
+
 
 @frozen
 class Turn:

@@ -11,6 +11,7 @@ MODELS = (
     "amazon.nova-pro-v1:0",
     "mistral.mistral-large-2407-v1:0",
     "meta.llama3-1-70b-instruct-v1:0",
+    "anthropic.claude-3-5-sonnet-20240620-v1:0",
     "us.anthropic.claude-sonnet-4-5-20250929-v1:0",
     None,
 )
@@ -76,3 +77,24 @@ async def test_nova_gets_a_user_who_begins():
     ]
     claude = await Pipeline().prepare(messages, format="bedrock", model="us.anthropic.claude-opus-5-5")
     assert claude.messages[0] is messages[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "severity"), [("anthropic.claude-3-5-sonnet-20240620-v1:0", "error"), ("amazon.nova-pro-v1:0", "warn")]
+)
+def test_older_models_want_turns(model, severity):
+    """Two messages of the user in a row are refused by older models of Converse, and taken as one by later ones."""
+    twice = [{"role": "user", "content": [{"text": word}]} for word in ("One?", "Two?")]
+    found = validate({"messages": twice}, format="bedrock", model=model)
+    assert [(each.rule, each.severity) for each in found] == [("br.alternate", severity)]
+
+
+@pytest.mark.anyio
+async def test_a_cut_leaves_no_two_messages_of_the_user_in_a_row_where_they_are_refused():
+    """Where the answer between them goes, a word of the assistant stands for it."""
+    said = (("user", "One?"), ("assistant", "1. " * 500), ("user", "Two?"), ("assistant", "2."), ("user", "Three?"))
+    messages = [{"role": role, "content": [{"text": text}]} for role, text in said]
+    pipeline = Pipeline(FitContextWindow(), budget=200)
+    view = await pipeline.prepare(messages, format="bedrock", model="anthropic.claude-3-5-sonnet-20240620-v1:0")
+    assert view.messages[1] == {"role": "assistant", "content": [{"text": "[no answer]"}]}
+    assert [view.messages[0], *view.messages[2:]] == [messages[0], *messages[2:]]

@@ -1,19 +1,19 @@
 """Which messages may stand where, by the model that is called through Converse.
 
 Source: recorded errors, as of ``rules`` and ``rules_tools``: models other than Claude and Qwen want the user to begin,
-and some take no words beside the results of tools.
+older ones want user and assistant to speak by turns, and some take no words beside the results of tools.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 
 from attrs import evolve
 
 from agentctx.core.message import Media, Message, Opaque, Part, Text, ToolCall, ToolResult, is_marker
-from agentctx.core.protection import NOT_SHOWN
+from agentctx.core.protection import GO_ON, NOT_SHOWN
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.native import (
     NOT_JSON,
@@ -24,7 +24,7 @@ from agentctx.providers.native import (
     spoken,
     with_object,
 )
-from agentctx.providers.translate import HEARD
+from agentctx.providers.translate import HEARD, NO_ANSWER
 from agentctx.wire_format import Note, Repaired, Spelling
 
 TAKES_ASSISTANT_FIRST = re.compile(r"claude|qwen")
@@ -33,8 +33,12 @@ TAKES_ASSISTANT_FIRST = re.compile(r"claude|qwen")
 REFUSES_MIXED = re.compile(r"mi[sx]tral|magistral|llama|command|jamba")
 """Families that refuse results and words in one message."""
 
+BY_TURNS = re.compile(r"claude-(?:[23](?!\d)|instant|v2)|mi[sx]tral|magistral|llama|command|jamba|titan")
+"""Families that refuse two messages of one role in a row; later ones take them as one."""
+
 OPENED = "the model wants the user to begin"
 PARTED = "the model takes no words beside the results of tools"
+TURNS = "the model wants the user and the assistant to speak by turns"
 
 
 def arrange_for(
@@ -53,7 +57,19 @@ def arrange_for(
             arranged[place : place + 1] = _parted(messages[place], note)
     if opened and not TAKES_ASSISTANT_FIRST.search(family):
         arranged.insert(0, _noted(Message("user", (Text(NOT_SHOWN),)), OPENED, note))
+    if BY_TURNS.search(family):
+        arranged = [*_by_turns(arranged, standing_before, note)]
     return messages if len(arranged) == len(messages) else arranged
+
+
+def _by_turns(messages: Sequence[Message], last: Message | None, note: Note) -> Iterator[Message]:
+    """The messages, with a word of the other between two of one role; results stand where their calls want them."""
+    for message in messages:
+        if last is not None and last.role == message.role and not message.results and not last.calls:
+            role, said = ("assistant", NO_ANSWER) if message.role == "user" else ("user", GO_ON)
+            yield _noted(Message(role, (Text(said),)), TURNS, note)
+        yield message
+        last = message
 
 
 def _parted(message: Message, note: Note) -> Sequence[Message]:

@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 from agentctx.models.profile import ModelProfile
 from agentctx.providers.anthropic import rules as anthropic_rules
 from agentctx.providers.bedrock.blocks import kind_of
-from agentctx.providers.bedrock.repair import ID, NAME, REFUSES_MIXED
+from agentctx.providers.bedrock.repair import BY_TURNS, ID, NAME, REFUSES_MIXED
 from agentctx.providers.native import base64_or_text, fields_or_none, string_of
 from agentctx.providers.rules import (
     NOTHING,
@@ -479,9 +479,10 @@ def first_user(request: ConverseRequest) -> Iterator[Violation]:
 
 def alternation(request: ConverseRequest) -> Iterator[Violation]:
     """User and assistant speak by turns; newer models merge neighbours of one role, older ones refuse them."""
+    older = BY_TURNS.search(request.model.lower()) is not None
     for before, entry in pairwise(request.entries):
         if entry.role in {"user", "assistant"} and before.role == entry.role:
-            yield refused("alternate", entry, _ALTERNATE, severity="warn")
+            yield refused("alternate", entry, _ALTERNATE, severity="error" if older else "warn")
 
 
 def content(request: ConverseRequest) -> Iterator[Violation]:

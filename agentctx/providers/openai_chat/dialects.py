@@ -20,7 +20,7 @@ from agentctx.providers.native import mapping_or_none
 from agentctx.providers.openai_chat.messages import LEGACY
 from agentctx.providers.openai_chat.repair import IDS
 from agentctx.providers.openai_chat.rules import ChatRequest, calls, error, opened, warn
-from agentctx.providers.translate import HEARD
+from agentctx.providers.translate import HEARD, NO_ANSWER
 from agentctx.wire_format import Arranged, Spelling, Violation
 
 _REASONING_LEFT_OUT = "The `reasoning_content` in the thinking mode must be passed back to the API."
@@ -150,9 +150,6 @@ def dialect_of(model: str) -> Dialect | None:
     name = model.lower()
     return next((dialect.of_model(model) for dialect in _ALL if re.search(dialect.models, name)), None)
 
-
-NO_ANSWER = "[no answer]"
-"""What the model says between two messages of the user that have to be parted."""
 
 _KEY = "reasoning_content"
 
