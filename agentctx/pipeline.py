@@ -21,7 +21,17 @@ from agentctx.engine.plan import Plan
 from agentctx.engine.protect import bind
 from agentctx.engine.reading import as_list, known_profile
 from agentctx.errors import ConfigError
-from agentctx.protocols import Call, ContextStrategy, Listeners, Phase, RunInner, Store, Summarizer, TokenCounter
+from agentctx.protocols import (
+    Call,
+    ContextStrategy,
+    Listeners,
+    Phase,
+    RunInner,
+    Store,
+    Summarizer,
+    TokenCounter,
+    declared,
+)
 from agentctx.providers.registry import format_named
 from agentctx.session.current import preparing
 from agentctx.session.step import take_step
@@ -130,9 +140,9 @@ class Pipeline(Plan):
         return view
 
     def within(self, budget: Budget) -> Pipeline:
-        """The same stages and options with another budget."""
+        """The same stages and options with another budget, which nothing that the provider clears makes larger."""
         return Pipeline(
-            *self.stages,
+            *(stage for stage in self.stages if declared(stage).in_phase(Phase.ONCE, self.governing) is not None),
             budget=budget,
             counter=self.counter,
             store=self.store,

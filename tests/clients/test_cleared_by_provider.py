@@ -129,26 +129,43 @@ async def test_bound_reasoning_is_taken_whole(serve, made):
     assert session.view.report.cleared_tokens > 0
 
 
+def deaf(desk):
+    """A server that takes the edits and applies none."""
+    inner = messages(desk)
+
+    async def app(scope, receive, send):
+        async def without_edits():
+            event = await receive()
+            body = json.loads(event["body"])
+            if "context_management" in body:
+                body["context_management"] = {"edits": []}
+            return {**event, "body": json.dumps(body).encode()}
+
+        await inner(scope, without_edits, send)
+
+    return app
+
+
+@pytest.mark.anyio
+async def test_a_call_of_no_conversation_is_cut_after_a_refusal(serve, made):
+    """Without a session, too, what the provider refuses is cut here, and nothing is left to it from then on."""
+    desk, url = serve(deaf, answer=calls, window=WINDOW)
+    client = wrap(made(AsyncAnthropic, url), plan())
+    for task in ("Read the book.", "Read another book."):
+        history = [{"role": "user", "content": task}]
+        for number in range(STEPS):
+            use = {"type": "tool_use", "id": f"toolu_{number}", "name": "read", "input": {}}
+            found = {"type": "tool_result", "tool_use_id": use["id"], "content": f"Words of page {number}. " * 60}
+            history += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [found]}]
+        await client.messages.create(model=MODEL, max_tokens=100, messages=history, tools=[TOOL])
+    assert ["context_management" in body for body in desk.requests] == [True, False, False]
+    assert len(desk.accepted) == 2
+
+
 @pytest.mark.anyio
 @pytest.mark.parametrize(("window", "refused"), [(2 * WINDOW, 0), (WINDOW, 1)])
 async def test_a_provider_that_clears_nothing_is_believed(serve, made, window, refused):
     """Where answers, or one refusal, tell that nothing was cleared, requests are cut before they pass the window."""
-
-    def deaf(desk):
-        inner = messages(desk)
-
-        async def app(scope, receive, send):
-            async def without_edits():
-                event = await receive()
-                body = json.loads(event["body"])
-                if "context_management" in body:
-                    body["context_management"] = {"edits": []}
-                return {**event, "body": json.dumps(body).encode()}
-
-            await inner(scope, without_edits, send)
-
-        return app
-
     desk, url = serve(deaf, answer=calls, window=window)
     session = plan().session(model=MODEL)
     await walk(wrap(made(AsyncAnthropic, url), session.plan, session=session))
