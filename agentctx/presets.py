@@ -10,7 +10,7 @@ from agentctx.economics.conditions import pays_back
 from agentctx.engine.options import as_budget
 from agentctx.engine.protect import Protect
 from agentctx.errors import ConfigError
-from agentctx.memory.ledger import Ledger
+from agentctx.memory.ledger import Ledger, told_of
 from agentctx.models.cache_rules import cache_rules
 from agentctx.models.table import profile
 from agentctx.pipeline import Pipeline
@@ -20,15 +20,18 @@ from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
 from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
 from agentctx.strategies.when import when
 
-DOWN_TO = 0.25
+DOWN_TO = 0.2
 """A cut goes down to this share of where it began: a cached prefix then breaks rarely.
 
 A conversation that grows by g tokens a call, from a share t of the trigger to all of it, reads (1 + t) / 2 of the
-trigger at each call and writes g / (1 - t), the cut with it. Both are least at t = 0, where nothing is left; at t = 1/4
-they are at most a third larger, whatever the prices are, and at t = 1/2 up to twice as large.
+trigger at each call and writes g / (1 - t), the cut with it. Both are least at t = 0, where nothing is left; at t = 1/5
+they are at most a quarter larger, whatever the prices are, and at t = 1/2 up to twice as large.
 """
 
-KEPT = 1.25
+IN_LEDGER = 0.05
+"""A twentieth of the window tells of what went: for the same price it keeps more than a cut that goes less deep."""
+
+KEPT = 1.15
 """So many times the shortest prefix that the model's cache keeps stay after a cut: of less nothing could be read."""
 
 FEWEST_CALLS = 20
@@ -44,7 +47,7 @@ SMALLEST_CAP = 500
 RECENT_RESULTS = 5
 """So many tool results stay whatever is cleared: those of a round with parallel calls should be among them."""
 
-IN_TALK, IN_LEDGER = 0.5, 0.04
+IN_TALK, TOLD_IN_TALK = 0.5, 0.04
 """In conversations with people a cut goes down to half, and a twenty-fifth of the window tells of what went."""
 
 
@@ -57,7 +60,7 @@ def late_and_large(budget: Budget | int, model: str | None = None) -> Pipeline:
 
     Args:
         budget: The room of one model call; a number is a window in tokens. Without a target of its own, a
-            cut goes down to a quarter of its trigger.
+            cut goes down to a fifth of its trigger.
         model: The model, if known: where its cache keeps long prefixes only, in a small window, a cut leaves enough.
 
     Raises:
@@ -77,15 +80,14 @@ def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
     """``late_and_large``, and no tool output takes more than a twentieth of the window when it arrives.
 
     One message behind the first task tells of what was left out: which files were changed, what ran, and exact values
-    (``Ledger``).
+    (``Ledger``). So does a line of each output that was cut when it arrived.
 
     Args:
         budget: As of ``late_and_large``.
         model: As of ``late_and_large``.
 
     Raises:
-        ConfigError: If the budget is none.
-        UnknownModel: If the model table does not know the model.
+        ConfigError, UnknownModel: As of ``late_and_large``.
 
     Example:
         >>> from agentctx import Budget
@@ -93,15 +95,17 @@ def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
         >>> session = coding_agent(Budget(window=128_000)).session(model="gpt-5.4")
     """
     budget = _checked("coding_agent", budget)
-    stages = _cap(budget), FitContextWindow(), Ledger(), PlaceCacheMarkers()
+    stages = _cap(budget), FitContextWindow(), Ledger(IN_LEDGER), PlaceCacheMarkers()
     return Pipeline(*stages, budget=_deep(budget, model))
 
 
 def thrifty(budget: Budget | int, model: str | None = None, *, within: int = 5) -> Pipeline:
-    """``coding_agent``, and old tool results go before the window is full as soon as that pays for itself.
+    """``coding_agent``, and the cut comes before the window is full as soon as that pays for itself.
+
+    Old tool results go first, then what is above the target.
 
     For models whose cached input is not cheap (half or a quarter of the price), and windows much larger than what a
-    task needs: there reading the history again and again is most of the bill. What was cleared the model does not
+    task needs: there reading the history again and again is most of the bill. What was cut the model does not
     see any more, although there would have been room for it. Where reading costs a tenth or less there is little to
     gain: ``coding_agent`` costs about the same.
 
@@ -121,8 +125,9 @@ def thrifty(budget: Budget | int, model: str | None = None, *, within: int = 5) 
         >>> session = thrifty(Budget(window=128_000), within=5).session(model="gpt-4o")
     """
     budget = _checked("thrifty", budget)
-    clear = when(pays_back(within), ClearToolResults(RECENT_RESULTS), Ledger())
-    return Pipeline(_cap(budget), clear, FitContextWindow(), Ledger(), PlaceCacheMarkers(), budget=_deep(budget, model))
+    told = Ledger(IN_LEDGER)
+    early = when(pays_back(within), ClearToolResults(RECENT_RESULTS), FitContextWindow(), told)
+    return Pipeline(_cap(budget), early, FitContextWindow(), told, PlaceCacheMarkers(), budget=_deep(budget, model))
 
 
 def assistant(budget: Budget | int, model: str | None = None) -> Pipeline:
@@ -137,8 +142,7 @@ def assistant(budget: Budget | int, model: str | None = None) -> Pipeline:
         model: As of ``late_and_large``.
 
     Raises:
-        ConfigError: If the budget is none.
-        UnknownModel: If the model table does not know the model.
+        ConfigError, UnknownModel: As of ``late_and_large``.
 
     Example:
         >>> from agentctx import Budget
@@ -146,7 +150,7 @@ def assistant(budget: Budget | int, model: str | None = None) -> Pipeline:
         >>> session = assistant(Budget(window=32_000)).session(model="gpt-5.4")
     """
     budget = _deep(_checked("assistant", budget), model, IN_TALK)
-    stages = FitContextWindow(), Ledger(IN_LEDGER), PlaceCacheMarkers()
+    stages = FitContextWindow(), Ledger(TOLD_IN_TALK), PlaceCacheMarkers()
     return Pipeline(*stages, budget=budget, protect=[Protect.prefer(Protect.where(has_user_words))])
 
 
@@ -159,7 +163,7 @@ def _checked(preset: str, budget: Budget | int) -> Budget:
 
 
 def _cap(budget: Budget) -> TruncateToolOutputs:
-    return TruncateToolOutputs(max_tokens=max(SMALLEST_CAP, budget.limit // FEWEST_CALLS))
+    return TruncateToolOutputs(max(SMALLEST_CAP, budget.limit // FEWEST_CALLS), tell=told_of)
 
 
 def _deep(budget: Budget, model: str | None, down_to: float = DOWN_TO) -> Budget:

@@ -8,7 +8,7 @@ that summary among it. It has words found for what went (``LeftOut.in_words``), 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from attrs import evolve, field, frozen
@@ -25,7 +25,7 @@ from agentctx.errors import StageError, SummaryError
 from agentctx.lazy import lazy_pattern
 from agentctx.offload import amount, offload
 from agentctx.printable import on_one_line
-from agentctx.protocols import Call, ContextStrategy, declared, whole_text
+from agentctx.protocols import Call, ContextStrategy, Stage, declared, whole_text
 from agentctx.tokens.graphemes import floor
 
 Cut = Callable[[Context, Call], Context]
@@ -272,7 +272,10 @@ async def reserved(stages: Iterable[ContextStrategy], call: Call) -> int:
     start = call.start
     if start is None:
         return 0
-    found = [declared(stage) for stage in stages if declared(stage).recaps]
+    found: list[Stage] = []
+    for stage in _writing(stages):
+        if stage not in found:  # the same stage twice writes its sections once
+            found.append(stage)
 
     def worked_out() -> int:
         wanted = sum(stage.reserves(call) for stage in found)
@@ -280,6 +283,15 @@ async def reserved(stages: Iterable[ContextStrategy], call: Call) -> int:
         return max(0, wanted + HEADER - there) if wanted else 0
 
     return await offload(worked_out, *amount(whole_text(start, call)))
+
+
+def _writing(stages: Iterable[ContextStrategy]) -> Iterator[Stage]:
+    """The stages that write the recap, also those within stages."""
+    for stage in map(declared, stages):
+        if stage.stages is not None:
+            yield from _writing(stage.stages)
+        elif stage.recaps:
+            yield stage
 
 
 def with_section(context: Context, heading: str, text: str, call: Call) -> Context:

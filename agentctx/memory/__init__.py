@@ -6,7 +6,7 @@ from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
     from agentctx.memory.artifacts import Artifact as Artifact, Did as Did, FileEvent as FileEvent, RunEvent as RunEvent
-    from agentctx.memory.ledger import Memory as Memory, Sections as Sections
+    from agentctx.memory.ledger import Memory as Memory, Sections as Sections, told_of as told_of
     from agentctx.memory.offload import Offload as Offload
     from agentctx.memory.recall import Recall as Recall
     from agentctx.memory.summarizers import (
@@ -22,7 +22,7 @@ else:
         __name__,
         {
             "agentctx.memory.artifacts": "Artifact Did FileEvent RunEvent",
-            "agentctx.memory.ledger": "Memory Sections",
+            "agentctx.memory.ledger": "Memory Sections told_of",
             "agentctx.memory.offload": "Offload",
             "agentctx.memory.recall": "Recall",
             "agentctx.memory.summarizers": "AnthropicSummarizer LiteLLMSummarizer OpenAISummarizer",

@@ -312,7 +312,7 @@ def _ledger(
     found: Mapping[str, Candidate], shown: Callable[[str], bool], tokens: int, counter: TokenCounter, redact: Redactor
 ) -> str:
     """The values that fit, in their order."""
-    lines: dict[str, list[str]] = {USED: [], SEEN: [], SAID: [], ERRORS: []}
+    lines: dict[str, dict[str, int]] = {USED: {}, SEEN: {}, SAID: {}, ERRORS: {}}
     left = {name: int(_PARTS.get(name, 1) * tokens) for name in lines}
     room = tokens - counter.count(": \n".join(lines))
     taken = ""
@@ -322,19 +322,52 @@ def _ledger(
         if text in taken or shown(text) or redact(text, "") != text:
             continue
         name, term = _line_of(known), quoted(text)
-        cost = counter.count(f", {term}")
+        cost = counter.count(f" {term}")
         if cost <= min(room, left[name]):
-            lines[name].append(term)
+            lines[name][term] = cost
             room, left[name], taken = room - cost, left[name] - cost, f"{taken}\n{text}"
-    return _written(lines, tokens, counter)
+            room += sum(line.pop(end, 0) for end in _ends(term) for line in lines.values())
+    return _written({name: list(terms) for name, terms in lines.items()}, tokens, counter)
 
 
-def _written(lines: dict[str, list[str]], tokens: int, counter: TokenCounter) -> str:
+def _ends(path: str) -> Iterator[str]:
+    """What a path says, too: the paths that it ends with."""
+    while path := path.partition("/")[2]:
+        yield path
+
+
+def _written(lines: Mapping[str, list[str]], tokens: int, counter: TokenCounter) -> str:
     while True:
-        text = "\n".join(f"{name}: {', '.join(terms)}" for name, terms in lines.items() if terms)
+        text = "\n".join(f"{name}: {' '.join(terms)}" for name, terms in lines.items() if terms)
         if not text or counter.count(text) <= tokens:
             return text
         max(lines.values(), key=len).pop()
+
+
+_READ = 1_000
+"""So many characters of a text are read for each token that is told of it."""
+
+
+def told_of(text: str, staying: str, tokens: int, counter: TokenCounter) -> str:
+    """Exact values in a text that is cut, those first that are likeliest to be needed, in at most so many tokens.
+
+    Args:
+        text: The text.
+        staying: What stays of it: what stands there is not told again.
+        tokens: The room.
+        counter: Counts tokens.
+
+    Example:
+        >>> from agentctx.memory import told_of
+        >>> from agentctx.tokens import TiktokenCounter
+        >>> told_of("saved as src/app.py, commit 4c1f09d", "saved as ...", 20, TiktokenCounter())
+        'src/app.py 4c1f09d'
+    """
+    found: dict[str, Candidate] = {}
+    for value in values_in(redact_secrets(text[: _READ * tokens], "")):
+        _at(found, value, 0).results = 1
+    told = _ledger(found, lambda value: value in staying, tokens, counter, redact_secrets)
+    return told.removeprefix(f"{SEEN}: ")
 
 
 TRAIL, VALUES = "Files and commands", "Exact values"

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from agentctx.core.message import Context, Message, Text, ToolResult
 from agentctx.core.pace import paced
 from agentctx.engine.options import check_places
 from agentctx.engine.shrink import Cut, Keep, cut_to_chars, cut_to_tokens, cutter_of, edit_results, edited, with_text
 from agentctx.errors import ConfigError
-from agentctx.protocols import Call, Scope, Stage, TextCutter, as_cutter
+from agentctx.protocols import Call, Scope, Stage, TextCutter, TokenCounter, as_cutter
+
+TOLD = 0.4
+"""So much of what may stay of a result is for what is told of the rest."""
+
+_TOLD = "[in them: {}]\n"
 
 _READ_PER_TOKEN = 8
 """Characters that are read, about, for each token that stays: to see that a result is too long, and for its ends."""
+
+Tell = Callable[[str, str, int, TokenCounter], str]
+"""What is told of a text of which only something stays, in at most so many tokens."""
 
 
 @frozen
@@ -31,6 +39,8 @@ class TruncateToolOutputs(Stage):
         max_chars: The most characters of one result, marker included.
         keep: Which end stays: ``"head"``, ``"tail"`` or ``"both"``.
         marker: What stands where text was left out; ``{omitted}`` becomes the number of characters.
+        tell: Says in a line behind the marker what was left out, in two fifths of ``max_tokens`` at most: a function
+            of the text, what stays of it, the most tokens and the counter, such as ``agentctx.memory.told_of``.
 
     Raises:
         ConfigError: If there is no limit, or one below 1, or ``keep`` is unknown.
@@ -50,6 +60,7 @@ class TruncateToolOutputs(Stage):
     max_chars: int | None = field(default=None, kw_only=True)
     keep: Keep = field(default="both", kw_only=True)
     marker: str = field(default=Cut().marker, kw_only=True)
+    tell: Tell | None = field(default=None, kw_only=True)
     scope: ClassVar[Scope] = Scope.ARRIVALS
 
     def __attrs_post_init__(self) -> None:
@@ -67,6 +78,9 @@ class TruncateToolOutputs(Stage):
             msg = f"TruncateToolOutputs: marker must be text, got {self.marker!r}"
             raise ConfigError(msg)
         check_places("TruncateToolOutputs: marker", self.marker, ("omitted",))
+        if self.tell is not None and (not callable(self.tell) or self.max_tokens is None):
+            msg = f"TruncateToolOutputs: tell is a function, and needs max_tokens, got {self.tell!r}"
+            raise ConfigError(msg)
         if self.keep not in ("head", "tail", "both"):
             msg = f'TruncateToolOutputs: keep must be "head", "tail" or "both", got {self.keep!r}'
             raise ConfigError(msg)
@@ -106,6 +120,7 @@ class TruncateToolOutputs(Stage):
         """How many characters of a result are read, about: none of one that is surely short enough."""
         if self.max_tokens is None:
             return 0
+        cuts = cuts and self.tell is None
         most = self.max_tokens
         characters = sum(len(part.text) for part in result.content if isinstance(part, Text))
         return 0 if characters <= most else min(characters, _READ_PER_TOKEN * most) if cuts else characters
@@ -121,13 +136,14 @@ class TruncateToolOutputs(Stage):
 
     def _cut(self, message: Message, result: ToolResult, call: Call) -> ToolResult:
         text = result.text
-        shorter = self._shorter(text, call, Cut(self.keep, self.marker))
+        plain = Cut(self.keep, self.marker)
+        shorter = self._shorter(text, call, plain)
         if shorter == text:
             return result
-        pointer = call.pointer(message, result)
-        return with_text(
-            result, self._shorter(text, call, Cut(self.keep, self.marker).pointing(pointer)) if pointer else shorter
-        )
+        how = plain.pointing(call.pointer(message, result))
+        if self.tell is not None and self.max_tokens is not None:
+            how = _telling(self.tell, text, self.max_tokens, how, call.counter)
+        return with_text(result, shorter if how is plain else self._shorter(text, call, how))
 
     def _shorter(self, text: str, call: Call, cut: Cut) -> str:
         shorter = text
@@ -140,3 +156,11 @@ class TruncateToolOutputs(Stage):
     def _limits(self) -> str:
         limits = ((self.max_tokens, "tokens"), (self.max_chars, "characters"))
         return " and ".join(f"{limit:,} {unit}" for limit, unit in limits if limit is not None)
+
+
+def _telling(tell: Tell, text: str, tokens: int, how: Cut, counter: TokenCounter) -> Cut:
+    """The cut with a line behind its marker that says what is left out, where there is something to tell."""
+    room = int(TOLD * tokens)
+    staying = cut_to_tokens(text, tokens - room, counter, how)
+    told = tell(text, staying, room - counter.count(_TOLD), counter)
+    return evolve(how, marker=how.marker + _TOLD.format(told)) if told else how

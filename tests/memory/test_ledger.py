@@ -17,10 +17,11 @@ from agentctx import (
     Session,
     TruncateToolOutputs,
     count,
+    when,
 )
 from agentctx.core.recap import recap_of
 from agentctx.engine.reading import reader
-from agentctx.memory import Did, FileEvent
+from agentctx.memory import Did, FileEvent, told_of
 from agentctx.memory.ledger import TRAIL, VALUES
 from agentctx.memory.trail import trail_in
 from agentctx.presets import coding_agent, thrifty
@@ -258,6 +259,17 @@ async def test_two_ledgers_tell_nothing_twice():
     assert " x2" not in recap.sections[TRAIL]
 
 
+@pytest.mark.anyio
+async def test_two_ledgers_alike_reserve_their_room_once():
+    """Also where one of them stands within another stage: a cut goes no deeper for it."""
+    budget, messages = Budget(WINDOW, target=0.4), transcript("openai-chat", *turns(60, 60))
+    early = when(lambda _context, _call: False, FitContextWindow(), Ledger())
+    one = await Pipeline(FitContextWindow(), Ledger(), budget=budget).prepare(messages)
+    two = await Pipeline(early, FitContextWindow(), Ledger(), Ledger(), budget=budget).prepare(messages)
+
+    assert len(two.messages) == len(one.messages)
+
+
 SECRETS = ("AKIAIOSFODNN7EXAMPLE", "ghp_16C7e42F292c6912E7710c838347Ae178B4a", "hunter2hunter2")
 
 
@@ -409,3 +421,62 @@ async def test_thrifty_tells_what_it_clears_early():
     assert told.cleared
     assert told.sections
     assert count(view.messages, format="openai-chat") < 64_000 // 2
+
+
+CODE = "def begin(): ...\n" + "x = 1\n" * 400 + "def save_state(store_path): 4c1f09d\n" + "y = 2\n" * 400 + "end()\n"
+CUT_EARLY = user("Go."), assistant(call("a", "bash", {"command": "cat src/app.py"})), result("a", CODE)
+
+
+@pytest.mark.anyio
+async def test_an_output_that_is_cut_when_it_arrives_tells_what_was_in_it():
+    """The values of what was left out stand behind the marker, within the limit, and a cut again changes nothing."""
+    early = Pipeline(TruncateToolOutputs(100, tell=told_of))
+    view = await early.prepare(transcript("openai-chat", *CUT_EARLY))
+    text = view.messages[2]["content"]
+
+    assert "characters omitted" in text
+    assert {"save_state", "store_path", "4c1f09d"} <= set(text.partition("[in them: ")[2].partition("]")[0].split())
+    assert TiktokenCounter().count(text) <= 100
+    assert (await early.prepare(view.messages)).messages == view.messages
+
+
+@pytest.mark.anyio
+async def test_values_of_outputs_that_were_cut_when_they_arrived_are_told_after_a_cut():
+    """What stood in the part that no cut has ever seen is in the ledger once the result goes, too."""
+    messages = transcript("openai-chat", *CUT_EARLY, *rounds(0, 14))
+    session = coding_agent(Budget(WINDOW)).session(format="openai-chat")
+    for end in range(3, len(messages) + 1, 2):
+        view = await session.prepare(messages[:end])
+    recap, place = recap_in(view, "openai-chat")
+
+    assert "4c1f09d" not in json.dumps([*view.messages[:place], *view.messages[place + 1 :]])
+    assert "4c1f09d" in recap.sections[VALUES]
+
+
+@pytest.mark.anyio
+async def test_laws_hold_where_a_cut_output_tells_what_was_in_it():
+    """Those of every stage, in sessions and without."""
+    stage = TruncateToolOutputs(100, tell=told_of)
+    await check_laws(stage, transcript("openai-chat", *CUT_EARLY, user("And?")))
+
+
+@given(st.text(max_size=2_000), st.integers(min_value=1, max_value=80))
+def test_what_is_told_of_a_text_keeps_to_its_room(text, tokens):
+    """By exact count, on one line, without what stays and without secrets."""
+    told = told_of(f"{text} 4c1f09d {SECRETS[0]} {SECRETS[1]}", "4c1f09d", tokens, TiktokenCounter())
+
+    assert TiktokenCounter().count(told) <= tokens
+    assert len(told.splitlines()) <= 1
+    assert not any(secret in told for secret in ("4c1f09d", *SECRETS[:2]))
+
+
+def test_a_path_says_the_shorter_paths_that_it_ends_with():
+    """They are not told beside it."""
+    assert told_of("app.py and src/app.py and lib/src/app.py", "", 40, TiktokenCounter()) == "lib/src/app.py"
+
+
+@pytest.mark.parametrize("options", [{"tell": "values", "max_tokens": 9}, {"tell": told_of, "max_chars": 9}])
+def test_what_tells_is_a_function_and_needs_a_limit_in_tokens(options):
+    """It is said when the stage is built."""
+    with pytest.raises(ConfigError, match="tell is a function, and needs max_tokens"):
+        TruncateToolOutputs(**options)
