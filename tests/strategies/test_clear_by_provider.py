@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Budget, ConfigError, FitContextWindow, Pipeline, Protect, Session, over, validate, when
+from agentctx.replay import Recording, replay
 from agentctx.strategies import ClearByProvider
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.testing.histories import histories
@@ -225,6 +226,17 @@ async def test_a_condition_holds_for_it_as_for_any_stage():
     assert [bool((await asking.prepare(rounds(number))).options) for number in (4, 12)] == [False, True]
     within = await Pipeline(Pipeline(stage, budget=9_000)).prepare(rounds(12), format="anthropic")
     assert within.options == (await Pipeline(stage).prepare(rounds(12), format="anthropic")).options
+
+
+@pytest.mark.anyio
+async def test_a_replay_counts_what_is_left():
+    """Each step of a replay fits, and is as large as what the model would have read."""
+    pipeline = Pipeline(ClearByProvider(1_500, 2), FitContextWindow(), budget=2_500)
+    steps = [step async for step in replay(Recording(rounds(12), format="anthropic"), pipeline)]
+    assert all(step.fits and step.valid for step in steps)
+    report = steps[-1].view.report
+    assert steps[-1].tokens_sent == report.tokens_after - report.cleared_tokens < report.tokens_after
+    assert steps[-1].prefix_share <= 1
 
 
 @pytest.mark.anyio
