@@ -12,11 +12,14 @@ from agentctx.core.compare import match
 from agentctx.core.message import Context, Media, Message, Native, Part, Text, ToolResult
 from agentctx.engine.cut import cut
 from agentctx.engine.drop import lay_out
-from agentctx.engine.recap import giving_way
+from agentctx.engine.recap import counted, giving_way
 from agentctx.engine.shrink import shrink_arguments, shrink_results
 from agentctx.errors import BigItem, ContextOverflow
 from agentctx.protocols import Call, Stage, whole_text
 from agentctx.tokens.carried import base64_of
+
+FOR_THE_RECAP = 4
+"""At most this part of the room that a cut has is left free for the recap."""
 
 NAMED = 5
 """How many of the biggest items an overflow names."""
@@ -26,8 +29,9 @@ NAMED = 5
 class FitGuarantee(Stage):
     """Make the request fit ``limit`` or raise.
 
-    In this order: the results of what must stay are cut when they alone are too large; the oldest rounds go; what
-    is left of results, and then of call arguments, is cut to what fits; last of all the recap gives way.
+    In this order: the results of what must stay are cut when they alone are too large; the oldest rounds go, which the
+    recap counts; what is left of results, and then of call arguments, is cut to what fits; last of all the recap gives
+    way.
 
     Args:
         limit: The most tokens that the request may have.
@@ -52,7 +56,8 @@ class FitGuarantee(Stage):
         if call.size(context) <= self.limit:
             return context
         given = context
-        context = cut(context, self.limit, self.limit, call)
+        free = min(call.reserved, max(0, self.limit - call.floor(context)) // FOR_THE_RECAP)
+        context = counted(cut(context, self.limit, self.limit - free, call), call)
         why = f"over {self.limit:,} tokens"
         places = frozenset(range(len(context.messages))) - call.frozen(context)
         context = shrink_results(context, places, call.size(context) - self.limit, call, why)
@@ -71,6 +76,23 @@ class FitGuarantee(Stage):
                 return context
             context = shorter
         return context
+
+
+@frozen(eq=False, repr=False)
+class RecapGivesWay(Stage):
+    """Let the recap get shorter until the request fits, or go.
+
+    Args:
+        limit: The most tokens that the request may have.
+    """
+
+    limit: int
+    recaps: ClassVar[bool] = True
+    name: ClassVar[str] = "FitGuarantee"
+
+    def apply(self, context: Context, call: Call, /) -> Context:
+        """Return the context, at most ``limit`` tokens where it is without a recap."""
+        return giving_way(context, self.limit, call)
 
 
 def known_as(given: Context, context: Context, origins: Sequence[int | None] | None) -> Sequence[int | None]:

@@ -18,12 +18,13 @@ from agentctx.core.report import StageReport
 from agentctx.core.units import open_at_end
 from agentctx.engine.cache_markers import REFUSED, KeepCacheMarkers, LiftCacheMarkers, LimitCacheMarkers
 from agentctx.engine.changes import head_changes
-from agentctx.engine.fit import FitGuarantee, FitRequestBytes, LimitImages, body_bytes
+from agentctx.engine.fit import FitGuarantee, FitRequestBytes, LimitImages, RecapGivesWay, body_bytes
 from agentctx.engine.reasoning import settle_reasoning
+from agentctx.engine.recap import reserved
 from agentctx.engine.repair import arranged_by
 from agentctx.engine.run_stages import Trail, run_stage
 from agentctx.errors import ContextOverflow, InvalidInput
-from agentctx.protocols import Call
+from agentctx.protocols import Call, ContextStrategy
 
 
 def relief(given: Context, sent: Context, call: Call, size: int) -> tuple[StageReport, ...]:
@@ -55,7 +56,13 @@ def refuse_empty(trail: Trail) -> None:
 
 
 async def guarantee(
-    trail: Trail, call: Call, budget: Budget | None, before: Context, last: str, most: int | None = None
+    trail: Trail,
+    call: Call,
+    budget: Budget | None,
+    before: Context,
+    last: str,
+    most: int | None = None,
+    telling: Sequence[ContextStrategy] = (),
 ) -> None:
     """Make sure that the request fits the budget, that its reasoning is taken, and that it may end as it does.
 
@@ -66,6 +73,7 @@ async def guarantee(
         before: The request as it was when the model's reasoning was made.
         last: The role of the last message that was passed in.
         most: The tokens above which it is refused, where the budget is only aimed at; see ``Plan.refuses_above``.
+        telling: The stages that tell in the recap what was left out, as far as there is room for it.
 
     Raises:
         ContextOverflow: If it cannot be made to fit.
@@ -75,7 +83,7 @@ async def guarantee(
     if budget is not None:
         if budget.media.images is not None:
             await run_stage(LimitImages(budget.media.images), trail, call)
-        await _fit_or_say(trail, call, budget.limit, last, most)
+        await _fit_or_say(trail, call, budget.limit, last, most, telling)
         if budget.request_bytes is not None:
             room = budget.request_bytes - (call.meter.weight(_GO_ON_MESSAGE) if _lacks_end(trail, call, last) else 0)
             await run_stage(FitRequestBytes(room, trail.origins), trail, call)
@@ -91,27 +99,31 @@ async def guarantee(
         refuse_empty(trail)
 
 
-async def _fit_or_say(trail: Trail, call: Call, limit: int, last: str, most: int | None) -> None:
+async def _fit_or_say(
+    trail: Trail, call: Call, limit: int, last: str, most: int | None, telling: Sequence[ContextStrategy]
+) -> None:
     """Make the request fit, or say that it cannot be made to, where more is taken than the budget aims at."""
     if most is None:
-        return await _fit(trail, call, limit, last)
+        return await _fit(trail, call, limit, last, telling)
     known = trail.copy()
     try:
-        await _fit(trail, call, limit, last)
+        await _fit(trail, call, limit, last, telling)
     except ContextOverflow:
         trail.restore(known)
         note = f"{trail.tokens - limit:,} tokens over the {limit:,} of a pipeline within: no more may be left out"
         trail.reports.append(StageReport("FitGuarantee", (), trail.tokens, trail.tokens, 0.0, (note,)))
-        await _fit(trail, call, most, last)
+        await _fit(trail, call, most, last, telling)
 
 
-async def _fit(trail: Trail, call: Call, limit: int, last: str) -> None:
+async def _fit(trail: Trail, call: Call, limit: int, last: str, telling: Sequence[ContextStrategy]) -> None:
     """Make the request fit, with what has to stand between messages that only now are neighbours, or behind them."""
 
     def closing() -> int:
         return call.meter.message(_GO_ON_MESSAGE) if _lacks_end(trail, call, last) else 0
 
-    aim = limit - closing()
+    aim, given = limit - closing(), trail.context
+    if telling and trail.tokens > aim:
+        call = evolve(call, reserved=await reserved(telling, evolve(call, start=given)))
     while trail.tokens + closing() > limit:
         try:
             await run_stage(FitGuarantee(aim, trail.origins), trail, call)
@@ -119,6 +131,10 @@ async def _fit(trail: Trail, call: Call, limit: int, last: str) -> None:
             raise ContextOverflow(error.tokens + limit - aim, limit, error.biggest) from None
         await _arrange(trail, call)
         aim -= max(0, trail.tokens + closing() - limit)
+    if trail.context is not given:
+        for stage in telling:
+            await run_stage(stage, trail, call)
+        await run_stage(RecapGivesWay(limit - closing()), trail, call)
 
 
 _GO_ON_MESSAGE = Message("user", (Text(GO_ON),))

@@ -162,6 +162,12 @@ class Plan(Holder):
         return in_phase(self.stages, Phase.PRESSURE, self.governing)
 
     @cached_property
+    def telling(self) -> tuple[ContextStrategy, ...]:
+        """The stages that do nothing but tell in the recap what others left out; those within other stages not."""
+        found = [(stage, declared(stage)) for stage in self.stages]
+        return tuple(stage for stage, said in found if said.recaps and not said.summarizes and not said.stages)
+
+    @cached_property
     def at_once(self) -> tuple[ContextStrategy, ...]:
         """All stages, as a stateless call runs them, in order."""
         return in_phase(self.stages, Phase.ONCE, self.governing)

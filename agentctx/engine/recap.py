@@ -219,6 +219,11 @@ def gone(context: Context, call: Call) -> Gone:
     return Gone(plain, tuple(pair for pair in edited if not is_recap(pair[0])), recap)
 
 
+def counted(context: Context, call: Call) -> Context:
+    """The request with a recap that counts all that went in this step, too; the same object where there is none."""
+    return with_sections(context, {}, call) if any(map(is_recap, context.messages)) else context
+
+
 def giving_way(context: Context, limit: int, call: Call) -> Context:
     """The request with a recap that is as much shorter as must be for ``limit`` tokens, the same object if none is.
 

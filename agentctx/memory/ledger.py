@@ -495,7 +495,8 @@ class Ledger(Stage):
         besides, wanted, known = call.counter.count(_HEADINGS), self._most(call), _earlier(call)
         most = None
         if call.budget is not None:
-            most = call.budget.limit - call.size(context.with_messages(visible)) - HEADER - besides
+            room = call.budget.limit - call.size(context.with_messages(visible))
+            most = max(room, _standing(call)) - HEADER - besides  # what was told goes for nothing that can go itself
             most -= room_for_handles(call)
             wanted = min(wanted, most)
         if wanted <= 0:
@@ -545,6 +546,11 @@ def _earlier(call: Call) -> Sections:
     for message in () if call.start is None else call.start.messages:
         said |= (recap_of(message) or Recap()).sections
     return Sections(said.get(VALUES, ""), said.get(TRAIL, ""))
+
+
+def _standing(call: Call) -> int:
+    """Tokens of the recap before this step."""
+    return 0 if call.start is None else sum(map(call.count, filter(is_recap, call.start.messages)))
 
 
 def _is_cut(left: Gone, call: Call) -> bool:

@@ -185,7 +185,8 @@ async def _run_and_guarantee(step: Step, stages: Sequence[ContextStrategy], aim:
     call = evolve(step.call(aim), late=step.late, given=lambda: step.trail.after(-1))
     if foreign:
         await run_stage(LiftCacheMarkers(), step.trail, call, trusted=True)
-    if any(declared(stage).recaps for stage in stages):
+    telling = () if budget is None else step.ctx.concerned(step.ctx.plan.telling)
+    if telling or any(declared(stage).recaps for stage in stages):
         given, call = step.trail.after(-1), evolve(call, start=step.trail.context)
         if step.background is not None:
             call = evolve(call, ahead=partial(step.background.of, step.trail.context.messages, call.remark))
@@ -194,7 +195,7 @@ async def _run_and_guarantee(step: Step, stages: Sequence[ContextStrategy], aim:
         await run_stage(stage, step.trail, call)
     before = (*record.view[: record.final], *step.read.messages) if step.trail.start == 0 else tuple(step.read.messages)
     system, tools = step.reasoning_made_with or (step.trail.context.system, step.ctx.tools)
-    await guarantee(step.trail, call, budget, Context(before, system, tools), step.last_role, step.ctx.most)
+    await guarantee(step.trail, call, budget, Context(before, system, tools), step.last_role, step.ctx.most, telling)
 
 
 async def _needs_whole_view(step: Step, stages: Sequence[ContextStrategy], *, foreign: bool) -> bool:

@@ -13,6 +13,7 @@ from agentctx import (
     ConfigError,
     FitContextWindow,
     Ledger,
+    Outcome,
     Pipeline,
     Session,
     TruncateToolOutputs,
@@ -150,6 +151,25 @@ async def test_going_back_before_a_cut_takes_its_recap_away():
 
     view = await session.prepare(everything[:5])
     assert view.messages == everything[:5]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("format_", FORMATS)
+async def test_what_the_guarantee_leaves_out_is_told_and_counted(format_):
+    """Where clearing is not enough and rounds go to make the request fit, the recap counts them and names their files."""
+    made = Pipeline(ClearToolResults(2), Ledger(share=0.15), budget=Budget(2_600, target=0.4))
+    session, everything = made.session(format=format_), transcript(format_, *turns(34, 60))
+    guaranteed = 0
+    for end in range(3, len(everything) + 1, 4):
+        view = await session.prepare(everything[:end])
+        gone = {each.index for each in view.report.in_force if each.outcome is Outcome.DROPPED}
+        guaranteed += any(each.stage == "FitGuarantee" for each in view.report.changes)
+        recap, _ = recap_in(view, format_)
+        passed, shown = (json.dumps(each, default=str) for each in (everything[:end], view.messages))
+        assert (0 if recap is None else recap.messages) == len(gone)
+        edited = {path for path in PATHS if path.startswith("src") and path in passed and path not in shown}
+        assert edited <= (set() if recap is None else changed_in(recap))
+    assert guaranteed
 
 
 @given(
