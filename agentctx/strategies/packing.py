@@ -14,6 +14,7 @@ from math import exp
 from attrs import evolve, frozen
 
 from agentctx.core.message import Context, Message, Text, ToolCall, ToolResult
+from agentctx.core.protection import has_user_words
 from agentctx.core.units import Unit
 from agentctx.engine.drop import Room
 from agentctx.engine.relevance import Bm25, Relevance, shares
@@ -182,6 +183,8 @@ class Candidates:
         total: How many units the transcript has.
         room: Tokens that they may have together.
         aim: Tokens that the whole request may have.
+        needs: For each, those without which it is not kept: the question that it answers, and of an answer in words
+            the calls directly before it, too.
     """
 
     units: tuple[Unit, ...]
@@ -191,6 +194,7 @@ class Candidates:
     total: int
     room: int
     aim: int
+    needs: tuple[frozenset[int], ...]
 
     @cached_property
     def questions(self) -> tuple[tuple[int, int], ...]:
@@ -208,7 +212,7 @@ class Candidates:
         """The same with other sizes of some units, by their index."""
         return evolve(self, sizes=tuple(sizes.get(index, size) for index, size in enumerate(self.sizes)))
 
-    def tokens(self, chosen: Sequence[int]) -> int:
+    def tokens(self, chosen: Iterable[int]) -> int:
         """Tokens of the chosen units."""
         return sum(self.sizes[index] for index in chosen)
 
@@ -218,13 +222,28 @@ class Candidates:
 
     def pick(self, scores: Sequence[int], room: int) -> tuple[int, ...]:
         """The units to keep in ``room`` tokens, as rising indexes: the recent as far as they fit, then the best."""
-        first = each_that_fits(self.recent, self.sizes.__getitem__, room)
-        room -= self.tokens(first)
-        taken = frozenset(first)
-        others = [index for index in range(len(self.units)) if index not in taken]
+        first = self._with_needs(self.recent, (), room)
+        left = room - self.tokens(first)
+        others = [index for index in range(len(self.units)) if index not in first]
         sizes = [self.sizes[index] for index in others]
         worths = [scores[index] * size for index, size in zip(others, sizes, strict=True)]
-        return tuple(sorted((*first, *(others[place] for place in choose(worths, sizes, room)))))
+        kept = first.union(others[place] for place in choose(worths, sizes, left))
+        while alone := {index for index in kept - first if not self.needs[index] <= kept}:
+            kept -= alone
+        passed = sorted(set(others) - kept, key=lambda index: (-scores[index], -index))
+        return tuple(sorted(self._with_needs(passed, kept, room)))
+
+    def _with_needs(self, wanted: Iterable[int], kept: Iterable[int], room: int) -> frozenset[int]:
+        """Those that are kept, and each that is wanted with all that it needs as long as there is room for both."""
+        found = set(kept)
+        left = room - sum(self.sizes[index] for index in found)
+        for index in wanted:
+            more = {index, *self.needs[index]} - found
+            size = sum(self.sizes[each] for each in more)
+            if size <= left:
+                found |= more
+                left -= size
+        return frozenset(found)
 
 
 def candidates_of(context: Context, room: Room, call: Call, aim: int, keep_last: int) -> Candidates:
@@ -240,7 +259,26 @@ def candidates_of(context: Context, room: Room, call: Call, aim: int, keep_last:
         total=len(room.units),
         room=aim - room.floor,
         aim=aim,
+        needs=_needs(context, room.units, loose),
     )
+
+
+def _needs(context: Context, units: Iterable[Unit], loose: Sequence[Unit]) -> tuple[frozenset[int], ...]:
+    """What each of the units that may go needs, of these."""
+    index_of = {unit.start: index for index, unit in enumerate(loose)}
+    needs: list[frozenset[int]] = [frozenset()] * len(loose)
+    asked = called = frozenset[int]()
+    for unit in units:
+        index = index_of.get(unit.start)
+        itself = frozenset[int]() if index is None else frozenset({index})
+        if any(has_user_words(message) for message in unit.of(context.messages)):
+            asked, called = itself, frozenset()
+            continue
+        calls = any(message.calls for message in unit.of(context.messages))
+        if index is not None:
+            needs[index] = asked if calls else asked | called
+        called = itself if calls else frozenset()
+    return tuple(needs)
 
 
 FADING = 3.0

@@ -156,7 +156,7 @@ async def test_going_back_before_a_cut_takes_its_recap_away():
 @pytest.mark.anyio
 @pytest.mark.parametrize("format_", FORMATS)
 async def test_what_the_guarantee_leaves_out_is_told_and_counted(format_):
-    """Where clearing is not enough and rounds go to make the request fit, the recap counts them and names their files."""
+    """Where clearing is not enough, and rounds go for the request to fit, the recap counts them and names files."""
     made = Pipeline(ClearToolResults(2), Ledger(share=0.15), budget=Budget(2_600, target=0.4))
     session, everything = made.session(format=format_), transcript(format_, *turns(34, 60))
     guaranteed = 0

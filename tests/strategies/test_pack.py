@@ -4,10 +4,12 @@ from collections import Counter
 
 import anyio
 import pytest
+from hypothesis import given, strategies as st
 from packed import agent, answered, packed
 
-from agentctx import Budget, Call, ConfigError, Context, Message, Pack, Pipeline, Text
+from agentctx import Budget, Call, ConfigError, Context, Message, Pack, Pipeline, Text, count
 from agentctx.strategies import Bm25, Embedded, Weights
+from agentctx.strategies.pack import STRATEGIES
 from agentctx.strategies.packing import choose, recency_score
 from agentctx.testing import CountingCounter, assistant, call, result, transcript, user
 from agentctx.tokens import FixedCounter, HeuristicCounter
@@ -144,6 +146,34 @@ async def test_questions_go_before_their_answers():
     messages = transcript("openai-chat", *chat, user("last"))
     view = await packed(Pack("recent", keep_last=0), messages, 50)
     assert [message["content"] for message in view.messages] == ["q0", "q7", "q8", "a8", "last"]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), *[st.sampled_from((1, 5, 60))] * 3), min_size=2, max_size=12),
+    st.sampled_from(sorted(STRATEGIES)),
+    st.integers(0, 6),
+)
+def test_no_answer_stays_without_its_question_and_the_calls_before_it(both_loops, shapes, strategy, keep):
+    """Whatever went: of what may go, calls have their question, and answers have it and the calls that led to them."""
+    chat = []
+    for at, (calls, long, longer, longest) in enumerate(shapes):
+        chat.append(user(f"q{at} " + "why " * long))
+        for number in range(calls):
+            chat += [assistant(call(f"c{at}-{number}", "read")), result(f"c{at}-{number}", f"r{at} " + "x " * longest)]
+        chat.append(assistant(f"a{at} " + "so " * longer))
+    messages = transcript("openai-chat", *chat, user("last"))
+
+    async def main():
+        budget = max(250, count(messages, format="openai-chat") // 2)
+        view = await Pipeline(Pack(strategy, keep_last=keep), budget=budget).prepare(messages, format="openai-chat")
+        there = {each["content"].split()[0] for each in view.messages if each["content"]}
+        called = {each["tool_call_id"] for each in view.messages if each["role"] == "tool"}
+        for at, (calls, *_) in enumerate(shapes):
+            rests = f"a{at}" in there or any(name.startswith(f"c{at}-") for name in called)
+            assert f"q{at}" in there or not rests
+            assert not calls or f"c{at}-{calls - 1}" in called or f"a{at}" not in there
+
+    both_loops(main)
 
 
 async def test_a_session_packs_down_to_its_target_and_keeps_the_bytes():
