@@ -172,6 +172,11 @@ class Stage:
         """Whether it writes the recap. Only such a stage may put one in the place of another."""
         return self.summarizes or any(declared(stage).recaps for stage in self.stages or ())
 
+    @property
+    def moves_prefix(self) -> bool:
+        """Whether it chooses anew each time that a request is too large: without a session, at every call then."""
+        return any(declared(stage).moves_prefix for stage in self.stages or ())
+
     def reserves(self, call: Call, /) -> int:
         """Tokens that it may add once something is left out, for the recap: what cuts leaves them free."""
         return sum(declared(stage).reserves(call) for stage in self.stages or ())
@@ -320,6 +325,10 @@ class _Underived(Stage):
     @property
     def recaps(self) -> bool:
         return self._said("recaps", otherwise=self.summarizes)
+
+    @property
+    def moves_prefix(self) -> bool:
+        return self._said("moves_prefix", otherwise=False)
 
     def reserves(self, call: Call, /) -> int:
         return self._said("reserves", lambda _call: 0)(call)

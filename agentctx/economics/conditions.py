@@ -8,7 +8,7 @@ from math import ceil, inf
 
 from attrs import evolve, frozen
 
-from agentctx.core.message import Context, Message
+from agentctx.core.message import Context, Message, is_marker
 from agentctx.core.protection import has_user_words, system_messages
 from agentctx.core.report import Forecast
 from agentctx.economics.prices import Rates, Usage, cost, rates
@@ -16,6 +16,7 @@ from agentctx.errors import ConfigError
 from agentctx.models.cache_rules import CacheRules, cache_rules, warmth
 from agentctx.models.profile import ModelProfile
 from agentctx.protocols import Call
+from agentctx.wire_format import head_markers
 
 Test = Callable[[Context, Call], bool]
 Approval = Callable[[Context, Context, Call], bool]
@@ -127,13 +128,24 @@ def forecast(model: ModelProfile, cut: Cut, warmth: float = 1.0, rules: CacheRul
 
 
 def compared(
-    model: ModelProfile, without: Request, with_cut: Request, warmth: float = 1.0, rules: CacheRules | None = None
+    model: ModelProfile,
+    without: Request,
+    with_cut: Request,
+    warmth: float = 1.0,
+    rules: CacheRules | None = None,
+    moved: int | None = None,
 ) -> Forecast:
-    """What sending one request instead of another does to the bill of this call and of those that build on it."""
+    """What sending one request instead of another does to the bill of this call and of those that build on it.
+
+    Where these are cut anew at every call, they find no more of it again than its first ``moved`` tokens.
+    """
     rules = cache_rules(model) if rules is None else rules
     uncut, cut = (_price(model, rules, int(warmth * each.known), each.tokens) for each in (without, with_cut))
-    later_uncut, later_cut = (_price(model, rules, each.tokens, each.tokens) for each in (without, with_cut))
-    return Forecast(uncut, cut, later_uncut, later_cut, _calls(cut - uncut, later_uncut - later_cut))
+    later_uncut = _price(model, rules, without.tokens, without.tokens)
+    later_cut = _price(model, rules, with_cut.tokens if moved is None else moved, with_cut.tokens)
+    dearer = moved is not None and later_cut > later_uncut
+    calls = inf if dearer else _calls(cut - uncut, later_uncut - later_cut)
+    return Forecast(uncut, cut, later_uncut, later_cut, calls)
 
 
 def _price(model: ModelProfile, rules: CacheRules, held: int, prompt: int) -> float:
@@ -249,9 +261,34 @@ def made_forecast(before: Context, after: Context, call: Call) -> Forecast | Non
     if smaller >= size:
         return None
     intact = before.tools == after.tools and before.system == after.system
-    same = _shared(before.messages, after.messages) if intact else ()
-    known = call.meter.fixed(after) + sum(map(call.count, same)) if intact else 0
+    same = sum(1 for _ in _shared(before.messages, after.messages)) if intact else 0
+    known = found_again(after, same, call) if intact else 0
     return compared(_model(call), Request(size, size), Request(smaller, known), call.warmth)
+
+
+def found_again(context: Context, same: int, call: Call) -> int:
+    """Tokens that the provider finds in its cache of a request whose first ``same`` messages stood there before.
+
+    Where it looks back from marks, it finds the end of an earlier request; when none is near enough to the first mark
+    behind what is the same, what stands up to a mark before. A request without marks of its own is taken for one of a
+    client that sets them well.
+    """
+    rules = None if call.profile is None else cache_rules(call.profile)
+    markers = None if call.wire is None else call.wire.cache_markers
+    messages, head = context.messages, call.meter.fixed(context)
+    marked = [place for place, message in enumerate(messages) if markers is not None and markers.of(message)]
+    if rules is not None and rules.kind == "marks" and markers is not None and marked:
+        behind = next((place for place in marked if place >= same), None)
+        ended = next((place + 1 for place in reversed(range(same)) if messages[place].role != "assistant"), 0)
+        near = behind is not None and sum(map(_blocks, messages[ended : behind + 1])) < rules.look_back
+        same = ended if near and ended else next((place + 1 for place in reversed(marked) if place < same), 0)
+        head = head if same or head_markers(context, markers) else 0
+    return head + sum(map(call.count, messages[:same]))
+
+
+def _blocks(message: Message) -> int:
+    """How many blocks of a prompt a message is."""
+    return max(1, sum(not is_marker(part) for part in message.parts))
 
 
 def _shared(before: Sequence[Message], after: Sequence[Message]) -> Iterator[Message]:
@@ -300,7 +337,14 @@ def priced(profile: ModelProfile) -> bool:
 
 
 def bill(
-    profile: ModelProfile | None, *, sent: int, given: int, prefix: int, size: int, warmth: float
+    profile: ModelProfile | None,
+    *,
+    sent: int,
+    given: int,
+    prefix: int,
+    size: int,
+    warmth: float,
+    moved: int | None = None,
 ) -> Callable[[], Forecast] | None:
     """Works out, when asked, what a call costs with and without what was cut for it.
 
@@ -310,4 +354,4 @@ def bill(
     if profile is None or not priced(profile):
         return None
     known = prefix if given < sent or not prefix else sent  # else the caller went back, or changed what is first
-    return partial(compared, profile, Request(given, known), Request(size, prefix), warmth)
+    return partial(compared, profile, Request(given, known), Request(size, prefix), warmth, None, moved)

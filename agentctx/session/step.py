@@ -29,7 +29,7 @@ from agentctx.core.message import Context, Message, Native
 from agentctx.core.pace import paced
 from agentctx.core.report import Report, StageReport, View
 from agentctx.core.untracked import untrack
-from agentctx.economics.conditions import bill, warmth_after
+from agentctx.economics.conditions import bill, found_again, warmth_after
 from agentctx.engine.cache_markers import LiftCacheMarkers, carries_refused
 from agentctx.engine.guarantee import is_go_on, let_answers_follow, refuse_empty, relief
 from agentctx.engine.reading import naming_what_is_too_deep
@@ -646,13 +646,15 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
     budget, reports = ctx.budget, trail.reports
     began = reports[0].tokens_before if reports else trail.tokens
     taken_off = relief(ctx.given_head, ctx.context(()), ctx.bare_call, began) if ctx.relieved else ()
+    read, moved = _found_again(done, step)
     billed = partial(
         bill,
         ctx.reader.profile,
         sent=done.sent,
-        prefix=done.prefix,
+        prefix=read,
         size=trail.tokens - step.cleared,
         warmth=step.warmth,
+        moved=moved,
     )
     more = sum(stage.tokens_before - began for stage in taken_off)
     report = Report(
@@ -673,6 +675,16 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
         forecast=billed(given=began),
     )
     return report if step.skipped is None else step.skipped.told(report, lambda more: billed(given=began + more))
+
+
+def _found_again(done: Committed, step: Step) -> tuple[int, int | None]:
+    """Tokens that this call finds in the provider's cache; and those that later ones find, where each is cut anew."""
+    if done.first_changed is None:
+        return done.prefix, None
+    ctx = step.ctx
+    anew = not step.remembered and any(declared(stage).moves_prefix for stage in ctx.plan.at_once)
+    found = found_again(ctx.context(step.record.view), done.first_changed, ctx.bare_call) if done.prefix or anew else 0
+    return min(done.prefix, found), (found if anew else None)
 
 
 def view_of(step: Step, given: Given, report: Report) -> View:

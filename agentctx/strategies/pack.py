@@ -56,10 +56,11 @@ class Pack(Stage):
     Protected messages and the round that the model is in stay; then the last messages, as far as they fit; what room
     is left goes to the other units so that the sum of score times tokens is as high as can be found: never below
     what taking them by score would give (see ``packing``). A question counts at least as much as its answer.
+    Calls do not stay without the question that they belong to, nor an answer without it and the calls directly before.
 
     It chooses anew at every call that is too large. Without a session that moves the prefix at each: measured, 1.5 to
-    1.8 times the cost of sending everything, where the provider's cache is used. In a session it chooses at a
-    compaction only.
+    1.8 times the cost of sending everything, where the provider's cache is used; the report's forecast says so. In
+    a session it chooses at a compaction only.
 
     Scores are ctxmgr's, read as what one token is worth, so that small old messages do not push out large new ones:
 
@@ -101,6 +102,7 @@ class Pack(Stage):
     max_tokens: int | None = field(default=None, kw_only=True)
     scope: ClassVar[Scope] = Scope.PRESSURE
     needs_budget: ClassVar[bool] = True
+    moves_prefix: ClassVar[bool] = True
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""

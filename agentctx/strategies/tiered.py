@@ -65,7 +65,7 @@ class Tiered(Stage):
     A session looks at the tiers, and at their caps, when the request has passed its trigger, and not at every step:
     a cap that held at each would move the prefix with every new round of its tier. Without a session the prefix moves
     at every call that is too large: measured, 1.5 to 1.8 times the cost of sending everything, where the provider's
-    cache is used.
+    cache is used; the report's forecast says so.
 
     Args:
         rules: Floors, shares and caps of single tiers.
@@ -88,6 +88,7 @@ class Tiered(Stage):
     max_tokens: int | None = field(default=None, kw_only=True)
     scope: ClassVar[Scope] = Scope.PRESSURE
     needs_budget: ClassVar[bool] = True
+    moves_prefix: ClassVar[bool] = True
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""

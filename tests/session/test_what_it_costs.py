@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from copy import deepcopy
 from itertools import accumulate, pairwise
+from math import inf
 
 import pytest
+from attrs import evolve
 
 from agentctx import (
     Budget,
     ClearToolResults,
     Context,
     FitContextWindow,
+    Pack,
     Pipeline,
+    PlaceCacheMarkers,
+    Text,
+    Tiered,
     TrimRounds,
     TruncateToolOutputs,
     over,
@@ -152,6 +158,45 @@ async def test_forecasts_agree_with_the_simulated_cache(model):
         last, given = sent, report.tokens_before
         session.clock.now += 20
     assert cuts >= 2
+
+
+@pytest.mark.parametrize("back", [4, 10, 18, 20, 40])
+async def test_a_cut_in_the_middle_costs_what_the_marks_of_the_request_find(back):
+    """With marks at the end only, a start that is unchanged is read as far as the provider looks back from them."""
+    place = 80 - back
+
+    async def cut(context, _call):
+        if len(context.messages) != 81:
+            return context
+        made = [evolve(part, content=(Text("gone"),)) for part in context.messages[place].parts]
+        edited = context.messages[place].with_parts(tuple(made))
+        return context.with_messages((*context.messages[:place], edited, *context.messages[place + 1 :]))
+
+    session = Pipeline(cut, PlaceCacheMarkers()).session(model=MODEL, format="anthropic")
+    session.clock, messages = Clock(), conversation(60)
+    source = reader(messages, format="anthropic", model=MODEL)
+    cache, reads = (
+        CacheSimulator(cache_rules(profile(MODEL))),
+        PromptReader(source.meter, own=source.wire.cache_markers),
+    )
+    for length in range(1, 82, 2):
+        view = await session.prepare(messages[:length], system="be careful " * 500)
+        billed = cost(cache.send(reads.read(view.context), session.clock.now), profile(MODEL))
+        session.clock.now += 20
+    assert view.report.first_changed == place
+    assert view.report.forecast.with_cut == pytest.approx(billed)
+
+
+@pytest.mark.parametrize("stage", [Pack(), Tiered(), when(over(10), Pack("recent"))])
+async def test_a_forecast_says_that_choosing_anew_at_every_call_never_pays(stage):
+    """Without a session each call is chosen anew, and what is sent later is no longer in the cache."""
+    pipeline = Pipeline(stage, budget=20_000)
+    view = await pipeline.prepare(conversation(40), model=MODEL)
+    assert view.report.forecast.later_with > view.report.forecast.later_without
+    assert view.report.forecast.calls == inf
+    assert "pays back never" in str(view.report.forecast)
+    session = await pipeline.session(model=MODEL).prepare(conversation(40))
+    assert session.report.forecast.later_with < view.report.forecast.later_with
 
 
 async def test_the_payback_that_a_report_names_comes_true():
