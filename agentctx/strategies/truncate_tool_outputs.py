@@ -19,7 +19,7 @@ TOLD = 0.4
 
 _TOLD = "[in them: {}]\n"
 
-_READ_PER_TOKEN = 8
+_READ_PER_TOKEN = 14
 """Characters that are read, about, for each token that stays: to see that a result is too long, and for its ends."""
 
 Tell = Callable[[str, str, int, TokenCounter], str]
