@@ -4,6 +4,7 @@ import ast
 import json
 import re
 import shlex
+from doctest import ELLIPSIS, OutputChecker
 from inspect import CO_COROUTINE
 from pathlib import Path
 from types import FunctionType
@@ -21,6 +22,7 @@ from agentctx.testing.servers import Desk, Said, chat_completions, serving
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+SHOWN = re.findall(r"^```python\n((?:(?!```)[^\n]*\n)+)```\n\n```text\n(.*?)```", README, re.DOTALL | re.MULTILINE)
 CONSOLE = re.findall(r"^\$ agentctx (.*)\n((?:(?!\$ |```).*\n)+)", README, re.MULTILINE)
 LINKS = re.findall(r"\]\((?!https?:)([^)#]+)\)", README)
 
@@ -99,6 +101,14 @@ def test_every_python_block_runs(capsys, served):
     assert any(isinstance(message, ChatCompletionMessage) for message in names["messages"])
     assert [change.reason for change in names["view"].report.changes] == ["an old picture"]
     assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("block", "shown"), SHOWN)
+def test_every_text_under_a_block_is_what_it_prints(block, shown, capsys):
+    """A block with its output below stands by itself, and prints that; ``...`` stands for more."""
+    run_block(block, {}, "http://127.0.0.1:9")
+    printed = capsys.readouterr().out
+    assert OutputChecker().check_output(shown, printed, ELLIPSIS), printed
 
 
 @pytest.mark.parametrize(("command", "shown"), CONSOLE, ids=[command for command, _ in CONSOLE])

@@ -10,7 +10,13 @@ from attrs import evolve, field, frozen
 
 
 class Did(StrEnum):
-    """What was done to a file."""
+    """What was done to a file.
+
+    Example:
+        >>> from agentctx.memory import Did, FileEvent
+        >>> FileEvent("src/app.py", Did.EDITED).did.value
+        'edited'
+    """
 
     READ = "read"
     EDITED = "edited"

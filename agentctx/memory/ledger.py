@@ -115,6 +115,11 @@ class Sections:
     Args:
         ledger: The values; empty when there are none.
         trail: What was done to files, and what ran; empty when nothing was.
+
+    Example:
+        >>> from agentctx.memory import Sections
+        >>> Sections(trail="edited: src/app.py").ledger
+        ''
     """
 
     ledger: str = ""
@@ -137,7 +142,6 @@ class Memory:
         >>> from agentctx.tokens import TiktokenCounter
         >>> gone = [Message("user", (Text("Never touch order #W5199551."),))]
         >>> print(Memory().after(gone, (), tokens=60, counter=TiktokenCounter()).ledger)
-        seen: #W5199551
         said by the user: "Never touch order #W5199551"
     """
 
@@ -360,7 +364,7 @@ def told_of(text: str, staying: str, tokens: int, counter: TokenCounter) -> str:
     Example:
         >>> from agentctx.memory import told_of
         >>> from agentctx.tokens import TiktokenCounter
-        >>> told_of("saved as src/app.py, commit 4c1f09d", "saved as ...", 20, TiktokenCounter())
+        >>> told_of("saved as src/app.py, commit 4c1f09d", "saved as ...", 30, TiktokenCounter())
         'src/app.py 4c1f09d'
     """
     found: dict[str, Candidate] = {}

@@ -108,6 +108,13 @@ def artifacts_in(
 
     Raises:
         ConfigError: If the rule gives something else than artifacts.
+
+    Example:
+        >>> from agentctx import Message, ToolCall
+        >>> from agentctx.memory import artifacts_in
+        >>> call = ToolCall("c1", "edit", '{"path": "src/app.py"}')
+        >>> [done.path for done in artifacts_in([Message("assistant", (call,))])]
+        ['src/app.py']
     """
     for read in read_calls(gone, visible, rule):
         yield from done_by(read)

@@ -248,7 +248,13 @@ _TERM = re.compile(
 
 
 def trail_in(text: str) -> ArtifactTrail:
-    """The trail that a text tells; lines that are none of its own say nothing."""
+    """The trail that a text tells; lines that are none of its own say nothing.
+
+    Example:
+        >>> from agentctx.memory import trail_in
+        >>> sorted(trail_in("edited: src/{app.py, view.py}").files)
+        ['src/app.py', 'src/view.py']
+    """
     files: list[FileTrail] = []
     runs: list[RunTrail] = []
     left_out = 0

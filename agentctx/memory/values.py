@@ -15,7 +15,13 @@ LONGEST = 240
 
 
 class Kind(StrEnum):
-    """What a value is."""
+    """What a value is.
+
+    Example:
+        >>> from agentctx.memory import Kind
+        >>> Kind("path")
+        <Kind.PATH: 'path'>
+    """
 
     PATH = "path"
     FILE = "file"
@@ -84,6 +90,11 @@ def values_in(text: str, extractors: Iterable[Extractor] = ()) -> Iterator[Value
 
     Raises:
         ConfigError: If an extractor gives something else than texts and values.
+
+    Example:
+        >>> from agentctx.memory import values_in
+        >>> [(value.text, value.kind.value) for value in values_in("See src/app.py and #4711.")]
+        [('src/app.py', 'path'), ('#4711', 'id')]
     """
     for found in _WORD.finditer(text):
         word = found[0]

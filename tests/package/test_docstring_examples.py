@@ -5,6 +5,7 @@ import contextlib
 import doctest
 import inspect
 import io
+import os
 from importlib import import_module
 from inspect import CO_COROUTINE
 from types import FunctionType
@@ -12,6 +13,7 @@ from types import FunctionType
 import anyio
 import pytest
 
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # read when litellm is imported: nothing is fetched
 PARTS = (
     "agentctx",
     "agentctx.builder",
@@ -28,6 +30,11 @@ PARTS = (
 MODULES = {
     "agentctx.conversion": ("Converted",),
     "agentctx.errors": ("BigItem",),
+    "agentctx.memory": tuple(
+        name
+        for name in import_module("agentctx.memory").__all__
+        if name not in ("Artifact", "ArtifactRule", "Extractor")  # names of types, which have no docstring
+    ),
     "agentctx.presets": ("assistant", "coding_agent", "late_and_large", "thrifty"),
     "agentctx.protocols": (
         "ContextProvider",
