@@ -72,7 +72,7 @@ CHARACTERS = 3
 """Of a recorded session at least, for each of its tokens."""
 ALL, ALL_KINDS = "everything", "all"
 FACTS, TALK, PLANTED = "facts", "talk", "planted"
-TALKS = ("customer-service", "coding-chat")
+TALKS = ("customer-service", "coding-chat", "coding-anthropic", "messy")
 """Classes of conversations whose user messages are followed."""
 SEEDS = 3
 """Made sessions with planted values."""
