@@ -45,6 +45,9 @@ class _Job:
         block: In which block it does.
         made: What it has worked out.
         problem: Why there is nothing.
+        ended: Whether it is done, also where it failed.
+        spent: Whether the last view began otherwise: a step that is taken back may still want it.
+        scope: Cancelled where it is given up.
         lock: Held until it has ended.
     """
 
@@ -54,6 +57,7 @@ class _Job:
     made: object = None
     problem: str = "it was cancelled"
     ended: bool = False
+    spent: bool = False
     scope: anyio.CancelScope = field(factory=anyio.CancelScope)
     lock: SessionLock = field(factory=SessionLock)
 
@@ -104,14 +108,19 @@ class Background:
     def begin(self, step: Step) -> None:
         """After a step: give up what is of no use any more, and let the stages work ahead whose time has come."""
         view, budget, stages = step.record.view, step.ctx.budget, step.ctx.plan.working_ahead
-        for job in [job for job in self._jobs if not job.holds(view)]:
-            self._give_up(job)
+        for job in list(self._jobs):
+            if job.holds(view):
+                job.spent = False
+            elif job.ended and not job.spent:
+                job.spent = True
+            else:
+                self._give_up(job)
         block = next((each for each in reversed(self.blocks) if stages and each.loop is running_loop()), None)
         if block is None or budget is None or not step.record.final:
             return
         for stage in stages:
             share = declared(stage).background or 1.0
-            if step.trail.tokens > share * budget.trigger_tokens and self._job_of(stage) is None:
+            if step.trail.tokens > share * budget.trigger_tokens and self._job_of(stage, view) is None:
                 self._start(_Job(stage, step.ctx.context(view[: step.record.final]), block), budget, step.call())
 
     def _start(self, job: _Job, budget: Budget, call: Call) -> None:
@@ -124,8 +133,8 @@ class Background:
         if job.block in self.blocks and job.block.loop is running_loop():
             job.scope.cancel()
 
-    def _job_of(self, stage: ContextStrategy) -> _Job | None:
-        return next((job for job in self._jobs if job.stage is stage), None)
+    def _job_of(self, stage: ContextStrategy, messages: Sequence[Message]) -> _Job | None:
+        return next((job for job in self._jobs if job.stage is stage and job.holds(messages)), None)
 
     async def of(
         self, messages: Sequence[Message], remark: Callable[[str], None], stage: ContextStrategy
@@ -137,13 +146,12 @@ class Background:
             remark: Is told why there is nothing.
             stage: The stage.
         """
-        job = self._job_of(stage)
+        job = self._job_of(stage, messages)
         if job is None:
-            if not self.blocks:
+            if any(job.stage is stage and not job.spent for job in self._jobs):
+                remark("not from the background: what it was made of has changed since")
+            elif not self.blocks:
                 remark(NO_BLOCK)
-            return None
-        if not job.holds(messages):
-            remark("not from the background: what it was made of has changed since")
             return None
         try:
             async with job.lock:

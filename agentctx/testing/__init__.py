@@ -5,6 +5,7 @@ The generators of transcripts are in ``agentctx.testing.histories`` and need ``p
 
 from agentctx.testing.fakes import (
     CountingCounter,
+    Faults,
     FlakyError,
     FlakyStage,
     FlakyStore,
@@ -18,6 +19,7 @@ from agentctx.testing.writers import history, transcript
 
 __all__ = [
     "CountingCounter",
+    "Faults",
     "FlakyError",
     "FlakyStage",
     "FlakyStore",

@@ -1,18 +1,21 @@
-"""Fakes: a counter that remembers, stages and stores that fail, listeners and a summarizer."""
+"""Fakes: a counter that remembers, stages and stores that fail, listeners and summarizers, and faults in all."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from errno import ENOSPC
 
+import anyio
+import anyio.lowlevel
 from attrs import define, field
 
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Message
 from agentctx.core.report import Compaction
 from agentctx.engine.run_stages import run_alone
-from agentctx.errors import StoreError
+from agentctx.errors import StoreError, SummaryError
 from agentctx.protocols import (
     Call,
     ContextStrategy,
@@ -25,6 +28,7 @@ from agentctx.protocols import (
     TokenCounter,
     declared,
 )
+from agentctx.stores import MemoryStore
 from agentctx.tokens.heuristic import HeuristicCounter
 
 
@@ -260,3 +264,87 @@ def fixed_summarizer(text: str) -> Summarizer:
         return text
 
     return summarize
+
+
+ANSWERS = {
+    "empty": "",
+    "whitespace": " \n\t ",
+    "tool call": '{"name": "read", "arguments": {"path": "a"}}',
+    "refusal": "I'm sorry, but I can't help with that.",
+    "longer than the input": "and so on " * 20_000,
+}
+FAULTS = ("raises", "hangs", "is cancelled", "is full", "is cut off", *ANSWERS)
+"""What ``Faults`` can do; what it answers, and that it is cut off, it does only where it is a summarizer."""
+
+
+@define(eq=False)
+class Faults:
+    """A summarizer, a store and a listener that work, but for the one time that they are reached for the ``at``-th.
+
+    Args:
+        fault: What goes wrong then, one of ``FAULTS``.
+        at: When; 0: never.
+        answer: What the summarizer says else.
+        store: What keeps the contents.
+        reached: What was reached so far, in order: "summarizer", "put", "get" or "listener"; a part that works is
+            reached before its work and behind it.
+        scope: Cancelled by "is cancelled", which waits for it.
+
+    Example:
+        >>> from agentctx import FitContextWindow, Pipeline
+        >>> from agentctx.testing import Faults
+        >>> faults = Faults("is full", at=1)
+        >>> pipeline = Pipeline(FitContextWindow(), budget=8_000, store=faults, on_compact=faults.listen)
+    """
+
+    fault: str = "raises"
+    at: int = 0
+    answer: str = "Goal: as before"
+    store: Store = field(factory=MemoryStore)
+    reached: list[str] = field(factory=list)
+    scope: anyio.CancelScope | None = None
+
+    async def summarize(self, _messages: Sequence[Message], _most: int, /) -> str:
+        """Say ``answer``.
+
+        Raises:
+            SummaryError: If it is cut off.
+        """
+        before = await self._reach("summarizer")
+        after = await self._reach("summarizer")
+        if self.fault == "is cut off" and (before or after):
+            msg = "the answer was cut off"
+            raise SummaryError(msg)
+        return ANSWERS[self.fault] if self.fault in ANSWERS and (before or after) else self.answer
+
+    async def put(self, content: bytes, /) -> str:
+        """Keep ``content``."""
+        await self._reach("put")
+        handle = await self.store.put(content)
+        await self._reach("put")
+        return handle
+
+    async def get(self, handle: str, /) -> bytes:
+        """What was put under ``handle``."""
+        await self._reach("get")
+        return await self.store.get(handle)
+
+    async def listen(self, _event: Compaction) -> None:
+        """Be told of a compaction."""
+        await self._reach("listener")
+
+    async def _reach(self, part: str) -> bool:
+        """Wait, and fail where it is time; whether it is."""
+        self.reached.append(part)
+        now = len(self.reached) == self.at
+        await anyio.lowlevel.checkpoint()
+        if now and self.fault == "raises":
+            msg = f"the {part} failed"
+            raise FlakyError(msg)
+        if now and self.fault == "is full":
+            raise OSError(ENOSPC, "No space left on device")
+        if now and self.fault == "is cancelled" and self.scope is not None:
+            self.scope.cancel()
+        if now and self.fault in ("hangs", "is cancelled"):
+            await anyio.sleep_forever()
+        return now

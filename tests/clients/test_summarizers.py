@@ -2,11 +2,12 @@
 
 from types import SimpleNamespace
 
+import anyio
 import pytest
 from anthropic import Anthropic, AsyncAnthropic
 from openai import AsyncOpenAI, OpenAI
 
-from agentctx import Pipeline, wrap
+from agentctx import Budget, Pipeline, wrap
 from agentctx.core.message import Media, Message, Text, ToolCall, ToolResult
 from agentctx.core.recap import Recap, recap_of
 from agentctx.errors import ConfigError
@@ -36,6 +37,34 @@ async def test_a_client_of_the_user_s_is_asked(serve, closing, kind, wrapped):
     view = await pipeline.prepare(transcript("openai-chat", user("the task"), *turns, user("on")))
     assert len(desk.requests) == 1
     assert "note 3" in str(desk.requests[0]["messages"][-1])
+    assert any(recap_of(message) for message in view.context.messages)
+    assert not any("the summarizer" in note for stage in view.report.stages for note in stage.notes)
+
+
+@pytest.mark.parametrize("background", [None, 0.5])
+@pytest.mark.parametrize("kind", [OpenAI, AsyncOpenAI])
+async def test_it_may_ask_by_the_client_that_it_is_wrapped_into(serve, closing, kind, background):
+    """In the step or in the background: its call goes out by itself, and the conversation goes on."""
+    desk, url = serve(chat_completions)
+    client, asking = closing(kind(base_url=f"{url}/v1", api_key="none", max_retries=0)), []
+
+    async def by_the_same(messages, most):
+        return await OpenAISummarizer(asking[0], "gpt-4o", timeout=30)(messages, most)
+
+    plan = Pipeline(Summarize(by_the_same, background=background), budget=Budget(1_500, trigger=0.9, target=0.6))
+    session = plan.session(model="gpt-4o")
+    asking.append(wrap(client, plan, session=session))
+    turns = [turn for place in range(12) for turn in (user(f"note {place}"), assistant("so " * 150))]
+    whole = transcript("openai-chat", user("the task"), *turns, user("on"))
+    async with session:
+        for stop in range(1, len(whole) + 1):
+            with anyio.fail_after(30):
+                view = await session.prepare(whole[:stop])
+                await anyio.wait_all_tasks_blocked()
+    asked = [body for body in desk.requests if "<transcript>" in str(body["messages"])]
+    assert asked
+    assert len(asked) == len(desk.requests)
+    assert session.steps == len(whole)
     assert any(recap_of(message) for message in view.context.messages)
     assert not any("the summarizer" in note for stage in view.report.stages for note in stage.notes)
 

@@ -1,0 +1,214 @@
+"""Whatever goes wrong with whatever a user passes in, and whenever: the request fits, and what comes is as before."""
+
+import json
+from contextlib import AsyncExitStack
+from itertools import count
+
+import anyio
+import pytest
+from attrs import define
+
+import agentctx
+from agentctx import Budget, Pipeline, Session, validate
+from agentctx.core.recap import recap_of
+from agentctx.engine import listeners, originals
+from agentctx.engine.record import Record
+from agentctx.memory import Offload, Recall
+from agentctx.presets import assistant as for_talk, coding_agent, late_and_large, thrifty
+from agentctx.strategies import Extractive, Summarize
+from agentctx.testing import Faults, FlakyError, assistant, call, result, transcript, user
+from agentctx.testing.fakes import FAULTS
+
+pytestmark = [pytest.mark.anyio, pytest.mark.both_loops, pytest.mark.no_cover]
+MODEL = "gpt-4o"
+BUDGET = Budget(4_000, trigger=0.9, target=0.6)
+SOON, LONG = 0.05, 60.0
+PRESETS = {"late_and_large": late_and_large, "coding_agent": coding_agent, "thrifty": thrifty, "assistant": for_talk}
+MODES = ["stateless", "session"]
+FALLBACKS = {"without a model": Extractive(), "none": None}
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """Give back after a test how long a store and a listener are waited for."""
+    monkeypatch.setattr(originals, "PATIENCE", LONG)
+    monkeypatch.setattr(listeners, "SECONDS", LONG)
+
+
+@define
+class Asked:
+    """The summarizer, with how long it is waited for."""
+
+    faults: Faults
+    timeout: float = LONG
+
+    async def __call__(self, messages, most):
+        return await self.faults.summarize(messages, most)
+
+
+def rounds(number):
+    """A task, rounds with a short and now and then a long result, and words of the user."""
+    turns = [user("Mend the build. Never touch tests/golden.txt.")]
+    for place in range(number):
+        words = 420 if place in (3, number - 2) else 40
+        turns += [assistant("so " * 160, call(f"c{place}", "read", {"path": f"src/part_{place}.py"}))]
+        turns += [result(f"c{place}", f"part {place} " * words)]
+        turns += [user(f"Note {place}: ticket OPS-{place}417.")] if place % 5 == 4 else []
+    return transcript("openai-chat", *turns)
+
+
+def pipeline(asked, preset, mode, fallback):
+    """A preset with summaries, offloading and a ledger, which reaches a summarizer, a store and a listener."""
+    early = 0.67 if mode == "background" else None
+    summarize, faults = Summarize(asked, fallback=FALLBACKS[fallback], background=early), asked.faults
+    stages = Offload(over=300, preview=40), summarize, PRESETS[preset](BUDGET, MODEL)
+    return Pipeline(*stages, budget=BUDGET, store=faults, on_compact=faults.listen)
+
+
+WHOLE = rounds(26)
+TOOLS = [Recall(Faults()).definition("openai-chat")]
+
+
+@define
+class Calm:
+    """A conversation without a fault: where it stands before the steps that are looked at, and what they send.
+
+    Args:
+        state: The dump of the session before the first of them.
+        stops: How many messages are passed in at each: the last makes a cut, as the one before; what works in the
+            background has begun in the first.
+        sent: What each sends.
+        reached: What is reached before the last.
+    """
+
+    state: dict
+    stops: tuple[int, ...]
+    sent: list
+    reached: list
+
+
+def is_cut(view):
+    return any(recap_of(message) for message in view.context.messages)
+
+
+async def calm(preset, mode, fallback):
+    """The conversation up to where a cut is near, and what is sent from there on."""
+    session = pipeline(Asked(Faults()), preset, "session", fallback).session(MODEL, "openai-chat")
+    for stop in count(2):
+        state, view = session.dump(), await session.prepare(WHOLE[:stop], tools=TOOLS)
+        if view.report.tokens_after > 0.75 * BUDGET.trigger_tokens:
+            break
+    while mode != "background" and not is_cut(view):
+        state, view = session.dump(), await session.prepare(WHOLE[: (stop := stop + 1)], tools=TOOLS)
+    cut = stop
+    while not is_cut(view):
+        view = await session.prepare(WHOLE[: (cut := cut + 1)], tools=TOOLS)
+    end = len(WHOLE)
+    stops = {"stateless": (end, end), "session": (cut, end), "background": (stop, cut, end)}[mode]
+    conversation = Conversation(faults := Faults(), preset, mode, fallback, state)
+    async with conversation:
+        sent = [await conversation.step(stop) for stop in stops[:-1]]
+        reached = list(faults.reached)
+        sent.append(await conversation.step(stops[-1]))
+    assert {"summarizer", "put", "listener"} <= set(reached)
+    return Calm(state, stops, [view.messages for view in sent], reached)
+
+
+class Conversation(AsyncExitStack):
+    """A conversation that goes on from a state, with a fault in one of its parts."""
+
+    def __init__(self, faults, preset, mode, fallback, state, part=""):
+        super().__init__()
+        self.faults, self.mode, self.part = faults, mode, part
+        self.asked = Asked(faults)
+        self.plan = pipeline(self.asked, preset, mode, fallback)
+        self.session = None if mode == "stateless" else Session.load(self.plan, state)
+
+    async def __aenter__(self):
+        await super().__aenter__()
+        if self.mode == "background":
+            await self.enter_async_context(self.session)
+        return self
+
+    async def step(self, stop):
+        """A step; None where it was cancelled. Before, and between two, what is in the background goes on."""
+        hangs = self.faults.fault == "hangs" and len(self.faults.reached) < self.faults.at
+        self.asked.timeout = SOON if hangs and self.part == "summarizer" else LONG
+        originals.PATIENCE = SOON if hangs and self.part == "put" else LONG
+        listeners.SECONDS = SOON if hangs and self.part == "listener" else LONG
+        given = WHOLE[:stop]
+        before = json.dumps(given)
+        with anyio.CancelScope() as self.faults.scope:
+            prepare = self.plan.prepare if self.session is None else self.session.prepare
+            view = await prepare(given, tools=TOOLS, model=MODEL)
+        assert json.dumps(given) == before
+        await anyio.wait_all_tasks_blocked()
+        return None if self.faults.scope.cancelled_caught else view
+
+    def known(self):
+        """What the session holds, but for how often it has stepped."""
+        return self.session and json.dumps({**self.session.dump(), "steps": 0})
+
+
+def holds(view):
+    """It fits, and is legal."""
+    assert agentctx.count(view.messages, MODEL, tools=TOOLS) <= BUDGET.limit
+    assert view.report.tokens_after <= BUDGET.limit
+    assert not [found for found in validate({"messages": view.messages, "tools": TOOLS}) if found.severity == "error"]
+
+
+async def insist(conversation, stop):
+    """The step, taken again where it was cancelled or where the summarizer's error came through; and whether it was."""
+    before, clear = conversation.known(), False
+    try:
+        view = await conversation.step(stop)
+    except (FlakyError, OSError, TimeoutError):
+        view, clear = None, True
+        assert conversation.faults.reached[-1] == "summarizer"
+    if view is not None:
+        return view, False
+    assert conversation.known() == before
+    return await conversation.step(stop), clear
+
+
+WHERE = [(preset, "session", "without a model") for preset in PRESETS]
+WHERE += [("coding_agent", mode, "without a model") for mode in MODES[:1]]
+WHERE += [("coding_agent", mode, "none") for mode in MODES]
+
+
+def tried(reached, mode):
+    """What fails how: every await of the summarizer and the listener; of the store, which is asked side by side, some.
+
+    The step that begins something in the background cannot cancel it.
+    """
+    puts = [at for at, part in enumerate(reached, 1) if part == "put"]
+    for at, part in enumerate(reached, 1):
+        for fault in FAULTS if part == "summarizer" else ("raises", "hangs", "is cancelled", "is full"):
+            if part == "put" and at not in (*puts[:2], *puts[-1:]):
+                continue
+            if (mode, part, fault) != ("background", "summarizer", "is cancelled"):
+                yield at, part, fault
+
+
+@pytest.mark.parametrize(("preset", "mode", "fallback"), WHERE)
+async def test_a_fault_of_any_kind_at_every_await(anyio_backend, preset, mode, fallback):
+    """History and state are as they were, the request fits, and the next cut is whole; or the one error comes through.
+
+    Where a listener failed, or the step was cancelled, what is sent is what is sent without any fault.
+    """
+    right = await calm(preset, mode, fallback)
+    for at, part, fault in tried(right.reached, mode):
+        faults, views = Faults(fault, at), []
+        async with Conversation(faults, preset, mode, fallback, right.state, part) as conversation:
+            for stop in right.stops:
+                view, clear = await insist(conversation, stop)
+                assert not clear or fallback == "none"
+                holds(view)
+                views.append(view)
+        sent = [view.messages for view in views]
+        if part == "listener" or fault == "is cancelled" or clear:
+            assert sent[:-1] == right.sent[:-1]
+        recap = next(filter(None, map(recap_of, views[-1].context.messages)))
+        assert Record.read(recap.sections["Summary"]).goal == "as before"
+        changes = [change for stage in views[-1].report.stages for change in stage.changes]
+        assert all(change.handle for change in changes if change.tokens_after < change.tokens_before)
