@@ -59,8 +59,7 @@ async def test_planted_values_can_be_had_after_ten_compactions(preset):
     view, compactions, store = await loop(preset, texts)
     assert compactions >= 10
     recall, shown, counter = Recall(store), Library().shown(view.context), TiktokenCounter()
-    if preset != "late_and_large":  # it writes no recap
-        assert (await Library(store).reach(view.context)).of(wanted.values()).reachable_share == 1
+    assert (await Library(store).reach(view.context)).of(wanted.values()).reachable_share == 1
     for number, value in wanted.items():
         answer = "" if value in shown else await recall({"search": f"service number{number}x is registered"})
         assert value in shown or value in answer
