@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from agentctx.lazy import lazily
 
 if TYPE_CHECKING:
-    from agentctx.memory.artifacts import Artifact as Artifact, Did as Did, FileEvent as FileEvent, RunEvent as RunEvent
+    from agentctx.engine.artifacts import Artifact as Artifact, Did as Did, FileEvent as FileEvent, RunEvent as RunEvent
+    from agentctx.engine.tool_calls import ArtifactRule as ArtifactRule, artifacts_in as artifacts_in
     from agentctx.memory.ledger import Memory as Memory, Sections as Sections, told_of as told_of
     from agentctx.memory.offload import Offload as Offload
     from agentctx.memory.recall import Recall as Recall
@@ -14,19 +15,18 @@ if TYPE_CHECKING:
         LiteLLMSummarizer as LiteLLMSummarizer,
         OpenAISummarizer as OpenAISummarizer,
     )
-    from agentctx.memory.tool_calls import ArtifactRule as ArtifactRule, artifacts_in as artifacts_in
     from agentctx.memory.trail import ArtifactTrail as ArtifactTrail, trail_in as trail_in
     from agentctx.memory.values import Extractor as Extractor, Kind as Kind, Value as Value, values_in as values_in
 else:
     __all__, __getattr__, __dir__ = lazily(
         __name__,
         {
-            "agentctx.memory.artifacts": "Artifact Did FileEvent RunEvent",
+            "agentctx.engine.artifacts": "Artifact Did FileEvent RunEvent",
             "agentctx.memory.ledger": "Memory Sections told_of",
             "agentctx.memory.offload": "Offload",
             "agentctx.memory.recall": "Recall",
             "agentctx.memory.summarizers": "AnthropicSummarizer LiteLLMSummarizer OpenAISummarizer",
-            "agentctx.memory.tool_calls": "ArtifactRule artifacts_in",
+            "agentctx.engine.tool_calls": "ArtifactRule artifacts_in",
             "agentctx.memory.trail": "ArtifactTrail trail_in",
             "agentctx.memory.values": "Extractor Kind Value values_in",
         },

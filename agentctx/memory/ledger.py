@@ -15,12 +15,12 @@ from agentctx.core.message import Context, Message, Text, Thinking, ToolResult
 from agentctx.core.pace import paced
 from agentctx.core.recap import TERM, Recap, is_recap, quoted, recap_of, unquoted
 from agentctx.core.secrets import Redactor, failing_closed, is_credential_file, is_environment_file, redact_secrets
+from agentctx.engine.artifacts import Artifact, FileEvent
 from agentctx.engine.listeners import is_async
 from agentctx.engine.options import check_tokens
 from agentctx.engine.recap import HEADER, Gone, gone, room_for_handles, with_sections
+from agentctx.engine.tool_calls import ArtifactRule, ReadCall, done_by, read_calls
 from agentctx.errors import ConfigError, SummaryError
-from agentctx.memory.artifacts import Artifact, FileEvent
-from agentctx.memory.tool_calls import ArtifactRule, ReadCall, done_by, read_calls
 from agentctx.memory.trail import trail_in
 from agentctx.memory.values import Extractor, Kind, Value, error_lines, said_in, values_in
 from agentctx.protocols import Call, Scope, Stage, TokenCounter, whole_text

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agentctx import Message, Text, ToolCall, ToolResult
+from agentctx.engine.shell import shell_files
 from agentctx.errors import ConfigError
 from agentctx.memory import ArtifactTrail, Did, FileEvent, RunEvent, artifacts_in, trail_in
-from agentctx.memory.shell import shell_files
 from agentctx.tokens import TiktokenCounter
 
 COUNTER = TiktokenCounter()

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import Message, ToolCall, ToolResult
+from agentctx.engine.artifacts import Artifact, Did, FileEvent, RunEvent, how_it_ended
+from agentctx.engine.shell import patched_files, runs_something, shell_files
 from agentctx.errors import ConfigError
-from agentctx.memory.artifacts import Artifact, Did, FileEvent, RunEvent, how_it_ended
-from agentctx.memory.shell import patched_files, runs_something, shell_files
 
 ArtifactRule = Callable[[ToolCall, ToolResult | None], Iterable[Artifact] | None]
 """What a call of one's own tool did; None: what the library takes it for."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from posixpath import join
 from shlex import shlex
 
-from agentctx.memory.artifacts import Did, FileEvent, in_folder
+from agentctx.engine.artifacts import Did, FileEvent, in_folder
 
 LONGEST_COMMAND = 8_000
 """Characters of a command that are read, besides what stands in its heredocs."""
