@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from agentctx.engine.relevance import Bm25 as Bm25, Embedded as Embedded, Relevance as Relevance
     from agentctx.errors import SummaryError as SummaryError
     from agentctx.strategies.clear_by_provider import ClearByProvider as ClearByProvider
+    from agentctx.strategies.compact_json import CompactJson as CompactJson
     from agentctx.strategies.drop_units import (
         Drop as Drop,
         DropTail as DropTail,
@@ -26,6 +27,7 @@ else:
             "agentctx.engine.relevance": "Bm25 Embedded Relevance",
             "agentctx.errors": "SummaryError",
             "agentctx.strategies.clear_by_provider": "ClearByProvider",
+            "agentctx.strategies.compact_json": "CompactJson",
             "agentctx.strategies.drop_units": "Drop DropTail Strict TruncateOldest",
             "agentctx.strategies.packing": "Weights",
             "agentctx.strategies.summarize": "Summarize",

@@ -17,6 +17,7 @@ from agentctx.protocols import ContextStrategy
 from agentctx.strategies.clear_by_provider import ClearByProvider
 from agentctx.strategies.clear_tool_results import ClearToolResults
 from agentctx.strategies.collapse_repeats import CollapseRepeats
+from agentctx.strategies.compact_json import CompactJson
 from agentctx.strategies.drop_units import Drop, DropTail, Strict, TruncateOldest
 from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.pack import STRATEGIES, Pack
@@ -70,8 +71,14 @@ def single_stages() -> st.SearchStrategy[ContextStrategy]:
         summaries(),
         whole_units(),
         ledgers(),
+        rewritten(),
         cleared_by_provider(),
     )
+
+
+def rewritten() -> st.SearchStrategy[ContextStrategy]:
+    """What puts single results into fewer tokens."""
+    return st.builds(CompactJson, exclude=st.sets(st.sampled_from(NAMES), max_size=2))
 
 
 def cleared_by_provider() -> st.SearchStrategy[ContextStrategy]:
