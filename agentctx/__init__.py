@@ -1,6 +1,6 @@
 """agentctx decides what an LLM agent sees at each step.
 
-Between your loop and the model call it runs a pipeline of small async stages that keep the request inside the
+Between your loop and the model call it runs a pipeline of small stages that keep the request inside the
 model's window, legal for its provider, cheap in its cache, and reversible, and it reports exactly what it did.
 
 From here come the pipeline, the session, the stages, the budget, the errors, and what a stage's author needs. The rest

@@ -43,7 +43,12 @@ class Scope(Enum):
     """
 
     ARRIVALS = "arrivals"
-    """On new messages only, once: what it decides about one message never depends on the others."""
+    """On new messages: what it decides about one message never depends on the others.
+
+    What is new is seen once, but for the tail, such as a call that waits for its results: that is seen again at each
+    step until it is final, as the caller passed it, and what was done to it before is thrown away. Until then repair's
+    placeholder stands where a result is missing.
+    """
     PRESSURE = "pressure"
     """On the whole context, when it has passed the budget's trigger; at every step when there is no budget."""
     ALWAYS = "always"
@@ -56,7 +61,7 @@ class Phase(Enum):
     """A part of a step, in which stages run. Stages within a stage run in the phases in which they would run alone."""
 
     ONCE = frozenset({Scope.ARRIVALS, Scope.PRESSURE, Scope.ALWAYS})
-    """A stateless ``prepare``: every stage, on the whole context."""
+    """A stateless ``prepare``, on the whole context: every stage but those that ask the provider, which ran before."""
     ARRIVALS = frozenset({Scope.ARRIVALS})
     """What is new in a session."""
     EVERY_STEP = frozenset({Scope.ALWAYS})

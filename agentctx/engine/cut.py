@@ -5,7 +5,7 @@ arguments of old calls; whole rounds of the model, oldest first; and the user's 
 any is dropped. The words may take a fifth of the room before a round goes for them; those that a round which stays
 answers are not counted.
 
-It is worked out from the newest message back, so that what is left out costs nothing.
+It is worked out from the newest turn back: what is left out is counted, but not cut first.
 """
 
 from __future__ import annotations

@@ -29,9 +29,9 @@ NAMED = 5
 class FitGuarantee(Stage):
     """Make the request fit ``limit`` or raise.
 
-    In this order: the results of what must stay are cut when they alone are too large; the oldest rounds go, which the
-    recap counts; what is left of results, and then of call arguments, is cut to what fits; last of all the recap gives
-    way.
+    In this order: the results of what must stay are cut when they alone are too large; the request is cut in the order
+    of ``engine/cut.py``, and the recap counts what went; what is left of results, and then of call arguments, is cut to
+    what fits; last of all the recap gives way.
 
     Args:
         limit: The most tokens that the request may have.

@@ -9,7 +9,15 @@ from inspect import iscoroutinefunction
 from agentctx.core.budget import Budget
 from agentctx.core.protection import ProtectRule
 from agentctx.errors import ConfigError
-from agentctx.protocols import Call, ContextStrategy, Stage, declared
+from agentctx.protocols import Call, ContextStrategy, Scope, Stage, declared
+
+_OURS = ("agentctx.strategies.", "agentctx.memory.", "agentctx.engine.")
+"""What the modules of the library's own stages begin with."""
+
+
+def is_ours(stage: ContextStrategy) -> bool:
+    """Whether a stage is the library's own, which makes nothing that has to be mended."""
+    return str(getattr(stage, "__module__", "")).startswith(_OURS)
 
 
 def limits(stage: str, max_tokens: int | None, call: Call) -> tuple[int, int]:
@@ -35,10 +43,11 @@ def limits(stage: str, max_tokens: int | None, call: Call) -> tuple[int, int]:
 
 
 def check_stages(where: str, stages: Sequence[ContextStrategy]) -> None:
-    """Check that each stage can be called, and does something when it is.
+    """Check that each stage can be called, does something when it is, and says when it is run.
 
     Raises:
-        ConfigError: If one cannot, is a class, or derives from ``Stage`` and does not say what it does.
+        ConfigError: If one cannot, is a class, derives from ``Stage`` and does not say what it does, or has a ``scope``
+            that is none: it would never be run.
     """
     for place, stage in enumerate(stages):
         if not callable(stage) or isinstance(stage, type):
@@ -46,6 +55,13 @@ def check_stages(where: str, stages: Sequence[ContextStrategy]) -> None:
             raise ConfigError(msg)
         if isinstance(stage, Stage) and _does_nothing(type(stage)):
             msg = f"{where}: stages[{place}] is {stage!r}; give it a plain apply, or an async __call__ where it waits"
+            raise ConfigError(msg)
+        scope: object = declared(stage).scope
+        if not isinstance(scope, Scope):
+            msg = (
+                f"{where}: stages[{place}] is {stage!r}; its scope is {scope!r}: write "
+                "scope: ClassVar[Scope] = Scope.PRESSURE, or another Scope; without ClassVar attrs takes it for an option"
+            )
             raise ConfigError(msg)
 
 
@@ -122,7 +138,7 @@ def _may_summarize(stage: ContextStrategy) -> bool:
     said = declared(stage)
     if said.stages is not None:
         return any(map(_may_summarize, said.stages))
-    return said.summarizes or not type(stage).__module__.startswith(("agentctx.strategies.", "agentctx.memory."))
+    return said.summarizes or not is_ours(stage)
 
 
 def as_budget(value: Budget | int | None, where: str = "Pipeline") -> Budget | None:

@@ -169,7 +169,7 @@ class Plan(Holder):
 
     @cached_property
     def at_once(self) -> tuple[ContextStrategy, ...]:
-        """All stages, as a stateless call runs them, in order."""
+        """The stages that a stateless call runs, in order: all but those in ``asking``, which have run before."""
         return in_phase(self.stages, Phase.ONCE, self.governing)
 
     def in_phase(self, phase: Phase, governing: Budget | None, /) -> Nested | None:

@@ -22,8 +22,9 @@ from agentctx.core.report import StageReport
 from agentctx.core.units import broken_pair
 from agentctx.engine.changes import Account, StageDiff, head_changes, marks_differ
 from agentctx.engine.listeners import is_async
+from agentctx.engine.options import is_ours
 from agentctx.engine.originals import Originals, StoreShelf, kept, lacks_handle
-from agentctx.engine.sendable import is_ours, sendable
+from agentctx.engine.sendable import sendable
 from agentctx.errors import StageError
 from agentctx.offload import amount, offload
 from agentctx.protocols import Asked, Call, ContextStrategy, Phase, Stage, declared

@@ -9,17 +9,11 @@ from agentctx.core.message import Context, Message, Thinking, ToolCall, ToolResu
 from agentctx.core.units import broken_pair
 from agentctx.engine.repair import Earlier, astray, names_of, paired
 from agentctx.errors import StageError
-from agentctx.protocols import Call, ContextStrategy
+from agentctx.protocols import Call
 from agentctx.wire_format import Repaired, WireFormat
 
-_OURS = ("agentctx.strategies.", "agentctx.engine.")
 _NAMED = 3
 """So many places are named where something was mended."""
-
-
-def is_ours(stage: ContextStrategy) -> bool:
-    """Whether a stage is the library's own, which makes nothing that has to be mended."""
-    return str(getattr(stage, "__module__", "")).startswith(_OURS)
 
 
 def sendable(name: str, before: Context, after: Context, found: Matched, call: Call) -> Context:

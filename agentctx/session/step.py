@@ -413,8 +413,9 @@ class Committed(NamedTuple):
 async def commit(state: State, step: Step, given: Given, now: float, *, on_copy: bool) -> Committed:
     """What is known once the step has succeeded.
 
-    No step is ever half done: what is known is changed by ``_enter`` alone, which does not wait. Where it has much to
-    do, a worker thread does it on a copy, and this waits for that before anything is taken over.
+    No step is ever half done: what was decided is changed by ``_enter`` alone, which does not wait; what a step does to
+    the record before puts equal objects in the place of others, or fills a cache. Where ``_enter`` has much to do, a
+    worker thread does it on a copy, and this waits for that before anything is taken over.
 
     Args:
         state: What was known before.

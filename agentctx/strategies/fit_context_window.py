@@ -1,4 +1,4 @@
-"""Bring the request down to the budget by leaving out the oldest rounds."""
+"""Cut the request to the budget, in the order of ``engine/cut.py``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def _with_summary(context: Context, limit: int, aim: int, call: Call, summ
 
 
 def _cut(limit: int, aim: int, context: Context, call: Call) -> Context:
-    """The context without its oldest rounds, of at most ``aim`` tokens; it must not have more than ``limit``."""
+    """The context cut to ``aim`` tokens; it must not have more than ``limit``."""
     return cut(context, limit, aim, call)
 
 
@@ -52,9 +52,11 @@ def _budget(value: Budget | int | None) -> Budget | None:
 
 @frozen
 class FitContextWindow(Stage):
-    """Drop the oldest rounds, with the questions that began them, until the request fits.
+    """Cut the request until it fits, and no more than it takes.
 
-    Protected messages and the round that the model is in stay. When these alone are too large, the results of
+    In this order: tool results that are out of proportion, down to head and tail; old results, oldest first, and the
+    long arguments of old calls; whole rounds of the model, oldest first; and the user's own words last. Protected
+    messages and the round that the model is in stay. When these alone are too large, the results of
     that round are cut so that it takes half of the room that the rest leaves.
 
     Where the pipeline has a summarizer, one message behind the first task stands for what was dropped: at most a tenth
@@ -114,7 +116,7 @@ class FitContextWindow(Stage):
         return room_for_handles(call)
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
-        """Return the context with the oldest rounds dropped, so that it has at most the limit's tokens."""
+        """Return the context, cut so that it has at most the tokens to come down to."""
         limit, aim = self._limits(call)
         if call.size(context) <= aim:
             return context

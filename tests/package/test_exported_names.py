@@ -10,6 +10,7 @@ from pkgutil import iter_modules
 import pytest
 
 import agentctx
+from agentctx.engine.options import is_ours
 
 ROOT = Path(agentctx.__file__).parent
 INITS = [path for path in (ROOT / "__init__.py", *sorted(ROOT.glob("*/__init__.py"))) if "lazily(" in path.read_text()]
@@ -51,6 +52,15 @@ def test_no_public_name_is_a_module(package):
     """A module of the same name would take the name's place as soon as it is imported."""
     part = import_module(package)
     assert set(part.__all__).isdisjoint(module.name for module in iter_modules(part.__path__))
+
+
+def test_every_stage_that_is_public_is_known_as_ours():
+    """What the library's own stages return is not mended as a user's is, wherever their modules stand."""
+    named = {getattr(import_module(package), name) for package in LAZY for name in import_module(package).__all__}
+    made_of_others = {agentctx.Stage, agentctx.Pipeline}
+    stages = {each for each in named if isinstance(each, type) and issubclass(each, agentctx.Stage)} - made_of_others
+    assert {agentctx.FitContextWindow, agentctx.Ledger, import_module("agentctx.memory").Offload} <= stages
+    assert [stage for stage in stages if not is_ours(stage)] == []
 
 
 def test_no_name_is_public_twice():

@@ -1,6 +1,7 @@
 """A wrong option is refused where it is given, in a sentence that names it."""
 
 import pytest
+from attrs import frozen
 
 from agentctx import (
     Budget,
@@ -11,6 +12,7 @@ from agentctx import (
     InvalidInput,
     Pipeline,
     Protect,
+    Scope,
     Sessions,
     Stage,
     TrimRounds,
@@ -39,6 +41,38 @@ class Waiting(Stage):
 
     async def apply(self, context, _call):
         """What is said in ``__call__``."""
+        return context
+
+
+class ScopeInWords(Stage):
+    """A stage that says in a word when it is run."""
+
+    scope = "pressure"
+
+    def apply(self, context, _call):
+        """Nothing."""
+        return context
+
+
+@frozen
+class ScopeAsOption(Stage):
+    """A stage whose scope attrs takes for its first option."""
+
+    scope: Scope = Scope.PRESSURE
+    word: str = ""
+
+    def apply(self, context, _call):
+        """Nothing."""
+        return context
+
+
+class Underived:
+    """A stage that is not derived, and says in a word when it is run."""
+
+    scope = "arrivals"
+
+    def __call__(self, context, _call):
+        """Nothing."""
         return context
 
 
@@ -71,6 +105,10 @@ WRONG = {
     "first_of: stages[0]": lambda: first_of(5),
     "give it a plain apply": lambda: Pipeline(Stage()),
     "where it waits": lambda: when(over(1), Waiting()),
+    "its scope is 'pressure': write scope: ClassVar[Scope] = Scope.PRESSURE": lambda: Pipeline(ScopeInWords()),
+    "its scope is 'x': write": lambda: first_of(TrimRounds(1), ScopeAsOption("x")),
+    "when: stages[0] is": lambda: when(over(1), Underived()),
+    "its scope is 'arrivals'": lambda: Pipeline(Underived()),
     "Protect.last_user": lambda: Protect.last_user("2"),
     "Protect.where": lambda: Protect.where("user"),
     "Protect.pins": lambda: Protect.pins("0"),
