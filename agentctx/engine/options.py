@@ -59,8 +59,8 @@ def check_stages(where: str, stages: Sequence[ContextStrategy]) -> None:
         scope: object = declared(stage).scope
         if not isinstance(scope, Scope):
             msg = (
-                f"{where}: stages[{place}] is {stage!r}; its scope is {scope!r}: write "
-                "scope: ClassVar[Scope] = Scope.PRESSURE, or another Scope; without ClassVar attrs takes it for an option"
+                f"{where}: stages[{place}] is {stage!r}; its scope is {scope!r}: write scope: ClassVar[Scope] = "
+                "Scope.PRESSURE, or another Scope; without ClassVar attrs takes it for an option"
             )
             raise ConfigError(msg)
 
