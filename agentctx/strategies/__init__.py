@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     )
     from agentctx.strategies.packing import Weights as Weights
     from agentctx.strategies.summarize import Summarize as Summarize
+    from agentctx.strategies.tabulate_json import TabulateJson as TabulateJson
     from agentctx.strategies.tiered import ByTools as ByTools
 else:
     __all__, __getattr__, __dir__ = lazily(
@@ -31,6 +32,7 @@ else:
             "agentctx.strategies.drop_units": "Drop DropTail Strict TruncateOldest",
             "agentctx.strategies.packing": "Weights",
             "agentctx.strategies.summarize": "Summarize",
+            "agentctx.strategies.tabulate_json": "TabulateJson",
             "agentctx.strategies.tiered": "ByTools",
         },
     )

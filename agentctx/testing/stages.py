@@ -23,6 +23,7 @@ from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.pack import STRATEGIES, Pack
 from agentctx.strategies.packing import Weights
 from agentctx.strategies.summarize import Summarize
+from agentctx.strategies.tabulate_json import TabulateJson
 from agentctx.strategies.tiered import ByTools, Tiered
 from agentctx.strategies.trim_rounds import TrimRounds
 from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
@@ -78,7 +79,8 @@ def single_stages() -> st.SearchStrategy[ContextStrategy]:
 
 def rewritten() -> st.SearchStrategy[ContextStrategy]:
     """What puts single results into fewer tokens."""
-    return st.builds(CompactJson, exclude=st.sets(st.sampled_from(NAMES), max_size=2))
+    names = st.sets(st.sampled_from(NAMES), max_size=2)
+    return st.one_of(st.builds(CompactJson, exclude=names), st.builds(TabulateJson, exclude=names))
 
 
 def cleared_by_provider() -> st.SearchStrategy[ContextStrategy]:

@@ -1,0 +1,120 @@
+"""TabulateJson says keys once; the document can be had back, to the byte of its values."""
+
+import json
+from time import process_time
+
+import pytest
+from hypothesis import example, given, strategies as st
+
+from agentctx import Pipeline, count
+from agentctx.strategies import CompactJson, TabulateJson
+from agentctx.strategies.compress.json_text import TABLES, compact, tabulate, untabulate
+from agentctx.testing import assistant, call, result, transcript, user
+
+pytestmark = pytest.mark.anyio
+
+KEYS = st.sampled_from(("a", "b", "é\n", 'quote"', "{", "[JSON tables: {keys}", ""))
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=8), KEYS)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(KEYS, inner, max_size=3),
+        st.lists(st.fixed_dictionaries({"a": inner, "b": inner}), min_size=1, max_size=4),
+        st.dictionaries(KEYS, st.fixed_dictionaries({"b": inner, "c": st.fixed_dictionaries({"d": inner})})),
+    ),
+)
+SEATS = json.dumps([{"seat": f"{row}A", "free": row < 3, "price": 99.5, "class": {"name": "eco"}} for row in range(9)])
+
+
+@pytest.mark.parametrize(
+    ("document", "table"),
+    [
+        ('[{"a":1},{"a":1.0}]', '[{"a"}\n1\n1.0]'),
+        ('{"x":[{"a":1,"b":[]},{"a":"\\u00e9","b":{}}]}', '{"x":[{"a","b"}\n1,[]\n"\\u00e9",{}]}'),
+        ('{"7":{"a":1,"o":{"c":2}},"8":{"a":3,"o":{"c":4}}}', '{{"a","o"{"c"}}\n"7":1,2\n"8":3,4}'),
+        ('[{"o":{"c":2},"a":1},{"o":{"d":2},"a":1}]', '[{"o","a"}\n{"c":2},1\n{"d":2},1]'),
+        ('[{"a":1,"a":2},{"a":3,"a":1E400}]', '[{"a","a"}\n1,2\n3,1E400]'),
+        ('[{"r":[{"a":1},{"a":2}]},{"r":[]}]', '[{"r"}\n[{"a"}\n1\n2]\n[]]'),
+    ],
+)
+def test_objects_of_one_shape_are_a_table(document, table):
+    """Arrays of them and objects of them, also within others; numbers, escapes and repeated keys as written."""
+    assert tabulate(document) == TABLES + table
+    assert untabulate(TABLES + table) == document
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        '[{"a":1}]',
+        '[{"a":1},{"b":1}]',
+        '[{"a":1,"b":2},{"b":1,"a":2}]',
+        '[{"a":1},2]',
+        "[{},{}]",
+        '[["a"],["a"]]',
+        '{"a":1}\n{"a":2}',
+        '[{"a":1},{"a":2},]',
+        '[{"a":NaN},{"a":2}]',
+        "[" * 300 + '{"a":1},{"a":2}' + "]" * 300,
+        TABLES,
+    ],
+)
+def test_what_has_no_table_stays(text):
+    """Other shapes, another order of keys, what is no JSON, and what is nested very deep."""
+    assert tabulate(text) == text
+    assert untabulate(text) == text
+
+
+@given(VALUES, st.sampled_from((None, 1, "\t")), st.booleans())
+@example(value=[{"a": "x\ny"}, {"a": "}\n"}], indent=None, escaped=False)
+def test_the_document_comes_back(value, indent, escaped):
+    """To the byte but for blanks: ``untabulate(tabulate(x))`` is ``compact(x)``, or ``x`` where nothing was done."""
+    text = json.dumps(value, indent=indent, ensure_ascii=escaped)
+    made = tabulate(text)
+    assert untabulate(made) == (text if made == text else compact(text))
+    assert made == text or made.startswith(TABLES)
+    assert untabulate(text) == text
+    assert tabulate(made) == made == compact(made) if made != text else True
+
+
+@given(st.text(alphabet='{}[]",:\\ \n1a', max_size=30))
+def test_what_only_begins_like_tables_is_read_or_left(rest):
+    """Text that a model wrote: whatever it is, it is given as it is or is JSON."""
+    text = TABLES + rest
+    found = untabulate(text)
+    assert found == text or "\n" not in found
+
+
+async def view_of(text, *stages, counter=None):
+    """What is sent when a tool said ``text``."""
+    turns = user("Look."), assistant(call("a", "get")), result("a", text)
+    return await Pipeline(*stages, counter=counter).prepare(transcript("openai-chat", *turns))
+
+
+async def test_it_is_said_only_in_fewer_tokens():
+    """The line above the tables included: two short rows are not worth it."""
+    short = '[{"a":1},{"a":2}]'
+    assert (await view_of(short, TabulateJson())).messages[2]["content"] == short
+    before = [await view_of(SEATS), await view_of(SEATS, CompactJson())]
+    after = await view_of(SEATS, CompactJson(), TabulateJson())
+    assert count(after.messages) < min(count(view.messages) for view in before)
+    assert untabulate(after.messages[2]["content"]) == compact(SEATS)
+    kept = await view_of(SEATS, TabulateJson(exclude=["get"]))
+    assert kept.messages[2]["content"] == SEATS
+
+
+def test_it_takes_time_in_proportion():
+    """Eight times the rows take less than twenty times as long."""
+
+    def seconds(text):
+        def once():
+            begun = process_time()
+            assert untabulate(tabulate(text)) != ""
+            return process_time() - begun
+
+        return min(once() for _ in range(3))
+
+    row = {"id": "x" * 8, "deep": {"a": {"b": {"c": [1, 2, {"d": 1}]}}}}
+    assert seconds(json.dumps([row] * 4_000)) < 20 * seconds(json.dumps([row] * 500)) + 0.05
