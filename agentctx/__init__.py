@@ -6,8 +6,9 @@ model's window, legal for its provider, cheap in its cache, and reversible, and 
 From here come the pipeline, the session, the stages, the budget, the errors, and what a stage's author needs. The rest
 is imported from its part: ``agentctx.builder`` (requests from blocks), ``agentctx.sources`` (where context comes from),
 ``agentctx.stores``, ``agentctx.presets`` (pipelines ready to use), ``agentctx.strategies`` (more stages),
-``agentctx.economics`` (what a request costs), ``agentctx.tokens`` (counters), ``agentctx.models`` (what is known of
-models), ``agentctx.providers``, ``agentctx.protocols`` (what users implement), ``agentctx.testing``.
+``agentctx.memory`` (what stands for what was left out, and gives it back), ``agentctx.economics`` (what a request
+costs), ``agentctx.tokens`` (counters), ``agentctx.models`` (what is known of models), ``agentctx.providers``,
+``agentctx.protocols`` (what users implement), ``agentctx.testing``.
 """
 
 from typing import TYPE_CHECKING
