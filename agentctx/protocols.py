@@ -179,11 +179,11 @@ class Stage:
 
     @property
     def moves_prefix(self) -> bool:
-        """Whether it chooses anew each time that a request is too large: without a session, at every call then."""
+        """Whether, without a session, it cuts at another place at every call."""
         return any(declared(stage).moves_prefix for stage in self.stages or ())
 
     def reserves(self, call: Call, /) -> int:
-        """Tokens that it may add once something is left out, for the recap: what cuts leaves them free."""
+        """Tokens that it may add once something is left out, for the recap: stages that cut leave so many free."""
         return sum(declared(stage).reserves(call) for stage in self.stages or ())
 
     @property
@@ -255,7 +255,7 @@ class Stage:
         return None
 
     def true_at(self, _messages: Sequence[Message], /) -> Collection[int] | None:
-        """Of which messages, by index, what it writes into them still holds when the caller has gone back to these.
+        """After the caller went back to these messages: the indexes of those whose edit by this stage is still true.
 
         None: it writes nothing that depends on other messages.
         """
@@ -743,8 +743,9 @@ class Call:
         meter: Counts messages and requests.
         format: Name of the provider's format.
         budget: The budget in force, or None when the caller gave none.
-        limit: The tokens to come down to: the budget's limit, or a session's target. None without a budget.
-        reserved: Of these, tokens to leave free when something has to go: the recap says then what went.
+        limit: What a cut aims at, in tokens; not ``budget.limit``, the most: it is that, or a session's target. None
+            without a budget.
+        reserved: Tokens below ``limit`` that a cut leaves free for the recap, which says what went.
         profile: The model's profile; None when no model was named.
         protect: The caller's own rules of what must survive; the rules that always hold come on top.
         warmth: The believed share of the last request that the provider's cache still holds, 0 to 1.
@@ -816,7 +817,7 @@ class Call:
     def protected(self, context: Context) -> frozenset[int]:
         """Indexes of the messages that must not be dropped.
 
-        They are ``always`` (the library's own rules), ``frozen`` (the caller's), summaries, and the leading thought of
+        They are ``always`` (the library's own rules), ``frozen`` (the caller's), recaps, and the leading thought of
         the open tool round, where the model must not be without it; of a block, ``frozen`` and what ``stays``.
         """
         messages = context.messages

@@ -91,7 +91,7 @@ class _Forms(NamedTuple):
 
     Args:
         place: Where it stands.
-        bare: With its results cleared, long arguments cut, or words that take more than the user's share of the room.
+        bare: With its results cleared, its long arguments cut, or its words cut to the user's share of the room.
         tight: With results that are out of proportion cut.
         whole: As it is.
     """
@@ -114,7 +114,7 @@ class _Turn:
     Args:
         forms: All its messages.
         bare: Tokens of its messages as bare as they get.
-        tight: Tokens with all results and arguments, as far as these are in proportion.
+        tight: Tokens with all results and arguments, as far as these are in proportion, and the user's words bare.
     """
 
     forms: tuple[_Forms, ...]

@@ -1,8 +1,10 @@
 """What stands for what is gone: one message says it, behind the first task, until the next cut puts another there.
 
-A stage that leaves something out by ``leave_out`` gets back what is left, without the earlier summary, and what went,
-that summary among it. It has words found for what went (``LeftOut.in_words``), and puts them there
+A stage that leaves something out by ``leave_out`` gets back what is left, without the earlier recap, and what went,
+that recap among it. It has words found for what went (``LeftOut.in_words``), and puts them there
 (``LeftOut.with_summary``); where there are none it takes its cut back, or goes another way.
+A stage that only tells of what others left out (``Ledger``) is given what went by ``gone``, writes its sections by
+``with_sections``, and has had room left for them by ``reserves``.
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ class LeftOut:
     """What a cut has left out of a request, or of a block.
 
     Args:
-        context: What is left, without the summaries that stood there.
-        gone: What went, with these summaries.
+        context: What is left, without the recaps that stood there.
+        gone: What went, with these recaps.
         recap: What is said of it beside a summary.
         call: What the stage is told.
         told: What a summarizer is told of it; None: all that went.
@@ -57,7 +59,7 @@ class LeftOut:
 
     @property
     def is_known(self) -> bool:
-        """Whether nothing went but summaries, which say it already."""
+        """Whether nothing went but recaps, which say it already."""
         return all(map(is_recap, self.gone))
 
     async def in_words(
@@ -68,7 +70,7 @@ class LeftOut:
         write: Write | None = None,
         forgives: Callable[[Exception], bool] = lambda _error: True,
     ) -> tuple[Message | None, str]:
-        """The message, of at most ``room`` tokens, that says what went; None where there is none, and why.
+        """The message that says what went, of at most ``room`` tokens, and an empty text; or None and why.
 
         Args:
             asking: The summarizer that finds the words.
@@ -135,7 +137,7 @@ def _told(error: Exception) -> str:
 
 
 async def leave_out(cut: Cut, effort: Iterable[int], context: Context, call: Call) -> LeftOut:
-    """What a cut takes from a context without its summaries; called where a plain stage of this ``effort`` would be."""
+    """What a cut takes from a context without its recaps; called where a plain stage of this ``effort`` would be."""
     return await run_plain(partial(_left_out, cut), effort, context, call)
 
 

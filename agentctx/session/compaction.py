@@ -193,9 +193,10 @@ async def _run_and_guarantee(step: Step, stages: Sequence[ContextStrategy], aim:
         call = evolve(call, reserved=await reserved(stages, call), given=lambda: given)
     for stage in stages:
         await run_stage(stage, step.trail, call)
-    before = (*record.view[: record.final], *step.read.messages) if step.trail.start == 0 else tuple(step.read.messages)
+    known = record.view[: record.final] if step.trail.start == 0 else ()
     system, tools = step.reasoning_made_with or (step.trail.context.system, step.ctx.tools)
-    await guarantee(step.trail, call, budget, Context(before, system, tools), step.last_role, step.ctx.most, telling)
+    reasoned_on = Context((*known, *step.read.messages), system, tools)
+    await guarantee(step.trail, call, budget, reasoned_on, step.last_role, step.ctx.most, telling)
 
 
 async def _needs_whole_view(step: Step, stages: Sequence[ContextStrategy], *, foreign: bool) -> bool:

@@ -699,7 +699,7 @@ def dump_state(known: State) -> dict[str, Any]:
     """
     fixed = None if known.head_seen is None else digest(known.head_seen).hex()
     last = known.last
-    opened_with = known.opening
+    opened_with = known.head_digest
     if known.ctx is not None:
         opened_with = Digest(digest(opening(known.ctx.context(()))))
     sent = known.last_request
@@ -762,7 +762,7 @@ def load_state(plan: Plan, state: Fields) -> State:
         known,
         steps=state.whole("steps"),
         head_seen=state.digest_or_none("fixed"),
-        opening=state.digest_or_none("opening"),
+        head_digest=state.digest_or_none("opening"),
     )
     sent = Fields.of(state.values["sent"], state.at("sent"), SENT)
     if known.format is not None:

@@ -82,7 +82,8 @@ class Record:
     comes next.
 
     Args:
-        seen: What each message of the history looked like; a dropped message is its native object itself.
+        seen: What each message of the history looked like; of a dropped message: the caller's object
+            itself.
         sizes: Tokens of each message of the history, as it was passed in.
         byte_sizes: Bytes of each message of the history, as it was passed in.
         view: What was sent, as values.
@@ -92,7 +93,8 @@ class Record:
         origins: For each message of the view, its index in the history; None when a stage made it.
         otherwise: The places of the view whose messages do not go out as they came in; None: to be looked up.
         run: The place of the view from which on its messages stand behind each other in the history too.
-        before_run: Takes two of the history's first messages out of it, and those before ``run``.
+        before_run: An ``itemgetter`` of the caller's messages that stand before ``run`` in the view; behind two more,
+            which are left off again, so that it always gives a tuple.
         final: How many messages of the view are final.
         tail: The messages of the tail as they were read, before any repair.
         tail_origin: The index in the history of each message of ``tail``.

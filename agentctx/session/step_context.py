@@ -135,9 +135,9 @@ class State:
         limits: That of the current model.
         record: The history, and the view that was made of it.
         ctx: What surrounded the last step; None before the first, and after a load.
-        head_seen: What system prompt and tools looked like when they were passed in last; after a load, what tells them
-            from others.
-        opening: After a load, what tells the system prompt and tools that reasoning is bound to from others.
+        head_seen: What system prompt and tools looked like when they were passed in last; after a load, a digest of
+            that.
+        head_digest: After a load, a digest of the system prompt and tools that reasoning is bound to.
         wire_name: The wire format with its dialect; None before the first step.
         last_request: What was sent last.
         steps: How many steps were prepared.
@@ -148,7 +148,8 @@ class State:
         asked: Whether the provider was asked to clear some of the last view by itself.
         said: What was said of that.
         left_out: The tokens that the provider leaves out of each message of the view, by its place.
-        background: What stages work out ahead of their time; None without a session.
+        background: What stages work out ahead of their time; set by the session before each step, and None in what a
+            step returns.
     """
 
     plan: Plan
@@ -159,7 +160,7 @@ class State:
     record: Record = field(factory=Record)
     ctx: StepContext | None = None
     head_seen: Native = None
-    opening: Digest | None = None
+    head_digest: Digest | None = None
     wire_name: str | None = None
     last_request: LastRequest = field(factory=LastRequest)
     steps: int = 0
@@ -197,7 +198,7 @@ class State:
         """System prompt and tools of the last request where they were others than now; else None."""
         last = self.ctx
         if last is None:
-            same = self.opening is None or self.opening == opening(ctx.context(()))
+            same = self.head_digest is None or self.head_digest == opening(ctx.context(()))
             return None if same else (Message("system", ()), ())  # what they were is not known any more
         if ctx.system is last.system and ctx.tools is last.tools:
             return None
