@@ -1,1 +1,1 @@
-"""Run stages: repair, compare, report, guarantee the fit."""
+"""Run stages: repair, compare, report, guarantee the fit; and what stages share: cutting, recaps, reading calls."""

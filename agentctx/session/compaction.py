@@ -1,7 +1,12 @@
 """How a step comes to its size: as it is, where it fits; else compacted, once, enough, and never in circles.
 
-``bring_to_size`` is called at every step. In most nothing is compacted: the stages of every step run, and what is new
-is seen to fit.
+``bring_to_size`` is called at every step; in most nothing is compacted. In this order:
+
+1. the provider is asked to clear some of it by itself (``_beside_the_provider``)
+2. is it above the trigger (``_passes_trigger``)? If not, the stages of every step run
+3. if so, the stages for pressure run (``_come_down_to_target``), unless reasoning of the open round makes it wait
+4. the fit is guaranteed (``_run_and_guarantee``); only what is new is looked at where nothing has to be done
+5. a compaction that freed little is taken back
 """
 
 from __future__ import annotations
@@ -39,15 +44,15 @@ async def bring_to_size(step: Step) -> None:
     Raises:
         ContextOverflow: If it cannot be made to fit.
     """
-    await _beside_the_provider(step, _bring_to_size if step.remembered else _run_at_once)
+    await _beside_the_provider(step, _in_a_session if step.remembered else _without_a_session)
 
 
-async def _bring_to_size(step: Step) -> None:
+async def _in_a_session(step: Step) -> None:
     plan, budget = step.ctx.plan, step.ctx.budget
     step.quiet_until = _still_quiet(step, budget)
     if budget is None:
         await _run_unless_it_must_wait(step, plan.under_pressure, None)
-    elif not _too_large(step, budget):
+    elif not _passes_trigger(step, budget):
         await _run_unless_it_must_wait(step, step.ctx.at_every_step, budget.limit)
     elif step.trail.tokens <= budget.limit and waits(step):
         _say_that_it_waits(step)
@@ -62,10 +67,10 @@ async def run_at_once(step: Step) -> None:
     Raises:
         ContextOverflow: If it cannot be made to fit.
     """
-    await _beside_the_provider(step, _run_at_once)
+    await _beside_the_provider(step, _without_a_session)
 
 
-async def _run_at_once(step: Step) -> None:
+async def _without_a_session(step: Step) -> None:
     budget = step.ctx.budget
     await _run_and_guarantee(step, step.ctx.plan.at_once, None if budget is None else budget.limit)
 
@@ -125,10 +130,10 @@ def _fits(step: Step, room: Budget) -> bool:
     if not step.remembered:
         return step.trail.tokens <= room.limit
     step.quiet_until = _still_quiet(step, room)
-    return not _too_large(step, room)
+    return not _passes_trigger(step, room)
 
 
-def _too_large(step: Step, budget: Budget) -> bool:
+def _passes_trigger(step: Step, budget: Budget) -> bool:
     size = step.trail.tokens
     return size > budget.limit or (size > budget.trigger_tokens and size > step.quiet_until)
 
