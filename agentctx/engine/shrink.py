@@ -371,12 +371,20 @@ def _mapped(value: object, cut: Callable[[str], str]) -> Native:
     return [_mapped(item, cut) for item in value] if isinstance(value, list) else value
 
 
-def cut_arguments(message: Message, cut: Callable[[str], str]) -> Message:
-    """The message with the strings in the arguments of its calls cut; itself when none was."""
+def cut_arguments(
+    message: Message, cut: Callable[[str], str], which: Callable[[ToolCall], bool] = lambda _call: True
+) -> Message:
+    """The message with the strings in the arguments of its calls cut; itself when none was.
+
+    Args:
+        message: The message.
+        cut: What a string shall be instead.
+        which: Of which calls; else of all.
+    """
     parts: list[Part] = []
     changed = False
     for part in message.parts:
-        value = _parsed(part) if isinstance(part, ToolCall) else None
+        value = _parsed(part) if isinstance(part, ToolCall) and which(part) else None
         shorter = _mapped(value, cut)
         if isinstance(part, ToolCall) and shorter != value:
             changed = True

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from agentctx.errors import SummaryError as SummaryError
     from agentctx.strategies.clear_by_provider import ClearByProvider as ClearByProvider
     from agentctx.strategies.compact_json import CompactJson as CompactJson
+    from agentctx.strategies.drop_superseded import DropSuperseded as DropSuperseded
     from agentctx.strategies.drop_units import (
         Drop as Drop,
         DropTail as DropTail,
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
         TruncateOldest as TruncateOldest,
     )
     from agentctx.strategies.packing import Weights as Weights
+    from agentctx.strategies.shrink_arguments import ShrinkArguments as ShrinkArguments
     from agentctx.strategies.summarize import Summarize as Summarize
     from agentctx.strategies.tabulate_json import TabulateJson as TabulateJson
     from agentctx.strategies.tiered import ByTools as ByTools
@@ -29,8 +31,10 @@ else:
             "agentctx.errors": "SummaryError",
             "agentctx.strategies.clear_by_provider": "ClearByProvider",
             "agentctx.strategies.compact_json": "CompactJson",
+            "agentctx.strategies.drop_superseded": "DropSuperseded",
             "agentctx.strategies.drop_units": "Drop DropTail Strict TruncateOldest",
             "agentctx.strategies.packing": "Weights",
+            "agentctx.strategies.shrink_arguments": "ShrinkArguments",
             "agentctx.strategies.summarize": "Summarize",
             "agentctx.strategies.tabulate_json": "TabulateJson",
             "agentctx.strategies.tiered": "ByTools",

@@ -18,10 +18,12 @@ from agentctx.strategies.clear_by_provider import ClearByProvider
 from agentctx.strategies.clear_tool_results import ClearToolResults
 from agentctx.strategies.collapse_repeats import CollapseRepeats
 from agentctx.strategies.compact_json import CompactJson
+from agentctx.strategies.drop_superseded import DropSuperseded
 from agentctx.strategies.drop_units import Drop, DropTail, Strict, TruncateOldest
 from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.pack import STRATEGIES, Pack
 from agentctx.strategies.packing import Weights
+from agentctx.strategies.shrink_arguments import ShrinkArguments
 from agentctx.strategies.summarize import Summarize
 from agentctx.strategies.tabulate_json import TabulateJson
 from agentctx.strategies.tiered import ByTools, Tiered
@@ -66,6 +68,8 @@ def single_stages() -> st.SearchStrategy[ContextStrategy]:
         st.builds(FitContextWindow, budget=budgets(5_000)),
         st.just(CollapseRepeats()),
         st.builds(CollapseRepeats, marker=st.sampled_from(("-", "{tool}", "as {what} of {tool} said below"))),
+        st.builds(DropSuperseded, min_lines=st.integers(2, 8), stale=st.booleans()),
+        st.builds(ShrinkArguments, st.integers(0, 3), max_tokens=st.integers(1, 60), tools=st.just(NAMES)),
         packs(),
         tiereds(),
         st.just(RepairHistory()),

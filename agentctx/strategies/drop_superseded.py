@@ -1,0 +1,279 @@
+"""Leave out what a later result shows again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import accumulate, count
+from posixpath import normpath
+from typing import ClassVar, NamedTuple
+
+from attrs import field, frozen
+
+from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
+from agentctx.core.pace import paced
+from agentctx.engine.artifacts import Did, FileEvent
+from agentctx.engine.shrink import edit_results, edited, with_content, with_pointer, with_text
+from agentctx.engine.tool_calls import read_calls
+from agentctx.errors import ConfigError
+from agentctx.protocols import Call, Scope, Stage, whole_text
+from agentctx.strategies.compress.later_lines import later_runs
+
+Place = tuple[int, int]
+"""The index of a message, and the number of a result in it."""
+
+SHOWN_AGAIN = "shown again later"
+STALE = "[contents of a file that was changed later]"
+"""What stands for what was read of a file before an edit."""
+
+SPARE = 2
+"""Tokens; what saves no more stays: texts have a few tokens more or less in pieces than together."""
+
+_REMINDERS = ("system-reminder", "system_reminder", "reminder")
+
+
+@frozen
+class DropSuperseded(Stage):
+    r"""Leave out what a later tool result shows again, and say so in its place.
+
+    Runs of lines that stand in a later result too, by what they say and never by path: the line numbers that reading
+    tools put before them are no part of it, and what an edit has changed since stays. The same call with the same
+    answer, also one that failed, or that is not only text. Reminders of the program around the agent that come again.
+    Of all of these the last copy stays.
+
+    Nothing changes while the request fits its budget. Results that the model has not read stay. Where the pipeline has
+    a store and the request the recall tool (``Recall``), the line that stands instead names a handle.
+
+    Args:
+        min_lines: The fewest lines of a run, 2 to 100.
+        stale: Whether what was read of a file goes, too, once the file was changed, oldest first and no more than must.
+            The rest of the file is not seen then until it is read again.
+
+    Raises:
+        ConfigError: If an option is none.
+
+    Example:
+        >>> from agentctx import Pipeline
+        >>> from agentctx.strategies import DropSuperseded
+        >>> from agentctx.testing import assistant, call, result, transcript, user
+        >>> lines = [f"line {number} of the file" for number in range(40)]
+        >>> messages = transcript(
+        ...     "openai-chat", user("Read it."),
+        ...     assistant(call("a", "read", {"from": 10})), result("a", "\n".join(lines[10:])),
+        ...     assistant(call("b", "read", {"from": 0})), result("b", "\n".join(lines)))
+        >>> (await Pipeline(DropSuperseded()).prepare(messages)).messages[2]["content"]
+        '[30 lines shown again later]'
+    """
+
+    min_lines: int = field(default=4, kw_only=True)
+    stale: bool = field(default=False, kw_only=True)
+    scope: ClassVar[Scope] = Scope.PRESSURE
+
+    def __attrs_post_init__(self) -> None:
+        """Check the options."""
+        if type(self.min_lines) is not int or not 2 <= self.min_lines <= 100:
+            msg = f"DropSuperseded: min_lines must be a whole number from 2 to 100, got {self.min_lines!r:.80}"
+            raise ConfigError(msg)
+        stale: object = self.stale
+        if not isinstance(stale, bool):
+            msg = f"DropSuperseded: stale must be True or False, got {self.stale!r:.80}"
+            raise ConfigError(msg)
+
+    def effort(self, context: Context, call: Call, /) -> Iterable[int]:
+        """None for a request that fits."""
+        return () if _fits(context, call) else whole_text(context, call)
+
+    def apply(self, context: Context, call: Call, /) -> Context:
+        """Return the context without what is shown again later."""
+        if _fits(context, call):
+            return context
+        staying = call.frozen(context).union(call.unread(context))
+        again = _shown_again(context.messages, self.min_lines)
+        places = sorted({index for index, _ in again} - staying)
+        context = edited(context, places, partial(_without, again, call), call, SHOWN_AGAIN)
+        return self._without_stale(context, staying, call) if self.stale else context
+
+    def true_at(self, messages: Sequence[Message], /) -> Collection[int]:
+        """The indexes of the messages of which all results are shown again later as a whole.
+
+        What is said of a part may be about a message that came after these. Where ``stale`` reads go, too, they must
+        have been changed later as well: which of the two was said is not known here.
+        """
+        again = _shown_again(messages, self.min_lines)
+        untrue = {place[0] for place, _ in _results(messages) if place not in again or again[place].spans}
+        if self.stale:
+            untrue |= {place[0] for place, is_old in _reads(messages).items() if not is_old}
+        return {index for index, _ in again} - untrue
+
+    def _without_stale(self, context: Context, staying: Collection[int], call: Call) -> Context:
+        """The context without what was read of files before they were changed, oldest first until it fits."""
+        old = sorted(place for place, is_old in _reads(context.messages).items() if is_old and place[0] not in staying)
+        spare = None if call.limit is None else call.size(context) - call.limit + call.reserved
+        messages = list(context.messages)
+        for place in old:
+            if spare is not None and spare <= 0:
+                break
+            message = messages[place[0]]
+            messages[place[0]] = _edited(message, {place[1]: _Again(instead=STALE)}, call)
+            if messages[place[0]] is not message:
+                call.note(message, "contents of a file that was changed later")
+                spare = None if spare is None else spare - call.count(message) + call.count(messages[place[0]])
+        return context.with_messages(tuple(messages))
+
+
+class _Span(NamedTuple):
+    """What of a text goes.
+
+    Args:
+        start: Its first character.
+        stop: The first one after it.
+        mark: What stands instead.
+    """
+
+    start: int
+    stop: int
+    mark: str
+
+
+@frozen
+class _Again:
+    """What goes of a result.
+
+    Args:
+        spans: The parts of its text that go.
+        instead: What stands for all of it, where all goes.
+    """
+
+    spans: tuple[_Span, ...] = ()
+    instead: str = ""
+
+
+def _fits(context: Context, call: Call) -> bool:
+    return call.limit is not None and call.size(context) <= call.limit
+
+
+def _results(messages: Iterable[Message]) -> Iterator[tuple[Place, ToolResult]]:
+    for index, message in paced(enumerate(messages)):
+        for number, result in enumerate(message.results):
+            yield (index, number), result
+
+
+def _shown_again(messages: Sequence[Message], min_lines: int) -> dict[Place, _Again]:
+    """What is shown again in a later result, by the place of the result."""
+    results = list(_results(messages))
+    runs = later_runs([result.text for _, result in results], min_lines)
+    found = {place: _Again(instead=f"[{SHOWN_AGAIN}]") for place in _same_answers(messages)}
+    reminders: set[str] = set()
+    for (place, result), its_runs in zip(reversed(results), reversed(runs), strict=True):
+        text, blocks = result.text, list(_reminders(result.text))
+        if place not in found and not result.is_error and all(isinstance(part, Text) for part in result.content):
+            spans = list(_of_lines(text, its_runs))
+            if len(spans) == 1 and not text[: spans[0].start] and not text[spans[0].stop :].strip("\n"):
+                found[place] = _Again(instead=spans[0].mark)
+            elif spans := [*spans, *(each for each in blocks if text[each.start : each.stop] in reminders)]:
+                found[place] = _Again(tuple(_apart(spans)))
+        reminders.update(text[each.start : each.stop] for each in blocks)
+    return found
+
+
+def _same_answers(messages: Sequence[Message]) -> set[Place]:
+    """The places of results that the same call gave once more."""
+    asked: dict[str, ToolCall] = {}
+    last: dict[tuple[str, str, bool, tuple[Part, ...]], Place] = {}
+    found: set[Place] = set()
+    for index, message in paced(enumerate(messages)):
+        numbers = count()
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                asked[part.id] = part
+            elif isinstance(part, ToolResult):
+                place, call = (index, next(numbers)), asked.get(part.call_id)
+                if call is not None:
+                    said = call.name, call.arguments, part.is_error, part.content
+                    if said in last:
+                        found.add(last[said])
+                    last[said] = place
+    return found
+
+
+def _of_lines(text: str, runs: Sequence[range]) -> Iterator[_Span]:
+    """Where runs of lines stand in a text, without the line's end behind the last."""
+    if not runs:
+        return
+    starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
+    for run in runs:
+        yield _Span(starts[run.start], starts[run.stop] - 1, f"[{len(run):,} lines {SHOWN_AGAIN}]")
+
+
+def _reminders(text: str) -> Iterator[_Span]:
+    """The reminders in a text."""
+    if "reminder>" not in text:
+        return
+    for tag in _REMINDERS:
+        stop = 0
+        while (start := text.find(f"<{tag}>", stop)) >= 0 and (end := text.find(f"</{tag}>", start)) >= 0:
+            stop = end + len(tag) + 3
+            yield _Span(start, stop, f"[reminder {SHOWN_AGAIN}]")
+
+
+def _apart(spans: Iterable[_Span]) -> Iterator[_Span]:
+    """The spans in their order, without those that begin within another."""
+    stop = 0
+    for span in sorted(spans, key=lambda span: (span.start, -span.stop)):
+        if span.start >= stop:
+            stop = span.stop
+            yield span
+
+
+def _reads(messages: Sequence[Message]) -> dict[Place, bool]:
+    """The results that are contents of one file, and whether the file was changed later."""
+    places: dict[int, list[Place]] = {}
+    for place, result in _results(messages):
+        places.setdefault(id(result), []).append(place)
+    found: dict[Place, bool] = {}
+    read: dict[str, list[Place]] = {}
+    for each in read_calls(messages):
+        standing = places.get(id(each.result), ())
+        events = [event for event in each.did if isinstance(event, FileEvent)]
+        if len(standing) == len(each.did) == 1 and events and events[0].did is Did.READ:
+            read.setdefault(normpath(events[0].path), []).append(standing[0])
+            found[standing[0]] = False
+        for event in events:
+            if event.did.changes and event.did is not Did.FAILED:
+                found.update(dict.fromkeys(read.pop(normpath(event.path), ()), True))
+    return found
+
+
+def _without(again: Mapping[Place, _Again], call: Call, index: int, message: Message) -> Message:
+    """The message without what is shown again later."""
+    numbers = range(len(message.results))
+    return _edited(message, {each: again[index, each] for each in numbers if (index, each) in again}, call)
+
+
+def _edited(message: Message, gone: Mapping[int, _Again], call: Call) -> Message:
+    """The message with marks in the place of what goes of its results, by number; itself where that saves nothing."""
+    numbers, meter = count(), call.meter
+
+    def edit(result: ToolResult) -> ToolResult:
+        number = next(numbers)
+        if number not in gone:
+            return result
+        made = _marked(result, gone[number], call.pointer(message, result), call)
+        return made if meter.parts((made,)) < meter.parts((result,)) else result
+
+    made = edit_results(message, edit)
+    return made if made is message or call.count(made) < call.count(message) else message
+
+
+def _marked(result: ToolResult, gone: _Again, pointer: str, call: Call) -> ToolResult:
+    """The result with marks in the place of those spans that take more; the first one says how to get all of it."""
+    if gone.instead:
+        return with_content(result, (Text(with_pointer(gone.instead, pointer)),))
+    text, stop = result.text, 0
+    pieces: list[str] = []
+    for span in gone.spans:
+        mark = with_pointer(span.mark, "" if pieces else pointer)
+        if call.counter.count(text[span.start : span.stop]) > call.counter.count(mark) + SPARE:
+            pieces += (text[stop : span.start], mark)
+            stop = span.stop
+    return with_text(result, "".join((*pieces, text[stop:]))) if pieces else result
