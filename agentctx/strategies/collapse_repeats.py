@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Sequence
-from typing import ClassVar
+from collections import Counter, deque
+from collections.abc import Collection, Iterator, Sequence
+from typing import ClassVar, NamedTuple
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
 from agentctx.core.message import Context, Message, Part, Text, ToolResult
+from agentctx.core.pace import breathe
 from agentctx.engine.options import check_places
-from agentctx.engine.shrink import edit_results, edited, results_of, with_content
+from agentctx.engine.shrink import edit_results, edited, results_of, with_content, with_pointer
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage
+from agentctx.strategies.compress.likeness import check_installed, likeness, marks_of, without_values
 
 Said = tuple[str, bool, tuple[Part, ...]]
 """The tool, whether it failed, and what it said."""
+
+NAMED = 8
+"""So many values that are others in the last of several results are named."""
+
+NEWEST = 2
+"""With so many of those that have a line in common a result is compared, at most."""
 
 
 @frozen
@@ -25,11 +33,19 @@ class CollapseRepeats(Stage):
     Every call keeps its result, so that all pairs stay whole; only what is longer than the line goes. Results that
     merely begin alike are not the same. A repeated error is told to be one.
 
+    With ``similar`` those go, too, that differ only in times, counters and ids, or in little else: which values were
+    others, or how much is the same, is said in the line, with a handle where the request has the recall tool. A result
+    is compared with few others, however many there are. Similar results stay while the request fits, and until the
+    model has read them.
+
     Args:
         marker: What stands instead; ``{tool}`` becomes the tool's name, ``{what}`` "output" or "error".
+        similar: The least part of two texts that must be the same, besides such values. 1: all of it; less needs the
+            extra ``fuzzy``. None: also the values must be the same.
 
     Raises:
-        ConfigError: If the marker is blank, or names something else in braces.
+        ConfigError: If the marker is blank, or names something else in braces; if ``similar`` is not from 0.5 to 1, or
+            what it needs is not installed.
 
     Example:
         >>> from agentctx import CollapseRepeats, Pipeline
@@ -39,10 +55,27 @@ class CollapseRepeats(Stage):
         ...     assistant(call("b", "log")), result("b", "the same line " * 30))
         >>> (await Pipeline(CollapseRepeats()).prepare(messages)).messages[2]["content"]
         '[the same output of log stands further down]'
+        >>> messages = transcript(
+        ...     "openai-chat", user("Watch it."),
+        ...     assistant(call("a", "log")), result("a", "12:01:07 " + "the same line " * 30),
+        ...     assistant(call("b", "log")), result("b", "12:05:09 " + "the same line " * 30))
+        >>> (await Pipeline(CollapseRepeats(similar=1)).prepare(messages)).messages[2]["content"]
+        '[the same output of log stands further down, but for 12:01:07]'
     """
 
     marker: str = field(default="[the same {what} of {tool} stands further down]", kw_only=True)
+    similar: float | None = field(default=None, kw_only=True)
     scope: ClassVar[Scope] = Scope.PRESSURE
+
+    @similar.validator
+    def _check_similar(self, _attribute: object, similar: object) -> None:
+        if similar is None:
+            return
+        if isinstance(similar, bool) or not isinstance(similar, int | float) or not 0.5 <= similar <= 1:
+            msg = f"CollapseRepeats: similar must be a number from 0.5 to 1, or None, got {similar!r:.80}"
+            raise ConfigError(msg)
+        if similar < 1:
+            check_installed()
 
     @marker.validator
     def _check(self, _attribute: object, marker: object) -> None:
@@ -55,8 +88,13 @@ class CollapseRepeats(Stage):
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with repeated results replaced by the marker."""
-        repeated = _repeated(context.messages)
-        places = sorted({index for index, _ in repeated} - call.frozen(context))
+        staying, similar = call.frozen(context), self.similar
+        if similar is not None:
+            staying = staying.union(call.unread(context))
+            fits = call.limit is not None and call.size(context) <= call.limit
+            similar = None if fits else similar
+        repeated = _repeated(context.messages, similar)
+        places = sorted({index for index, _ in repeated} - staying)
 
         def collapsed(index: int, message: Message) -> Message:
             return self._collapsed(message, index, repeated, call)
@@ -64,33 +102,126 @@ class CollapseRepeats(Stage):
         return edited(context, places, collapsed, call, "the same result stands further down")
 
     def true_at(self, messages: Sequence[Message], /) -> Collection[int]:
-        """The indexes of the messages with a result that stands further down once more."""
-        return {index for index, _ in _repeated(messages)}
+        """The indexes of the messages with a result that stands further down once more.
 
-    def _collapsed(self, message: Message, index: int, repeated: dict[tuple[int, int], str], call: Call) -> Message:
+        Of what is similar none: how it differs was said of one that may be gone.
+        """
+        return {index for index, _ in _repeated(messages, None)} if self.similar is None else set()
+
+    def _collapsed(self, message: Message, index: int, repeated: dict[Place, _Repeat], call: Call) -> Message:
         numbers = iter(range(len(message.results)))
 
         def collapse(result: ToolResult) -> ToolResult:
-            tool = repeated.get((index, next(numbers)))
-            if tool is None:
+            found = repeated.get((index, next(numbers)))
+            if found is None:
                 return result
-            text = self.marker.replace("{tool}", tool).replace("{what}", "error" if result.is_error else "output")
+            text = self.marker.replace("{tool}", found.tool).replace("{what}", "error" if result.is_error else "output")
+            if found.but:
+                text = with_pointer(with_pointer(text, found.but), call.pointer(message, result))
             shorter = with_content(result, (Text(text),))
             return shorter if call.meter.parts((shorter,)) < call.meter.parts((result,)) else result
 
         return edit_results(message, collapse)
 
 
-def _repeated(messages: Sequence[Message]) -> dict[tuple[int, int], str]:
-    """The tool of each result that a later one repeats, by the message's index and the result's number in it."""
-    found: dict[tuple[int, int], str] = {}
-    last: dict[Said, tuple[int, int]] = {}
+Place = tuple[int, int]
+"""The index of a message, and the number of a result in it."""
+
+
+class _Repeat(NamedTuple):
+    """A result that a later one repeats.
+
+    Args:
+        tool: The tool.
+        but: What is said of how it differs; empty when it does not.
+    """
+
+    tool: str
+    but: str = ""
+
+
+class _Read(NamedTuple):
+    """A result, and where it stands.
+
+    Args:
+        place: Where.
+        tool: The tool that said it.
+        result: The result.
+    """
+
+    place: Place
+    tool: str
+    result: ToolResult
+
+
+def _read(messages: Sequence[Message]) -> Iterator[_Read]:
     seen: Counter[int] = Counter()
     for index, result, called in results_of(messages):
-        place, tool = (index, seen[index]), called or result.name or "the tool"
+        yield _Read((index, seen[index]), called or result.name or "the tool", result)
         seen[index] += 1
-        said = (tool, result.is_error, result.content)
-        if said in last:
-            found[last[said]] = tool
-        last[said] = place
+
+
+def _repeated(messages: Sequence[Message], similar: float | None) -> dict[Place, _Repeat]:
+    """The results that a later one, which stays, repeats, by their place."""
+    found: dict[Place, _Repeat] = {}
+    staying = _Staying(similar)
+    for place, tool, result in reversed(list(_read(messages))):
+        breathe()
+        but = staying.repeated_by(tool, result)
+        if but is not None:
+            found[place] = _Repeat(tool, but)
     return found
+
+
+@define
+class _Staying:
+    """The results that stay, from the last one back.
+
+    Args:
+        similar: How much of two texts must be the same.
+        same: What each said.
+        values: The times, counters and ids in each, by what it said beside them.
+        nearly: The newest that have a mark in common; see ``marks_of``.
+    """
+
+    similar: float | None
+    same: set[Said] = field(factory=set)
+    values: dict[tuple[object, ...], list[str]] = field(factory=dict)
+    nearly: dict[tuple[str, bool, int], deque[str]] = field(factory=dict)
+
+    def repeated_by(self, tool: str, result: ToolResult) -> str | None:
+        """How a result differs from the one that repeats it, empty where it does not; None: it stays."""
+        said = (tool, result.is_error, result.content)
+        if said in self.same:
+            return ""
+        but = None if self.similar is None else self._nearly(tool, result, self.similar)
+        if but is None:
+            self.same.add(said)
+        return but
+
+    def _nearly(self, tool: str, result: ToolResult, least: float) -> str | None:
+        pieces, values = without_values(result.text)
+        others = tuple(part for part in result.content if not isinstance(part, Text))
+        said = (tool, result.is_error, pieces, others)
+        if said in self.values:
+            return _but_for(values, self.values[said])
+        text = "#".join(pieces)
+        if least < 1 and not others:
+            near = [
+                self.nearly.setdefault((tool, result.is_error, mark), deque(maxlen=NEWEST)) for mark in marks_of(text)
+            ]
+            compared = dict.fromkeys(other for newest in near for other in newest)
+            alike = max((likeness(text, other, least) for other in compared), default=0.0)
+            if alike:
+                return f", {100 * alike:.0f} % alike"
+            for newest in near:
+                newest.append(text)
+        self.values[said] = values
+        return None
+
+
+def _but_for(values: Sequence[str], others: Sequence[str]) -> str:
+    """Which values are others in what repeats a result."""
+    differing = list(dict.fromkeys(mine for mine, other in zip(values, others, strict=True) if mine != other))
+    more = f" and {len(differing) - NAMED:,} more" if len(differing) > NAMED else ""
+    return f", but for {', '.join(differing[:NAMED])}{more}"

@@ -1,13 +1,17 @@
 """Results that say what a later one says again."""
 
 import json
+import sys
 from functools import partial
+from time import process_time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, strategies as st
 
 from agentctx import CollapseRepeats, ConfigError, Pipeline, Protect, validate
+from agentctx.memory import Recall
 from agentctx.stores import MemoryStore
+from agentctx.strategies.compress.likeness import without_values
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.testing.histories import broken_histories, budgets, histories
 
@@ -156,6 +160,100 @@ async def test_what_the_caller_protects_is_not_touched():
     messages = agent(LONG, LONG)
     view = await collapsed(messages, protect=[Protect.pins(2)])
     assert list(map(id, view.messages)) == list(map(id, messages))
+
+
+@given(histories(), budgets(), st.sampled_from((1, 0.5)))
+def test_the_laws_with_similar_results(both_loops, history, budget, similar):
+    """The stage keeps the laws where it takes similar results for the same."""
+    stage = CollapseRepeats(similar=similar)
+    both_loops(partial(check_laws, stage, history.messages, budget, history.format, history.system, history.tools))
+
+
+def timed(hour, job, words="the build is still running, please wait"):
+    """What a tool says at some time."""
+    return f"2026-11-22T{hour}:01:07Z {words} (job {job}, request 3fa94c00d1b2e6a7)"
+
+
+async def similar(messages, least=1, **options):
+    """What the tools said, as it is sent."""
+    return outputs(await Pipeline(CollapseRepeats(similar=least), **options).prepare(messages, format="openai-chat"))
+
+
+async def test_results_that_differ_in_times_and_counters_are_said_once():
+    """Results that differ in times, counters and ids only are said once; the line names the values that were others."""
+    said = [timed(10, 1), timed(11, 2), timed(12, 2)]
+    mark = "[the same output of read stands further down, but for 2026-11-22T{}]"
+    assert await similar(agent(*said)) == [mark.format("10:01:07Z, 1"), mark.format("11:01:07Z"), said[2]]
+    assert outputs(await collapsed(agent(*said))) == said
+
+
+async def test_a_copy_of_what_is_similar_points_to_what_stays():
+    """Where the one copy of two goes for a similar result, the other does not point to that copy."""
+    said = [timed(10, 1), timed(10, 1), timed(12, 1)]
+    mark = "[the same output of read stands further down, but for 2026-11-22T10:01:07Z]"
+    assert await similar(agent(*said)) == [mark, mark, said[2]]
+
+
+async def test_nearly_the_same_needs_so_much_of_it():
+    """Results of which nearly everything is the same are said once, as far as it is asked for; others stay."""
+    lines = [f"test_{name} passed without a warning" for name in ("one", "two", "three", "four", "five", "six") * 5]
+    said = ["\n".join([*lines, "the last line is another"]), "\n".join(["first of all", *lines])]
+    assert (await similar(agent(*said), 0.9))[0].startswith("[the same output of read stands further down, 9")
+    assert await similar(agent(*said), 0.99) == said
+    assert await similar(agent(*said), 1) == said
+    other = "\n".join(f"nothing of {line[::-1]} is here" for line in lines)
+    assert await similar(agent(other, said[0]), 0.5) == [other, said[0]]
+
+
+async def test_similar_results_stay_until_they_are_read_and_while_they_fit():
+    """Similar results that the model has not read stay, and so do all while the request fits."""
+    said = [timed(10, 1), timed(11, 1)]
+    turns = [user("x"), assistant(call("a", "log"), call("b", "log")), result("a", said[0]), result("b", said[1])]
+    assert await similar(transcript("openai-chat", *turns)) == said
+    assert await similar(agent(*said), budget=10_000) == said
+
+
+async def test_similar_results_can_be_had_back():
+    """Where the request has the recall tool, the line names a handle."""
+    store, messages = MemoryStore(), agent(timed(10, 1, "wait " * 30), timed(11, 1, "wait " * 30))
+    tools = [Recall(store).definition("openai-chat")]
+    view = await Pipeline(CollapseRepeats(similar=1), store=store).prepare(messages, tools=tools)
+    assert "Z; recall " in outputs(view)[0]
+
+
+def test_other_texts_have_other_pieces():
+    """Texts that say something else beside times, counters and ids are told apart, whatever they are made of."""
+    assert without_values("5 #") != without_values("# 5")
+    assert without_values("defaced 7 times") == (("defaced ", " times"), ["7"])
+    assert without_values("v1.2.3 3FA94C00 0x1f")[1] == ["1.2.3", "3FA94C00", "0", "1"]
+
+
+async def test_few_results_are_compared():
+    """The number of comparisons grows with the number of results, not with its square."""
+    lines = [f"line {name} of all outputs" for name in ("one", "two", "three", "four", "five")]
+    taken = {}
+    for count in (100, 400):
+        messages = agent(*("\n".join([*lines, f"{'abcdefghij'[n % 10] * (n + 40)}"]) for n in range(count)))
+        begun = process_time()
+        await similar(messages, 0.99)
+        taken[count] = process_time() - begun
+    assert taken[400] < 12 * taken[100]
+
+
+@pytest.mark.parametrize("wanted", [0.4, 1.1, True, "1"])
+def test_a_likeness_that_makes_no_sense_is_refused(wanted):
+    """Options are checked when the stage is built."""
+    with pytest.raises(ConfigError, match="CollapseRepeats: similar must be"):
+        CollapseRepeats(similar=wanted)
+
+
+def test_what_is_nearly_the_same_needs_rapidfuzz(monkeypatch):
+    """Without the extra, what needs it says how to install it, and the rest works."""
+    monkeypatch.setitem(sys.modules, "rapidfuzz.distance", None)
+    monkeypatch.setitem(sys.modules, "rapidfuzz", None)
+    CollapseRepeats(similar=1)
+    with pytest.raises(ConfigError, match=r"agentctx\[fuzzy\]"):
+        CollapseRepeats(similar=0.9)
 
 
 @pytest.mark.parametrize("marker", [" ", "", 5, None])
