@@ -19,6 +19,7 @@ from itertools import accumulate
 
 from attrs import astuple, define, evolve, field, frozen
 
+from agentctx.core.codes import written_out
 from agentctx.core.message import Context, Message, Text, Thinking, ToolResult
 from agentctx.core.protection import has_user_words
 from agentctx.core.recap import is_recap
@@ -96,7 +97,7 @@ def values_of(text: str) -> list[str]:
 
 def said_by(message: Message) -> str:
     """All that a message says, the arguments of its calls among it."""
-    parts = (part.text for part in message.parts if isinstance(part, (Text, Thinking, ToolResult)))
+    parts = (written_out(part.text) for part in message.parts if isinstance(part, (Text, Thinking, ToolResult)))
     return "\n".join((*parts, *_arguments(message)))
 
 

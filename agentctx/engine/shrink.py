@@ -10,6 +10,7 @@ from typing import Literal
 
 from attrs import evolve, frozen
 
+from agentctx.core.codes import LEAST, Codebook, codebook_in
 from agentctx.core.message import Context, Message, Native, Part, Text, ToolCall, ToolResult
 from agentctx.core.pace import breathe, paced
 from agentctx.protocols import Call, TextCutter, TokenCounter, as_cutter
@@ -93,9 +94,14 @@ def tail_of(text: str, chars: int) -> str:
 
 
 def cut_to_chars(text: str, max_chars: int, cut: Cut) -> str:
-    """``text`` when it has at most ``max_chars`` characters, else its ends around the marker, at most as long."""
+    """``text`` when it has at most ``max_chars`` characters, else its ends around the marker, at most as long.
+
+    A text in codes is cut as it reads when they are written out, and keeps the line that defines them.
+    """
     if len(text) <= max_chars:
         return text
+    if (found := codebook_in(text)) is not None:
+        return _cut_in_codes(*found, max_chars, len, lambda text, most: cut_to_chars(text, most, cut))
     room = max_chars - len(cut.longest_mark(text))
     if room <= 0:
         return cut.bare(text, head_of(text, max_chars))
@@ -107,10 +113,15 @@ def cut_to_tokens(text: str, max_tokens: int, counter: TokenCounter, cut: Cut) -
     """``text`` when it has at most ``max_tokens`` tokens, else its ends around the marker, at most as large.
 
     Costs time that grows with what is kept, if the counter is a ``TextCutter``; other counters are asked for
-    ever shorter ends.
+    ever shorter ends. A text in codes is cut as it reads when they are written out, and keeps the line that
+    defines them.
     """
     if fits(text, max_tokens, counter):
         return text
+    if (found := codebook_in(text)) is not None:
+        return _cut_in_codes(
+            *found, max_tokens, counter.count, lambda text, most: cut_to_tokens(text, most, counter, cut)
+        )
     cutter = cutter_of(counter)
     room = max_tokens - counter.count(cut.longest_mark(text))
     while room > 0:
@@ -121,6 +132,29 @@ def cut_to_tokens(text: str, max_tokens: int, counter: TokenCounter, cut: Cut) -
             return shorter if len(shorter) < len(text) else cut.bare(text, cutter.head(text, max_tokens))
         room -= over
     return cut.bare(text, cutter.head(text, max_tokens))
+
+
+_TRIES = 3
+
+
+def _cut_in_codes(
+    book: Codebook, coded: str, limit: int, size: Callable[[str], int], cut: Callable[[str, int], str]
+) -> str:
+    """A text, in the codes of ``book`` behind the line that defines them, or without codes where that takes too much.
+
+    Then it is so short that it is not put in codes again.
+    """
+    text = book.decoded(coded)
+    room = limit - size(book.line)
+    for _ in range(_TRIES):
+        if 2 * room < limit:
+            break
+        shorter = book.encoded(cut(text, room))
+        over = size(shorter) - limit
+        if over <= 0:
+            return shorter
+        room -= over
+    return cut_to_chars(cut(text, limit), LEAST - 1, Cut())
 
 
 def fits(text: str, max_tokens: int, counter: TokenCounter) -> bool:

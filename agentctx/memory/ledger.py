@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from attrs import define, field, frozen
 
+from agentctx.core.codes import written_out
 from agentctx.core.message import Context, Message, Text, Thinking, ToolResult
 from agentctx.core.pace import paced
 from agentctx.core.recap import TERM, Recap, is_recap, quoted, recap_of, unquoted
@@ -201,7 +202,7 @@ class Memory:
         return found
 
     def _result(self, found: dict[str, Candidate], result: ToolResult, name: str, age: float) -> None:
-        text = self.redact(result.text, name)
+        text = self.redact(written_out(result.text), name)
         for value in {*values_in(text, self.extractors), *error_lines(text)}:
             _at(found, value, age).results += 1
 
@@ -268,7 +269,7 @@ def _leaves(arguments: str) -> Iterator[str]:
 def _texts(message: Message) -> Iterator[str]:
     for part in message.parts:
         if isinstance(part, (Text, Thinking, ToolResult)):
-            yield part.text
+            yield written_out(part.text)
     for call in message.calls:
         yield from _leaves(call.arguments)
 

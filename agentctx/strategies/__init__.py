@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from agentctx.errors import SummaryError as SummaryError
     from agentctx.strategies.clear_by_provider import ClearByProvider as ClearByProvider
     from agentctx.strategies.compact_json import CompactJson as CompactJson
+    from agentctx.strategies.compress.codes import decompress as decompress
+    from agentctx.strategies.compress_layers import CompressLayers as CompressLayers
     from agentctx.strategies.drop_superseded import DropSuperseded as DropSuperseded
     from agentctx.strategies.drop_units import (
         Drop as Drop,
@@ -31,6 +33,8 @@ else:
             "agentctx.errors": "SummaryError",
             "agentctx.strategies.clear_by_provider": "ClearByProvider",
             "agentctx.strategies.compact_json": "CompactJson",
+            "agentctx.strategies.compress.codes": "decompress",
+            "agentctx.strategies.compress_layers": "CompressLayers",
             "agentctx.strategies.drop_superseded": "DropSuperseded",
             "agentctx.strategies.drop_units": "Drop DropTail Strict TruncateOldest",
             "agentctx.strategies.packing": "Weights",

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from attrs import evolve, field, frozen
 
+from agentctx.core.codes import written_out
 from agentctx.core.message import Context, Message, Text, ToolResult
 from agentctx.core.pace import paced
 from agentctx.engine.options import check_places
@@ -162,5 +163,5 @@ def _telling(tell: Tell, text: str, tokens: int, how: Cut, counter: TokenCounter
     """The cut with a line behind its marker that says what is left out, where there is something to tell."""
     room = int(TOLD * tokens)
     staying = cut_to_tokens(text, tokens - room, counter, how)
-    told = tell(text, staying, room - counter.count(_TOLD), counter)
+    told = tell(written_out(text), written_out(staying), room - counter.count(_TOLD), counter)
     return evolve(how, marker=how.marker + _TOLD.format(told)) if told else how

@@ -24,6 +24,7 @@ _ONLY_EDIT = frozenset({"ClearToolResults", "CompactJson", "TabulateJson", "Trun
 _SAY_WHY = _ONLY_EDIT | {
     "ArrangeMessages",
     "CollapseRepeats",
+    "CompressLayers",
     "FitContextWindow",
     "KeepCacheMarkers",
     "LiftCacheMarkers",

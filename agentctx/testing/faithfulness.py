@@ -15,8 +15,10 @@ from typing import Literal, get_args
 
 from attrs import evolve
 
+from agentctx.core.codes import written_out
 from agentctx.core.message import SYSTEM_ROLES, Message, Part, Text, ToolCall, ToolResult
 from agentctx.core.recap import is_recap
+from agentctx.strategies.compress.json_text import compact, may_be_json
 
 AllowedEdit = Literal[
     "assistant_text", "user_text", "system_text", "tool_text", "tool_calls", "arguments", "is_error", "swap_results",
@@ -144,7 +146,7 @@ def _tool_words(history: Sequence[Message], view: Sequence[Message]) -> Iterator
     given = _results(history)
     for identity, results in _results(view).items():
         own = [result.text for result in given.get(identity, ())]
-        for text in (result.text for result in results):
+        for text in (_plain(result.text, own) for result in results):
             if text not in own and _place_of(text, own, 0) is None and _who_said(text, given) is None:
                 yield f"no tool said {_start(text)} to call {identity!r}"
 
@@ -164,7 +166,7 @@ def _swaps(history: Sequence[Message], view: Sequence[Message]) -> Iterator[str]
     given = _results(history)
     for identity, results in _results(view).items():
         own, last = [result.text for result in given.get(identity, ())], -1
-        for text in (result.text for result in results if NOTICE.sub("", result.text).strip()):
+        for text in (_plain(result.text, own) for result in results if NOTICE.sub("", result.text).strip()):
             place = _place_of(text, own, last + 1)
             if place is not None:
                 last = place
@@ -174,14 +176,24 @@ def _swaps(history: Sequence[Message], view: Sequence[Message]) -> Iterator[str]
                 yield f"the result of call {identity!r} says what the result of call {other!r} said: {_start(text)}"
 
 
+def _plain(text: str, own: Sequence[str]) -> str:
+    """What a result says with its codes written out; itself where a tool said it so."""
+    return text if text in own else written_out(text)
+
+
+def _says(text: str, whole: str) -> bool:
+    """Whether a text is a cut of another one, or of the same JSON without blanks."""
+    return _is_cut_of(text, whole) or (may_be_json(whole) and _is_cut_of(text, compact(whole)))
+
+
 def _place_of(text: str, wholes: Sequence[str], start: int) -> int | None:
     """Where from ``start`` on a text stands of which ``text`` is a cut."""
-    return next((place for place in range(start, len(wholes)) if _is_cut_of(text, wholes[place])), None)
+    return next((place for place in range(start, len(wholes)) if _says(text, wholes[place])), None)
 
 
 def _who_said(text: str, given: dict[str, list[ToolResult]]) -> str | None:
     """The call of whose result ``text`` is a cut."""
-    found = (key for key, results in given.items() if any(_is_cut_of(text, each.text) for each in results))
+    found = (key for key, results in given.items() if any(_says(text, each.text) for each in results))
     return next(found, None)
 
 

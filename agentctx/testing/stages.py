@@ -18,6 +18,8 @@ from agentctx.strategies.clear_by_provider import ClearByProvider
 from agentctx.strategies.clear_tool_results import ClearToolResults
 from agentctx.strategies.collapse_repeats import CollapseRepeats
 from agentctx.strategies.compact_json import CompactJson
+from agentctx.strategies.compress.codes import DICTIONARY
+from agentctx.strategies.compress_layers import CompressLayers
 from agentctx.strategies.drop_superseded import DropSuperseded
 from agentctx.strategies.drop_units import Drop, DropTail, Strict, TruncateOldest
 from agentctx.strategies.fit_context_window import FitContextWindow
@@ -70,6 +72,7 @@ def single_stages() -> st.SearchStrategy[ContextStrategy]:
         st.builds(CollapseRepeats, marker=st.sampled_from(("-", "{tool}", "as {what} of {tool} said below"))),
         st.builds(DropSuperseded, min_lines=st.integers(2, 8), stale=st.booleans()),
         st.builds(ShrinkArguments, st.integers(0, 3), max_tokens=st.integers(1, 60), tools=st.just(NAMES)),
+        layers(),
         packs(),
         tiereds(),
         st.just(RepairHistory()),
@@ -85,6 +88,15 @@ def rewritten() -> st.SearchStrategy[ContextStrategy]:
     """What puts single results into fewer tokens."""
     names = st.sets(st.sampled_from(NAMES), max_size=2)
     return st.one_of(st.builds(CompactJson, exclude=names), st.builds(TabulateJson, exclude=names))
+
+
+def layers() -> st.SearchStrategy[ContextStrategy]:
+    """Codes, folded outputs and what the assistant has said before, in any combination."""
+    words = st.sampled_from((DICTIONARY, (), ("the same line",)))
+    folds = st.one_of(st.none(), st.integers(10, 40))
+    on = st.booleans()
+    switches = dict.fromkeys(("paths", "codebook", "json", "deduplicate"), on)
+    return st.builds(CompressLayers, dictionary=words, observation=folds, **switches)
 
 
 def cleared_by_provider() -> st.SearchStrategy[ContextStrategy]:

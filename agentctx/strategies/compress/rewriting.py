@@ -50,7 +50,7 @@ class RewriteResults(Stage):
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with the texts rewritten."""
-        frozen, stay = call.frozen(context), self._excluded(context)
+        frozen, stay = call.frozen(context), self.excluded(context)
         places = [at for at, each in enumerate(context.messages) if at not in frozen and each.results]
 
         def rewrite(_index: int, message: Message) -> Message:
@@ -58,7 +58,8 @@ class RewriteResults(Stage):
 
         return edited(context, places, rewrite, call, self.why)
 
-    def _excluded(self, context: Context) -> frozenset[int]:
+    def excluded(self, context: Context) -> frozenset[int]:
+        """The identities of the results that stay, by the names of their tools."""
         if not self.exclude:
             return frozenset()
         found = results_of(context.messages)
