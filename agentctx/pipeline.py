@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from inspect import isroutine
 from typing import TYPE_CHECKING, Any
 
 from agentctx.core.budget import Budget
@@ -100,6 +101,11 @@ class Pipeline(Plan):
         check_listeners("Pipeline", on_compact)
         check_summarizer(summarizer, stages)
         super().__init__(stages, as_budget(budget), counted, store, rules, on_compact, summarizer, thinking)
+
+    def __repr__(self) -> str:
+        """Its stages and its budget."""
+        stages = [declared(stage).name if isroutine(stage) else repr(stage) for stage in self.stages]
+        return f"{type(self).__name__}({', '.join([*stages, f'budget={self.budget}'])})"
 
     async def run_inner(self, run: RunInner, context: Context, call: Call, /) -> Context:
         """Run the stages by ``run``; its own rules, budget, store and summarizer hold where it has them."""

@@ -113,8 +113,8 @@ class Stage:
     What it does is ``apply``, a plain function, or an async ``__call__`` where it waits for something; every stage can
     be awaited. Where ``apply`` is called, in a worker thread or not, is decided by ``effort``.
 
-    A plain function says nothing of this. An object that is called as a stage and does not derive from it may have some
-    of this all the same, but for ``stages`` and how they are run.
+    Most say ``apply`` and ``scope``, and nothing else. A plain function says nothing of this. An object that is called as
+    a stage and does not derive from it may have some of this all the same, but for ``stages`` and how they are run.
 
     Example:
         >>> from attrs import frozen
@@ -135,6 +135,8 @@ class Stage:
 
     __slots__ = ()
 
+    # What it does.
+
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """The context that the model shall see instead of this one: what ``apply`` makes of it.
 
@@ -152,6 +154,8 @@ class Stage:
         """What it is called in reports and errors."""
         return type(self).__name__
 
+    # When it runs.
+
     @property
     def scope(self) -> Scope:
         """When a session runs it."""
@@ -168,6 +172,17 @@ class Stage:
         return False
 
     @property
+    def moves_prefix(self) -> bool:
+        """Whether, without a session, it cuts at another place at every call."""
+        return any(declared(stage).moves_prefix for stage in self.stages or ())
+
+    def concerns(self, call: Call, /) -> bool:
+        """Whether it has anything to do with this model and format; else a session does not run it."""
+        return self.stages is None or any(declared(stage).concerns(call) for stage in self.stages)
+
+    # What it writes into the recap.
+
+    @property
     def summarizes(self) -> bool:
         """Whether it asks the pipeline's summarizer."""
         return any(declared(stage).summarizes for stage in self.stages or ())
@@ -177,19 +192,18 @@ class Stage:
         """Whether it writes the recap. Only such a stage may put one in the place of another."""
         return self.summarizes or any(declared(stage).recaps for stage in self.stages or ())
 
-    @property
-    def moves_prefix(self) -> bool:
-        """Whether, without a session, it cuts at another place at every call."""
-        return any(declared(stage).moves_prefix for stage in self.stages or ())
-
     def reserves(self, call: Call, /) -> int:
         """Tokens that it may add once something is left out, for the recap: stages that cut leave so many free."""
         return sum(declared(stage).reserves(call) for stage in self.stages or ())
 
-    @property
-    def stages(self) -> tuple[ContextStrategy, ...] | None:
-        """The stages that it is made of, which are run in its place, each under its own name; None when it is one."""
+    def true_at(self, _messages: Sequence[Message], /) -> Collection[int] | None:
+        """After the caller went back to these messages: the indexes of those whose edit by this stage is still true.
+
+        None: it writes nothing that depends on other messages.
+        """
         return None
+
+    # How it reduces a block of a build.
 
     @property
     def label(self) -> str:
@@ -210,9 +224,7 @@ class Stage:
         """The fewest tokens that it can bring a block down to; None: what must stay of it."""
         return None
 
-    def concerns(self, call: Call, /) -> bool:
-        """Whether it has anything to do with this model and format; else a session does not run it."""
-        return self.stages is None or any(declared(stage).concerns(call) for stage in self.stages)
+    # How it is spared work, or does it ahead of its time.
 
     def effort(self, context: Context, call: Call, /) -> Iterable[int]:
         """What ``apply`` looks at: for each message, how many characters of it are read to be counted, searched or cut.
@@ -254,11 +266,11 @@ class Stage:
         """
         return None
 
-    def true_at(self, _messages: Sequence[Message], /) -> Collection[int] | None:
-        """After the caller went back to these messages: the indexes of those whose edit by this stage is still true.
+    # Stages within it.
 
-        None: it writes nothing that depends on other messages.
-        """
+    @property
+    def stages(self) -> tuple[ContextStrategy, ...] | None:
+        """The stages that it is made of, which are run in its place, each under its own name; None when it is one."""
         return None
 
     def in_phase(self, phase: Phase, _governing: Budget | None, /) -> ContextStrategy | None:

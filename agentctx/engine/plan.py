@@ -35,7 +35,9 @@ from agentctx.tokens.counting import remembering
 
 @frozen(eq=False, repr=False)
 class Plan(Holder):
-    """Stages in order, and the options they share.
+    """Stages in order, and the options they share: a ``Pipeline`` without ``prepare`` and ``session``.
+
+    So the session, which ``Pipeline`` needs, need not know it.
 
     Args:
         stages: What to do, in order.

@@ -128,7 +128,7 @@ class State:
     """What is known of a conversation between two steps. A step makes a new one, or fails and leaves this as it was.
 
     Args:
-        plan: The pipeline.
+        plan: The pipeline: its stages and options.
         model: The name of the model that was called last, or will be called first; None when it is not known.
         format: The wire format, if named.
         limits_by_model: What is known of the room of each model.

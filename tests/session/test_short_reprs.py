@@ -5,7 +5,8 @@ import openai
 import pytest
 
 import agentctx
-from agentctx import Budget, FitContextWindow, Pipeline, Session
+from agentctx import Budget, FitContextWindow, Pipeline, Session, TrimRounds
+from agentctx.presets import coding_agent
 from agentctx.testing import assistant, call, history, result, tool, user
 
 pytestmark = pytest.mark.anyio
@@ -28,6 +29,22 @@ async def test_a_view_and_a_session_are_one_line_of_counts(format_name):
     about = f"id 'thread-42', model 'gpt-5.4', format '{format_name}', 1 steps, {len(made.messages)} messages"
     assert repr(session) == f"<Session: {about}, {tokens:,} tokens sent last>"
     assert repr(Session.load(PIPELINE, session.dump())) == repr(session)
+
+
+def test_a_pipeline_shows_its_stages_and_its_budget():
+    """The settings of a preset can be read from it; a stage that is a function is named."""
+
+    def without_pictures(context, _call):
+        return context
+
+    budget = Budget(9_000, 1_000)
+    pipeline = Pipeline(without_pictures, TrimRounds(3), Pipeline(FitContextWindow()), budget=budget)
+    inner = f"Pipeline({FitContextWindow()!r}, budget=None)"
+    assert repr(pipeline) == f"Pipeline(without_pictures, TrimRounds(max_rounds=3), {inner}, budget={budget!r})"
+    shown = repr(coding_agent(budget))
+    assert shown.startswith("Pipeline(TruncateToolOutputs(max_tokens=")
+    assert "FitContextWindow(" in shown
+    assert "budget=Budget(window=9000, " in shown
 
 
 @pytest.mark.parametrize("named", [False, True])
