@@ -113,8 +113,8 @@ class Stage:
     What it does is ``apply``, a plain function, or an async ``__call__`` where it waits for something; every stage can
     be awaited. Where ``apply`` is called, in a worker thread or not, is decided by ``effort``.
 
-    Most say ``apply`` and ``scope``, and nothing else. A plain function says nothing of this. An object that is called as
-    a stage and does not derive from it may have some of this all the same, but for ``stages`` and how they are run.
+    Most say ``apply`` and ``scope``, and nothing else. A plain function says nothing of this. An object that is called
+    as a stage and does not derive from it may have some of this all the same, but for ``stages`` and how they are run.
 
     Example:
         >>> from attrs import frozen
