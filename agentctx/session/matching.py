@@ -6,15 +6,15 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain, compress, count, pairwise, takewhile
+from itertools import chain, compress, count, takewhile
 from operator import is_not
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from agentctx.core.message import ROLES, Message, Native, Text, ToolCall, ToolResult
+from agentctx.core.message import ROLES, Message, ToolCall, ToolResult
 from agentctx.core.pace import paced
-from agentctx.core.protection import is_user_turn, unread
+from agentctx.core.protection import unread
 from agentctx.core.recap import is_recap
 from agentctx.core.units import awaits_next, units
 from agentctx.engine.protect import Pins
@@ -519,112 +519,3 @@ def _shared(known: Sequence[Any], natives: Sequence[Any]) -> int:
     """How many messages at the start are the same in both."""
     pairs = zip(known, natives, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-
-@frozen(eq=False, repr=False)
-class Beginning:
-    """The start of a conversation, in any format.
-
-    Args:
-        system: The words of the system prompt; empty when there is none, or it is not known any more.
-        task: The words of the first message in which the user speaks; empty when there is none.
-    """
-
-    system: tuple[str, ...] = ()
-    task: tuple[str, ...] = ()
-
-
-@frozen(eq=False, repr=False)
-class Opening:
-    """What a request begins with.
-
-    Args:
-        beginning: Its words.
-        natives: All its messages.
-        place: The index of the first one in which the user speaks.
-    """
-
-    beginning: Beginning
-    natives: Sequence[Any]
-    place: int
-
-    def goes_on(self, known: Beginning, record: Record) -> bool:
-        """Whether the request is one of the conversation that began as ``known``.
-
-        It is when system prompt and task are the same. A system prompt that changes (it tells the time) is taken for
-        the same conversation when the message after the task is, too; another task under the same prompt, when that is
-        a later part of the same history, of which the caller has cut off the beginning; and anything that begins as the
-        last view does, in which a system message may stand as the user's.
-
-        Args:
-            known: How the conversation begins.
-            record: What is known of it.
-        """
-        mine = self.beginning
-        if mine.task == known.task:
-            return mine.system == known.system or not (mine.system and known.system) or self._follows(record)
-        return (mine.system == known.system and self._is_within(record.seen)) or self._begins_as(record.shown)
-
-    def _follows(self, record: Record) -> bool:
-        after = slice(self.place + 1, self.place + 2)
-        mine = list(self.natives[after])
-        return bool(mine) and mine in (record.seen[after], record.shown[after])
-
-    def _begins_as(self, shown: list[Any]) -> bool:
-        start = slice(self.place + 2)
-        mine = list(self.natives[start])
-        return len(mine) > 1 and mine == shown[start]
-
-    def _is_within(self, seen: Sequence[Any]) -> bool:
-        mine = list(self.natives[self.place : self.place + 2])
-        return len(mine) > 1 and any(mine == list(pair) for pair in pairwise(seen))
-
-
-def beginning(messages: Iterable[Message], system: Message | None) -> Beginning:
-    """How a conversation begins.
-
-    Args:
-        messages: Its messages.
-        system: The system prompt, where the format keeps it apart.
-    """
-    said: list[str] = [] if system is None else list(_words(system))
-    for message in messages:
-        if message.is_system:
-            said += _words(message)
-        elif is_user_turn(message):
-            return Beginning(tuple(said), _words(message))
-    return Beginning(tuple(said))
-
-
-def beginning_of(state: State) -> Beginning | None:
-    """How a conversation that is known begins; None before its first step."""
-    if not state.steps:
-        return None
-    if state.last is not None and state.ctx is not None:
-        return opening_of(state.last.messages, state.last.system, state.ctx.reader.wire).beginning
-    return beginning(state.record.view, None) if state.record.view else None
-
-
-def opening_of(natives: Sequence[Native], system: Native, wire: WireFormat) -> Opening:
-    """What a request begins with; no more of it is read.
-
-    Args:
-        natives: Its messages.
-        system: The system prompt, where the format keeps it apart.
-        wire: The format.
-
-    Raises:
-        InvalidInput: If a message cannot be read; names it.
-    """
-    read: list[Message] = []
-    for index, native in enumerate(natives):
-        read.append(wire.read_message(native, index))
-        if is_user_turn(read[-1]):
-            break
-    return Opening(beginning(read, wire.read_system(system)), natives, len(read) - 1)
-
-
-def _words(message: Message) -> tuple[str, ...]:
-    """What it says, without what a repair takes away."""
-    texts = (part.text.strip() for part in message.parts if isinstance(part, Text))
-    return tuple(text for text in texts if text)
