@@ -10,8 +10,8 @@ from hashlib import sha256
 from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import Native
-from agentctx.core.secrets import failing_closed, redact_secrets
-from agentctx.engine.options import check_store
+from agentctx.core.secrets import Redactor, failing_closed, redact_secrets
+from agentctx.engine.options import check_redactor, check_store
 from agentctx.errors import StoreError
 from agentctx.offload import offload
 from agentctx.protocols import Store
@@ -96,7 +96,8 @@ class RedactingStore:
 
     Args:
         store: The store that keeps the rest. Whatever else it can do, such as ``search``, this one can do, too.
-        redact: Takes secrets out of a text. It is given each text within a message, and then all of it as JSON.
+        redact: Takes secrets out of a text: a plain function of a text and the name of its file, which is empty here.
+            It is given each text within a message, and then all of it as JSON.
 
     Example:
         >>> from agentctx.stores import MemoryStore, RedactingStore
@@ -106,11 +107,12 @@ class RedactingStore:
     """
 
     store: Store
-    redact: Callable[[str], str] = redact_secrets
+    redact: Redactor = redact_secrets
 
     def __attrs_post_init__(self) -> None:
-        """Check the store."""
+        """Check the store and the redactor."""
         check_store(self.store)
+        check_redactor("RedactingStore", self.redact)
 
     async def put(self, content: bytes, /) -> str:
         """Keep ``content`` without secrets, and return its handle.

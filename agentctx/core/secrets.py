@@ -522,17 +522,20 @@ _STANDARD = str.maketrans("-_", "+/")
 __all__ = ["REDACTED", "Redactor", "failing_closed", "redact_secrets"]
 
 Redactor = Callable[[str, str], str]
-"""Takes secrets out of a text, given the name of the file that it is from (empty: no file)."""
+"""Takes secrets out of a text, given the name of the file that it is from (empty: none, or it is not known).
+
+A plain function; all that is redacted by one of the user's takes this shape, which ``redact_secrets`` has.
+"""
 
 
-def failing_closed(redact: Callable[..., object], error: Callable[[str], Exception]) -> Callable[..., str]:
+def failing_closed(redact: Callable[[str, str], object], error: Callable[[str], Exception]) -> Callable[..., str]:
     """A redactor that raises ``error`` where it raises, or gives no text: that quotes nothing of what it was given."""
 
-    def told(text: str, *name: str) -> str:
+    def told(text: str, name: str = "") -> str:
         if not text:
             return text
         try:
-            said = redact(text, *name)
+            said = redact(text, name)
         except Exception as raised:  # noqa: BLE001 - whatever it is, it may quote what it was given
             msg = f"the redactor raised {type(raised).__name__}"
             raise error(msg) from None

@@ -8,6 +8,7 @@ from inspect import iscoroutinefunction
 
 from agentctx.core.budget import Budget
 from agentctx.core.protection import ProtectRule
+from agentctx.engine.listeners import is_async
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, ContextStrategy, Scope, Stage, declared
 
@@ -97,6 +98,17 @@ def check_store(store: object) -> None:
     missing = [method for method in ("put", "get") if not callable(getattr(store, method, None))]
     if store is not None and missing:
         msg = f"Pipeline: store is {store!r}; it has no {' and no '.join(missing)}"
+        raise ConfigError(msg)
+
+
+def check_redactor(where: str, redact: object) -> None:
+    """Check that what takes secrets out is a plain function.
+
+    Raises:
+        ConfigError: If it is none.
+    """
+    if not callable(redact) or isinstance(redact, type) or is_async(redact):
+        msg = f"{where}: redact is a plain function of a text and the name of its file, got {redact!r}"
         raise ConfigError(msg)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 
 from attrs import evolve, field, frozen
@@ -165,9 +165,19 @@ class Plan(Holder):
 
     @cached_property
     def telling(self) -> tuple[ContextStrategy, ...]:
-        """The stages that do nothing but tell in the recap what others left out; those within other stages not."""
-        found = [(stage, declared(stage)) for stage in self.stages]
-        return tuple(stage for stage, said in found if said.recaps and not said.summarizes and not said.stages)
+        """The stages that only tell in the recap what others left out, also those within stages; each once."""
+        found = [(stage, declared(stage)) for stage in _all_stages(self.stages)]
+        telling = [stage for stage, said in found if said.recaps and not said.summarizes and said.stages is None]
+        return tuple(stage for place, stage in enumerate(telling) if stage not in telling[:place])
+
+    def tells(self, stage: ContextStrategy, ran: Collection[ContextStrategy]) -> bool:
+        """Whether a stage tells also what is left out last of all: one that runs on a condition, where it ran."""
+        return stage in ran or stage in self.stages or any(plan.tells(stage, ()) for plan in self._unconditional)
+
+    @cached_property
+    def _unconditional(self) -> tuple[Plan, ...]:
+        """The pipelines directly within, whose stages run whenever its own do."""
+        return tuple(stage for stage in self.stages if isinstance(stage, Plan) and stage.budget is None)
 
     @cached_property
     def at_once(self) -> tuple[ContextStrategy, ...]:

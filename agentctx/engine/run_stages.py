@@ -206,6 +206,7 @@ class Trail:
         made: The messages that stages made, by identity, each with what is said of it.
         originals: What stages changed, as it was before, by the place of the report; see ``keep_originals``.
         asked: What the provider is asked for; of several requests the first holds.
+        told: The stages that ran which write the recap.
     """
 
     context: Context
@@ -219,6 +220,7 @@ class Trail:
     made: dict[int, tuple[Message, Change]] = field(factory=dict)
     originals: dict[int, Originals] = field(factory=dict)
     asked: Asked | None = None
+    told: list[ContextStrategy] = field(factory=list)
 
     def copy(self) -> Trail:
         """The same place, in containers of its own."""
@@ -228,6 +230,7 @@ class Trail:
             reports=list(self.reports),
             made=dict(self.made),
             originals=dict(self.originals),
+            told=list(self.told),
         )
 
     def after(self, last: int) -> frozenset[int]:
@@ -293,6 +296,8 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
     if declared(stage).stages is not None:
         await _run_inner(declared(stage), trail, call)
         return None
+    if declared(stage).recaps:
+        trail.told.append(stage)
     before, started = trail.context, perf_counter()
     try:
         after, shared = await run(stage, before, call)

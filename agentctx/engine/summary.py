@@ -16,7 +16,7 @@ from attrs import evolve, field, frozen
 
 from agentctx.core.message import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.recap import Recap, is_recap, recap_of
-from agentctx.core.secrets import failing_closed, redact_secrets
+from agentctx.core.secrets import Redactor, failing_closed, redact_secrets
 from agentctx.core.units import units
 from agentctx.engine.drop import tokens_of
 from agentctx.engine.record import SUMMARY, Record, record_in
@@ -28,9 +28,6 @@ from agentctx.offload import offload
 from agentctx.protocols import Call, Summarizer, name_of
 from agentctx.providers.native import clean_text
 from agentctx.providers.overflow import classify_error
-
-Redactor = Callable[[str], str]
-"""Gives a text without what nobody else shall see; a plain function."""
 
 SMALLEST_PART = 256
 """Tokens; a part of the messages that does not fit into the summarizer's window is not halved below it."""
@@ -170,7 +167,7 @@ def _texts(parts: Sequence[Part]) -> Iterator[Part]:
         yield from _texts(part.content) if isinstance(part, ToolResult) else (part,)
 
 
-def _redacted(message: Message, redact: Redactor) -> Message:
+def _redacted(message: Message, redact: Callable[[str], str]) -> Message:
     """The message with all its texts written anew; the same object when none changes, else without its payload."""
     recap = recap_of(message)
     if recap is not None:
@@ -180,11 +177,11 @@ def _redacted(message: Message, redact: Redactor) -> Message:
     return message if parts == message.parts else Message(message.role, parts)
 
 
-def _parts(parts: Sequence[Part], redact: Redactor) -> tuple[Part, ...]:
+def _parts(parts: Sequence[Part], redact: Callable[[str], str]) -> tuple[Part, ...]:
     return tuple(told for part in parts if (told := _part(part, redact)) is not None)
 
 
-def _part(part: Part, redact: Redactor) -> Part | None:
+def _part(part: Part, redact: Callable[[str], str]) -> Part | None:
     """A part with its texts written anew; None for reasoning, or what is not understood, of which something changes."""
     match part:
         case Text():

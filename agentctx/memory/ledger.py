@@ -17,8 +17,7 @@ from agentctx.core.pace import paced
 from agentctx.core.recap import TERM, Recap, is_recap, quoted, recap_of, unquoted
 from agentctx.core.secrets import Redactor, failing_closed, is_credential_file, is_environment_file, redact_secrets
 from agentctx.engine.artifacts import Artifact, FileEvent
-from agentctx.engine.listeners import is_async
-from agentctx.engine.options import check_tokens
+from agentctx.engine.options import check_redactor, check_tokens
 from agentctx.engine.recap import HEADER, Gone, gone, room_for_handles, with_sections
 from agentctx.engine.tool_calls import ArtifactRule, ReadCall, done_by, read_calls
 from agentctx.errors import ConfigError, SummaryError
@@ -398,12 +397,6 @@ def _rule(_instance: object, _attribute: object, value: ArtifactRule | None) -> 
         raise ConfigError(msg)
 
 
-def _redactor(_instance: object, _attribute: object, value: object) -> None:
-    if not callable(value) or isinstance(value, type) or is_async(value):
-        msg = f"Ledger: redact is a plain function of a text and the name of its file, got {value!r}"
-        raise ConfigError(msg)
-
-
 @frozen
 class Ledger(Stage):
     """Tell, after a cut, what later steps may need to the letter of what was left out: no model is asked.
@@ -449,13 +442,14 @@ class Ledger(Stage):
     extractors: tuple[Extractor, ...] = field(default=(), converter=_all, validator=_extractors)
     rule: ArtifactRule | None = field(default=None, validator=_rule)
     max_tokens: int | None = field(default=None, kw_only=True)
-    redact: Redactor = field(default=redact_secrets, kw_only=True, validator=_redactor)
+    redact: Redactor = field(default=redact_secrets, kw_only=True)
     scope: ClassVar[Scope] = Scope.PRESSURE
     recaps: ClassVar[bool] = True
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
         check_tokens("Ledger: max_tokens", self.max_tokens)
+        check_redactor("Ledger", self.redact)
 
     @property
     def needs_budget(self) -> bool:

@@ -198,6 +198,7 @@ async def _run_and_guarantee(step: Step, stages: Sequence[ContextStrategy], aim:
         call = evolve(call, reserved=await reserved(stages, call), given=lambda: given)
     for stage in stages:
         await run_stage(stage, step.trail, call)
+    telling = tuple(stage for stage in telling if step.ctx.plan.tells(stage, step.trail.told))
     known = record.view[: record.final] if step.trail.start == 0 else ()
     system, tools = step.reasoning_made_with or (step.trail.context.system, step.ctx.tools)
     reasoned_on = Context((*known, *step.read.messages), system, tools)

@@ -9,14 +9,13 @@ from attrs import field, frozen
 
 from agentctx.core.message import ROLES, Context, Message, Native, Text
 from agentctx.core.protection import last_words
-from agentctx.core.secrets import redact_secrets
+from agentctx.core.secrets import Redactor, redact_secrets
 from agentctx.engine.drop import tokens_of, tokens_together, units_of, without
-from agentctx.engine.listeners import is_async
-from agentctx.engine.options import check_places, limits
-from agentctx.engine.recap import NO_ROOM, leave_out
+from agentctx.engine.options import check_places, check_redactor, limits
+from agentctx.engine.recap import NO_ROOM, leave_out, room_for_handles, with_handles
 from agentctx.engine.record import Extractive, record_in
 from agentctx.engine.run_stages import run_alone
-from agentctx.engine.summary import Asking, Redactor
+from agentctx.engine.summary import Asking
 from agentctx.errors import ConfigError, StageError, SummaryError
 from agentctx.protocols import Call, ContextStrategy, Scope, Stage, Summarizer, declared
 from agentctx.strategies.drop_units import TruncateOldest, pieces, staying, staying_places
@@ -81,12 +80,6 @@ def _share(_instance: object, _attribute: object, value: Native) -> None:
         raise ConfigError(msg)
 
 
-def _redactor(_instance: object, _attribute: object, value: Native) -> None:
-    if not callable(value) or isinstance(value, type) or is_async(value):
-        msg = f"Summarize: redact is a plain function from text to text, got {value!r}"
-        raise ConfigError(msg)
-
-
 EMPTY = "the summary was empty"
 _WITHOUT_WORDS = TruncateOldest()
 
@@ -121,8 +114,9 @@ class Summarize(Stage):
             since stays as it is where it fits, else the summarizer is told that alone, with the record. Where the
             messages have changed meanwhile, or it has failed, the summary is written anew at the cut, as it is without
             a session. None: it is never begun early.
-        redact: Takes out of all text what the summarizer shall not see, and out of its answer; where it raises, the
-            summarizer is not asked, and there is no summary.
+        redact: Takes out of all text what the summarizer shall not see, and out of its answer: a plain function of a
+            text and the name of its file, which is empty here. Where it raises, the summarizer is not asked, and there
+            is no summary.
 
     Raises:
         ConfigError: If an option makes no sense.
@@ -150,9 +144,13 @@ class Summarize(Stage):
     window: int | None = field(default=None, kw_only=True, validator=_window)
     timeout: float | None = field(default=None, kw_only=True, validator=_seconds)
     background: float | None = field(default=None, kw_only=True, validator=_share)
-    redact: Redactor = field(default=redact_secrets, kw_only=True, validator=_redactor)
+    redact: Redactor = field(default=redact_secrets, kw_only=True)
     scope: ClassVar[Scope] = Scope.PRESSURE
     summarizes: ClassVar[bool] = True
+
+    def __attrs_post_init__(self) -> None:
+        """Check the redactor."""
+        check_redactor("Summarize", self.redact)
 
     @property
     def label(self) -> str:
@@ -163,6 +161,10 @@ class Summarize(Stage):
         """What must stay, in tokens."""
         return tokens_of(staying(context, call), call)
 
+    def reserves(self, call: Call, /) -> int:
+        """The room for the handle of a list of what went, where the model can ask for it."""
+        return room_for_handles(call)
+
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Return the context when it fits, else a summary and what stays.
 
@@ -172,6 +174,11 @@ class Summarize(Stage):
         _, aim = limits("Summarize", None, call)
         if call.size(context) <= aim:
             return context
+        after = await self._summed(context, max(1, aim - call.reserved), call)
+        return after if after is context else await with_handles(after, call)
+
+    async def _summed(self, context: Context, aim: int, call: Call) -> Context:
+        """A summary and what stays; the context itself where nothing can be left out."""
         ready = await self._ready(call)
         known = call.notes.copy()
         if ready is not None and (swapped := await self._swapped(ready, aim, context, call)) is not None:

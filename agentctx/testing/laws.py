@@ -25,11 +25,11 @@ from agentctx.core.protection import always, is_user_turn, unread, words
 from agentctx.core.report import StageReport, View
 from agentctx.core.units import segments, server_calls, units
 from agentctx.engine.cut import OF_THE_USER
-from agentctx.engine.recap import HEADER
+from agentctx.engine.recap import reserved
 from agentctx.engine.shrink import cleared, edit_results
 from agentctx.errors import ConfigError, StageError, StoreError
 from agentctx.pipeline import Pipeline
-from agentctx.protocols import Call, ContextStrategy, declared
+from agentctx.protocols import Call, ContextStrategy
 from agentctx.providers.cache_markers import unmarked
 from agentctx.session.session import Session
 from agentctx.stores import MemoryStore
@@ -351,14 +351,14 @@ async def takes_no_more(scenario: Scenario) -> None:
                 _hold_cut(scenario, step, stage, int(reasons[0].group(1).replace(",", "")))
             elif stage.stage == ClearToolResults.__name__ and scenario.budget is not None:
                 aim = scenario.budget.target_tokens if step.in_session else scenario.budget.limit
-                _hold_newest_cleared(step, stage, stage.changes, aim - _for_the_recap(scenario))
+                _hold_newest_cleared(step, stage, stage.changes, aim - await _for_the_recap(scenario))
 
 
-def _for_the_recap(scenario: Scenario) -> int:
-    """At most so many tokens the stages leave free for what stands for what went."""
-    call = Call(scenario.source.meter, budget=scenario.budget, wire=scenario.source.wire)
-    wanted = sum(declared(stage).reserves(call) for stage in scenario.pipeline().stages)
-    return wanted + HEADER if wanted else 0
+async def _for_the_recap(scenario: Scenario) -> int:
+    """The most that the engine has the stages leave free for what stands for what went."""
+    empty = scenario.read([])
+    call = Call(scenario.source.meter, budget=scenario.budget, wire=scenario.source.wire, start=empty)
+    return await reserved(scenario.pipeline().stages, call)
 
 
 def _hold_cut(scenario: Scenario, step: PreparedCall, stage: StageReport, aim: int) -> None:

@@ -2,7 +2,6 @@
 
 import json
 from contextlib import AsyncExitStack
-from itertools import count
 
 import anyio
 import pytest
@@ -24,7 +23,7 @@ MODEL = "gpt-4o"
 BUDGET = Budget(4_000, trigger=0.9, target=0.6)
 SOON, LONG = 0.05, 60.0
 PRESETS = {"late_and_large": late_and_large, "coding_agent": coding_agent, "thrifty": thrifty, "assistant": for_talk}
-MODES = ["stateless", "session"]
+MODES = ["stateless", "session", "background"]
 FALLBACKS = {"without a model": Extractive(), "none": None}
 
 
@@ -51,7 +50,7 @@ def rounds(number):
     turns = [user("Mend the build. Never touch tests/golden.txt.")]
     for place in range(number):
         words = 420 if place in (3, number - 2) else 40
-        turns += [assistant("so " * 160, call(f"c{place}", "read", {"path": f"src/part_{place}.py"}))]
+        turns += [assistant("so " * 400, call(f"c{place}", "read", {"path": f"src/part_{place}.py"}))]
         turns += [result(f"c{place}", f"part {place} " * words)]
         turns += [user(f"Note {place}: ticket OPS-{place}417.")] if place % 5 == 4 else []
     return transcript("openai-chat", *turns)
@@ -65,7 +64,7 @@ def pipeline(asked, preset, mode, fallback):
     return Pipeline(*stages, budget=BUDGET, store=faults, on_compact=faults.listen)
 
 
-WHOLE = rounds(26)
+WHOLE = rounds(16)
 TOOLS = [Recall(Faults()).definition("openai-chat")]
 
 
@@ -87,30 +86,35 @@ class Calm:
     reached: list
 
 
-def is_cut(view):
-    return any(recap_of(message) for message in view.context.messages)
+async def asked_next(plan, faults, state, stop):
+    """The next stop at which the summarizer is asked, from a state on, and the state behind it."""
+    known = len(faults.reached)
+    while "summarizer" not in faults.reached[known:]:
+        stop, session = stop + 1, Session.load(plan, state)
+        assert stop < len(WHOLE)
+        await session.prepare(WHOLE[:stop], tools=TOOLS)
+    return stop, session.dump()
 
 
 async def calm(preset, mode, fallback):
     """The conversation up to where a cut is near, and what is sent from there on."""
-    session = pipeline(Asked(Faults()), preset, "session", fallback).session(MODEL, "openai-chat")
-    for stop in count(2):
-        state, view = session.dump(), await session.prepare(WHOLE[:stop], tools=TOOLS)
-        if view.report.tokens_after > 0.75 * BUDGET.trigger_tokens:
+    plan = pipeline(Asked(faults := Faults()), preset, "session", fallback)
+    session = plan.session(MODEL, "openai-chat")
+    for begin in range(2, len(WHOLE)):
+        state, view = session.dump(), await session.prepare(WHOLE[:begin], tools=TOOLS)
+        if mode != "background" or view.report.tokens_after > 0.7 * BUDGET.trigger_tokens:
             break
-    while mode != "background" and not is_cut(view):
-        state, view = session.dump(), await session.prepare(WHOLE[: (stop := stop + 1)], tools=TOOLS)
-    cut = stop
-    while not is_cut(view):
-        view = await session.prepare(WHOLE[: (cut := cut + 1)], tools=TOOLS)
-    end = len(WHOLE)
-    stops = {"stateless": (end, end), "session": (cut, end), "background": (stop, cut, end)}[mode]
+    cut, after = await asked_next(plan, faults, session.dump(), begin)
+    end, _ = await asked_next(plan, faults, after, cut)
+    stops = {"stateless": (cut, cut), "session": (cut, end), "background": (begin, cut, end)}[mode]
+    state = state if mode == "background" else session.dump()
     conversation = Conversation(faults := Faults(), preset, mode, fallback, state)
     async with conversation:
         sent = [await conversation.step(stop) for stop in stops[:-1]]
         reached = list(faults.reached)
         sent.append(await conversation.step(stops[-1]))
     assert {"summarizer", "put", "listener"} <= set(reached)
+    assert "summarizer" in faults.reached[len(reached) :] or mode == "background"
     return Calm(state, stops, [view.messages for view in sent], reached)
 
 
@@ -172,20 +176,14 @@ async def insist(conversation, stop):
 
 
 WHERE = [(preset, "session", "without a model") for preset in PRESETS]
-WHERE += [("coding_agent", mode, "without a model") for mode in MODES[:1]]
+WHERE += [("coding_agent", mode, "without a model") for mode in MODES if mode != "session"]
 WHERE += [("coding_agent", mode, "none") for mode in MODES]
 
 
 def tried(reached, mode):
-    """What fails how: every await of the summarizer and the listener; of the store, which is asked side by side, some.
-
-    The step that begins something in the background cannot cancel it.
-    """
-    puts = [at for at, part in enumerate(reached, 1) if part == "put"]
+    """What fails how, at every await. The step that begins something in the background cannot cancel it."""
     for at, part in enumerate(reached, 1):
         for fault in FAULTS if part == "summarizer" else ("raises", "hangs", "is cancelled", "is full"):
-            if part == "put" and at not in (*puts[:2], *puts[-1:]):
-                continue
             if (mode, part, fault) != ("background", "summarizer", "is cancelled"):
                 yield at, part, fault
 

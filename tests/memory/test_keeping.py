@@ -13,6 +13,7 @@ from agentctx.engine.originals import recall_tool
 from agentctx.memory import Offload, Recall
 from agentctx.providers.registry import format_named
 from agentctx.stores import MemoryStore, RedactingStore
+from agentctx.strategies import Summarize
 from agentctx.testing import assistant, call, result, transcript, user
 
 pytestmark = pytest.mark.anyio
@@ -216,13 +217,13 @@ async def test_no_secret_goes_into_a_redacting_store(format_name):
     ]
 
 
-def raising(text):
+def raising(text, _name):
     """A redactor that fails, and says on what."""
     raise ValueError(text)
 
 
 @pytest.mark.parametrize("stage", [FitContextWindow(), Offload(over=300, preview=20)])
-@pytest.mark.parametrize("redact", [raising, lambda _text: None])
+@pytest.mark.parametrize("redact", [raising, lambda _text, _name: None, lambda _text: ""])
 async def test_a_redactor_that_fails_closes_the_border_into_the_store(redact, stage):
     """Nothing is kept, no handle is shown, the request fits, and the report quotes nothing of what was to be kept."""
     inner = MemoryStore()
@@ -255,14 +256,15 @@ async def listed(recall, text):
 
 @pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("way", ["at once", "full", "written back"])
-async def test_rounds_that_were_dropped_can_be_had_back(format_name, way):
+@pytest.mark.parametrize("stage", [FitContextWindow(), Summarize()], ids=["cut", "summed up"])
+async def test_rounds_that_were_dropped_can_be_had_back(format_name, way, stage):
     """The recap names a list of them with a handle each, and of those before; each gives the message, byte for byte."""
     store, messages = MemoryStore(), rounds(format_name, 24)
-    pipeline = Pipeline(FitContextWindow(), budget=Budget(4_000, trigger=0.5, target=0.25), store=store)
+    pipeline = Pipeline(stage, budget=Budget(4_000, trigger=0.5, target=0.25), store=store)
     session, shown = pipeline.session(format=format_name), []
     recall = Recall(store, max_tokens=20_000, conversation=session.id)
     if way == "at once":
-        pipeline = Pipeline(FitContextWindow(), budget=1_500, store=store)
+        pipeline = Pipeline(stage, budget=1_500, store=store)
         recall, shown = Recall(store, max_tokens=20_000), [await prepared(pipeline, messages, format_name)]
     given, known = [], 0
     for stop in range(3, len(messages) + 1, 2) if way != "at once" else ():
@@ -276,12 +278,10 @@ async def test_rounds_that_were_dropped_can_be_had_back(format_name, way):
     back = [json.loads(await store.get(handle)) for handle in handles]
     assert len({json.dumps(each) for each in back}) == len(back)
     passed = given or messages
-    lost = [change for change in shown[-1].report.changes if change.outcome is Outcome.DROPPED]
-    lost = (
-        lost
-        if way == "written back"
-        else [change for change in shown[-1].report.in_force if change.outcome is Outcome.DROPPED]
-    )
+    report = shown[-1].report
+    changes = report.changes if way == "written back" else report.in_force
+    lost = [change for change in changes if change.outcome in (Outcome.DROPPED, Outcome.SUMMARISED)]
+    lost = [change for change in lost if "[Recap of" not in json.dumps(passed[change.index])]
     assert lost or way == "written back"
     assert all(passed[change.index] in back for change in lost)
 

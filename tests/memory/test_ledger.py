@@ -18,6 +18,7 @@ from agentctx import (
     Session,
     TruncateToolOutputs,
     count,
+    first_of,
     when,
 )
 from agentctx.core.recap import recap_of
@@ -26,6 +27,8 @@ from agentctx.memory import Did, FileEvent, told_of
 from agentctx.memory.ledger import TRAIL, VALUES
 from agentctx.memory.trail import trail_in
 from agentctx.presets import coding_agent, thrifty
+from agentctx.stores import MemoryStore, RedactingStore
+from agentctx.strategies import Summarize
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.testing.writers import WRITERS
 from agentctx.tokens import TiktokenCounter
@@ -349,11 +352,32 @@ async def test_what_was_told_before_outlives_a_redactor_that_fails_later():
     assert told[0] == told[1] != told[2] == told[3]
 
 
-@pytest.mark.parametrize("redact", [None, str, "redact"])
-def test_a_redactor_is_a_plain_function(redact):
-    """What is none is refused when the stage is made."""
-    with pytest.raises(ConfigError, match="Ledger: redact"):
-        Ledger(redact=redact)
+@pytest.mark.parametrize("border", [Ledger, Summarize, partial(RedactingStore, MemoryStore())])
+@pytest.mark.parametrize("redact", [None, str, "redact", anyio.sleep])
+def test_a_redactor_is_a_plain_function(border, redact):
+    """What is none is refused at every border when it is made."""
+    with pytest.raises(ConfigError, match=r"(Ledger|Summarize|RedactingStore): redact"):
+        border(redact=redact)
+
+
+@pytest.mark.anyio
+async def test_one_redactor_serves_at_every_border():
+    """It takes a text and the name of its file, of which not every border knows one."""
+    asked = []
+
+    def redact(text, name):
+        asked.append(name)
+        return text.replace("passed in 1s", "****")
+
+    store = RedactingStore(MemoryStore(), redact)
+    stages = Summarize(redact=redact), Ledger(0.1, redact=redact)
+    messages = transcript("openai-chat", *turns())
+    view = await Pipeline(*stages, budget=Budget(WINDOW), store=store).prepare(messages)
+    kept = b" ".join([await store.get(handle) for handle in await store.handles()])
+    assert "" in asked
+    assert b"****" in kept
+    assert b"passed in 1s" not in kept
+    assert "passed in 1s" not in recap_in(view, "openai-chat")[0].written().text
 
 
 IMITATIONS = (
@@ -500,3 +524,28 @@ def test_what_tells_is_a_function_and_needs_a_limit_in_tokens(options):
     """It is said when the stage is built."""
     with pytest.raises(ConfigError, match="tell is a function, and needs max_tokens"):
         TruncateToolOutputs(**options)
+
+
+WITHIN = {
+    "alone": lambda ledger: ledger,
+    "when": lambda ledger: when(lambda _context, _call: True, ledger),
+    "first_of": lambda ledger: first_of(when(lambda _context, _call: True, ledger)),
+    "a pipeline": Pipeline,
+    "a pipeline in one": lambda ledger: Pipeline(Pipeline(ledger)),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("within", WITHIN)
+@pytest.mark.parametrize("session", [False, True])
+async def test_what_goes_last_of_all_is_told_wherever_the_ledger_stands(within, session):
+    """Also of what the fit guarantee alone leaves out; where its condition does not hold, a ledger tells nothing."""
+    messages = transcript("openai-chat", *turns())
+    for condition in (True, False):
+        stage = WITHIN[within](Ledger(0.1)) if condition else when(lambda _context, _call: False, Ledger(0.1))
+        plan = Pipeline(stage, budget=Budget(WINDOW))
+        view = await (plan.session(format="openai-chat") if session else plan).prepare(messages)
+        assert any(each.stage == "FitGuarantee" for each in view.report.stages)
+        told = recap_in(view, "openai-chat")[0] if condition else None
+        assert told is None or "0000fee0000" in told.sections[VALUES]
+        assert condition or VALUES not in json.dumps(view.messages)

@@ -153,12 +153,12 @@ async def test_no_secret_passes_the_borders(anyio_backend):
         assert not any(SECRET in repr(message.source) for told in getattr(summarizer, "told", ()) for message in told)
 
 
-def raising(text):
+def raising(text, _name):
     """A redactor that fails, and says on what."""
     raise ValueError(text)
 
 
-@pytest.mark.parametrize("redact", [raising, lambda _text: None])
+@pytest.mark.parametrize("redact", [raising, lambda _text, _name: None, lambda _text: ""])
 @pytest.mark.parametrize("summarizer", [Faulty(GOOD), Extractive()])
 async def test_a_redactor_that_fails_closes_the_border(anyio_backend, redact, summarizer):
     """Nobody is asked, no summary is made, the request fits, and the report quotes nothing of what was told."""
@@ -173,8 +173,8 @@ async def test_a_redactor_that_fails_closes_the_border(anyio_backend, redact, su
 async def test_a_redactor_that_fails_on_the_answer_closes_the_border_out(anyio_backend):
     """What the summarizer said is taken from nobody unseen: no part of it is sent, nor quoted in the report."""
 
-    def not_the_answer(text):
-        return raising(text) if "mend it" in text else text
+    def not_the_answer(text, name):
+        return raising(text, name) if "mend it" in text else text
 
     view = await Pipeline(Summarize(Faulty(GOOD, at=1), redact=not_the_answer), budget=1_000).prepare(history())
     assert view.report.tokens_after <= 1_000
@@ -186,7 +186,7 @@ async def test_a_redactor_that_fails_on_the_answer_closes_the_border_out(anyio_b
 async def test_a_redactor_of_one_s_own(anyio_backend):
     """It stands in the place of the library's patterns."""
     faulty = Faulty("Note: api_3 stays.")
-    view = await Pipeline(Summarize(faulty, redact=lambda text: text.replace("api", "…")), budget=1_000).prepare(
+    view = await Pipeline(Summarize(faulty, redact=lambda text, _name: text.replace("api", "…")), budget=1_000).prepare(
         history()
     )
     assert summaries(view) == ["Note: …_3 stays."]
