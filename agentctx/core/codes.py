@@ -1,7 +1,7 @@
-"""Codes: short texts that stand for longer ones, defined in the first line of the text that uses them.
+"""Codes: short texts that stand for longer ones, defined where the text begins that uses them.
 
 Such as ``[Codes fb60: §512=/home/dev/project/src]``. Whoever has the text has its codes: it can be moved, stored and
-read alone. The line is known again by its checksum, so nothing that merely looks like one is decoded.
+read alone. The definition is known again by its checksum, so nothing that merely looks like one is decoded.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ LEAST = 800
 """Characters; what is shorter is not put in codes."""
 
 LONGEST = 400
-"""Characters; the first line of a text in codes is not longer."""
+"""Characters; what defines the codes of a text is not longer."""
 
 _FIRST, _NUMBERS = 100, 900  # codes have three digits: most vocabularies have one token for those
 _OPENING, _BETWEEN = "[Codes ", " | "
-_LINE = lazy_pattern(r"\[Codes ([0-9a-f]{4}): ([^\n\[\]]+)\]\n")
+_HEAD = lazy_pattern(r"\[Codes ([0-9a-f]{4}): ([^\n\[\]]+)\] ")
 _CODE = lazy_pattern(r"§([1-9][0-9]{2})(?![0-9])")
 _LEFT = r"(?<![\w/.~@+\\:§-])"
 _UNFIT = frozenset('[]|§"')
@@ -51,8 +51,7 @@ class Codebook:
         >>> from agentctx.core.codes import Codebook
         >>> book = Codebook({512: "/home/dev/project"})
         >>> print(book.encoded("/home/dev/project/app.py, /home/dev/projects"))
-        [Codes 6661: §512=/home/dev/project]
-        §512/app.py, /home/dev/projects
+        [Codes 6661: §512=/home/dev/project] §512/app.py, /home/dev/projects
     """
 
     phrases: Mapping[int, str] = field(factory=dict, hash=False)
@@ -77,19 +76,19 @@ class Codebook:
         return cls(found)
 
     @property
-    def line(self) -> str:
-        """The line that defines the codes; empty where there are none."""
+    def head(self) -> str:
+        """What defines the codes; empty where there are none. It has no line of its own: lines keep their numbers."""
         if not self.phrases:
             return ""
         said = _BETWEEN.join(f"§{number}={phrase}" for number, phrase in self.phrases.items())
-        return f"{_OPENING}{_checksum(said)}: {said}]\n"
+        return f"{_OPENING}{_checksum(said)}: {said}] "
 
     def encoded(self, text: str) -> str:
-        """The text in codes, behind the line that defines them."""
-        return self.line + self.counted(text)[0]
+        """The text in codes, behind what defines them."""
+        return self.head + self.counted(text)[0]
 
     def counted(self, text: str) -> tuple[str, dict[int, int]]:
-        """The text in codes without that line, and how often each was used; never within a word or a path."""
+        """The text in codes without what defines them, and how often each was used; never within a word or a path."""
         uses = dict.fromkeys(self.phrases, 0)
         numbers = {phrase: number for number, phrase in self.phrases.items()}
         if not numbers:
@@ -121,20 +120,20 @@ def _checksum(said: str) -> str:
 
 
 def codebook_in(text: str) -> tuple[Codebook, str] | None:
-    """The codes that a text defines in its first line, and the rest of it; None where it defines none."""
+    """The codes that a text defines where it begins, and the rest of it; None where it defines none."""
     if (
         not text.startswith(_OPENING)
-        or (line := _LINE.match(text)) is None
-        or line.group(1) != _checksum(line.group(2))
+        or (head := _HEAD.match(text)) is None
+        or head.group(1) != _checksum(head.group(2))
     ):
         return None
     phrases: dict[int, str] = {}
-    for definition in line.group(2).split(_BETWEEN):
+    for definition in head.group(2).split(_BETWEEN):
         code, _, phrase = definition.partition("=")
         if _CODE.fullmatch(code) is None or not fit(phrase):
             return None
         phrases[int(code[1:])] = phrase
-    return Codebook(phrases), text[line.end() :]
+    return Codebook(phrases), text[head.end() :]
 
 
 def written_out(text: str) -> str:

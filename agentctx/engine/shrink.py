@@ -96,7 +96,7 @@ def tail_of(text: str, chars: int) -> str:
 def cut_to_chars(text: str, max_chars: int, cut: Cut) -> str:
     """``text`` when it has at most ``max_chars`` characters, else its ends around the marker, at most as long.
 
-    A text in codes is cut as it reads when they are written out, and keeps the line that defines them.
+    A text in codes is cut as it reads when they are written out, and keeps what defines them.
     """
     if len(text) <= max_chars:
         return text
@@ -113,7 +113,7 @@ def cut_to_tokens(text: str, max_tokens: int, counter: TokenCounter, cut: Cut) -
     """``text`` when it has at most ``max_tokens`` tokens, else its ends around the marker, at most as large.
 
     Costs time that grows with what is kept, if the counter is a ``TextCutter``; other counters are asked for
-    ever shorter ends. A text in codes is cut as it reads when they are written out, and keeps the line that
+    ever shorter ends. A text in codes is cut as it reads when they are written out, and keeps what
     defines them.
     """
     if fits(text, max_tokens, counter):
@@ -140,12 +140,12 @@ _TRIES = 3
 def _cut_in_codes(
     book: Codebook, coded: str, limit: int, size: Callable[[str], int], cut: Callable[[str, int], str]
 ) -> str:
-    """A text, in the codes of ``book`` behind the line that defines them, or without codes where that takes too much.
+    """A text, in the codes of ``book`` behind what defines them, or without codes where that takes too much.
 
     Then it is so short that it is not put in codes again.
     """
     text = book.decoded(coded)
-    room = limit - size(book.line)
+    room = limit - size(book.head)
     for _ in range(_TRIES):
         if 2 * room < limit:
             break

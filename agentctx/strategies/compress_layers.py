@@ -30,12 +30,11 @@ class CompressLayers(RewriteResults):
 
     A layer is used on a result only where the counter says that the message has fewer tokens then, all that explains
     it included. Code, diffs, YAML, Markdown tables and base64 are left alone. Results that come in several texts, and
-    what others have cut, stay. Put it before stages that cut: they keep the line that explains the codes, or write the
-    codes out.
+    what others have cut, stay. Put it before stages that cut: they keep what explains the codes, or write them out.
 
-    Three layers put in codes what a result says often: ``[Codes fb60: §512=/home/dev/project/src]`` stands in the
-    first line of the result that uses them, so it needs nothing else to be read and never moves the prefix. They lose
-    nothing: ``decompress`` gives back the very text, and decodes what a model writes in codes.
+    Three layers put in codes what a result says often: ``[Codes fb60: §512=/home/dev/project/src]`` stands at
+    the beginning of the result that uses them, so it needs nothing else to be read and never moves the prefix. They
+    lose nothing: ``decompress`` gives back the very text, and decodes what a model writes in codes.
 
     Args:
         json: Whether JSON is said without blanks between its tokens, as ``CompactJson`` does. Not reversible from the
@@ -62,8 +61,8 @@ class CompressLayers(RewriteResults):
         >>> turns = user("Find it."), assistant(call("a", "grep")), result("a", hits)
         >>> view = await Pipeline(CompressLayers()).prepare(transcript("openai-chat", *turns))
         >>> print("\n".join(view.messages[2]["content"].splitlines()[:2]))
-        [Codes e42a: §385=/home/dev/projects/compiler/src]
-        §385/part0.py:0: unused
+        [Codes e42a: §385=/home/dev/projects/compiler/src] §385/part0.py:0: unused
+        §385/part1.py:1: unused
     """
 
     json: bool = field(default=True, kw_only=True)

@@ -61,8 +61,8 @@ def texts():
             "$P1",
             "$X01",
             "[Codebook]\n$T01=parameters\n[/Codebook]\n",
-            "[Codes fb60: §512=/home/dev/project/src/]\n",
-            "[Codes 0000: §512=/a/]\n",
+            "[Codes fb60: §512=/home/dev/project/src] ",
+            "[Codes 0000: §512=/a] ",
             "§512",
             "§783",
             "§",
@@ -178,7 +178,7 @@ async def test_identical_input_gives_identical_bytes(options):
 
 @given(histories(), st.sampled_from(("o200k_base", "cl100k_base")))
 def test_no_message_is_ever_larger(both_loops, history, encoding):
-    """No message has more tokens than before, the line with the codes included."""
+    """No message has more tokens than before, what explains the codes included."""
 
     async def check():
         pipeline = Pipeline(ALL, counter=TiktokenCounter(encoding))
@@ -369,7 +369,7 @@ async def test_the_prefix_stays_put():
 
 @pytest.mark.parametrize("tokens", [30, 60, 150, 400])
 async def test_what_is_cut_can_still_be_read(tokens):
-    """A cut result keeps the line that explains its codes, or has none; it fits, and is not put in codes again."""
+    """A cut result keeps what explains its codes, or has none; it fits, and is not put in codes again."""
     stages = (CompressLayers(), TruncateToolOutputs(tokens))
     view = await compressed(agent(HITS), Pipeline(*stages))
     (sent,) = outputs(view)

@@ -58,14 +58,14 @@ def compress(
     codebook: bool = True,
     taken: Mapping[int, str] | None = None,
 ) -> str:
-    r"""A text in codes, behind a line that defines them, where ``counter`` says that this saves; else the text itself.
+    r"""A text in codes, behind what defines them, where ``counter`` says that this saves; else the text itself.
 
     ``decompress`` gives back the very text. Code, diffs, YAML, Markdown tables and base64 are left alone, and so is a
     text in codes: it stands for what it says when they are written out.
 
     Args:
         text: The text.
-        counter: Counts tokens; the line counts, too.
+        counter: Counts tokens; what defines the codes counts, too.
         dictionary: Phrases that may have a code wherever they stand.
         paths: Whether directories may that many paths begin with.
         codebook: Whether words may that are repeated.
@@ -77,8 +77,8 @@ def compress(
         >>> hits = "".join(f"/home/dev/projects/compiler/src/part{n}.py:{n}: unused\n" for n in range(30))
         >>> coded = compress(hits, TiktokenCounter())
         >>> print("\n".join(coded.splitlines()[:2]))
-        [Codes e42a: §385=/home/dev/projects/compiler/src]
-        §385/part0.py:0: unused
+        [Codes e42a: §385=/home/dev/projects/compiler/src] §385/part0.py:0: unused
+        §385/part1.py:1: unused
         >>> decompress(coded) == hits
         True
     """
@@ -95,7 +95,7 @@ def compress(
             break
         book = Codebook(paying)
         coded, uses = book.counted(text)
-    shorter = book.line + coded
+    shorter = book.head + coded
     if not book.phrases or counter.count(shorter) > (1 - SAVES) * counter.count(text):
         return text
     return shorter if written_out(shorter) == text else text
@@ -116,7 +116,7 @@ def _worth(found: Mapping[str, int], counter: TokenCounter) -> Iterator[str]:
     rough = nlargest(_WEIGHED, ((phrase, uses) for phrase, uses in found.items() if uses > 1), key=characters)
     weighed = [(_saves(phrase, uses, counter), phrase) for phrase, uses in rough]
     chosen: list[str] = []
-    room = LONGEST - len("[Codes 0000: ]\n")
+    room = LONGEST - len("[Codes 0000: ] ")
     for saved, phrase in sorted(weighed, key=lambda each: (-each[0], each[1])):
         apart = not any(phrase in other or other in phrase for other in chosen)
         if saved > 0 and apart and len(phrase) + 8 <= room and len(chosen) < _MOST:
@@ -192,7 +192,7 @@ def left_alone(text: str) -> bool:
 
 
 def decompress(text: str, view: View | Context | None = None) -> str:
-    r"""A text with its codes written out: by the line with which it begins, else as the view defines them.
+    r"""A text with its codes written out: by what it begins with, else as the view defines them.
 
     The second is for what a model writes when it was sent results in codes. A code that the view defines in two ways,
     or that also stands there for itself, is left as it is. Within JSON what is written in is escaped as JSON wants it.
