@@ -87,7 +87,7 @@ class Condition:
 
 
 @frozen(eq=False, repr=False)
-class Cut:
+class CutTokens:
     """A compaction, in tokens.
 
     Args:
@@ -116,7 +116,7 @@ class Request:
     known: int
 
 
-def forecast(model: ModelProfile, cut: Cut, warmth: float = 1.0, rules: CacheRules | None = None) -> Forecast:
+def forecast(model: ModelProfile, cut: CutTokens, warmth: float = 1.0, rules: CacheRules | None = None) -> Forecast:
     """What a compaction does to the bill, while the cache lives.
 
     In prices of plain input, with r for reading and w for writing: the loss is ``(w - r) * kept``, once; the gain
@@ -232,7 +232,7 @@ def expected_forecast(context: Context, call: Call) -> Forecast | None:
     if call.limit is None or size <= call.limit:
         return None
     head = min(_head(context, call), call.limit)
-    cut = Cut(head=head, kept=call.limit - head, dropped=size - call.limit)
+    cut = CutTokens(head=head, kept=call.limit - head, dropped=size - call.limit)
     return forecast(_model(call), cut, call.warmth)
 
 

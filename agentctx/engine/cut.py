@@ -63,9 +63,9 @@ def cut(context: Context, limit: int, aim: int, call: Call, size: int | None = N
         call: What the stage is told.
         size: Tokens of the request, when they are known.
     """
-    context, room = shrink_open_round(context, limit, call, size)
-    loose = [unit for unit in paced(room.units) if room.staying.isdisjoint(unit.places)]
-    loose, left = _without_preferred(context, loose, aim - room.floor, call)
+    context, layout = shrink_open_round(context, limit, call, size)
+    loose = [unit for unit in paced(layout.units) if layout.staying.isdisjoint(unit.places)]
+    loose, left = _without_preferred(context, loose, aim - layout.floor, call)
     while True:
         made = _Cutting(context, call, loose, max(0, left), f"over {aim:,} tokens").made()
         over = call.size(made) - aim

@@ -78,7 +78,7 @@ def oldest(pieces: Sequence[Piece], room: int) -> list[Piece]:
 
 
 @frozen(eq=False, repr=False)
-class Room:
+class Layout:
     """A request laid out for cutting.
 
     Args:
@@ -100,7 +100,7 @@ class Room:
     unread: tuple[Unit, ...] = ()
 
 
-def lay_out(context: Context, call: Call, size: int | None = None, *, unread: int = 0) -> Room:
+def lay_out(context: Context, call: Call, size: int | None = None, *, unread: int = 0) -> Layout:
     """Lay out a request: everything protected stays, and the round that the model is in; of a block what is protected.
 
     Args:
@@ -130,7 +130,7 @@ def lay_out(context: Context, call: Call, size: int | None = None, *, unread: in
     sizes = tuple(
         sum(call.count(message) for unit in bundle for message in unit.of(messages)) for bundle in paced(bundles)
     )
-    return Room(groups, bundles, sizes, staying, size, size - sum(sizes), waiting)
+    return Layout(groups, bundles, sizes, staying, size, size - sum(sizes), waiting)
 
 
 def _unread(groups: Sequence[Unit], waiting: Sequence[int]) -> Iterator[Unit]:
@@ -148,7 +148,7 @@ FEW = 8
 """From so many rounds on that nobody has read, half are let go at a time where not all fit: few tries suffice."""
 
 
-def shrink_open_round(context: Context, limit: int, call: Call, size: int | None = None) -> tuple[Context, Room]:
+def shrink_open_round(context: Context, limit: int, call: Call, size: int | None = None) -> tuple[Context, Layout]:
     """Cut the results of what must stay, when that alone is over ``limit`` tokens, to half of the room they have.
 
     Results that the model has not read yet stay as well, though the user speaks behind them; where they do not fit even
@@ -163,25 +163,25 @@ def shrink_open_round(context: Context, limit: int, call: Call, size: int | None
     Returns:
         The request, the same object when nothing was cut; and how it is laid out.
     """
-    room = lay_out(context, call, size, unread=len(context.messages))
-    held = len(room.unread)
+    layout = lay_out(context, call, size, unread=len(context.messages))
+    held = len(layout.unread)
     while True:
-        cut, room = _cut_what_stays(context, limit, call, room, held)
-        if room.floor <= limit or not held:
-            return cut, room
+        cut, layout = _cut_what_stays(context, limit, call, layout, held)
+        if layout.floor <= limit or not held:
+            return cut, layout
         held = held - 1 if held <= FEW else held // 2
-        room = lay_out(context, call, size, unread=held)
+        layout = lay_out(context, call, size, unread=held)
 
 
-def _cut_what_stays(context: Context, limit: int, call: Call, room: Room, held: int) -> tuple[Context, Room]:
+def _cut_what_stays(context: Context, limit: int, call: Call, layout: Layout, held: int) -> tuple[Context, Layout]:
     """The request with the results cut of what stays, when that is over the limit, laid out anew."""
-    if room.floor <= limit or call.stays is not None:
-        return context, room
-    places = room.staying - call.frozen(context)
+    if layout.floor <= limit or call.stays is not None:
+        return context, layout
+    places = layout.staying - call.frozen(context)
     taken = sum(call.meter.parts(context.messages[index].results) for index in places)
-    wanted = max(0, limit - (room.floor - taken)) // 2
+    wanted = max(0, limit - (layout.floor - taken)) // 2
     shrunk = shrink_results(context, places, taken - wanted, call, "what must stay is larger than the window")
-    return shrunk, room if shrunk is context else lay_out(shrunk, call, unread=held)
+    return shrunk, layout if shrunk is context else lay_out(shrunk, call, unread=held)
 
 
 def effort_to_cut(context: Context, limit: int, call: Call) -> Iterable[int]:

@@ -203,7 +203,7 @@ class Plan(Holder):
         self,
         reader: Reader,
         budget: Budget | None,
-        limit: int | None,
+        aim: int | None,
         history_length: int,
         message_at: Callable[[int], Message | None],
         warmth: float = 0.0,
@@ -214,7 +214,7 @@ class Plan(Holder):
         Args:
             reader: Reads the conversation.
             budget: The budget in force.
-            limit: The tokens to come down to.
+            aim: The tokens to come down to.
             history_length: How many messages were passed in.
             message_at: The message at an index of what was passed in; None when it is gone.
             warmth: The believed share of the last request that the provider's cache still holds.
@@ -224,7 +224,7 @@ class Plan(Holder):
             meter=reader.meter,
             format=reader.wire.name,
             budget=budget,
-            limit=limit,
+            limit=aim,
             profile=reader.profile,
             protect=bind(self.pinned, history_length, message_at) if self.pinned else (),
             warmth=warmth,

@@ -298,11 +298,11 @@ def _say_that_it_waits(step: Step) -> None:
 def _floor_report(step: Step, budget: Budget) -> StageReport:
     """Says once, with the arithmetic, why the session cannot get below its trigger; widens the step to see it."""
     step.widen()
-    room = lay_out(step.trail.context, step.call())
+    layout = lay_out(step.trail.context, step.call())
     head = step.ctx.head_tokens
     note = (
         f"the context stays above the trigger of {budget.trigger_tokens:,} tokens: {step.trail.tokens:,} = "
-        f"{head:,} system and tools + {room.floor - head:,} protected messages and open round + "
-        f"{step.trail.tokens - room.floor:,} that the stages left in; next try above {step.quiet_until:,}"
+        f"{head:,} system and tools + {layout.floor - head:,} protected messages and open round + "
+        f"{step.trail.tokens - layout.floor:,} that the stages left in; next try above {step.quiet_until:,}"
     )
     return StageReport("Session", (), step.trail.tokens, step.trail.tokens, 0.0, (note,))

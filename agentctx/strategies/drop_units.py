@@ -15,7 +15,7 @@ from agentctx.core.message import ROLES, Context, Message
 from agentctx.core.units import Unit, units
 from agentctx.engine.drop import (
     Piece,
-    Room,
+    Layout,
     effort_to_cut,
     lay_out,
     oldest,
@@ -96,8 +96,8 @@ class Drop(_Reducer):
         return _reduced(context, call, "Drop", "all that may go", _all_loose)
 
 
-def _all_loose(context: Context, room: Room, _aim: int, call: Call) -> list[Piece]:
-    return [piece for piece in pieces(context.messages, room.staying, call) if not piece.stays]
+def _all_loose(context: Context, layout: Layout, _aim: int, call: Call) -> list[Piece]:
+    return [piece for piece in pieces(context.messages, layout.staying, call) if not piece.stays]
 
 
 @frozen
@@ -126,10 +126,10 @@ class DropTail(_Reducer):
         return _reduced(context, call, "DropTail", "last first", _end)
 
 
-def _end(context: Context, room: Room, aim: int, call: Call) -> list[Piece]:
+def _end(context: Context, layout: Layout, aim: int, call: Call) -> list[Piece]:
     """The last pieces that may go, as many as must."""
-    loose = [piece for piece in _ranked(context, room.staying, call) if not piece.stays]
-    kept = until_full(loose, lambda piece: piece.tokens, aim - room.size + tokens_together(loose))
+    loose = [piece for piece in _ranked(context, layout.staying, call) if not piece.stays]
+    kept = until_full(loose, lambda piece: piece.tokens, aim - layout.size + tokens_together(loose))
     return loose[len(kept) :]
 
 
@@ -193,10 +193,10 @@ class TruncateOldest(_Reducer):
         """Return the context without as much of its beginning as must go."""
         return _reduced(context, call, "TruncateOldest", "oldest first", self._beginning)
 
-    def _beginning(self, context: Context, room: Room, aim: int, call: Call) -> list[Piece]:
+    def _beginning(self, context: Context, layout: Layout, aim: int, call: Call) -> list[Piece]:
         """The first pieces that may go, as many as must; all of them where too few messages would be left."""
-        loose = [piece for piece in self._pieces(context, room.staying, call) if not piece.stays]
-        gone = oldest(loose, aim - room.size + tokens_together(loose))
+        loose = [piece for piece in self._pieces(context, layout.staying, call) if not piece.stays]
+        gone = oldest(loose, aim - layout.size + tokens_together(loose))
         if len(context.messages) - sum(map(len, gone)) >= self.min_messages:
             return gone
         call.remark(f"fewer than {self.min_messages} messages would be left")
@@ -208,7 +208,7 @@ class TruncateOldest(_Reducer):
         return pieces(messages, places.union(protected), call, pairs=self.keep_pairs)
 
 
-Going = Callable[[Context, Room, int, Call], Iterable[Piece]]
+Going = Callable[[Context, Layout, int, Call], Iterable[Piece]]
 """Given a context, how it is laid out, and the tokens to come down to, what goes."""
 
 
@@ -217,8 +217,8 @@ def _reduced(context: Context, call: Call, stage: str, order: str, going: Going)
     limit, aim = limits(stage, None, call)
     if call.size(context) <= aim:
         return context
-    shrunk, room = shrink_open_round(context, limit, call)
-    return without(shrunk, units_of(going(shrunk, room, aim, call)), call, f"over {aim:,} tokens: {order}")
+    shrunk, layout = shrink_open_round(context, limit, call)
+    return without(shrunk, units_of(going(shrunk, layout, aim, call)), call, f"over {aim:,} tokens: {order}")
 
 
 def pieces(messages: Sequence[Message], places: frozenset[int], call: Call, *, pairs: bool = False) -> list[Piece]:

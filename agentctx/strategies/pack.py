@@ -145,8 +145,8 @@ class Pack(Stage):
 
     def _laid_out(self, limit: int, aim: int, context: Context, call: Call) -> LaidOut:
         """What there is to choose from."""
-        context, room = shrink_open_round(context, limit, call)
-        full = candidates_of(context, room, call, aim, self.keep_last)
+        context, layout = shrink_open_round(context, limit, call)
+        full = candidates_of(context, layout, call, aim, self.keep_last)
         task = task_of(context.messages) if self.task is None else self.task
         return LaidOut(context, full, [traits_of(unit.of(context.messages)) for unit in full.units], task)
 

@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 from agentctx.core.message import Context, Message, Text, ToolCall, ToolResult
 from agentctx.core.protection import has_user_words
 from agentctx.core.units import Unit
-from agentctx.engine.drop import Room
+from agentctx.engine.drop import Layout
 from agentctx.engine.relevance import Bm25, Relevance, shares
 from agentctx.engine.select import each_that_fits
 from agentctx.engine.shrink import Cut, cut_to_tokens, edit_results, with_text
@@ -246,20 +246,20 @@ class Candidates:
         return frozenset(found)
 
 
-def candidates_of(context: Context, room: Room, call: Call, aim: int, keep_last: int) -> Candidates:
+def candidates_of(context: Context, layout: Layout, call: Call, aim: int, keep_last: int) -> Candidates:
     """Lay out a request."""
-    loose = tuple(unit for bundle in room.bundles for unit in bundle)
-    place_of = {unit.start: place for place, unit in enumerate(room.units)}
+    loose = tuple(unit for bundle in layout.bundles for unit in bundle)
+    place_of = {unit.start: place for place, unit in enumerate(layout.units)}
     last = len(context.messages) - keep_last
     return Candidates(
         units=loose,
         places=tuple(place_of[unit.start] for unit in loose),
         sizes=tuple(sum(map(call.count, unit.of(context.messages))) for unit in loose),
         recent=tuple(index for index in range(len(loose) - 1, -1, -1) if loose[index].stop > last),
-        total=len(room.units),
-        room=aim - room.floor,
+        total=len(layout.units),
+        room=aim - layout.floor,
         aim=aim,
-        needs=_needs(context, room.units, loose),
+        needs=_needs(context, layout.units, loose),
     )
 
 

@@ -117,11 +117,11 @@ class Tiered(Stage):
         limit, aim = limits("Tiered", self.max_tokens, call)
         if call.size(context) <= aim and all(rule.cap is None for rule in self.rules):
             return context
-        context, room = shrink_open_round(context, limit, call)
-        loose = [unit for bundle in room.bundles for unit in bundle]
+        context, layout = shrink_open_round(context, limit, call)
+        loose = [unit for bundle in layout.bundles for unit in bundle]
         tiers = self._pieces(context.messages, loose, call)
-        held = self._held(context.messages, room.unread, call)
-        gone = self._over(tiers, held, max(0, aim - room.floor))
+        held = self._held(context.messages, layout.unread, call)
+        gone = self._over(tiers, held, max(0, aim - layout.floor))
         return without(context, units_of(gone), call, f"over the room of its tier, in {aim:,} tokens: oldest first")
 
     def _pieces(self, messages: Sequence[Message], loose: Iterable[Unit], call: Call) -> dict[Tier, list[Piece]]:

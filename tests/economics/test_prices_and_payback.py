@@ -8,7 +8,15 @@ from hypothesis import given, strategies as st
 
 from agentctx import Budget, Call, ConfigError, Context, Message, Text, over
 from agentctx.economics import cache_cold, pays_back, suspect_truncation
-from agentctx.economics.conditions import Cut, Request, call_cost, compared, expected_forecast, forecast, made_forecast
+from agentctx.economics.conditions import (
+    CutTokens,
+    Request,
+    call_cost,
+    compared,
+    expected_forecast,
+    forecast,
+    made_forecast,
+)
 from agentctx.economics.prices import Usage, cost, storage_cost
 from agentctx.models import ModelProfile, Prices
 from agentctx.models.cache_rules import NONE
@@ -89,14 +97,14 @@ def test_payback_follows_the_formula(head, kept, dropped):
     """A warm cut has paid after (w - r) * kept / (r * dropped) calls, rounded up, and not before the first."""
     exact = (WRITE - READ) * kept / (READ * dropped)
 
-    assert forecast(CLAUDE, Cut(head, kept, dropped)).calls == pytest.approx(max(1, exact), abs=1.0001)
-    assert forecast(CLAUDE, Cut(head, kept, dropped)).calls >= exact - 1e-6
+    assert forecast(CLAUDE, CutTokens(head, kept, dropped)).calls == pytest.approx(max(1, exact), abs=1.0001)
+    assert forecast(CLAUDE, CutTokens(head, kept, dropped)).calls >= exact - 1e-6
 
 
 @given(st.integers(0, 10_000), st.integers(0, 50_000), st.integers(1, 50_000), st.integers(1, 40))
 def test_payback_is_when_the_sums_meet(head, kept, dropped, calls):
     """The bills with and without the cut, added up over the calls, cross where the forecast says."""
-    found = forecast(CLAUDE, Cut(head, kept, dropped))
+    found = forecast(CLAUDE, CutTokens(head, kept, dropped))
     without = found.without + (calls - 1) * found.later_without
     with_cut = found.with_cut + (calls - 1) * found.later_with
 
@@ -105,7 +113,7 @@ def test_payback_is_when_the_sums_meet(head, kept, dropped, calls):
 
 def test_what_is_too_short_to_be_kept_is_not_read():
     """A head below the smallest prefix is written again with the rest; one at the minimum is read."""
-    short, long = forecast(CLAUDE, Cut(1_023, 9_000, 9_000)), forecast(CLAUDE, Cut(1_024, 8_999, 9_000))
+    short, long = forecast(CLAUDE, CutTokens(1_023, 9_000, 9_000)), forecast(CLAUDE, CutTokens(1_024, 8_999, 9_000))
 
     assert short.with_cut == pytest.approx(10_023 * 12.5e-6)
     assert long.with_cut == pytest.approx(1_024 * 1e-6 + 8_999 * 12.5e-6)
@@ -122,7 +130,7 @@ def test_two_requests_are_compared_by_what_is_known_of_each():
 
 def test_what_the_next_call_brings_is_new_in_either_case():
     """It is written whether there is a cut or not, and read by the calls after it."""
-    found = forecast(CLAUDE, Cut(5_000, 7_000, 8_000, new=1_000))
+    found = forecast(CLAUDE, CutTokens(5_000, 7_000, 8_000, new=1_000))
 
     assert found.without == pytest.approx(20_000 * 1e-6 + 1_000 * 12.5e-6)
     assert found.with_cut == pytest.approx(5_000 * 1e-6 + 8_000 * 12.5e-6)
@@ -131,14 +139,14 @@ def test_what_the_next_call_brings_is_new_in_either_case():
 
 def test_other_rules_than_the_models_can_be_given():
     """As for a server of one's own that caches nothing."""
-    found = forecast(CLAUDE, Cut(5_000, 7_000, 8_000), rules=NONE)
+    found = forecast(CLAUDE, CutTokens(5_000, 7_000, 8_000), rules=NONE)
 
     assert (found.without, found.with_cut) == pytest.approx((0.2, 0.12))
 
 
 def test_a_cold_cut_pays_at_once():
     """When the cache has lapsed all is written anyway, so a smaller request is cheaper from the first call."""
-    found = forecast(CLAUDE, Cut(1_000, 50_000, 20_000), warmth=0.0)
+    found = forecast(CLAUDE, CutTokens(1_000, 50_000, 20_000), warmth=0.0)
 
     assert found.calls == 1
     assert found.once < 0
@@ -146,7 +154,7 @@ def test_a_cold_cut_pays_at_once():
 
 def test_a_cut_that_drops_nothing_never_pays():
     """Rewriting the history without making it smaller costs money for ever."""
-    found = forecast(CLAUDE, Cut(1_000, 50_000, 0))
+    found = forecast(CLAUDE, CutTokens(1_000, 50_000, 0))
 
     assert found.calls == inf
     assert "never" in str(found)
@@ -154,10 +162,10 @@ def test_a_cut_that_drops_nothing_never_pays():
 
 def test_a_cut_below_the_long_tier_pays_at_once():
     """Coming down below the size where all costs double is worth rewriting."""
-    warm = forecast(profile("gemini-2.5-pro"), Cut(100_000, 20_000, 100_000))
+    warm = forecast(profile("gemini-2.5-pro"), CutTokens(100_000, 20_000, 100_000))
 
     assert warm.pays_back(3)
-    assert not forecast(profile("gemini-2.5-pro"), Cut(0, 20_000, 10_000)).pays_back(3)
+    assert not forecast(profile("gemini-2.5-pro"), CutTokens(0, 20_000, 10_000)).pays_back(3)
 
 
 def call(limit, model=CLAUDE, warmth=1.0):
@@ -201,7 +209,7 @@ def test_what_is_never_cut_is_read_and_the_rest_that_stays_is_written():
     model = evolve(CLAUDE, min_cache=1)
     now = call(2_000, model)
     head = now.meter.fixed(here) + 2
-    assert expected_forecast(here, now) == forecast(model, Cut(head, 2_000 - head, now.size(here) - 2_000))
+    assert expected_forecast(here, now) == forecast(model, CutTokens(head, 2_000 - head, now.size(here) - 2_000))
 
 
 def test_pays_back_is_false_with_nothing_to_cut():
