@@ -655,13 +655,13 @@ class Asked:
 
     Args:
         options: What asks for it in the request.
-        left_out: The tokens that the provider then leaves out of each message, by its place.
-        leaves_out: Gives the same for a request that has become another, and its size.
+        cleared: The tokens that the provider then clears of each message, by its place.
+        clears: Gives the same for a request that has become another, and its size.
     """
 
     options: Mapping[str, Native]
-    left_out: Mapping[int, int]
-    leaves_out: Callable[[Context, int], Mapping[int, int]]
+    cleared: Mapping[int, int]
+    clears: Callable[[Context, int], Mapping[int, int]]
 
 
 @define(eq=False, repr=False)

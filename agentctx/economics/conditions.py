@@ -236,18 +236,18 @@ def expected_forecast(context: Context, call: Call) -> Forecast | None:
     return forecast(_model(call), cut, call.warmth)
 
 
-def clearing_forecast(context: Context, call: Call, left_out: Mapping[int, int]) -> Forecast:
+def clearing_forecast(context: Context, call: Call, cleared_by_provider: Mapping[int, int]) -> Forecast:
     """What it does to the bill that the provider clears a request by itself, one more use of a tool at each call.
 
     Args:
         context: The request as it is sent.
         call: What stages are told.
-        left_out: The tokens that the provider leaves out of each message, by its place.
+        cleared_by_provider: The tokens that the provider clears of each message, by its place.
     """
     messages, model = context.messages, _model(call)
-    behind = range(max(left_out, default=len(messages)) + 1, len(messages))
+    behind = range(max(cleared_by_provider, default=len(messages)) + 1, len(messages))
     end = next((place for place in behind if messages[place].results), len(messages))
-    size, cleared = call.size(context), sum(left_out.values())
+    size, cleared = call.size(context), sum(cleared_by_provider.values())
     known = call.meter.fixed(context) + sum(map(call.count, messages[:end])) - cleared
     made = compared(model, Request(size, size), Request(size - cleared, known), call.warmth)
     later = _price(model, cache_rules(model), known, size - cleared)

@@ -71,13 +71,15 @@ async def commit(state: State, step: Step, given: Given, now: float, *, on_copy:
     record = await _entered(step, on_copy=on_copy)
     shared = min(sent.intact, start + shared_start(shown, record.shown[start:]))
     first_changed, prefix = _prefix(state, step, shared, same_head=same_head)
-    if state.left_out or step.left_out:
+    if state.cleared_by_provider or step.cleared_by_provider:
         prefix = _read_alike(state, step, shared) if same_head else 0
     if ctx is not state.ctx:
         state.limits_by_model.keep(ctx.model, ctx.limits)
     in_force = record.in_force() if step.trail.reports or not grown or record is not old else state.in_force
     known = _known_after(state, step, given, now, head_seen, in_force)
-    return Committed(known, record, in_force, first_changed, prefix, sent.tokens - sum(state.left_out.values()))
+    return Committed(
+        known, record, in_force, first_changed, prefix, sent.tokens - sum(state.cleared_by_provider.values())
+    )
 
 
 def _known_after(
@@ -103,7 +105,7 @@ def _known_after(
         marked_for=ctx.model,
         asked=step.trail.asked is not None,
         said=step.said,
-        left_out=step.left_out,
+        cleared_by_provider=step.cleared_by_provider,
     )
 
 
@@ -150,7 +152,7 @@ def _prefix(state: State, step: Step, shared: int, *, same_head: bool) -> tuple[
 
 def _read_alike(state: State, step: Step, shared: int) -> int:
     """Tokens of the first ``shared`` messages, and of what precedes them, up to where the provider clears otherwise."""
-    before, now, ctx = state.left_out, step.left_out, step.ctx
+    before, now, ctx = state.cleared_by_provider, step.cleared_by_provider, step.ctx
     otherwise = [place for place in before.keys() | now.keys() if before.get(place) != now.get(place)]
     end = min([shared, *otherwise])
     sent = ctx.head_tokens + sum(map(ctx.reader.meter.message, step.record.view[:end]))

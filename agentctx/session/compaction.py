@@ -86,8 +86,8 @@ async def _beside_the_provider(step: Step, bring: Callable[[Step], Awaitable[Non
         await bring(step)
         return
     await _ask_the_provider(step)
-    room = None if budget is None else budget.larger_by(step.cleared)
-    if room is not None and step.cleared and _fits(step, room):
+    room = None if budget is None else budget.larger_by(step.cleared_tokens)
+    if room is not None and step.cleared_tokens and _fits(step, room):
         step.ctx = ctx.with_budget(room)
     helped, asked_for = step.ctx is not ctx, step.trail.context
     try:
@@ -96,7 +96,7 @@ async def _beside_the_provider(step: Step, bring: Callable[[Step], Awaitable[Non
         step.ctx = ctx
     if step.trail.context is not asked_for:
         await _see_what_is_cleared(step)
-    if helped and budget is not None and step.trail.tokens - step.cleared > budget.limit:
+    if helped and budget is not None and step.trail.tokens - step.cleared_tokens > budget.limit:
         await _run_and_guarantee(step, (), budget.limit)
         await _see_what_is_cleared(step)
 
@@ -114,15 +114,15 @@ async def _ask_the_provider(step: Step) -> None:
     if step.said == step.said_before and not any(report.changes or report.head for report in said):
         del trail.reports[begun:]
         trail.originals = {place: kept for place, kept in trail.originals.items() if place < begun}
-    step.left_out = {} if trail.asked is None else trail.asked.left_out
+    step.cleared_by_provider = {} if trail.asked is None else trail.asked.cleared
 
 
 async def _see_what_is_cleared(step: Step) -> None:
     """Note what the provider leaves out of the request as it is now."""
     whole, size = step.ctx.context((*step.before(), *step.trail.context.messages)), step.trail.tokens
     asked = step.trail.asked
-    work = None if asked is None else partial(asked.leaves_out, whole, size)
-    step.left_out = {} if work is None else await offload(work, len(whole.messages))
+    work = None if asked is None else partial(asked.clears, whole, size)
+    step.cleared_by_provider = {} if work is None else await offload(work, len(whole.messages))
 
 
 def _fits(step: Step, room: Budget) -> bool:

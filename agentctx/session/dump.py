@@ -717,8 +717,8 @@ def dump_state(known: State) -> dict[str, Any]:
             "at": _moment(sent.at),
             "asked": known.asked,
             "said": list(known.said),
-            "cleared_of": list(known.left_out),
-            "cleared": list(known.left_out.values()),
+            "cleared_of": list(known.cleared_by_provider),
+            "cleared": list(known.cleared_by_provider.values()),
         },
         "learned": [{"model": model, **dump_learned(each)} for model, each in known.limits_by_model.known.items()],
         "fixed": fixed,
@@ -800,7 +800,7 @@ def _with_messages(known: State, state: Fields, format_name: str, sent: Fields) 
     places, tokens = sent.wholes("cleared_of", most=length), sent.wholes("cleared", least=-MOST)
     if len(places) != len(tokens):
         raise sent.fail("cleared", f"expected as many numbers as in cleared_of, {len(places)}, got {len(tokens)}")
-    known.left_out = dict(zip(places, tokens, strict=True))
+    known.cleared_by_provider = dict(zip(places, tokens, strict=True))
     return known if state.values["head"] is None else evolve(known, last=_last(known, state, wire))
 
 

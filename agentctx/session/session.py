@@ -374,7 +374,7 @@ class Session:
 
     def _learn_what_is_cleared(self, billed: int, cleared: int) -> None:
         known = self._state
-        expected = sum(known.left_out.values()) / max(1, known.last_request.tokens)
+        expected = sum(known.cleared_by_provider.values()) / max(1, known.last_request.tokens)
         self.limits.cleared(cleared / (billed + cleared), expected)
 
     @property
@@ -459,7 +459,7 @@ class Session:
         cut = expected_forecast(view, call)
         if cut is None or not self._state.asked:
             return cut
-        return evolve(cut, by_provider=clearing_forecast(view, call, self._state.left_out))
+        return evolve(cut, by_provider=clearing_forecast(view, call, self._state.cleared_by_provider))
 
     def child(self, budget: Budget | int, id: str | None = None) -> Session:  # noqa: A002 - the contract's name
         """A session of a sub-agent: the same pipeline and model, an own conversation and an own budget.

@@ -395,7 +395,7 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
         ctx.reader.profile,
         sent=done.sent,
         prefix=read,
-        size=trail.tokens - step.cleared,
+        size=trail.tokens - step.cleared_tokens,
         warmth=step.warmth,
         moved=moved,
     )
@@ -413,7 +413,7 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
         first_changed=done.first_changed,
         prefix_tokens=done.prefix,
         rebilled_tokens=max(0, done.sent - done.prefix),
-        cleared_tokens=step.cleared,
+        cleared_tokens=step.cleared_tokens,
         seconds=perf_counter() - started,
         forecast=billed(given=began),
     )

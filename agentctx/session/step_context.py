@@ -147,7 +147,7 @@ class State:
         marked_for: The model whose cache markers the record's view carries; None when it is not known.
         asked: Whether the provider was asked to clear some of the last view by itself.
         said: What was said of that.
-        left_out: The tokens that the provider leaves out of each message of the view, by its place.
+        cleared_by_provider: The tokens that the provider clears of each message of the view, by its place.
         background: What stages work out ahead of their time; set by the session before each step, and None in what a
             step returns.
     """
@@ -170,7 +170,7 @@ class State:
     marked_for: str | None = None
     asked: bool = False
     said: tuple[str, ...] = ()
-    left_out: Mapping[int, int] = field(factory=dict)
+    cleared_by_provider: Mapping[int, int] = field(factory=dict)
     background: Background | None = None
 
     @classmethod
@@ -328,7 +328,7 @@ class Step:
         shelf: What puts contents into the store; None where there is none, or nothing was done yet.
         said: What the stages say that ask the provider for something.
         said_before: The same at the step before.
-        left_out: The tokens that the provider leaves out of each message of the view, by its place.
+        cleared_by_provider: The tokens that the provider clears of each message of the view, by its place.
         background: What stages have worked out ahead of their time; None without a session.
     """
 
@@ -348,13 +348,13 @@ class Step:
     shelf: StoreShelf | None = None
     said: tuple[str, ...] = ()
     said_before: tuple[str, ...] = ()
-    left_out: Mapping[int, int] = field(factory=dict)
+    cleared_by_provider: Mapping[int, int] = field(factory=dict)
     background: Background | None = None
 
     @property
-    def cleared(self) -> int:
-        """The tokens of the request that the provider is believed to leave out."""
-        return max(0, int(sum(self.left_out.values()) * self.ctx.limits.clears))
+    def cleared_tokens(self) -> int:
+        """The tokens of the request that the provider is believed to clear."""
+        return max(0, int(sum(self.cleared_by_provider.values()) * self.ctx.limits.clears))
 
     @property
     def last_role(self) -> str:

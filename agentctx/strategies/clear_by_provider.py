@@ -94,9 +94,9 @@ class ClearByProvider(Stage):
         wanted = self._wanted(context, call)
         at_least = None if wanted.at_least is None else call.ours(wanted.at_least)
         counted = evolve(wanted, trigger=call.ours(wanted.trigger), at_least=at_least)
-        leaves_out = partial(_left_out, provider, counted, call.meter)
-        left = leaves_out(context, call.size(context))
-        call.ask(Asked(provider.options(wanted), left, leaves_out))
+        clears = partial(_cleared, provider, counted, call.meter)
+        left = clears(context, call.size(context))
+        call.ask(Asked(provider.options(wanted), left, clears))
         if left:
             call.remark(f"the provider clears {sum(left.values()):,} tokens of {len(left)} messages by itself")
         return context
@@ -125,10 +125,10 @@ class ClearByProvider(Stage):
         )
 
 
-def _left_out(
+def _cleared(
     provider: ProviderClearing, clearing: Clearing, meter: Meter, context: Context, size: int
 ) -> Mapping[int, int]:
-    """The tokens that the provider leaves out of each message, by its place."""
+    """The tokens that the provider clears of each message, by its place."""
     messages = context.messages
     read = provider.read(messages, clearing, size, meter.message)
     return {place: meter.message(messages[place]) - meter.message(each) for place, each in read.items()}
