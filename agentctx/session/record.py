@@ -1,18 +1,6 @@
 """What a session knows of its conversation.
 
-The words of this part:
-
-- **history**: the messages as the caller passes them. An **index** is a place in it.
-- **view**: the messages as they are sent. A **place** is one in it; ``origins`` leads from places to indexes.
-- **record**: history and view together, with what was decided (``Record``); a **step** goes on from it.
-- **new**: what the history has at a step beyond what is known; as a step has **read** it, with the tail before it.
-- **trail**: the part of the view that one step works on, and what its stages did to it (``engine.run_stages``).
-- **final**: read, repaired and decided for good, unless the caller goes back; only a compaction touches it again.
-- **tail**: what stands at the end and depends on what comes next (``engine.tail``): all that is not final.
-- **head**: system prompt and tools.
-- **seen**, **shown**: what a message of the history, or of the view, looked like, to know it again: a snapshot, or a
-  digest after a load.
-- **given**: as the caller passes it; for what is counted of the history, ``history_tokens``.
+History, view, index, place, final, tail, seen, shown, given: the words are those of CONTRIBUTING.md.
 """
 
 from __future__ import annotations
