@@ -14,8 +14,8 @@ from attrs import evolve, field, frozen
 from agentctx.core.message import ROLES, Context, Message
 from agentctx.core.units import Unit, units
 from agentctx.engine.drop import (
-    Piece,
     Layout,
+    Piece,
     effort_to_cut,
     lay_out,
     oldest,
