@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentctx import Budget, FitContextWindow, Pipeline, Session, validate
+from agentctx import Budget, FitContextWindow, Pipeline, Scope, Session, Stage, Text, ToolResult, validate
 from agentctx.testing import assistant, call, result, transcript, user
 from agentctx.tokens import FixedCounter
 
@@ -243,3 +243,37 @@ async def test_code_that_is_left_open_is_read_again_whatever_results_repair_take
         assert [found.rule for found in validate(request) if found.severity == "error"] == []
     at_once = await Pipeline().prepare(messages, None, SERVER_TOOLS, model="claude-sonnet-4-5", format="anthropic")
     assert view.messages == at_once.messages
+
+
+class Marking(Stage):
+    """Marks each result that it sees, and remembers what it saw at each step."""
+
+    scope = Scope.ARRIVALS
+
+    def __init__(self):
+        self.steps = []
+
+    def apply(self, context, _call):
+        """The results with a mark."""
+        self.steps.append([part.text for message in context.messages for part in message.results])
+        return context.with_messages(
+            tuple(
+                message.with_parts(
+                    tuple(ToolResult(part.call_id, (Text(f"{part.text}!"),)) for part in message.results)
+                )
+                if message.results
+                else message
+                for message in context.messages
+            )
+        )
+
+
+async def test_a_stage_for_arrivals_sees_the_tail_again_as_it_was_passed_until_it_is_final():
+    """Until then a placeholder stands for what is missing, and what the stage did before is thrown away."""
+    calls = assistant(call("c", "f"), call("d", "f"))
+    said = transcript("openai-chat", user("task"), calls, result("c", "one"), result("d", "two"), assistant("Done."))
+    stage, missing = Marking(), "[no result: the tool call was interrupted]"
+    session = Pipeline(stage).session(format="openai-chat")
+    views = [await session.prepare(said[:length]) for length in range(1, 6)]
+    assert stage.steps == [[], [missing, missing], [missing, "one"], ["one", "two"], []]
+    assert [message["content"] for message in views[-1].messages if message["role"] == "tool"] == ["one!", "two!"]
