@@ -48,7 +48,7 @@ class CompressLayers(RewriteResults):
             reversible from the text.
         deduplicate: Whether a message of the assistant goes that says, without calls or reasoning, exactly what one
             before it said, where it stands right behind a message of the assistant. Not reversible from the text.
-        exclude: Names of tools whose results stay.
+        exclude: Names of tools whose results stay, such as one by which the model reads a file that it then edits.
 
     Raises:
         ConfigError: If ``dictionary`` holds no texts, or ``observation`` is no whole number of at least 10.

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from hypothesis import given, strategies as st
 
-from agentctx import ConfigError, FitContextWindow, Pipeline, TruncateToolOutputs
+from agentctx import ConfigError, FitContextWindow, Pipeline, TruncateToolOutputs, validate
 from agentctx.core.codes import Codebook, codebook_in, codes_in, fit, written_out
 from agentctx.engine.shrink import Cut, cut_to_chars, cut_to_tokens
 from agentctx.stores import MemoryStore
@@ -95,6 +95,20 @@ def outputs(view):
     return [message["content"] for message in view.messages if message["role"] == "tool"]
 
 
+@st.composite
+def agents(draw):
+    """A transcript in any format whose tools say much that is worth a code, and what looks like codes."""
+    said = st.one_of(
+        texts(), st.builds(lambda more: HITS + more, texts()), st.sampled_from(sorted(LEFT_ALONE.values()))
+    )
+    turns = [user("the task")]
+    for number, output in enumerate(draw(st.lists(said, min_size=1, max_size=4))):
+        turns += [assistant("Let me see.", call(f"c{number}", "grep")), result(f"c{number}", output)]
+        turns += [user("go on")] if draw(st.booleans()) else []
+    name = draw(st.sampled_from(("openai-chat", "openai-responses", "anthropic", "gemini", "bedrock")))
+    return name, transcript(name, *turns)
+
+
 async def compressed(messages, stage=None, **options):
     """The view after the stage."""
     return await Pipeline(CompressLayers() if stage is None else stage, **options).prepare(
@@ -176,19 +190,54 @@ async def test_identical_input_gives_identical_bytes(options):
     assert len(sent) == 1
 
 
-@given(histories(), st.sampled_from(("o200k_base", "cl100k_base")))
-def test_no_message_is_ever_larger(both_loops, history, encoding):
+@given(agents(), st.sampled_from(COUNTERS), st.sampled_from((CompressLayers(), ALL)))
+def test_no_message_is_ever_larger(both_loops, made, counter, stage):
     """No message has more tokens than before, what explains the codes included."""
 
     async def check():
-        pipeline = Pipeline(ALL, counter=TiktokenCounter(encoding))
-        given = (history.messages, history.system, history.tools, history.format)
-        view, plain = await pipeline.prepare(*given), await Pipeline(counter=TiktokenCounter(encoding)).prepare(*given)
+        name, messages = made
+        view = await Pipeline(stage, counter=counter).prepare(messages, format=name)
+        plain = await Pipeline(counter=counter).prepare(messages, format=name)
         assert view.report.tokens_after <= plain.report.tokens_after
-        edits = [change for stage in view.report.stages if stage.stage == "CompressLayers" for change in stage.changes]
+        edits = [change for each in view.report.stages if each.stage == stage.name for change in each.changes]
         assert all(change.tokens_after < change.tokens_before for change in edits)
 
     both_loops(check)
+
+
+@given(agents(), texts())
+def test_whatever_a_model_writes_can_be_decoded(both_loops, made, text):
+    """What has no codes stays as it is, what is JSON stays JSON, and decoding twice is decoding once."""
+
+    async def check():
+        name, messages = made
+        view = await Pipeline(CompressLayers()).prepare(messages, format=name)
+        written = json.dumps({"path": text, "more": [text]})
+        said = json.loads(decompress(written, view))
+        assert said.keys() == {"path", "more"}
+        if "§" not in text:
+            assert said["path"] == text
+            assert decompress(text, view) == text or codebook_in(text)
+        assert decompress(decompress(written, view), view) == decompress(written, view)
+
+    both_loops(check)
+
+
+@pytest.mark.parametrize("format_name", ["openai-chat", "openai-responses", "anthropic", "gemini", "bedrock"])
+async def test_a_large_request_stays_legal(format_name):
+    """300 KB in each format are legal afterwards, and each result says what it said."""
+    turns = [user("the task")]
+    for number in range(60):
+        turns += [
+            assistant(call(f"c{number}", "grep")),
+            result(f"c{number}", HITS.replace("compiler", f"c{number}") * 2),
+        ]
+    messages = transcript(format_name, *turns)
+    view = await Pipeline(CompressLayers()).prepare(messages, format=format_name)
+    assert not [each for each in validate({"messages": view.messages}, format_name) if each.severity == "error"]
+    said = [result.text for message in view.context.messages for result in message.results]
+    assert [decompress(text) for text in said] == [HITS.replace("compiler", f"c{number}") * 2 for number in range(60)]
+    assert view.report.tokens_after < 0.75 * view.report.tokens_before
 
 
 async def test_the_static_dictionary_saves_nothing():
@@ -452,20 +501,6 @@ def test_the_laws(both_loops, history, budget):
     args = (history.messages, budget, history.format, history.system, history.tools)
     both_loops(partial(check_laws, CompressLayers(observation=20, deduplicate=True), *args))
     both_loops(partial(check_laws, ALL, *args, may=("tool_text",)))
-
-
-@st.composite
-def agents(draw):
-    """A transcript in any format whose tools say much that is worth a code, and what looks like codes."""
-    said = st.one_of(
-        texts(), st.builds(lambda more: HITS + more, texts()), st.sampled_from(sorted(LEFT_ALONE.values()))
-    )
-    turns = [user("the task")]
-    for number, output in enumerate(draw(st.lists(said, min_size=1, max_size=4))):
-        turns += [assistant("Let me see.", call(f"c{number}", "grep")), result(f"c{number}", output)]
-        turns += [user("go on")] if draw(st.booleans()) else []
-    name = draw(st.sampled_from(("openai-chat", "openai-responses", "anthropic", "gemini", "bedrock")))
-    return name, transcript(name, *turns)
 
 
 @given(agents(), budgets(4_000), st.sampled_from((None, TruncateToolOutputs(150), FitContextWindow())))
