@@ -106,7 +106,7 @@ async def calm(preset, mode, fallback):
             break
     cut, after = await asked_next(plan, faults, session.dump(), begin)
     end, _ = await asked_next(plan, faults, after, cut)
-    stops = {"stateless": (cut, cut), "session": (cut, end), "background": (begin, cut, end)}[mode]
+    stops = {"stateless": (end, end), "session": (cut, end), "background": (begin, cut, end)}[mode]
     state = state if mode == "background" else session.dump()
     conversation = Conversation(faults := Faults(), preset, mode, fallback, state)
     async with conversation:
