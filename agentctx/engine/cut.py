@@ -54,7 +54,8 @@ def cut(context: Context, limit: int, aim: int, call: Call, size: int | None = N
     """The request with at most ``aim`` tokens, as far as what may go allows.
 
     What is protected stays, and so do the round that the model is in and results that it has not read; when they alone
-    are over ``limit`` tokens, the results among them are cut first.
+    are over ``limit`` tokens, the results among them are cut first. Where they leave no room below ``aim``, the user's
+    words still have their share of what they leave below ``limit``: it is no reason to drop these.
 
     Args:
         context: The request.
@@ -65,13 +66,22 @@ def cut(context: Context, limit: int, aim: int, call: Call, size: int | None = N
     """
     context, layout = shrink_open_round(context, limit, call, size)
     loose = [unit for unit in paced(layout.units) if layout.staying.isdisjoint(unit.places)]
+    share = int(OF_THE_USER * (limit - call.reserved - layout.floor))
+    least = max(0, min(_said(context, loose, call), share))
+    aim = max(aim, min(layout.floor + least, limit))
     loose, left = _without_preferred(context, loose, aim - layout.floor, call)
     while True:
-        made = _Cutting(context, call, loose, max(0, left), f"over {aim:,} tokens").made()
+        made = _Cutting(context, call, loose, max(0, left), least, f"over {aim:,} tokens").made()
         over = call.size(made) - aim
         if over <= 0 or left <= 0:
             return made
         left -= over  # what was counted part by part may be a few tokens more together
+
+
+def _said(context: Context, loose: Iterable[Unit], call: Call) -> int:
+    """The tokens of the user's own words in units."""
+    messages = (context.messages[index] for unit in paced(loose) for index in unit.places)
+    return sum(call.count(_words_of(message)) for message in messages if has_user_words(message))
 
 
 def _without_preferred(context: Context, loose: list[Unit], room: int, call: Call) -> tuple[list[Unit], int]:
@@ -131,6 +141,7 @@ class _Cutting:
         call: What the stage is told.
         loose: The units of which any may go, oldest first.
         room: Tokens for what stays of these.
+        least: Of these, tokens that the user's words may take in any case.
         why: What is said of each message that is touched.
     """
 
@@ -138,6 +149,7 @@ class _Cutting:
     call: Call
     loose: Sequence[Unit]
     room: int
+    least: int
     why: str
 
     @property
@@ -190,7 +202,7 @@ class _Cutting:
             turn = self._turn(bundle)
             bare, more = bare + turn.bare, more + turn.tight - turn.bare
             words_before -= sum(self.call.count(spoken[each.place]) for each in turn.forms if each.place in spoken)
-            of_the_user = min(words_before, int(OF_THE_USER * self.room))
+            of_the_user = min(words_before, max(self.least, int(OF_THE_USER * self.room)))
             if bare + min(more, int(RECENT * self.room)) + of_the_user > self.room:
                 break
             kept.append(turn)

@@ -74,3 +74,27 @@ def test_one_giant_message_does_not_take_the_rest_with_it(both_loops, format_nam
         assert view.report.tokens_after > 800
 
     both_loops(everything_else_stays, scenario)
+
+
+@pytest.mark.parametrize("format_name", FORMATS)
+@pytest.mark.parametrize("words", [1, 40, 400])
+def test_an_aim_out_of_reach_does_not_cost_the_users_words(both_loops, format_name, words):
+    """Where a result that nobody has read is larger than the aim, the user's words keep their fifth of what it leaves."""
+    turns = [user("the task")]
+    for place in range(8):
+        turns += [assistant(call(f"c{place}", "read")), result(f"c{place}", "small text " * 30)]
+        turns += [assistant("ok"), user(f"rule {place} " + "never " * words)]
+    arrived = assistant(call("big", "read")), result("big", "alpha beta " * 650)
+    before, messages = transcript(format_name, *turns), transcript(format_name, *turns, *arrived)
+
+    async def words_stay(scenario):
+        session = scenario.pipeline().session(format=format_name)
+        await session.prepare(before)
+        view = await session.prepare(messages)
+        said = [turn for turn in view.context.messages if "rule" in turn.text]
+        tokens = sum(map(scenario.source.meter.message, said))
+        big = max(map(scenario.source.meter.message, view.context.messages))
+        assert len(said) == 8 or tokens + 60 >= 0.2 * (2_000 - big) * 0.9
+
+    both_loops(words_stay, Scenario(FitContextWindow(), messages, budget=Budget(2_000)))
+    both_loops(takes_no_more, Scenario(FitContextWindow(), messages, budget=Budget(2_000)))
