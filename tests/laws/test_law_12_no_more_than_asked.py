@@ -79,7 +79,7 @@ def test_one_giant_message_does_not_take_the_rest_with_it(both_loops, format_nam
 @pytest.mark.parametrize("format_name", FORMATS)
 @pytest.mark.parametrize("words", [1, 40, 400])
 def test_an_aim_out_of_reach_does_not_cost_the_users_words(both_loops, format_name, words):
-    """Where a result that nobody has read is larger than the aim, the user's words keep their fifth of what it leaves."""
+    """Where an unread result is larger than the aim, the user's words keep their fifth of what it leaves."""
     turns = [user("the task")]
     for place in range(8):
         turns += [assistant(call(f"c{place}", "read")), result(f"c{place}", "small text " * 30)]
