@@ -22,6 +22,9 @@ Said = tuple[str, bool, tuple[Part, ...]]
 NAMED = 8
 """So many values that are others in the last of several results are named."""
 
+OF_VALUES = 0.2
+"""Where more values than are named are others, they may be this part of the text."""
+
 NEWEST = 2
 """With so many of those that have a line in common a result is compared, at most."""
 
@@ -203,9 +206,9 @@ class _Staying:
         pieces, values = without_values(result.text)
         others = tuple(part for part in result.content if not isinstance(part, Text))
         said = (tool, result.is_error, pieces, others)
-        if said in self.values:
-            return _but_for(values, self.values[said])
-        text = "#".join(pieces)
+        if said in self.values and (but := _but_for(values, self.values[said], len(result.text))):
+            return but
+        text = "#".join(pieces) if sum(map(len, values)) <= OF_VALUES * len(result.text) else result.text
         if least < 1 and not others:
             near = [
                 self.nearly.setdefault((tool, result.is_error, mark), deque(maxlen=NEWEST)) for mark in marks_of(text)
@@ -220,8 +223,10 @@ class _Staying:
         return None
 
 
-def _but_for(values: Sequence[str], others: Sequence[str]) -> str:
-    """Which values are others in what repeats a result."""
+def _but_for(values: Sequence[str], others: Sequence[str], length: int) -> str:
+    """Which values are others in what repeats a result; empty for so many that they are what it says."""
     differing = list(dict.fromkeys(mine for mine, other in zip(values, others, strict=True) if mine != other))
+    if len(differing) > NAMED and sum(map(len, differing)) > OF_VALUES * length:
+        return ""
     more = f" and {len(differing) - NAMED:,} more" if len(differing) > NAMED else ""
     return f", but for {', '.join(differing[:NAMED])}{more}"

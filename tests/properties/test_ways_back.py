@@ -40,6 +40,7 @@ from agentctx.engine.reading import reader
 from agentctx.engine.repair import stands_in
 from agentctx.providers.cache_markers import unmarked
 from agentctx.stores import MemoryStore
+from agentctx.strategies import DropSuperseded, ShrinkArguments
 from agentctx.testing.audit import PassedIn, outcomes, report_errors
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.plan import Say, Turn
@@ -51,6 +52,7 @@ PIPELINES = (
     (TrimRounds(1),),
     (TruncateToolOutputs(40), ClearToolResults(1), FitContextWindow(), PlaceCacheMarkers()),
     (CollapseRepeats(), Pack(keep_last=1, note=True)),
+    (CollapseRepeats(similar=1), DropSuperseded(min_lines=2, stale=True), ShrinkArguments(0, max_tokens=5)),
     (Pack("recent", keep_last=1, note=True), FitContextWindow()),
     (ClearToolResults(1), FitContextWindow(), Ledger(max_tokens=90)),
 )

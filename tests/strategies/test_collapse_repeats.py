@@ -205,6 +205,16 @@ async def test_nearly_the_same_needs_so_much_of_it():
     assert await similar(agent(other, said[0]), 0.5) == [other, said[0]]
 
 
+async def test_what_consists_of_values_is_not_said_once():
+    """Two lists of numbers, or of files with numbers, are not the same; two logs with many times are."""
+    names = [" ".join(f"part_{n * 7919 % most}" for n in range(60)) for most in (1009, 1013)]
+    assert await similar(agent(*names)) == names
+    assert await similar(agent(*names), 0.9) == names
+    lines = [f"{n}:07 the server waits for the next request" for n in range(10, 60)]
+    logs = ["\n".join(f"{hour}:{line}" for line in lines) for hour in (10, 11)]
+    assert (await similar(agent(*logs)))[0].endswith(", 10:16:07, 10:17:07 and 42 more]")
+
+
 async def test_similar_results_stay_until_they_are_read_and_while_they_fit():
     """Similar results that the model has not read stay, and so do all while the request fits."""
     said = [timed(10, 1), timed(11, 1)]

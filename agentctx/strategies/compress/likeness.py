@@ -13,11 +13,11 @@ from zlib import crc32
 from agentctx.errors import ConfigError
 
 _VALUE = re.compile(
-    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?"
+    r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?"
     r"|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"
     r"|\b(?=[a-fA-F]{0,63}\d)[0-9a-fA-F]{7,64}\b"
     r"|\b(?=[A-Za-z_]{0,63}\d)\w{16,64}\b"
-    r"|\d+(?:[.,:/-]\d+)*"
+    r"|\d+(?:[.,:/-]\d+)*)"
 )
 """A time, a UUID, an id, a number."""
 
@@ -39,7 +39,8 @@ def without_values(text: str) -> tuple[tuple[str, ...], list[str]]:
         >>> without_values("12:01:07 job 41 failed")
         (('', ' job ', ' failed'), ['12:01:07', '41'])
     """
-    return tuple(_VALUE.split(text)), _VALUE.findall(text)
+    found = _VALUE.split(text)
+    return tuple(found[::2]), found[1::2]
 
 
 def marks_of(text: str) -> list[int]:
