@@ -273,6 +273,24 @@ class Stage:
         """The stages that it is made of, which are run in its place, each under its own name; None when it is one."""
         return None
 
+    @property
+    def refers(self) -> bool:
+        """Whether it lets messages refer to others: then it is asked to mend that (``mended``)."""
+        return False
+
+    def mended(self, context: Context, _before: Context, _call: Call, /) -> Context:
+        """The context in which nothing that it has written refers to what is not there any more.
+
+        Asked after each stage that changed something, also one that cuts for the final fit. What refers to what is gone
+        gets its text back where there is room for it (``Call.room``), else something that is no larger than it is.
+
+        Args:
+            context: What the stage made.
+            before: What that was before, in which all that is referred to is there.
+            call: What stages are told.
+        """
+        return context
+
     def in_phase(self, phase: Phase, _governing: Budget | None, /) -> ContextStrategy | None:
         """It, with those of its stages only that run in ``phase``; None when there is none.
 
@@ -383,6 +401,13 @@ class _Underived(Stage):
 
     def true_at(self, messages: Sequence[Message], /) -> Collection[int] | None:
         return self._said("true_at", super().true_at)(messages)
+
+    @property
+    def refers(self) -> bool:
+        return self._said("refers", otherwise=False)
+
+    def mended(self, context: Context, before: Context, call: Call, /) -> Context:
+        return self._said("mended", super().mended)(context, before, call)
 
     def in_phase(self, phase: Phase, _governing: Budget | None, /) -> ContextStrategy | None:
         return self.stage if self.scope in phase.scopes else None
@@ -777,6 +802,11 @@ class Call:
             and waits for it where it is under way; None where there is nothing. None itself: there is no session.
         stays: Of a block of a request: gives the indexes of what must stay of it. None: the context is a request, of
             which the library's own rules say what stays.
+        mending: The stages that mend what they have written where another stage takes away what that refers to.
+        growth: Whether a request may grow by that, as far as there is room.
+        hidden: The identities of messages whose results the provider leaves out, although they are sent.
+        memo: What a stage has worked out of the messages before, to have it again at the next step; it may be lost at
+            any time.
 
     Example:
         >>> from agentctx import Call, Context, Pipeline
@@ -810,6 +840,10 @@ class Call:
     shelf: Shelf | None = field(default=None, repr=False)
     ours: Callable[[int], int] = field(default=int, repr=False)
     stays: ProtectRule | None = field(default=None, repr=False)
+    mending: tuple[Stage, ...] = field(default=(), repr=False)
+    growth: bool = True
+    hidden: frozenset[int] = frozenset()
+    memo: dict[object, object] = field(factory=dict, repr=False)
 
     @property
     def counter(self) -> TokenCounter:
@@ -916,6 +950,18 @@ class Call:
         """Tokens of a request that no cut can take away: system prompt, tools, and what is protected."""
         messages = context.messages
         return self.meter.fixed(context) + sum(self.count(messages[index]) for index in self.protected(context))
+
+    def room(self, context: Context) -> int | None:
+        """Tokens by which texts that are put back may let a request grow; None: by any number.
+
+        At most halfway from where a cut came down to up to where the next one begins.
+        """
+        if not self.growth:
+            return 0
+        if self.budget is None or self.limit is None:
+            return None
+        most = max(self.limit, (self.limit + self.budget.trigger_tokens) // 2)
+        return max(0, min(most, self.budget.limit) - self.reserved - self.size(self.whole(context)))
 
     def aiming_lower(self, context: Context, floor: int | None = None) -> Call:
         """The call for stages that run although a request fits: it aims at the budget's target.

@@ -79,6 +79,7 @@ async def guarantee(
         ContextOverflow: If it cannot be made to fit.
         InvalidInput: If nothing is left to send.
     """
+    call = evolve(call, growth=False)
     await _arrange(trail, call)
     if budget is not None:
         if budget.media.images is not None:

@@ -129,6 +129,11 @@ class Plan(Holder):
         return {stage.name: stage for stage in found if stage.true_at(()) is not None}
 
     @cached_property
+    def mending(self) -> tuple[Stage, ...]:
+        """The stages that mend what they have written where other stages take away what that refers to."""
+        return tuple(stage for stage in map(declared, _all_stages(self.stages)) if stage.refers)
+
+    @cached_property
     def asking(self) -> tuple[ContextStrategy, ...]:
         """The stages that ask the provider for something, in order; they run first in every step."""
         return in_phase(self.stages, Phase.ASKING, self.governing)
@@ -233,6 +238,7 @@ class Plan(Holder):
             summarizer=self.summarizer,
             wire=reader.wire,
             thinking=self.thinking,
+            mending=self.mending,
         )
 
     async def tell(

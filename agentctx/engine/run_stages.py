@@ -10,7 +10,7 @@ from time import perf_counter
 from types import TracebackType
 from typing import NamedTuple, TypeVar
 
-from attrs import define, evolve, field, fields
+from attrs import define, evolve, field, fields, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Change, Matched, match, shared
@@ -120,6 +120,21 @@ async def run_plain(work: Callable[[Context, Call], T], effort: Iterable[int], c
     return await offload(partial(work, context, call), *amount(effort))
 
 
+@frozen(eq=False, repr=False)
+class _Mending(Stage):
+    """What a stage does when another one has changed something: see ``Stage.mended``."""
+
+    stage: Stage
+    before: Context
+
+    @property
+    def name(self) -> str:
+        return self.stage.name
+
+    def apply(self, context: Context, call: Call, /) -> Context:
+        return self.stage.mended(context, self.before, call)
+
+
 def leaves_alone(stage: ContextStrategy, context: Context, call: Call) -> bool:
     """Whether a stage says at a glance that it would change nothing in a few messages."""
     said = declared(stage)
@@ -133,6 +148,8 @@ def leaves_alone(stage: ContextStrategy, context: Context, call: Call) -> bool:
 async def run_alone(stage: ContextStrategy, context: Context, call: Call, name: str | None = None) -> Context:
     """What a stage makes of a context, all messages counted; for what runs a stage beside those of a pipeline."""
     after = (await run(stage, context, call, name)).context
+    for mender in call.mending if after is not context else ():
+        after = (await run(_Mending(mender, context), after, call)).context
     await call.meter.settle(after.messages)
     return after
 
@@ -144,7 +161,8 @@ class Holder(Stage):
 
     async def __call__(self, context: Context, call: Call, /) -> Context:
         """Run the stages that it is time for."""
-        return await self.run_inner(run_alone, context, call)
+        mending = tuple(stage for stage in map(declared, self.stages or ()) if stage.refers)
+        return await self.run_inner(run_alone, context, evolve(call, mending=(*call.mending, *mending)))
 
 
 def in_phase(stages: Iterable[ContextStrategy], phase: Phase, governing: Budget | None) -> tuple[ContextStrategy, ...]:
@@ -298,6 +316,20 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
         return None
     if declared(stage).recaps:
         trail.told.append(stage)
+    before = trail.context
+    report = await _run_one(stage, trail, call, trusted=trusted)
+    if trail.context is not before:
+        await mend(trail, before, call)
+    return report
+
+
+async def mend(trail: Trail, before: Context, call: Call) -> None:
+    """Let no stage's words refer to what is not there any more, as it was ``before``; see ``Stage.mended``."""
+    for mender in call.mending:
+        await _run_one(_Mending(mender, before), trail, call, trusted=True)
+
+
+async def _run_one(stage: ContextStrategy, trail: Trail, call: Call, *, trusted: bool) -> StageReport | None:
     before, started = trail.context, perf_counter()
     try:
         after, shared = await run(stage, before, call)

@@ -13,6 +13,7 @@ from attrs import evolve, frozen
 from agentctx.core.codes import LEAST, Codebook, codebook_in
 from agentctx.core.message import Context, Message, Native, Part, Text, ToolCall, ToolResult
 from agentctx.core.pace import breathe, paced
+from agentctx.core.references import spans_of
 from agentctx.protocols import Call, TextCutter, TokenCounter, as_cutter
 from agentctx.tokens.graphemes import ceiling, floor
 
@@ -58,11 +59,14 @@ class Cut:
             if mark.start() <= stop and mark.end() >= start:
                 start, stop = min(start, mark.start()), max(stop, mark.end())
                 omitted += _omitted(mark) - len(mark.group())
+        for first, end in spans_of(text):  # a piece of a reference would be nobody's words
+            start, stop = first if first < start < end else start, end if first < stop < end else stop
         return text[:start] + self.mark(stop - start + omitted) + text[stop:]
 
     def bare(self, text: str, head: str) -> str:
         """``head`` of ``text`` without a marker, when there is room for none, nor for part of an earlier one."""
-        return head[: next((mark.start() for mark in self._marks(text) if mark.start() < len(head) < mark.end()), None)]
+        spans = [*(mark.span() for mark in self._marks(text)), *spans_of(text)]
+        return head[: next((start for start, end in spans if start < len(head) < end), None)]
 
     def _marks(self, text: str) -> list[re.Match[str]]:
         """The markers of earlier cuts that stand in ``text``."""

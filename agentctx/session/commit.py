@@ -106,6 +106,7 @@ def _known_after(
         asked=step.trail.asked is not None,
         said=step.said,
         cleared_by_provider=step.cleared_by_provider,
+        memo=state.memo,
     )
 
 

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
@@ -25,7 +25,7 @@ from agentctx.engine.cache_markers import LiftCacheMarkers, allowed, carries_ref
 from agentctx.engine.drop import lay_out
 from agentctx.engine.guarantee import guarantee, lacks_end
 from agentctx.engine.recap import reserved
-from agentctx.engine.run_stages import run_stage
+from agentctx.engine.run_stages import mend, run_stage
 from agentctx.offload import offload
 from agentctx.protocols import ContextStrategy, declared
 from agentctx.session.step_context import Step
@@ -36,6 +36,9 @@ ENOUGH = 0.9
 
 GROWTH = 1.1
 """After a compaction that did not get far enough the context must grow by this factor before the next try."""
+
+AGAIN = 4
+"""So often at most it is asked what the provider leaves out of a request that was changed for what it leaves out."""
 
 
 async def bring_to_size(step: Step) -> None:
@@ -108,6 +111,10 @@ async def _ask_the_provider(step: Step) -> None:
     trail.asked = None
     for stage in step.ctx.concerned(plan.asking):
         await run_stage(stage, trail, step.call(None if step.ctx.budget is None else step.ctx.budget.limit))
+    asked = step.trail.asked
+    if asked is not None and await _hide(step, asked.cleared, growth=True):
+        await _see_what_is_cleared(step)
+        trail.asked = evolve(asked, cleared=step.cleared_by_provider)
     trail.narrow()
     said = trail.reports[begun:]
     step.said = tuple(note for report in said for note in report.notes)
@@ -119,10 +126,26 @@ async def _ask_the_provider(step: Step) -> None:
 
 async def _see_what_is_cleared(step: Step) -> None:
     """Note what the provider leaves out of the request as it is now."""
-    whole, size = step.ctx.context((*step.before(), *step.trail.context.messages)), step.trail.tokens
-    asked = step.trail.asked
-    work = None if asked is None else partial(asked.clears, whole, size)
-    step.cleared_by_provider = {} if work is None else await offload(work, len(whole.messages))
+    for _ in range(AGAIN):
+        whole, size = step.ctx.context((*step.before(), *step.trail.context.messages)), step.trail.tokens
+        asked = step.trail.asked
+        work = None if asked is None else partial(asked.clears, whole, size)
+        step.cleared_by_provider = {} if work is None else await offload(work, len(whole.messages))
+        if not await _hide(step, step.cleared_by_provider, growth=False):
+            return
+
+
+async def _hide(step: Step, cleared: Mapping[int, int], *, growth: bool) -> bool:
+    """Let nothing refer to what the provider leaves out; whether anything was changed for that."""
+    messages, known = (*step.before(), *step.trail.context.messages), step.hidden
+    step.hidden = frozenset([messages[place].identity for place in cleared])
+    if step.hidden <= known or not step.ctx.plan.mending:
+        return False
+    step.widen()
+    before = step.trail.context
+    limit = None if step.ctx.budget is None else step.ctx.budget.limit
+    await mend(step.trail, before, evolve(step.call(limit), growth=growth))
+    return step.trail.context is not before
 
 
 def _fits(step: Step, room: Budget) -> bool:

@@ -133,6 +133,8 @@ async def take_in(
         step = _stand_still(ctx, record, given.messages, warmth)
     else:
         step = await _read_in(ctx, record, given.messages, warmth, remembered=remembered)
+        step.memo, cleared = state.memo, [place for place in state.cleared_by_provider if place < len(record.view)]
+        step.hidden = frozenset([record.view[place].identity for place in cleared])
         if remembered and step.read.messages:
             await _treat(step)
     step.reasoning_made_with, step.marked_for = state.reasoning_made_with(ctx), state.marked_for

@@ -150,6 +150,7 @@ class State:
         cleared_by_provider: The tokens that the provider clears of each message of the view, by its place.
         background: What stages work out ahead of their time; set by the session before each step, and None in what a
             step returns.
+        memo: What stages have worked out of the view, to have it again; see ``Call.memo``.
     """
 
     plan: Plan
@@ -172,6 +173,7 @@ class State:
     said: tuple[str, ...] = ()
     cleared_by_provider: Mapping[int, int] = field(factory=dict)
     background: Background | None = None
+    memo: dict[object, object] = field(factory=dict)
 
     @classmethod
     def empty(
@@ -330,6 +332,8 @@ class Step:
         said_before: The same at the step before.
         cleared_by_provider: The tokens that the provider clears of each message of the view, by its place.
         background: What stages have worked out ahead of their time; None without a session.
+        memo: See ``State``.
+        hidden: See ``Call``.
     """
 
     ctx: StepContext
@@ -350,6 +354,8 @@ class Step:
     said_before: tuple[str, ...] = ()
     cleared_by_provider: Mapping[int, int] = field(factory=dict)
     background: Background | None = None
+    memo: dict[object, object] = field(factory=dict)
+    hidden: frozenset[int] = frozenset()
 
     @property
     def cleared_tokens(self) -> int:
@@ -380,7 +386,8 @@ class Step:
         call = ctx.plan.call(ctx.reader, ctx.budget, aim, length, self.message_at, self.warmth, self.before)
         if call.store is not None and self.shelf is None:
             self.shelf = StoreShelf(call.store, ctx.reader.wire, name_of_recall(ctx.tools), ctx.conversation)
-        return evolve(call, shelf=self.shelf, ours=ctx.limits.calibration.local)
+        ours = ctx.limits.calibration.local
+        return evolve(call, shelf=self.shelf, ours=ours, hidden=self.hidden, memo=self.memo)
 
     def before(self) -> tuple[Message, ...]:
         """What stands before the messages that the stages see."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         TruncateOldest as TruncateOldest,
     )
     from agentctx.strategies.packing import Weights as Weights
+    from agentctx.strategies.reuse_lines import ReuseLines as ReuseLines
     from agentctx.strategies.shrink_arguments import ShrinkArguments as ShrinkArguments
     from agentctx.strategies.summarize import Summarize as Summarize
     from agentctx.strategies.tabulate_json import TabulateJson as TabulateJson
@@ -39,6 +40,7 @@ else:
             "agentctx.strategies.drop_units": "Drop DropTail Strict TruncateOldest",
             "agentctx.strategies.packing": "Weights",
             "agentctx.strategies.shrink_arguments": "ShrinkArguments",
+            "agentctx.strategies.reuse_lines": "ReuseLines",
             "agentctx.strategies.summarize": "Summarize",
             "agentctx.strategies.tabulate_json": "TabulateJson",
             "agentctx.strategies.tiered": "ByTools",

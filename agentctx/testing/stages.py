@@ -25,6 +25,7 @@ from agentctx.strategies.drop_units import Drop, DropTail, Strict, TruncateOldes
 from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.pack import STRATEGIES, Pack
 from agentctx.strategies.packing import Weights
+from agentctx.strategies.reuse_lines import ReuseLines
 from agentctx.strategies.shrink_arguments import ShrinkArguments
 from agentctx.strategies.summarize import Summarize
 from agentctx.strategies.tabulate_json import TabulateJson
@@ -73,6 +74,7 @@ def single_stages() -> st.SearchStrategy[ContextStrategy]:
         st.builds(DropSuperseded, min_lines=st.integers(2, 8), stale=st.booleans()),
         st.builds(ShrinkArguments, st.integers(0, 3), max_tokens=st.integers(1, 60), tools=st.just(NAMES)),
         layers(),
+        st.builds(ReuseLines, st.integers(2, 10)),
         packs(),
         tiereds(),
         st.just(RepairHistory()),

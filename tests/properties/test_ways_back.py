@@ -40,7 +40,7 @@ from agentctx.engine.reading import reader
 from agentctx.engine.repair import stands_in
 from agentctx.providers.cache_markers import unmarked
 from agentctx.stores import MemoryStore
-from agentctx.strategies import DropSuperseded, ShrinkArguments
+from agentctx.strategies import DropSuperseded, ReuseLines, ShrinkArguments
 from agentctx.testing.audit import PassedIn, outcomes, report_errors
 from agentctx.testing.histories import broken_histories, budgets, histories, stages
 from agentctx.testing.plan import Say, Turn
@@ -55,6 +55,7 @@ PIPELINES = (
     (CollapseRepeats(similar=1), DropSuperseded(min_lines=2, stale=True), ShrinkArguments(0, max_tokens=5)),
     (Pack("recent", keep_last=1, note=True), FitContextWindow()),
     (ClearToolResults(1), FitContextWindow(), Ledger(max_tokens=90)),
+    (ReuseLines(2), ClearToolResults(1), FitContextWindow()),
 )
 """Stages that lose much."""
 

@@ -1,0 +1,218 @@
+"""References: a line in a tool's output that stands for lines which stand in the conversation already.
+
+The model sees no indexes. So a reference names the output by the call that it answers, and says how the lines begin::
+
+    [the same as lines 12-48 of the output of "Read /app/models.py" above, from "class Model:" on; 5d3b0f9c]
+
+It is known again by its checksum, which is that of itself and of the lines that it stands for: what looks like one and
+does not name lines that are there is text like any other, and what does is true whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+from zlib import crc32
+
+from attrs import define, field
+
+from agentctx.core.message import Message, Text, ToolCall, ToolResult
+from agentctx.core.recap import TERM, quoted
+from agentctx.lazy import lazy_pattern
+
+WITHIN = "[the same as lines "
+"""What is in every reference; nothing else is looked for where it is not."""
+
+_MARK = lazy_pattern(
+    re.escape(WITHIN)
+    + rf"(\d{{1,7}})-(\d{{1,7}}) of the output of ({TERM}) above, from (?:{TERM}) on; ([0-9a-f]{{8}})\]"
+)
+_HEAD, _TAIL, _WORDS = 16, 32, 20
+"""Characters that are said of a call, from its beginning and from its end, and of a line."""
+
+_MOST = 20_000
+"""Characters of arguments that are read to name a call."""
+
+SAME = 32
+"""Of so many outputs of calls that are named alike, the latest ones, a reference may mean any."""
+
+_TELLING = ("file_path", "path", "filename", "file", "command", "cmd", "query", "pattern", "url")
+"""The arguments by which a call is named, if it has them."""
+
+
+class Output(NamedTuple):
+    """What a tool said, as a text.
+
+    Args:
+        name: What the model knows it by: the tool, and what it was asked.
+        message: The message that it is in.
+        text: The text.
+    """
+
+    name: str
+    message: Message
+    text: str
+
+
+def text_in(result: ToolResult) -> str | None:
+    """The text of a result that has one, and one only; else None."""
+    texts = [part.text for part in result.content if isinstance(part, Text)]
+    return texts[0] if len(texts) == 1 else None
+
+
+def named(call: ToolCall | None, result: ToolResult) -> str:
+    """What the model knows an output by."""
+    tool = (None if call is None else call.name) or result.name or "a tool"
+    asked = "" if call is None else _asked(call.arguments)
+    if len(asked) > _HEAD + _TAIL:
+        asked = f"{asked[:_HEAD]}…{asked[-_TAIL:]}"
+    return f"{tool[:_TAIL]} {asked}".strip()
+
+
+def _asked(arguments: str) -> str:
+    """The first line of what tells most of a call's arguments."""
+    value: object = arguments[:_MOST]
+    if len(arguments) <= _MOST:
+        with suppress(ValueError, RecursionError):
+            value = json.loads(arguments)
+    if isinstance(value, Mapping):
+        known = [value[key] for key in _TELLING if key in value]
+        value = next(iter(known), next((each for each in value.values() if isinstance(each, str)), ""))
+    if isinstance(value, list):
+        value = " ".join(each for each in value if isinstance(each, str))
+    return next(iter(value.split("\n")), "").strip() if isinstance(value, str) else ""
+
+
+def mark(name: str, start: int, lines: Sequence[str]) -> str:
+    """The reference to some lines of the output of this name, of which the first is at ``start``, counted from 0."""
+    words = lines[0].strip()[:_WORDS].strip()
+    place = f"{start + 1}-{start + len(lines)}"
+    text = f"{WITHIN}{place} of the output of {name} above, from {quoted(words)} on; "
+    return f"{text}{_sum(text, lines)}]"
+
+
+def _sum(text: str, lines: Sequence[str]) -> str:
+    return f"{crc32((text + chr(10).join(lines)).encode(errors='surrogatepass')):08x}"
+
+
+def looks_like_one(line: str) -> bool:
+    """Whether a line may be a reference."""
+    return line.startswith(WITHIN) and _MARK.fullmatch(line) is not None
+
+
+_FOLDED = " lines left out"
+_FOLD = lazy_pattern(rf"\[\d{{1,7}}{_FOLDED}[^\[\]\n]*\]")
+
+
+def fold(count: int, pointer: str = "") -> str:
+    """What stands for lines that are not there, with how to get them back."""
+    return f"[{count}{_FOLDED}{pointer}]"
+
+
+def spans_of(text: str) -> list[tuple[int, int]]:
+    """Where in a text something stands that looks like a reference, or like a fold."""
+    found = [*_MARK.finditer(text)] if WITHIN in text else []
+    return [each.span() for each in (*found, *(_FOLD.finditer(text) if _FOLDED in text else ()))]
+
+
+@define(eq=False, repr=False)
+class Standing:
+    """The outputs of a conversation, told one after the other, and what references in later ones mean.
+
+    Args:
+        hidden: The identities of messages that the model does not see, although they are sent.
+    """
+
+    hidden: frozenset[int] = frozenset()
+    _calls: dict[str, ToolCall] = field(factory=dict)
+    _outputs: defaultdict[str, list[Output]] = field(factory=lambda: defaultdict(list))
+    _lines: dict[int, tuple[str, list[str]]] = field(factory=dict)
+
+    def hear(self, message: Message) -> None:
+        """Know the calls of a message."""
+        for call in message.calls:
+            self._calls[call.id] = call
+
+    def name_of(self, result: ToolResult) -> str:
+        """What the model knows the output by."""
+        return quoted(named(self._calls.get(result.call_id), result))
+
+    def add(self, message: Message, result: ToolResult, text: str) -> Output:
+        """Know an output, as it is sent."""
+        name = self.name_of(result)
+        output = Output(name, message, text)
+        self._outputs[name].append(output)
+        return output
+
+    def forget(self, output: Output) -> None:
+        """Know an output no more that was added last."""
+        self._outputs[output.name].pop()
+        self._lines.pop(id(output.text), None)
+
+    def may_mean(self, output: Output) -> bool:
+        """Whether a reference may name this output: it is among the latest of its name, and seen."""
+        latest = self._outputs[output.name][-SAME:]
+        return output.message.identity not in self.hidden and any(each is output for each in latest)
+
+    def meant(self, line: str, name: str = "", above: Sequence[str] = ()) -> list[str] | None:
+        """The lines that a reference stands for; None where it is none, or they are not there.
+
+        Args:
+            line: A line of an output.
+            name: What the output is known by.
+            above: The lines of it that stand before.
+        """
+        found = _MARK.fullmatch(line) if WITHIN in line else None
+        if found is None:
+            return None
+        start, stop, text = int(found[1]) - 1, int(found[2]), line[: found.start(4)]
+        candidates = [above] if name == found[3] else []
+        seen = (each for each in self._outputs[found[3]][-SAME:] if each.message.identity not in self.hidden)
+        candidates += [self.lines(each) for each in seen]
+        for lines in reversed(candidates):
+            if 0 <= start < stop <= len(lines) and _sum(text, lines[start:stop]) == found[4]:
+                return list(lines[start:stop])
+        return None
+
+    def lines(self, output: Output) -> list[str]:
+        """The lines of an output."""
+        known = self._lines.get(id(output.text))
+        if known is None:
+            known = self._lines[id(output.text)] = output.text, output.text.split("\n")
+        return known[1]
+
+
+def without_references(messages: Sequence[Message]) -> Iterator[list[str]]:
+    """The texts of all outputs, as ``text_in`` gives them, with the lines in the place of what refers to them.
+
+    Example:
+        >>> from agentctx.core.references import mark, without_references
+        >>> from agentctx import Message, Text, ToolCall, ToolResult
+        >>> lines = [f"line {number}" for number in range(9)]
+        >>> again = [*lines[:2], mark("read", 2, lines[2:])]
+        >>> messages = [
+        ...     Message("assistant", (ToolCall("a", "read", "{}"), ToolCall("b", "read", "{}"))),
+        ...     Message("tool", (ToolResult("a", (Text(chr(10).join(lines)),)),)),
+        ...     Message("tool", (ToolResult("b", (Text(chr(10).join(again)),)),)),
+        ... ]
+        >>> first, second = without_references(messages)
+        >>> first == second == lines
+        True
+    """
+    standing = Standing()
+    for message in messages:
+        standing.hear(message)
+        for result in message.results:
+            text = text_in(result)
+            if text is None:
+                continue
+            name, lines, whole = standing.name_of(result), text.split("\n"), []
+            for place, line in enumerate(lines):
+                found = standing.meant(line, name, lines[:place]) if WITHIN in line else None
+                whole += [line] if found is None else found
+            standing.add(message, result, text)
+            yield whole

@@ -1,0 +1,446 @@
+"""Say by reference what stands in the conversation already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from operator import is_
+from typing import ClassVar, NamedTuple
+
+from attrs import define, evolve, field, frozen
+
+from agentctx.core.message import Context, Message, Text, ToolResult
+from agentctx.core.pace import breathe, paced
+from agentctx.core.references import WITHIN, Output, Standing, fold, looks_like_one, mark, text_in
+from agentctx.engine.shrink import cutter_of, edit_results, with_content
+from agentctx.errors import ConfigError
+from agentctx.protocols import Call, Scope, Stage
+
+LEAST = 8
+"""Shorter runs of lines are not looked for where nothing else is said."""
+
+SPARED = 4
+"""A reference is written where it has at least so many tokens fewer than the lines."""
+
+WHY = "lines that stand above already"
+_AGAIN = "lines that stood above are left out there: they stand here again"
+_GONE = "lines that stood above are left out there, and there is no room for them here"
+
+
+@frozen
+class ReuseLines(Stage):
+    r"""Put a reference in the place of lines of a tool's output that stand in the request already, further up.
+
+    Runs of at least so many lines count, also within one output, and only where the counter says that the reference has
+    fewer tokens. The reference names the call whose output has the lines, which lines these are, and how they begin::
+
+        [the same as lines 12-48 of the output of "Read /app/models.py" above, from "class Model:" on; 5d3b0f9c]
+
+    It never points to nothing: when a cut, or the provider, leaves the lines out further up, they are put back here, or
+    where they do not fit, a line says how many are left out, and how the model gets them with the recall tool.
+
+    Args:
+        min_lines: The fewest lines that a reference stands for.
+
+    Raises:
+        ConfigError: If it is no whole number of at least 2.
+
+    Example:
+        >>> from agentctx import Pipeline
+        >>> from agentctx.strategies import ReuseLines
+        >>> from agentctx.testing import assistant, call, result, transcript, user
+        >>> lines = [f"def function_{number}(context, call):" for number in range(40)]
+        >>> turns = [user("Read it."), assistant(call("a", "read", {"path": "a.py"})), result("a", "\n".join(lines))]
+        >>> turns += [assistant(call("b", "read", {"path": "a.py", "offset": 9})), result("b", "\n".join(lines[9:]))]
+        >>> view = await Pipeline(ReuseLines()).prepare(transcript("openai-chat", *turns))
+        >>> view.messages[-1]["content"]
+        '[the same as lines 10-40 of the output of "read a.py" above, from "def function_9(conte" on; ...]'
+    """
+
+    min_lines: int = field(default=LEAST)
+    scope: ClassVar[Scope] = Scope.ARRIVALS
+    refers: ClassVar[bool] = True
+
+    @min_lines.validator
+    def _check(self, _attribute: object, value: object) -> None:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 2:
+            msg = f"ReuseLines: min_lines must be a whole number of at least 2, got {value!r}"
+            raise ConfigError(msg)
+
+    def leaves_alone(self, messages: Sequence[Message], _call: Call, /) -> bool:
+        """Whether no output has so many lines."""
+        results = (result for message in messages for result in message.results)
+        return not any((text_in(result) or "").count("\n") + 1 >= self.min_lines for result in results)
+
+    def apply(self, context: Context, call: Call, /) -> Context:
+        """Return the context with references to lines that stand further up."""
+        frozen_ = call.frozen(context)
+        key = type(self), self.min_lines
+        known = call.memo.pop(key, None)  # nobody else has it meanwhile, whatever becomes of this
+        seen = known if isinstance(known, _Seen) else _Seen(self.min_lines)
+        seen.go_on_from(() if call.before is None else call.before(), call.hidden)
+        messages = []
+        for place, message in paced(enumerate(context.messages)):
+            new = seen.add(message) if place in frozen_ else seen.shorten(message, call)
+            if new is not message:
+                call.note(message, WHY)
+            messages.append(new)
+        if call.before is not None:
+            call.memo[key] = seen
+        return context.with_messages(tuple(messages))
+
+    def mended(self, context: Context, before: Context, call: Call, /) -> Context:
+        """The context in which every reference names lines that are there."""
+        if not any(_may_refer(message) for message in context.messages):
+            return context
+        whole, start = call.whole(context).messages, len(call.whole(context).messages) - len(context.messages)
+        meant = _meant(call.whole(before).messages)
+        broken = _broken(whole, start, meant, call) if meant else frozenset()
+        if not broken:
+            return context
+        mending = _Mending(self.min_lines, whole, start, meant, call)
+        made, room = mending.all(), call.room(context)
+        if room is not None and sum(mending.growth.values()) > room:
+            made = mending.within(room)
+        for old, new in zip(whole[start:], made, strict=True):
+            if new is not old:
+                call.note(old, _AGAIN if call.count(new) > call.count(old) else _GONE)
+        return context.with_messages(tuple(made))
+
+
+def _may_refer(message: Message) -> bool:
+    return any(WITHIN in (text_in(result) or "") for result in message.results)
+
+
+def _meant(messages: Sequence[Message]) -> Mapping[str, list[str]]:
+    """What each reference stands for, by the line that it is."""
+    return {line: lines for _, line, lines in _references(messages, Standing()) if lines is not None}
+
+
+def _broken(messages: Sequence[Message], start: int, meant: Mapping[str, object], call: Call) -> frozenset[int]:
+    """The places from ``start`` on of messages with a reference to what is not there."""
+    found = _references(messages, Standing(call.hidden))
+    return frozenset([place for place, line, lines in found if place >= start and lines is None and line in meant])
+
+
+def _references(messages: Sequence[Message], standing: Standing) -> Iterator[tuple[int, str, list[str] | None]]:
+    """Each line that looks like a reference: the place of its message, it, and what it stands for, if that is there."""
+    for place, message in paced(enumerate(messages)):
+        standing.hear(message)
+        for result in message.results:
+            text = text_in(result)
+            if text is None:
+                continue
+            if WITHIN in text:
+                name, lines = standing.name_of(result), text.split("\n")
+                for at, line in enumerate(lines):
+                    if looks_like_one(line):
+                        yield place, line, standing.meant(line, name, lines[:at])
+            standing.add(message, result, text)
+
+
+class _Added(NamedTuple):
+    """What the index has of one message: so many outputs and runs."""
+
+    message: Message
+    outputs: int
+    runs: int
+
+
+@define(eq=False, repr=False)
+class _Seen:
+    """An index of the lines of a conversation, told message after message, and taken back from the end.
+
+    Args:
+        least: How many lines make a run.
+        added: The messages.
+        outputs: What the tools said in them.
+        starts: Where the first run of lines with a hash begins: the output's number, and the line.
+        standing: What references in them mean.
+    """
+
+    least: int
+    added: list[_Added] = field(factory=list)
+    outputs: list[Output] = field(factory=list)
+    starts: dict[int, tuple[int, int]] = field(factory=dict)
+    standing: Standing = field(factory=Standing)
+
+    def go_on_from(self, messages: Sequence[Message], hidden: frozenset[int]) -> None:
+        """Know these messages and no others."""
+        same = len(self.added) <= len(messages) and all(map(is_, [each.message for each in self.added], messages))
+        if not same:
+            pairs = enumerate(zip(self.added, messages, strict=False))
+            shared = next((at for at, (each, other) in pairs if each.message is not other), None)
+            self.forget_after(min(len(self.added), len(messages)) if shared is None else shared)
+        self.standing.hidden = hidden
+        for message in paced(messages[len(self.added) :]):
+            self.add(message)
+
+    def forget_after(self, length: int) -> None:
+        """Know the first messages only."""
+        while len(self.added) > length:
+            last = self.added.pop()
+            for _ in range(last.runs):
+                self.starts.popitem()
+            for _ in range(last.outputs):
+                self.standing.forget(self.outputs.pop())
+
+    def add(self, message: Message) -> Message:
+        """Know a message as it is."""
+        outputs, runs = len(self.outputs), len(self.starts)
+        self.standing.hear(message)
+        for result in message.results:
+            text = text_in(result)
+            if text is not None:
+                self._know(message, result, text)
+        self.added.append(_Added(message, len(self.outputs) - outputs, len(self.starts) - runs))
+        return message
+
+    def _know(self, message: Message, result: ToolResult, text: str) -> None:
+        number, lines = len(self.outputs), text.split("\n")
+        self.outputs.append(self.standing.add(message, result, text))
+        if len(lines) < self.least:
+            return
+        doubtful = WITHIN in text
+        for place in range(len(lines) - self.least + 1):
+            run = tuple(lines[place : place + self.least])
+            if not doubtful or not any(WITHIN in line for line in run):
+                self.starts.setdefault(hash(run), (number, place))
+
+    def shorten(self, message: Message, call: Call) -> Message:
+        """A message with references where they save tokens; it is known from then on."""
+        outputs, runs = len(self.outputs), len(self.starts)
+        self.standing.hear(message)
+
+        def shorter(result: ToolResult) -> ToolResult:
+            text = text_in(result)
+            if text is None:
+                return result
+            said = self._shortened(result, text, call)
+            new = result if said == text else saying(result, said)
+            if new is not result and call.meter.parts((new,)) >= call.meter.parts((result,)):
+                new, said = result, text
+            self._know(message, result, said)
+            return new
+
+        new = edit_results(message, shorter)
+        self.added.append(_Added(new, len(self.outputs) - outputs, len(self.starts) - runs))
+        if new is not message and call.count(new) >= call.count(message):
+            self.forget_after(len(self.added) - 1)
+            return self.add(message)
+        return new
+
+    def _shortened(self, result: ToolResult, text: str, call: Call) -> str:
+        """A text with references in the place of runs of lines."""
+        lines, out = text.split("\n"), _Written(self.least)
+        if len(lines) < self.least:
+            return text
+        name, cutter, doubtful, place = self.standing.name_of(result), cutter_of(call.counter), WITHIN in text, 0
+        while place < len(lines):
+            breathe()
+            run = None if not lines[place].strip() else self._run(lines, place, out, name, doubtful=doubtful)
+            if run is None:
+                out.write(lines[place])
+                place += 1
+                continue
+            length, reference = run
+            found = lines[place : place + length]
+            if cutter.exceeds("\n".join(found), call.counter.count(reference) + SPARED):
+                out.refer(reference)
+            else:
+                for line in found:
+                    out.write(line)
+            place += length
+        return "\n".join(out.lines)
+
+    def _run(
+        self, lines: Sequence[str], place: int, out: _Written, name: str, *, doubtful: bool
+    ) -> tuple[int, str] | None:
+        """How many of the lines from a place on stand somewhere above, and the reference to them; None: too few."""
+        window = tuple(lines[place : place + self.least])
+        if len(window) < self.least:
+            return None
+        key, best = hash(window), None
+        if (start := out.starts.get(key)) is not None:
+            best = _length(lines, place, out.lines, start), name, start
+        if (known := self.starts.get(key)) is not None and self.standing.may_mean(self.outputs[known[0]]):
+            output, start = self.outputs[known[0]], known[1]
+            length = _length(lines, place, self.standing.lines(output), start)
+            best = (length, output.name, start) if best is None or length > best[0] else best
+        if best is None:
+            return None
+        length, name, start = best
+        if doubtful:
+            marks = (at for at in range(length) if WITHIN in lines[place + at])
+            length = next(marks, length)
+        if length < self.least:
+            return None
+        return length, mark(name, start, lines[place : place + length])
+
+
+def _length(lines: Sequence[str], place: int, above: Sequence[str], start: int) -> int:
+    """How many lines from a place on are those that stand above from ``start`` on."""
+    length, most = 0, min(len(lines) - place, len(above) - start)
+    while length < most and lines[place + length] == above[start + length]:
+        length += 1
+    return length
+
+
+@define(eq=False, repr=False)
+class _Written:
+    """The lines of an output as it is sent.
+
+    Args:
+        least: How many lines make a run.
+        lines: The lines so far.
+        starts: Where the first run of them with a hash begins.
+        plain: How many lines stand at the end that are no reference.
+    """
+
+    least: int
+    lines: list[str] = field(factory=list)
+    starts: dict[int, int] = field(factory=dict)
+    plain: int = 0
+
+    def write(self, line: str) -> None:
+        """Add a line."""
+        self.lines.append(line)
+        self.plain = 0 if WITHIN in line else self.plain + 1
+        if self.plain >= self.least:
+            start = len(self.lines) - self.least
+            self.starts.setdefault(hash(tuple(self.lines[start:])), start)
+
+    def refer(self, reference: str) -> None:
+        """Add a reference."""
+        self.lines.append(reference)
+        self.plain = 0
+
+
+def saying(result: ToolResult, text: str) -> ToolResult:
+    """A result whose one text is another."""
+    return with_content(
+        result,
+        tuple([evolve(part, text=text) if isinstance(part, Text) else part for part in result.content]),
+    )
+
+
+class _Line(NamedTuple):
+    """A line of an output.
+
+    Args:
+        line: The line.
+        meant: The lines that it stands for, where it is a reference.
+        gone: Whether these are not there any more.
+    """
+
+    line: str
+    meant: Sequence[str] | None
+    gone: bool
+
+
+@define(eq=False, repr=False)
+class _Mending:
+    """Puts lines back in the place of references to what is gone.
+
+    Args:
+        least: How many lines make a run.
+        messages: The whole request.
+        start: The first message that may be changed.
+        meant: What each reference stood for.
+        call: What the stage is told.
+        growth: By how many tokens each message has grown, by its place.
+    """
+
+    least: int
+    messages: Sequence[Message]
+    start: int
+    meant: Mapping[str, list[str]]
+    call: Call
+    growth: dict[int, int] = field(factory=dict)
+
+    def all(self) -> list[Message]:
+        """The messages that may be changed, with all lines put back."""
+        return self._made(None, set())
+
+    def within(self, room: int) -> list[Message]:
+        """The same in so many tokens: with the lines of the newest, as far as they fit."""
+        total, chosen = 0, set()
+        for place in sorted(self.growth, reverse=True):
+            if total + self.growth[place] <= room:
+                total += max(0, self.growth[place])
+                chosen.add(place)
+        return self._made(room, chosen)
+
+    def _made(self, room: int | None, chosen: set[int]) -> list[Message]:
+        seen = _Seen(self.least)
+        seen.standing.hidden = self.call.hidden
+        self.growth = {}
+        made = []
+        for place, message in paced(enumerate(self.messages)):
+            new = message
+            if place >= self.start and _may_refer(message):
+                new = self._mended(place, message, seen, room, chosen)
+            made.append(new)
+            if new is message:
+                seen.add(message)
+        return made[self.start :]
+
+    def _mended(self, place: int, message: Message, seen: _Seen, room: int | None, chosen: set[int]) -> Message:
+        """What a message with references is to say; itself, and not known yet, where all of these are true."""
+        read, call, known = self._read(message, seen.standing), self.call, len(seen.added)
+        if not any(each.gone for lines in read for each in lines):
+            return message
+        whole = _rewritten(message, [[said for each in lines for said in each.meant or (each.line,)] for lines in read])
+        new = seen.shorten(whole, call)
+        grown, left = call.count(new) - call.count(message), None if room is None else room - sum(self.growth.values())
+        if left is not None and grown > 0 and (place not in chosen or grown > left):
+            seen.forget_after(known)
+            new = seen.add(self._folded(message, whole, read))
+            grown = call.count(new) - call.count(message)
+        self.growth[place] = grown
+        return new
+
+    def _read(self, message: Message, standing: Standing) -> list[list[_Line]]:
+        """The lines of each output of a message, as far as there may be references in it."""
+        standing.hear(message)
+        read, added = [], []
+        for result in message.results:
+            text = text_in(result)
+            read.append([] if text is None or WITHIN not in text else self._lines(result, text, standing))
+            if text is not None:
+                added.append(standing.add(message, result, text))
+        for output in reversed(added):
+            standing.forget(output)
+        return read
+
+    def _lines(self, result: ToolResult, text: str, standing: Standing) -> list[_Line]:
+        name, lines, meant = standing.name_of(result), text.split("\n"), self.meant
+        return [
+            _Line(line, meant.get(line), line in meant and standing.meant(line, name, lines[:at]) is None)
+            for at, line in enumerate(lines)
+        ]
+
+    def _folded(self, message: Message, whole: Message, read: Sequence[Sequence[_Line]]) -> Message:
+        """The message with a line that says how many are left out in the place of each reference to what is gone."""
+        bare = Message(whole.role, whole.parts)
+        pointers = [self.call.pointer(bare, result) for result in bare.results]
+        texts = [
+            [self._fold(each, pointer) if each.gone else each.line for each in lines]
+            for lines, pointer in zip(read, pointers, strict=True)
+        ]
+        return _rewritten(message, texts)
+
+    def _fold(self, line: _Line, pointer: str) -> str:
+        lines, count = len(line.meant or ()), self.call.counter.count
+        texts = fold(lines, pointer), fold(lines)
+        return next((text for text in texts if count(text) <= count(line.line)), texts[-1])
+
+
+def _rewritten(message: Message, texts: Sequence[Sequence[str]]) -> Message:
+    """The message with other lines in each of its outputs; without any, an output stays."""
+    waiting = iter(texts)
+
+    def rewritten(result: ToolResult) -> ToolResult:
+        lines = next(waiting)
+        return saying(result, "\n".join(lines)) if lines else result
+
+    return edit_results(message, rewritten)

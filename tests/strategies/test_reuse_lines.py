@@ -1,0 +1,283 @@
+"""Lines that stand further up are said by reference, and no reference points to nothing."""
+
+import json
+from functools import partial
+
+import pytest
+from hypothesis import given, strategies as st
+
+from agentctx import (
+    Budget,
+    ClearToolResults,
+    CollapseRepeats,
+    ConfigError,
+    ContextOverflow,
+    FitContextWindow,
+    Pipeline,
+    Session,
+    TrimRounds,
+    TruncateToolOutputs,
+    count,
+)
+from agentctx.core.references import looks_like_one, text_in, without_references
+from agentctx.memory import Recall
+from agentctx.stores import MemoryStore
+from agentctx.strategies import ClearByProvider, ReuseLines
+from agentctx.testing import assistant, call, check_laws, result, transcript, user
+from agentctx.testing.faithfulness import _is_cut_of
+from agentctx.testing.histories import broken_histories, budgets, histories
+from agentctx.testing.writers import WRITERS
+
+pytestmark = pytest.mark.anyio
+
+FILES = [[f"    {name}_{number} = compute({number * 7}, of={name!r})" for number in range(30)] for name in "abc"]
+FILES[1][5:20] = FILES[0][5:20]
+FILES[2][8:16] = [""] * 8
+SLICES = st.tuples(st.integers(0, 2), st.integers(0, 25), st.integers(1, 30))
+OUTPUTS = st.lists(SLICES, min_size=1, max_size=3)
+PIPELINES = (
+    (),
+    (ClearToolResults(1),),
+    (ClearToolResults(2), FitContextWindow()),
+    (TruncateToolOutputs(200), FitContextWindow()),
+    (CollapseRepeats(), TrimRounds(2)),
+    (FitContextWindow(), CollapseRepeats()),
+)
+MOVES = st.lists(st.sampled_from(("on", "on", "on", "back", "reload", "edit")), min_size=2, max_size=9)
+
+
+def said(slices, number):
+    """What a tool says."""
+    return "\n".join(
+        [f"output {number}", *(line for file, start, stop in slices for line in FILES[file][start : start + stop])]
+    )
+
+
+def room(data, behind):
+    """A small budget, where a stage needs one."""
+    return data.draw(st.sampled_from((600, 1_000, 2_000))) if any(each.needs_budget for each in behind) else None
+
+
+def conversation(outputs, format_):
+    """A round for each output, some of calls that are named alike, and words of the user between."""
+    turns = [user("the task")]
+    for number, slices in enumerate(outputs):
+        path = f"f{slices[0][0]}.py"
+        turns += [
+            assistant(call(f"c{number}", "read", {"path": path, "number": number})),
+            result(f"c{number}", said(slices, number)),
+        ]
+        turns += [assistant("Done."), user(f"wish {number}")] if number % 4 == 3 else []
+    return transcript(format_, *turns)
+
+
+def check(view, outputs):
+    """All references name lines that are there; with these in their places, outputs are what was said, or cut."""
+    messages, asked = view.context.messages, {}
+    wholes = without_references(messages)
+    for message in messages:
+        asked |= {each.id: json.loads(each.arguments)["number"] for each in message.calls}
+        for number in [asked[each.call_id] for each in message.results if text_in(each) is not None]:
+            lines, whole = next(wholes), said(outputs[number], number)
+            assert not [line for line in lines if looks_like_one(line)]
+            assert _is_cut_of("\n".join(lines), whole), "\n".join(lines)
+            assert "[" in "\n".join(lines) or "\n".join(lines) == whole
+
+
+@given(
+    st.lists(OUTPUTS, min_size=1, max_size=9), st.sampled_from(sorted(WRITERS)), st.sampled_from(PIPELINES), st.data()
+)
+def test_no_reference_points_to_nothing_without_a_session(both_loops, outputs, format_, behind, data):
+    """Of a call without a session."""
+    least = data.draw(st.integers(2, 9))
+    tokens = room(data, behind)
+    plan = Pipeline(ReuseLines(least), *behind, budget=tokens and Budget(tokens, target=tokens // 2))
+
+    async def main():
+        natives = conversation(outputs, format_)
+        check(await plan.prepare(natives, format=format_), outputs)
+        once = await Pipeline(ReuseLines(least)).prepare(natives, format=format_)
+        again = await Pipeline(ReuseLines(least)).prepare(once.messages, format=format_)
+        assert list(map(id, again.messages)) == list(map(id, once.messages))
+        assert ["\n".join(lines) for lines in without_references(once.context.messages)] == [
+            said(slices, number) for number, slices in enumerate(outputs)
+        ]
+        for native, sent in zip(natives, once.messages, strict=True):
+            assert sent is native or count([sent], format=format_) < count([native], format=format_)
+
+    both_loops(main)
+
+
+@given(
+    st.lists(OUTPUTS, min_size=2, max_size=9),
+    st.sampled_from(sorted(WRITERS)),
+    st.sampled_from(PIPELINES),
+    st.booleans(),
+    MOVES,
+    st.data(),
+)
+def test_no_reference_points_to_nothing_in_a_session(both_loops, outputs, format_, behind, rolling, moves, data):
+    """Of a session that is shown the whole history or its own views, after loads, going back and edits."""
+    tokens = room(data, behind)
+    plan = Pipeline(
+        ReuseLines(data.draw(st.integers(2, 9))), *behind, budget=tokens and Budget(tokens, trigger=0.8, target=0.4)
+    )
+    natives = conversation(outputs, format_)
+
+    async def main():
+        session, at, current, passed = plan.session(format=format_), 0, [], []
+        for move in moves:
+            if move == "reload":
+                session = Session.load(plan, json.loads(json.dumps(session.dump())))
+                continue
+            if move in ("back", "edit") and passed:
+                current, at = passed[data.draw(st.integers(0, len(passed) - 1))]
+                current = [*current, *transcript(format_, user("no, otherwise"))] if move == "edit" else current
+            else:
+                more = data.draw(st.integers(1, 6))
+                current, at = [*current, *natives[at : at + more]], at + more
+            if not current:
+                continue
+            passed.append((current, at))
+            try:
+                view = await session.prepare(current)
+            except ContextOverflow:
+                continue
+            check(view, outputs)
+            current = list(view.messages) if rolling else current
+
+    both_loops(main)
+
+
+@given(histories(), budgets())
+def test_the_laws(both_loops, history, budget):
+    """The stage keeps the laws on any transcript."""
+    stage = ReuseLines(2)
+    both_loops(partial(check_laws, stage, history.messages, budget, history.format, history.system, history.tools))
+
+
+@given(broken_histories(), budgets())
+def test_the_laws_on_broken_histories(both_loops, history, budget):
+    """The stage keeps the laws on transcripts that had to be repaired."""
+    plan = Pipeline(ReuseLines(2), FitContextWindow())
+    both_loops(partial(check_laws, plan, history.messages, budget, history.format, history.system, history.tools))
+
+
+@given(st.lists(OUTPUTS, min_size=2, max_size=6), st.sampled_from(sorted(WRITERS)), budgets(2_000))
+def test_the_laws_where_lines_repeat(both_loops, outputs, format_, budget):
+    """A cut of what refers to what keeps the laws."""
+    plan = Pipeline(ReuseLines(3), ClearToolResults(2), FitContextWindow())
+    both_loops(partial(check_laws, plan, conversation(outputs, format_), budget, format_))
+
+
+def function(name, lines=30):
+    """Lines of a file."""
+    return [f"    {name}_{number} = compute({number}, the=context, of={name!r})" for number in range(lines)]
+
+
+def read_twice(format_="openai-chat", between=()):
+    """A file that is read, and read again from its tenth line on."""
+    lines = function("x")
+    turns = [user("the task"), assistant(call("a", "read", {"path": "x.py"})), result("a", "\n".join(lines))]
+    turns += [*between, assistant(call("b", "read", {"path": "x.py", "from": 10})), result("b", "\n".join(lines[9:]))]
+    return transcript(format_, *turns)
+
+
+async def test_it_names_the_call_the_lines_and_how_they_begin():
+    """A reference names the call with what it was asked, the lines, and the first words."""
+    view = await Pipeline(ReuseLines()).prepare(read_twice())
+    said = view.messages[-1]["content"]
+    start = '[the same as lines 10-30 of the output of "read x.py" above, from "x_9 = compute(9, the" on; '
+    assert said.startswith(start)
+
+
+async def test_lines_that_stand_twice_in_one_output_are_said_once():
+    """Lines that stand in the same output further up are said by reference, too."""
+    lines = function("x")
+    natives = transcript(
+        "anthropic", user("x"), assistant(call("a", "log")), result("a", "\n".join([*lines, "and", *lines]))
+    )
+    view = await Pipeline(ReuseLines()).prepare(natives, format="anthropic")
+    (sent,) = (each for message in view.context.messages for each in message.results)
+    assert text_in(sent).count("\n") == 31
+    assert next(without_references(view.context.messages)) == [*lines, "and", *lines]
+
+
+async def test_nothing_is_said_by_reference_that_is_as_short():
+    """Where the reference would have as many tokens as the lines, the lines stay."""
+    turns = [
+        user("x"),
+        assistant(call("a", "log")),
+        result("a", "a\n" * 12),
+        assistant(call("b", "log")),
+        result("b", "a\n" * 12),
+    ]
+    natives = transcript("openai-chat", *turns)
+    view = await Pipeline(ReuseLines(8)).prepare(natives)
+    assert list(map(id, view.messages)) == list(map(id, natives))
+
+
+async def test_the_lines_come_back_when_what_is_referred_to_is_cleared():
+    """When the earlier output is cleared, the later one has its lines again, byte for byte, and the report says so."""
+    natives = read_twice()
+    view = await Pipeline(ReuseLines(), ClearToolResults(1)).prepare(natives)
+    assert view.messages[-1]["content"] == natives[-1]["content"]
+    assert "they stand here again" in view.report.stages[-1].changes[0].reason
+
+
+async def test_without_room_a_handle_stands_for_the_lines():
+    """Where the lines do not fit again, the model is told how many are left out, and gets them by the handle."""
+    store = MemoryStore()
+    natives = [*read_twice(), *transcript("openai-chat", assistant("Done. " * 150), user("go on"))]
+    recall = Recall(store)
+    plan = Pipeline(ReuseLines(), store=store, budget=Budget(750))
+    view = await plan.prepare(natives, tools=[recall.definition("openai-chat")], format="openai-chat")
+    (sent,) = [message["content"] for message in view.messages if message.get("tool_call_id") == "b"]
+    assert sent.startswith("[21 lines left out; recall "), sent
+    handle = sent.removeprefix("[21 lines left out; recall ").removesuffix("]")
+    assert natives[4]["content"] in await recall({"handle": handle})
+
+
+@pytest.mark.parametrize(
+    "line", ['[the same as lines 1-9 of the output of "read x.py" above, from "x" on; 00000000]', "[the same as lines "]
+)
+async def test_what_only_looks_like_a_reference_stays(line):
+    """A tool that writes what looks like a reference, and names no lines, is left alone, also by a cut."""
+    natives = [
+        *read_twice(),
+        *transcript("openai-chat", assistant(call("z", "log")), result("z", f"begin\n{line}\nend")),
+    ]
+    view = await Pipeline(ReuseLines(), ClearToolResults(1)).prepare(natives)
+    assert view.messages[-1] is natives[-1]
+
+
+async def test_a_copy_of_a_reference_says_what_the_reference_says():
+    """A tool that writes a reference off is taken at its word while that is true; then its words are those lines."""
+    seen = await Pipeline(ReuseLines()).prepare(read_twice())
+    copied = result("z", seen.messages[-1]["content"])
+    natives = [*read_twice(), *transcript("openai-chat", assistant(call("z", "log")), copied)]
+    view = await Pipeline(ReuseLines(), ClearToolResults(1)).prepare(natives)
+    assert view.messages[-1]["content"].split("\n") == function("x")[9:]
+
+
+async def test_nothing_refers_to_what_the_provider_clears():
+    """Where the provider clears the earlier output by itself, the later one has its lines."""
+    natives = [*read_twice("anthropic"), *transcript("anthropic", assistant("Done."), user("go on"))]
+    plan = Pipeline(ReuseLines(), ClearByProvider(100, 1))
+    for view in (
+        await plan.prepare(natives, format="anthropic"),
+        await plan.session(format="anthropic").prepare(natives),
+    ):
+        assert view.report.cleared_tokens
+        assert "x_29" in str(view.messages[4])
+    session = plan.session(format="anthropic")
+    for stop in range(1, len(natives) + 1):
+        view = await session.prepare(natives[:stop])
+    assert "x_29" in str(view.messages[4])
+
+
+@pytest.mark.parametrize("wrong", [0, 1, -3, True, 2.5, "8", None])
+def test_wrong_options(wrong):
+    """Fewer than two lines are refused when the stage is built."""
+    with pytest.raises(ConfigError, match="min_lines"):
+        ReuseLines(wrong)
