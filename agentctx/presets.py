@@ -28,8 +28,8 @@ trigger at each call and writes g / (1 - t), the cut with it. Both are least at 
 they are at most a quarter larger, whatever the prices are, and at t = 1/2 up to twice as large.
 """
 
-IN_LEDGER = 0.05
-"""A twentieth of the window tells of what went: for the same price it keeps more than a cut that goes less deep."""
+IN_LEDGER = 0.045
+"""So much of the window tells of what went: for the same price it keeps more than a cut that goes less deep."""
 
 KEPT = 1.15
 """So many times the shortest prefix that the model's cache keeps stay after a cut: of less nothing could be read."""

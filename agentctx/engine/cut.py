@@ -2,8 +2,8 @@
 
 In this order: tool results that are out of proportion, down to head and tail; old results, oldest first, and the long
 arguments of old calls; whole rounds of the model, oldest first; and the user's own words last, the longest cut before
-any is dropped. The words may take a fifth of the room before a round goes for them; those that a round which stays
-answers are not counted.
+any is dropped. The words may take a quarter of the room of a request before a round goes for them, though the cut come
+down less far, and before results that must stay are whole; those that a round which stays answers are not counted.
 
 It is worked out from the newest turn back: what is left out is counted, but not cut first.
 """
@@ -19,8 +19,9 @@ from attrs import frozen
 from agentctx.core.message import Context, Message, Part, Text, ToolResult
 from agentctx.core.pace import paced
 from agentctx.core.protection import has_user_words, words
+from agentctx.core.recap import is_recap
 from agentctx.core.units import Unit, segments
-from agentctx.engine.drop import shrink_open_round, tokens_of
+from agentctx.engine.drop import cut_what_stays, shrink_open_round, tokens_of
 from agentctx.engine.select import each_that_fits, until_full
 from agentctx.engine.shrink import (
     CLEARED,
@@ -40,11 +41,14 @@ from agentctx.protocols import Call
 OUT_OF_PROPORTION = 0.1
 """A result that takes more than this share of the room is cut before another goes for it."""
 
+FOR_THE_RECAP = 2
+"""At most one part in so many of what the user's words leave is kept free for the recap."""
+
 RECENT = 0.5
 """So much of the room the newest results have before a round is dropped for them."""
 
-OF_THE_USER = 0.2
-"""So much of the room the user's own words may take before they are cut."""
+OF_THE_USER = 0.25
+"""So much of the room the user's own words may take before they are cut, and before a round goes for them."""
 
 LONG_ARGUMENT = 200
 """Tokens; a string in the arguments of an old call that is longer may be cut to its head and tail."""
@@ -54,24 +58,28 @@ def cut(context: Context, limit: int, aim: int, call: Call, size: int | None = N
     """The request with at most ``aim`` tokens, as far as what may go allows.
 
     What is protected stays, and so do the round that the model is in and results that it has not read; when they alone
-    are over ``limit`` tokens, the results among them are cut first. Where they leave no room below ``aim``, the user's
-    words still have their share of what they leave below ``limit``: it is no reason to drop these.
+    are over ``limit`` tokens, or leave the user's words no room below it, the results among them are cut first. Where
+    they leave these no room below ``aim``, it comes down less far.
 
     Args:
         context: The request.
         limit: The most tokens that it may have.
-        aim: The tokens to come down to.
+        aim: The tokens to come down to, and less by what is reserved for the recap, as far as the user's words leave
+            room for that; more where these need it.
         call: What the stage is told.
         size: Tokens of the request, when they are known.
     """
     context, layout = shrink_open_round(context, limit, call, size)
     loose = [unit for unit in paced(layout.units) if layout.staying.isdisjoint(unit.places)]
-    share = int(OF_THE_USER * (limit - call.reserved - layout.floor))
-    least = max(0, min(_said(context, loose, call), share))
-    aim = max(aim, min(layout.floor + least, limit))
+    for_words = _for_words(context, limit, call)
+    held = min(for_words, _said(context, loose, call))
+    if held > limit - layout.floor:
+        context, layout = cut_what_stays(context, limit - held, call, layout, len(layout.unread))
+    least = min(limit, layout.floor + held)
+    aim = max(least, aim - min(call.reserved, max(0, aim - least) // FOR_THE_RECAP))
     loose, left = _without_preferred(context, loose, aim - layout.floor, call)
     while True:
-        made = _Cutting(context, call, loose, max(0, left), least, f"over {aim:,} tokens").made()
+        made = _Cutting(context, call, loose, max(0, left), for_words, f"over {aim:,} tokens").made()
         over = call.size(made) - aim
         if over <= 0 or left <= 0:
             return made
@@ -141,7 +149,7 @@ class _Cutting:
         call: What the stage is told.
         loose: The units of which any may go, oldest first.
         room: Tokens for what stays of these.
-        least: Of these, tokens that the user's words may take in any case.
+        for_words: So many of them the user's words may take before a round goes for them, or one of them is cut.
         why: What is said of each message that is touched.
     """
 
@@ -149,7 +157,7 @@ class _Cutting:
     call: Call
     loose: Sequence[Unit]
     room: int
-    least: int
+    for_words: int
     why: str
 
     @property
@@ -194,7 +202,7 @@ class _Cutting:
     def _newest(self, bundles: Sequence[Sequence[Unit]], spoken: Mapping[int, Message]) -> list[_Turn]:
         """The turns that stay, latest first: as many as there is room for with results of the newest.
 
-        A fifth of the room is for the user's words before them, if there are so many.
+        A quarter of the room of a request is for the user's words before them, if there are so many.
         """
         words_before, bare, more = sum(map(self.call.count, spoken.values())), 0, 0
         kept = []
@@ -202,7 +210,7 @@ class _Cutting:
             turn = self._turn(bundle)
             bare, more = bare + turn.bare, more + turn.tight - turn.bare
             words_before -= sum(self.call.count(spoken[each.place]) for each in turn.forms if each.place in spoken)
-            of_the_user = min(words_before, max(self.least, int(OF_THE_USER * self.room)))
+            of_the_user = min(words_before, self.for_words)
             if bare + min(more, int(RECENT * self.room)) + of_the_user > self.room:
                 break
             kept.append(turn)
@@ -270,7 +278,7 @@ class _Cutting:
             bare = cut_arguments(message, partial(self._cut, tokens=LONG_ARGUMENT))
             return _Forms(index, bare, message, message)
         if has_user_words(message):
-            bare = self._with_shorter_text(message, max(SMALLEST, int(OF_THE_USER * self.room)))
+            bare = self._with_shorter_text(message, max(SMALLEST, self.for_words))
             return _Forms(index, bare, message, message)
         return _Forms(index, message, message, message)
 
@@ -340,6 +348,12 @@ class _Cutting:
             return f"{self.why}: the longest words cut" if has_user_words(message) else f"{self.why}: arguments cut"
         gone = made.results != message.results and all(map(_is_cleared, made.results))
         return f"{self.why}: old results first" if gone else f"{self.why}: the largest results cut"
+
+
+def _for_words(context: Context, limit: int, call: Call) -> int:
+    """Tokens that the user's words may take: a quarter of the room above what no cut can take away but the recap."""
+    told = sum(call.count(message) for message in paced(context.messages) if is_recap(message))
+    return int(OF_THE_USER * max(0, limit - call.floor(context) + told))
 
 
 def _words_of(message: Message) -> Message:

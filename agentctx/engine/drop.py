@@ -166,14 +166,14 @@ def shrink_open_round(context: Context, limit: int, call: Call, size: int | None
     layout = lay_out(context, call, size, unread=len(context.messages))
     held = len(layout.unread)
     while True:
-        cut, layout = _cut_what_stays(context, limit, call, layout, held)
+        cut, layout = cut_what_stays(context, limit, call, layout, held)
         if layout.floor <= limit or not held:
             return cut, layout
         held = held - 1 if held <= FEW else held // 2
         layout = lay_out(context, call, size, unread=held)
 
 
-def _cut_what_stays(context: Context, limit: int, call: Call, layout: Layout, held: int) -> tuple[Context, Layout]:
+def cut_what_stays(context: Context, limit: int, call: Call, layout: Layout, held: int) -> tuple[Context, Layout]:
     """The request with the results cut of what stays, when that is over the limit, laid out anew."""
     if layout.floor <= limit or call.stays is not None:
         return context, layout

@@ -57,7 +57,7 @@ class FitGuarantee(Stage):
             return context
         given = context
         free = min(call.reserved, max(0, self.limit - call.floor(context)) // FOR_THE_RECAP)
-        context = counted(cut(context, self.limit, self.limit - free, call), call)
+        context = counted(cut(context, self.limit, self.limit, evolve(call, reserved=free)), call)
         why = f"over {self.limit:,} tokens"
         places = frozenset(range(len(context.messages))) - call.frozen(context)
         context = shrink_results(context, places, call.size(context) - self.limit, call, why)

@@ -198,6 +198,8 @@ class Memory:
                     self._words(found, message, part.text, age)
             for call in message.calls:
                 self._call(found, calls.get(id(call)), age)
+        for handle in {each for message in paced(gone) for each in _handles(message)}:
+            found.pop(handle, None)
         return found
 
     def _result(self, found: dict[str, Candidate], result: ToolResult, name: str, age: float) -> None:
@@ -263,6 +265,16 @@ def _leaves(arguments: str) -> Iterator[str]:
             waiting += reversed(given)
         elif given is not None and not isinstance(given, bool):
             yield str(given)
+
+
+_HANDLE = re.compile(r"(?:; [\w.-]{1,64} |\bhandle\"?:? ?\"?)(?P<handle>[0-9a-f]{16,64})\b")
+
+
+def _handles(message: Message) -> Iterator[str]:
+    """What leads to originals, in marks and in calls of the recall tool: the recap names it apart, or not any more."""
+    texts = (part.text for part in message.parts if isinstance(part, (Text, ToolResult)))
+    for text in (*texts, *(call.arguments for call in message.calls)):
+        yield from (found["handle"] for found in _HANDLE.finditer(text))
 
 
 def _texts(message: Message) -> Iterator[str]:
@@ -411,7 +423,8 @@ class Ledger(Stage):
     take more than the share for that.
 
     Args:
-        share: The room for both sections, as a share of the budget's window.
+        share: The room for both sections, as a share of the budget's window; but no more than a tenth of what system
+            prompt, tools and what else must stay leave of it.
         extractors: Functions that find values of your own in a text.
         rule: What calls of your own tools did: a function of a call and its result that returns artifacts, or None
             where the library shall look itself.
@@ -466,7 +479,13 @@ class Ledger(Stage):
     def _most(self, call: Call) -> int:
         if self.max_tokens is not None:
             return self.max_tokens
-        return 0 if call.budget is None else int(self.share * call.budget.window)
+        if call.budget is None:
+            return 0
+        share = int(self.share * call.budget.window)
+        if call.start is None:
+            return share
+        room = call.budget.limit - call.floor(call.start) + _standing(call)
+        return min(share, max(0, int(_OF_THE_ROOM * room)))
 
     def effort(self, context: Context, call: Call, /) -> Iterable[int]:
         """All the text of the request as it was before the cut; a glance suffices where there was none."""
@@ -516,6 +535,10 @@ class Ledger(Stage):
         if told == Sections() and left.recap == Recap():
             return context
         return with_sections(context, {TRAIL: told.trail, VALUES: told.ledger}, call)
+
+
+_OF_THE_ROOM = 0.1
+"""At most this part of the room above what no cut can take away, where that is less than the share of the window."""
 
 
 _HEADINGS = f"## {TRAIL}\n## {VALUES}\n"

@@ -120,7 +120,6 @@ class FitContextWindow(Stage):
         limit, aim = self._limits(call)
         if call.size(context) <= aim:
             return context
-        aim = max(1, aim - call.reserved)
         summed = None if call.summarizer is None else await _with_summary(context, limit, aim, call, call.summarizer)
         if summed is None:
             summed = await run_plain(partial(_cut, limit, aim), effort_to_cut(context, limit, call), context, call)

@@ -11,6 +11,7 @@ from agentctx import (
     Budget,
     ClearToolResults,
     ConfigError,
+    Context,
     FitContextWindow,
     Ledger,
     Outcome,
@@ -21,12 +22,14 @@ from agentctx import (
     first_of,
     when,
 )
+from agentctx.core.protection import has_user_words
 from agentctx.core.recap import recap_of
+from agentctx.economics import Condition
 from agentctx.engine.reading import reader
-from agentctx.memory import Did, FileEvent, told_of
+from agentctx.memory import Did, FileEvent, Recall, told_of
 from agentctx.memory.ledger import TRAIL, VALUES
 from agentctx.memory.trail import trail_in
-from agentctx.presets import coding_agent, thrifty
+from agentctx.presets import assistant as chatting, coding_agent, thrifty
 from agentctx.stores import MemoryStore, RedactingStore
 from agentctx.strategies import Summarize
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
@@ -62,6 +65,11 @@ def turns(count_=20, words=220):
 def pipeline(**options):
     """A cut with a ledger behind it."""
     return Pipeline(FitContextWindow(), Ledger(**options), budget=Budget(WINDOW, target=0.4))
+
+
+def keeping(made, recall):
+    """The same with the store of a recall tool."""
+    return Pipeline(*made.stages, budget=made.budget, protect=made.protect, store=recall.store)
 
 
 def recap_in(view, format_):
@@ -451,6 +459,97 @@ async def test_without_a_budget_it_says_what_to_pass():
     """A share of nothing is none."""
     with pytest.raises(ConfigError, match=r"Ledger\(max_tokens="):
         await Pipeline(Ledger()).prepare(transcript("openai-chat", *turns(1)))
+
+
+@given(
+    st.sampled_from(FORMATS),
+    st.sampled_from([coding_agent, chatting, lambda budget: Pipeline(FitContextWindow(), budget=budget)]),
+    st.lists(st.tuples(st.integers(1, 30), st.integers(0, 400), st.integers(1, 60)), min_size=3, max_size=12),
+    st.booleans(),
+)
+def test_the_users_words_stay_before_the_ledger_and_results(both_loops, format_, preset, said, kept):
+    """Where they take a fifth of the room or less, all stay in every view, however large the results are."""
+    turns_ = [user("Help the customer.")]
+    for at, (wish, told, answer) in enumerate(said):
+        look = call(f"c{at}", "look_up", {"order_id": f"#W{at:07}"})
+        turns_ += [assistant(look), result(f"c{at}", f"item_{at}_{told} costs 4711{at} " * told)]
+        turns_ += [assistant("It is so. " * answer), user(f"wish {at}: " + "please " * wish)]
+    given_ = transcript(format_, *turns_)
+    source = reader(given_, format=format_)
+    messages = source.messages(given_)
+    words = [message for message in messages if has_user_words(message)]
+    floor = source.meter.size(Context((words[0], max(words, key=source.meter.message))))
+    window = floor + 5 * sum(map(source.meter.message, words[1:])) + 400
+    recall = Recall(MemoryStore())
+    made = preset(Budget(window))
+    made, tools = (keeping(made, recall), [recall.definition(format_)]) if kept else (made, None)
+
+    async def main():
+        session, passed = made.session(format=format_), 0
+        for place, message in enumerate(messages):
+            passed += has_user_words(message)
+            if message.role == "assistant":
+                continue
+            view = await session.prepare(given_[: place + 1], tools=tools)
+            assert [each.text for each in view.context.messages if has_user_words(each)] == [
+                each.text for each in words[:passed]
+            ]
+
+    both_loops(main)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("window", range(700, 2_000, 100))
+async def test_the_ledger_takes_a_tenth_of_the_room(window):
+    """Where little can be cut, the share of the window is no more than a tenth of what the rest leaves."""
+    head = user("Read the rules. " * 100)
+    given_ = transcript("openai-chat", head, *rounds(0, 6, 12), user("And?"))
+    view = await Pipeline(FitContextWindow(), Ledger(share=0.4), budget=window).prepare(given_)
+    source = reader(given_)
+    floor = source.meter.size(Context(tuple(source.messages([given_[0], given_[-1]]))))
+    recap, _ = recap_in(view, "openai-chat")
+    told = 0 if recap is None else TiktokenCounter().count("\n".join(recap.sections.values()))
+    assert told <= max(0.1 * (window - floor), TiktokenCounter().count(recap.sections.get(TRAIL, "") if recap else ""))
+
+
+@pytest.mark.anyio
+async def test_handles_are_no_values():
+    """What leads to an original is told of as that alone, also where the model has called the recall tool with it."""
+    recall = Recall(MemoryStore())
+    made = keeping(pipeline(share=0.2), recall)
+    session, done = made.session(format="openai-chat"), []
+    told, handles = "", set()
+    for at in range(60):
+        done += transcript("openai-chat", *(() if at else (user("Go."),)), *rounds(at, at + 1))
+        view = await session.prepare(done, tools=[recall.definition("openai-chat")])
+        handles |= set(await recall.store.handles())
+        told += "".join(each[0].sections.get(VALUES, "") for each in [recap_in(view, "openai-chat")] if each[0])
+        if at % 3 == 2 and handles:
+            asked = {"handle": min(handles)}
+            found = result(f"h{at}", await recall(asked))
+            done += transcript("openai-chat", assistant(call(f"h{at}", "recall", asked)), found)
+    assert told
+    assert handles
+    assert [handle for handle in handles if handle in told] == []
+
+
+@pytest.mark.anyio
+async def test_what_is_not_approved_is_not_told():
+    """A ledger that a condition holds reads nothing as long as the cut before it does not stand."""
+    read = []
+
+    def reading(text):
+        read.append(text)
+        return ()
+
+    never = Condition(lambda _context, _call: True, "never", lambda _before, _after, _call: False, every_step=True)
+    made = Pipeline(
+        when(never, ClearToolResults(keep_last=1), Ledger(extractors=[reading])), budget=Budget(20_000, target=500)
+    )
+    session, given_ = made.session(format="openai-chat"), transcript("openai-chat", *turns(6))
+    for end in range(2, len(given_) + 1):
+        await session.prepare(given_[:end])
+    assert read == []
 
 
 @pytest.mark.anyio
