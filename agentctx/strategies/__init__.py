@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Strict as Strict,
         TruncateOldest as TruncateOldest,
     )
+    from agentctx.strategies.fold_output import FoldOutput as FoldOutput
     from agentctx.strategies.packing import Weights as Weights
     from agentctx.strategies.reuse_lines import ReuseLines as ReuseLines
     from agentctx.strategies.shrink_arguments import ShrinkArguments as ShrinkArguments
@@ -38,6 +39,7 @@ else:
             "agentctx.strategies.compress_layers": "CompressLayers",
             "agentctx.strategies.drop_superseded": "DropSuperseded",
             "agentctx.strategies.drop_units": "Drop DropTail Strict TruncateOldest",
+            "agentctx.strategies.fold_output": "FoldOutput",
             "agentctx.strategies.packing": "Weights",
             "agentctx.strategies.shrink_arguments": "ShrinkArguments",
             "agentctx.strategies.reuse_lines": "ReuseLines",

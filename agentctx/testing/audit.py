@@ -18,7 +18,7 @@ from agentctx.protocols import Meter
 _AS_IT_CAME = frozenset({Outcome.MOVED, Outcome.KEPT})
 """What became of messages that are the caller's own objects still."""
 
-_ONLY_EDIT = frozenset({"ClearToolResults", "CompactJson", "TabulateJson", "TruncateToolOutputs"})
+_ONLY_EDIT = frozenset({"ClearToolResults", "CompactJson", "FoldOutput", "TabulateJson", "TruncateToolOutputs"})
 """Stages that add no message."""
 
 _SAY_WHY = _ONLY_EDIT | {

@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Literal, get_args
 
 from attrs import evolve
@@ -18,7 +18,8 @@ from attrs import evolve
 from agentctx.core.codes import written_out
 from agentctx.core.message import SYSTEM_ROLES, Message, Part, Text, ToolCall, ToolResult
 from agentctx.core.recap import is_recap
-from agentctx.strategies.compress.json_text import compact, may_be_json
+from agentctx.strategies.compress.json_text import compact, tabulate
+from agentctx.strategies.compress.output_kinds import FOLDS
 
 AllowedEdit = Literal[
     "assistant_text", "user_text", "system_text", "tool_text", "tool_calls", "arguments", "is_error", "swap_results",
@@ -182,8 +183,17 @@ def _plain(text: str, own: Sequence[str]) -> str:
 
 
 def _says(text: str, whole: str) -> bool:
-    """Whether a text is a cut of another one, or of the same JSON without blanks."""
-    return _is_cut_of(text, whole) or (may_be_json(whole) and _is_cut_of(text, compact(whole)))
+    """Whether a text is a cut of another one, or of one that says the same shorter."""
+    return any(_is_cut_of(text, form) for form in (whole, *_shorter_forms(whole)))
+
+
+@lru_cache(maxsize=512)
+def _shorter_forms(whole: str) -> tuple[str, ...]:
+    """The same JSON without blanks or as tables; the same output with what is of any kind folded."""
+    forms = dict.fromkeys((whole, compact(whole), tabulate(whole)))
+    for fold in FOLDS.values():
+        forms |= dict.fromkeys([fold(form, "[… {} …]".format) for form in forms])
+    return tuple(forms)[1:]
 
 
 def _place_of(text: str, wholes: Sequence[str], start: int) -> int | None:

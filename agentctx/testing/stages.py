@@ -23,6 +23,7 @@ from agentctx.strategies.compress_layers import CompressLayers
 from agentctx.strategies.drop_superseded import DropSuperseded
 from agentctx.strategies.drop_units import Drop, DropTail, Strict, TruncateOldest
 from agentctx.strategies.fit_context_window import FitContextWindow
+from agentctx.strategies.fold_output import FoldOutput
 from agentctx.strategies.pack import STRATEGIES, Pack
 from agentctx.strategies.packing import Weights
 from agentctx.strategies.reuse_lines import ReuseLines
@@ -89,7 +90,8 @@ def single_stages() -> st.SearchStrategy[ContextStrategy]:
 def rewritten() -> st.SearchStrategy[ContextStrategy]:
     """What puts single results into fewer tokens."""
     names = st.sets(st.sampled_from(NAMES), max_size=2)
-    return st.one_of(st.builds(CompactJson, exclude=names), st.builds(TabulateJson, exclude=names))
+    makers = st.sampled_from((CompactJson, TabulateJson, FoldOutput))
+    return st.builds(lambda made, exclude: made(exclude=exclude), makers, names)
 
 
 def layers() -> st.SearchStrategy[ContextStrategy]:

@@ -1,0 +1,391 @@
+"""What tools print, by kind: each function takes a text for its kind by what stands in it, or gives it as it is.
+
+``numbers``, ``hits`` and ``paths`` only say the same shorter. The others leave lines out, and say how many.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from html import unescape
+from itertools import groupby, pairwise
+from posixpath import split as split_path
+
+from attrs import frozen
+
+from agentctx.strategies.compress.terminal import shown
+
+Mark = Callable[[str], str]
+"""What stands for lines that are left out, given what they were."""
+
+FEWEST = 4
+"""Lines of a kind in a row, below which nothing is left out."""
+
+_LONGEST = 500
+"""Characters; a longer line is of no kind."""
+
+
+def terminal(text: str, _mark: Mark) -> str:
+    """What a terminal shows in the end: without colours, each line that was drawn again and again as it ended."""
+    return shown(text) if "\x1b" in text or "\r" in text or "\b" in text else text
+
+
+_NUMBERED = re.compile(r"(?m)^( {1,5})(\d{1,5})([→\t])")
+
+
+def numbers(text: str, _mark: Mark) -> str:
+    """Line numbers without the blanks before them, where they count on from line to line as ``cat -n`` does."""
+    if "→" not in text and "\t" not in text:
+        return text
+    found = list(_NUMBERED.finditer(text))
+    if len(found) < 3 or any(len(each[1] + each[2]) != 6 for each in found):
+        return text
+    steps = [int(after[2]) - int(before[2]) for before, after in pairwise(found)]
+    return _NUMBERED.sub(r"\2\3", text) if steps.count(1) * 10 >= len(steps) * 9 else text
+
+
+_HIT = re.compile(r"([\w./@+~-]++):(\d+):(.*)", re.DOTALL)
+_BESIDE = re.compile(r"([\w./@+~-]*?\w\.\w+)-(\d+)-(.*)", re.DOTALL)
+_NAMED = re.compile(r"[A-Za-z][^/]*\.|\.[^/]*[A-Za-z]|/.*[A-Za-z]|[A-Za-z].*/")
+_SHORT_HIT = re.compile(r"(?m)^\d+[:-]")
+
+
+@frozen
+class _Hit:
+    """A line of a file that was found, or one beside it."""
+
+    path: str
+    line: int
+    said: str
+    beside: bool
+
+    def follows(self, other: _Hit | None) -> bool:
+        """Whether it is of the same file as another; a search may call that by its whole path in the next line."""
+        if other is None or self.path == other.path:
+            return other is not None
+        longer, shorter = sorted((self.path, other.path), key=len, reverse=True)
+        return longer.endswith(f"/{shorter}") and abs(self.line - other.line) == 1
+
+
+def hits(text: str, _mark: Mark) -> str:
+    """What a search found, by file: the path once, then its lines with their numbers; other lines as they are."""
+    if ("-" not in text and ":" not in text) or _SHORT_HIT.search(text):
+        return text
+    lines = text.split("\n")
+    found = [_hit(line) for line in lines]
+    if sum(each is not None for each in found) < 3:
+        return text
+    return "\n".join(_by_file(lines, found))
+
+
+def _hit(line: str) -> _Hit | None:
+    made = _HIT.fullmatch(line) if ":" in line else None
+    if made is not None and _NAMED.search(made[1]):
+        return _Hit(made[1], int(made[2][-9:]), f"{made[2]}:{made[3]}", beside=False)
+    made = _BESIDE.fullmatch(line) if "-" in line else None
+    return None if made is None else _Hit(made[1], int(made[2][-9:]), f"{made[2]}-{made[3]}", beside=True)
+
+
+def _by_file(lines: Sequence[str], found: Sequence[_Hit | None]) -> Iterator[str]:
+    """The lines, those of one file below its path; what only looks like a line beside a hit needs one next to it."""
+    before: _Hit | None = None
+    for line, each, after in zip(lines, found, [*found[1:], None], strict=True):
+        if each is None:
+            before = before if line == "--" else None
+            yield line
+        elif before is not None and each.follows(before):
+            before = each
+            yield each.said
+        elif after is not None and after.follows(each) and (not each.beside or abs(after.line - each.line) == 1):
+            before = each
+            yield each.path
+            yield each.said
+        else:
+            before = None
+            yield line
+
+
+_PATH = re.compile(r"(?=.*[A-Za-z])(?:\.{1,2}/|/)?(?:[\w.@+~-]+/)+[\w.@+~-]+/?")
+_MADE = re.compile(r"(?:^|/)(?:node_modules|\.git|__pycache__|\.venv|venv|site-packages|\.tox|\.mypy_cache|\.cache)/")
+
+
+def paths(text: str, mark: Mark) -> str:
+    """A list of paths: a folder once, then what is in it; of what tools have made, the first and the last."""
+    lines = text.split("\n")
+    if "/" not in text or len(lines) < FEWEST or not _PATH.fullmatch(lines[len(lines) // 2]):
+        return text
+    others = sum(bool(line) and not _PATH.fullmatch(line) for line in lines)
+    if others > 2:
+        return text
+    made = sum(_MADE.search(line) is not None for line in lines)
+    if made < len(lines) - others - 2:
+        lines = list(_folded(lines, lambda line: "made" if _MADE.search(line) else "", "paths in such folders", mark))
+    return "\n".join(_by_folder(lines))
+
+
+def _by_folder(lines: Sequence[str]) -> Iterator[str]:
+    def folder(line: str) -> str:
+        return split_path(line.rstrip("/"))[0] if _PATH.fullmatch(line) else ""
+
+    for name, run in groupby(lines, key=folder):
+        inside = list(run)
+        if name and len(inside) >= 3:
+            yield f"{name}/"
+            yield from (f" {line[len(name) + 1 :]}" for line in inside)
+        else:
+            yield from inside
+
+
+_PASSED = {
+    "pytest": re.compile(r"\S+::\S.* PASSED(?: +\[ *\d+%\])?\s*|PASSED \S+::\S+.*"),
+    "dots": re.compile(r"\S+\.py \.+ *(?:\[ *\d+%\])?\s*"),
+    "unittest": re.compile(r"\w+ \([\w.]+\)(?: \.\.\.|\n.*\.\.\.) ok|test\w* \([\w.]+\) \.\.\. ok"),
+    "go": re.compile(
+        r"=== (?:RUN|PAUSE|CONT|NAME) .*|\s*--- PASS: .*|ok  \t\S+\t.*|\?   \t\S+\t\[no test files\]|PASS"
+    ),
+    "js": re.compile(r"\s*[✓✔√] .+|PASS \S+.*"),
+    "cargo": re.compile(r"test \S.* \.\.\. ok(?: <[\d.]+s>)?"),
+    "tap": re.compile(r"ok \d+ .*"),
+    "gradle": re.compile(r"\S.* > .* PASSED\s*"),
+    "ctest": re.compile(r"\s*\d+/\d+ Test +#\d+: .* Passed +[\d.]+ sec|\s+Start +\d+: .*"),
+}
+_TESTED = {
+    "pytest": re.compile(r" PASSED|^PASSED ", re.MULTILINE),
+    "dots": re.compile(
+        r"^=+ .{0,200}\d (?:passed|failed|error).{0,200}=\s*$|^\d+ (?:passed|failed).{0,200} in [\d.]+", re.MULTILINE
+    ),
+    "unittest": re.compile(r"^Ran \d+ tests? in ", re.MULTILINE),
+    "go": re.compile(r"^(?:ok  \t|--- (?:PASS|FAIL): |FAIL\t|=== RUN )", re.MULTILINE),
+    "js": re.compile(r"^\s*(?:Tests:? +\d|Test Files +\d|\d+ passing|# pass \d|\u2139 pass \d)", re.MULTILINE),
+    "cargo": re.compile(r"^test result: |^running \d+ tests?$", re.MULTILINE),
+    "tap": re.compile(r"^1\.\.\d+|^# (?:pass|tests) +\d", re.MULTILINE),
+    "gradle": re.compile(r"^(?:BUILD (?:SUCCESSFUL|FAILED)|> Task :)", re.MULTILINE),
+    "ctest": re.compile(r"^\d+% tests passed", re.MULTILINE),
+}
+_TEST_WORDS = ("PASS", "ok", "passed", "passing", "Passed", "pass ", "FAIL")
+
+
+def tests(text: str, mark: Mark) -> str:
+    """The output of a test run: of tests in a row that passed the first and the last; all else stays."""
+    if not any(word in text for word in _TEST_WORDS):
+        return text
+    runners = [_PASSED[name] for name, summary in _TESTED.items() if summary.search(text)]
+    if not runners:
+        return text
+    passed = _kind_of(runners)
+    return "\n".join(_folded(text.split("\n"), passed, "lines, passed or without tests", mark))
+
+
+_MADE_PROGRESS = [
+    re.compile(r" +(?:Compiling|Checking|Downloaded|Downloading|Documenting|Fresh) \S+ v\d\S*.*"),
+    re.compile(r"(?:Collecting| *Downloading| *Using cached|Requirement already satisfied:) \S.*"),
+    re.compile(r"(?:Get|Hit|Ign):\d+ .*|(?:Preparing to unpack|Unpacking|Setting up|Selecting previously) .*"),
+    re.compile(r"[0-9a-f]{12}: (?:Pulling|Waiting|Verifying|Download|Extracting|Pull|Already|Pushed|Layer).*"),
+    re.compile(r"go: (?:downloading|extracting|finding) \S+ v\S+"),
+    re.compile(r"(?:\[INFO\] )?Download(?:ing|ed) from \S+: .*"),
+]
+_PROGRESS_WORDS = ("ompiling", "ownload", "ollecting", "already", "Checking", "Get:", "Hit:", "npack", "Pull")
+
+
+def progress(text: str, mark: Mark) -> str:
+    """What installers and compilers print as they go on: of each in a row the first and the last."""
+    if not any(word in text for word in _PROGRESS_WORDS):
+        return text
+    return "\n".join(_folded(text.split("\n"), _kind_of(_MADE_PROGRESS), "lines of this kind", mark))
+
+
+def _kind_of(patterns: Sequence[re.Pattern[str]]) -> Callable[[str], str]:
+    def kind(line: str) -> str:
+        if len(line) > _LONGEST:
+            return ""
+        return next((str(number) for number, each in enumerate(patterns, 1) if each.fullmatch(line)), "")
+
+    return kind
+
+
+def _folded(lines: Sequence[str], kind: Callable[[str], str], what: str, mark: Mark) -> Iterator[str]:
+    """The lines; of several of a kind in a row only the first and the last, with how many there were between."""
+    for name, run in groupby(lines, key=kind):
+        inside = list(run)
+        if name and len(inside) >= FEWEST:
+            yield from (inside[0], mark(f"{len(inside) - 2:,} more {what}"), inside[-1])
+        else:
+            yield from inside
+
+
+_FRAME = re.compile(r'\s*File "[^"]*", line \d+(?:, in .*)?|\s+at .*[:(].*\)?|\tat [\w.$/<>]+\(.*\)')
+_LIBRARY = re.compile(
+    r"site-packages/|dist-packages/|/lib/python\d|File \"<frozen |node_modules/|[( ]node:|[( ]internal/"
+    r"|\bat (?:java|javax|jdk|sun|kotlin|scala|org\.junit|org\.gradle|org\.springframework|org\.apache)[./]"
+)
+_LONGEST_CYCLE = 12
+_SAME = 20
+
+
+def traces(text: str, mark: Mark) -> str:
+    """Stack traces: frames that come again and again once, of frames of libraries in a row the first and the last.
+
+    A long line that a log says again and again is said once, too.
+    """
+    lines = text.split("\n")
+    if len(lines) < FEWEST:
+        return text
+    made = list(_once(lines, mark))
+    if 'File "' not in text and " at " not in text and "\tat " not in text:
+        return "\n".join(made) if len(made) < len(lines) else text
+    frames = list(_frames(made))
+    out: list[str] = []
+    for is_frame, run in groupby(frames, key=lambda frame: bool(_FRAME.fullmatch(frame[0]))):
+        chain = list(run)
+        out += _told(chain, mark) if is_frame and len(chain) >= FEWEST else [line for each in chain for line in each]
+    return "\n".join(out) if len(out) < len(lines) else text
+
+
+def _once(lines: Sequence[str], mark: Mark) -> Iterator[str]:
+    for line, run in groupby(lines):
+        times = sum(1 for _ in run)
+        if times >= FEWEST and len(line.strip()) >= _SAME:
+            yield from (line, mark(f"the line above {times - 1:,} times more"))
+        else:
+            yield from [line] * times
+
+
+def _frames(lines: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Frames with the code that Python shows below them; other lines each by itself."""
+    place = 0
+    while place < len(lines):
+        end = place + 1
+        if lines[place].lstrip().startswith('File "') and _FRAME.fullmatch(lines[place]):
+            indent = len(lines[place]) - len(lines[place].lstrip())
+            while end < min(len(lines), place + 3) and lines[end].startswith(" " * (indent + 1)):
+                end += 1
+        yield tuple(lines[place:end])
+        place = end
+
+
+def _told(chain: Sequence[tuple[str, ...]], mark: Mark) -> list[str]:
+    out: list[str] = []
+    place = 0
+    while place < len(chain):
+        cycle, times = _cycle(chain, place)
+        if times > 2:
+            out += [line for frame in chain[place : place + cycle] for line in frame]
+            what = "frame above" if cycle == 1 else f"{cycle} frames above"
+            out.append(mark(f"the {what} {times - 1:,} times more"))
+            place += cycle * times
+            continue
+        end = place
+        while end < len(chain) and _LIBRARY.search(chain[end][0]):
+            end += 1
+        if end - place >= FEWEST:
+            out += [*chain[place], mark(f"{end - place - 2:,} more frames of libraries"), *chain[end - 1]]
+        else:
+            out += [line for frame in chain[place : max(end, place + 1)] for line in frame]
+        place = max(end, place + 1)
+    return out
+
+
+def _cycle(chain: Sequence[tuple[str, ...]], place: int) -> tuple[int, int]:
+    """How many frames come again from here on, and how often: those that cover most."""
+    best = (1, 1)
+    for size in range(1, _LONGEST_CYCLE + 1):
+        end = place + size
+        while end < len(chain) and chain[end] == chain[end - size]:
+            end += 1
+        times = (end - place) // size
+        if times > 2 and times * size > best[0] * best[1]:
+            best = (size, times)
+    return best
+
+
+_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@.*")
+_CONTEXT = 3
+_LONG_CONTEXT = 10
+
+
+def diffs(text: str, mark: Mark) -> str:
+    """Unified diffs: of a long context the three lines beside each change."""
+    if "@@ -" not in text:
+        return text
+    out: list[str] = []
+    context: list[str] = []
+    old = new = 0
+    for line in text.split("\n"):
+        inside = old > 0 or new > 0
+        if inside and line[:1] in (" ", ""):
+            context.append(line)
+            old, new = old - 1, new - 1
+            continue
+        out += _near(context, mark)
+        context = []
+        out.append(line)
+        if inside:
+            old, new = old - line.startswith("-"), new - line.startswith("+")
+            if line[:1] not in ("+", "-", "\\"):
+                old = new = 0
+        elif (hunk := _HUNK.fullmatch(line)) is not None:
+            old, new = (int(count if count is not None else 1) for count in hunk.groups())
+    return "\n".join([*out, *_near(context, mark)])
+
+
+def _near(context: list[str], mark: Mark) -> list[str]:
+    if len(context) < _LONG_CONTEXT:
+        return context
+    left_out = len(context) - 2 * _CONTEXT
+    return [*context[:_CONTEXT], mark(f"{left_out:,} lines that are the same"), *context[-_CONTEXT:]]
+
+
+_PAGE = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?(?:<!doctype html[^>]*>|<html[\s>])", re.IGNORECASE)
+
+
+def html(text: str, mark: Mark) -> str:
+    """A page: its title and text, a block a line, with where its links lead; scripts and styles go."""
+    if not _PAGE.match(text) or "</" not in text:
+        return text
+    lines = (re.sub(r" +", " ", line).strip(" |") for line in "".join(_words(text)).split("\n"))
+    words = "\n".join(line for line in lines if line not in ("", "-"))
+    if not words or len(words) * 2 > len(text):
+        return text
+    return f"{mark(f'the text of a page of HTML, {len(text):,} characters')}\n{words}"
+
+
+_BLOCKS = re.compile(
+    r"address|article|aside|blockquote|body|br|d[dlt]|div|fieldset|fig(caption|ure)|footer|form|h[1-6r]|head(er)?|html|li"
+    r"|main|nav|[ou]l|option|p|pre|section|summary|table|t(body|foot|head|itle|r)"
+)
+_UNSEEN = {name: re.compile(f"</{name}", re.IGNORECASE) for name in ("script", "style", "template", "svg", "noscript")}
+_TAG = re.compile(
+    r"<(?:(?P<end>/?)(?P<name>[a-zA-Z][\w:-]*+)(?P<given>(?:[^<>\"']++|\"[^\"]{0,2000}+\"|'[^']{0,2000}+')*+)>"
+    r"|(?P<comment>!--)|[!?][^<>]*+>)"
+)
+_GIVEN = re.compile(r"\b(href|alt|value|placeholder)\s*+=\s*+(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+))", re.IGNORECASE)
+
+
+def _words(page: str) -> Iterator[str]:
+    """The words of a page, with ends of lines where blocks begin and end."""
+    place, link = 0, ""
+    while (tag := _TAG.search(page, place)) is not None:
+        yield re.sub(r"\s+", " ", unescape(page[place : tag.start()]))
+        place, name = tag.end(), (tag["name"] or "").lower()
+        given = {key.lower(): unescape("".join(values)) for key, *values in _GIVEN.findall(tag["given"] or "")}
+        if tag["comment"]:
+            end = page.find("-->", place)
+            place = len(page) if end < 0 else end + 3
+        elif name in _UNSEEN and not tag["end"]:
+            closed = _UNSEEN[name].search(page, place)
+            place = len(page) if closed is None else closed.start()
+        elif _BLOCKS.fullmatch(name):
+            yield "\n- " if name == "li" and not tag["end"] else "\n"
+        elif name == "a":
+            leads = link and tag["end"] and not link.startswith(("#", "javascript:"))
+            yield f" ({link})" if leads else ""
+            link = "" if tag["end"] else given.get("href", "")
+        elif name in ("td", "th", "img", "input"):
+            yield " | " if name in ("td", "th") else f" {given.get('alt') or given.get('value') or ''} "
+    yield re.sub(r"\s+", " ", unescape(page[place:]))
+
+
+FOLDS: dict[str, Callable[[str, Mark], str]] = {
+    fold.__name__: fold for fold in (terminal, html, numbers, hits, paths, tests, progress, traces, diffs)
+}
+"""All kinds by name, in the order in which they are looked for."""

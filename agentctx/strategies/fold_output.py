@@ -1,0 +1,99 @@
+"""Fold what tools print, by its kind: what an agent needs stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from attrs import field, frozen
+
+from agentctx.engine.options import as_names
+from agentctx.engine.shrink import with_pointer
+from agentctx.errors import ConfigError
+from agentctx.protocols import Call
+from agentctx.strategies.compress.output_kinds import FOLDS
+from agentctx.strategies.compress.rewriting import Pointer, RewriteResults
+
+_SHORTEST = 100
+"""Characters; a shorter text without control characters has nothing to fold."""
+
+
+def _kinds(given: Iterable[str]) -> frozenset[str]:
+    kinds = as_names("FoldOutput: kinds must be a list of names", given)
+    if kinds - FOLDS.keys():
+        msg = f"FoldOutput: kinds are among {', '.join(sorted(FOLDS))}, got {', '.join(sorted(kinds))}"
+        raise ConfigError(msg)
+    return kinds
+
+
+@frozen
+class FoldOutput(RewriteResults):
+    """Fold what tools print, when it arrives: of each kind of output, what an agent needs stays.
+
+    A kind is known by what stands in the text; what is not surely of one stays as it is:
+
+    - ``terminal``: what a terminal shows in the end, without colours; progress bars as they ended.
+    - ``numbers``: line numbers as ``cat -n`` prints them, without the blanks before them.
+    - ``hits``: what a search found, or a linter, by file: each path once.
+    - ``paths``: lists of paths by folder; what is in ``node_modules`` and the like is folded among others.
+    - ``tests``: tests in a row that passed; failures, summaries and all else stay.
+    - ``progress``: what installers and compilers print as they go on.
+    - ``traces``: frames that repeat, frames of libraries in a row, a log's line that repeats.
+    - ``diffs``: long contexts in unified diffs.
+    - ``html``: a page becomes its text, with where its links lead.
+
+    Of what is folded the first and the last line stay, with how many there were between, and with a store and the
+    recall tool in the request the handle of the original. ``numbers``, ``hits`` and ``paths`` by folder say the same
+    shorter and leave nothing out. Each does something only where the tokenizer says that the text gets smaller.
+
+    Args:
+        kinds: Which of these are folded; all, when not given.
+        exclude: Names of tools whose results stay.
+
+    Raises:
+        ConfigError: If a kind is unknown, or ``exclude`` has anything but names.
+
+    Example:
+        >>> from agentctx import Pipeline
+        >>> from agentctx.strategies import FoldOutput
+        >>> from agentctx.testing import assistant, call, result, transcript, user
+        >>> passed = [f"tests/test_api.py::test_{number} PASSED" for number in range(90)]
+        >>> said = [*passed, "tests/test_api.py::test_last FAILED", "=== 1 failed, 90 passed in 2.1s ==="]
+        >>> turns = user("Test it."), assistant(call("a", "bash")), result("a", chr(10).join(said))
+        >>> view = await Pipeline(FoldOutput()).prepare(transcript("openai-chat", *turns))
+        >>> print(view.messages[2]["content"])
+        tests/test_api.py::test_0 PASSED
+        [… 88 more lines, passed or without tests …]
+        tests/test_api.py::test_89 PASSED
+        tests/test_api.py::test_last FAILED
+        === 1 failed, 90 passed in 2.1s ===
+    """
+
+    kinds: frozenset[str] = field(default=frozenset(FOLDS), converter=_kinds, kw_only=True)
+    why: ClassVar[str] = "output folded by its kind"
+
+    def concerns_text(self, text: str, /) -> bool:
+        """Whether it is long enough, or has control characters."""
+        return len(text) >= _SHORTEST or "\x1b" in text or "\r" in text or "\b" in text
+
+    def rewritten(self, text: str, call: Call, pointer: Pointer, /) -> str:
+        """The text with each kind folded that gets smaller by it."""
+        count = call.counter.count
+        for kind, fold in FOLDS.items():
+            if kind in self.kinds:
+                made = fold(text, _Marks(pointer))
+                if made != text and count(made) < count(text):
+                    text = made
+        return text
+
+
+class _Marks:
+    """What stands for lines that are left out; the first says how to get the whole back."""
+
+    def __init__(self, pointer: Pointer) -> None:
+        self.pointer: Pointer | None = pointer
+
+    def __call__(self, what: str) -> str:
+        mark = f"[… {what} …]"
+        pointer, self.pointer = self.pointer, None
+        return mark if pointer is None else with_pointer(mark, pointer())
