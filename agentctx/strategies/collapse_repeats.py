@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Sequence
 from typing import ClassVar, NamedTuple
+from zlib import crc32
 
 from attrs import define, field, frozen
 
@@ -18,6 +19,12 @@ from agentctx.strategies.compress.likeness import check_installed, likeness, mar
 
 Said = tuple[str, bool, tuple[Part, ...]]
 """The tool, whether it failed, and what it said."""
+
+_Meant = tuple[str, bool, str]
+"""The tool, whether it failed, and the checksum of what it said."""
+
+GONE, SHORTEST = "[an output that is left out]", "[…]"
+"""What stands for a result that stood further down, where that is gone and there is no room for it."""
 
 NAMED = 8
 """So many values that are others in the last of several results are named."""
@@ -34,7 +41,9 @@ class CollapseRepeats(Stage):
     """Of results of one tool that say exactly the same, keep the last and put a line in place of the others.
 
     Every call keeps its result, so that all pairs stay whole; only what is longer than the line goes. Results that
-    merely begin alike are not the same. A repeated error is told to be one.
+    merely begin alike are not the same. A repeated error is told to be one. When a cut, or the provider, leaves out the
+    one that stays, the last of the others gets its content back; where there is no room for it, the line says that it
+    is left out, and how the model gets it with the recall tool.
 
     With ``similar`` those go, too, that differ only in times, counters and ids, or in little else: which values were
     others, or how much is the same, is said in the line, with a handle where the request has the recall tool. A result
@@ -42,7 +51,8 @@ class CollapseRepeats(Stage):
     model has read them.
 
     Args:
-        marker: What stands instead; ``{tool}`` becomes the tool's name, ``{what}`` "output" or "error".
+        marker: What stands instead; ``{tool}`` becomes the tool's name, ``{what}`` "output" or "error". A
+            checksum of the result that is meant stands at its end.
         similar: The least part of two texts that must be the same, besides such values. 1: all of it; less needs the
             extra ``fuzzy``. None: also the values must be the same.
 
@@ -57,7 +67,7 @@ class CollapseRepeats(Stage):
         ...     "openai-chat", user("Watch it."), assistant(call("a", "log")), result("a", "the same line " * 30),
         ...     assistant(call("b", "log")), result("b", "the same line " * 30))
         >>> (await Pipeline(CollapseRepeats()).prepare(messages)).messages[2]["content"]
-        '[the same output of log stands further down]'
+        '[the same output of log stands further down #...]'
         >>> messages = transcript(
         ...     "openai-chat", user("Watch it."),
         ...     assistant(call("a", "log")), result("a", "12:01:07 " + "the same line " * 30),
@@ -69,6 +79,7 @@ class CollapseRepeats(Stage):
     marker: str = field(default="[the same {what} of {tool} stands further down]", kw_only=True)
     similar: float | None = field(default=None, kw_only=True)
     scope: ClassVar[Scope] = Scope.PRESSURE
+    refers: ClassVar[bool] = True
 
     @similar.validator
     def _check_similar(self, _attribute: object, similar: object) -> None:
@@ -118,13 +129,101 @@ class CollapseRepeats(Stage):
             found = repeated.get((index, next(numbers)))
             if found is None:
                 return result
-            text = self.marker.replace("{tool}", found.tool).replace("{what}", "error" if result.is_error else "output")
             if found.but:
-                text = with_pointer(with_pointer(text, found.but), call.pointer(message, result))
+                text = with_pointer(self._said(found.tool, result), found.but)
+                text = with_pointer(text, call.pointer(message, result))
+            else:
+                text = self._mark(found.tool, result, _sum(result.content))
             shorter = with_content(result, (Text(text),))
             return shorter if call.meter.parts((shorter,)) < call.meter.parts((result,)) else result
 
         return edit_results(message, collapse)
+
+    def _said(self, tool: str, result: ToolResult) -> str:
+        return self.marker.replace("{tool}", tool).replace("{what}", "error" if result.is_error else "output")
+
+    def _mark(self, tool: str, result: ToolResult, checksum: str) -> str:
+        return with_pointer(self._said(tool, result), f" #{checksum}")  # few tokens
+
+    def mended(self, context: Context, before: Context, call: Call, /) -> Context:
+        """The context in which nothing is said to stand further down that does not."""
+        stood = {each.meant: each.content for each in self._marks(call.whole(before).messages, frozenset())}
+        start = len(call.whole(context).messages) - len(context.messages)
+        messages, room, back = list(context.messages), call.room(context), set[_Meant]()
+        for mark in self._marks(call.whole(context).messages, call.hidden) if any(stood.values()) else ():
+            content = stood.get(mark.meant)
+            if mark.content is not None or content is None or mark.meant in back or mark.index < start:
+                continue
+            message = messages[mark.index - start]
+            whole = _with_content(message, mark.number, content)
+            grown = call.count(whole) - call.count(message)
+            if room is not None and grown > room:
+                whole = _with_content(message, mark.number, (self._left_out(message, whole, mark.number, call),))
+            else:
+                room = None if room is None else room - grown
+                back.add(mark.meant)
+            call.note(message, "the same result does not stand further down any more")
+            messages[mark.index - start] = whole
+        return context.with_messages(tuple(messages))
+
+    def _marks(self, messages: Sequence[Message], hidden: frozenset[int]) -> list[_Mark]:
+        """What stands for results, the last first, each with the content that stands further down, if it does."""
+        marks, contents = [], dict[_Meant, tuple[Part, ...]]()
+        for (index, number), tool, result in reversed(list(_read(messages))):
+            meant = self._meant(tool, result)
+            if meant is not None:
+                marks.append(_Mark(index, number, meant, contents.get(meant)))
+            elif messages[index].identity not in hidden:
+                contents.setdefault((tool, result.is_error, _sum(result.content)), result.content)
+        return marks
+
+    def _meant(self, tool: str, result: ToolResult) -> _Meant | None:
+        """Which result this one says to stand further down; None where it says something else."""
+        if len(result.content) != 1 or not isinstance(result.content[0], Text):
+            return None
+        head, _, tail = self._mark(tool, result, "\0").partition("\0")
+        text = result.content[0].text
+        checksum = text[len(head) : len(text) - len(tail)]
+        if len(checksum) != len(_sum(())) or text != self._mark(tool, result, checksum):
+            return None
+        return tool, result.is_error, checksum
+
+    def _left_out(self, message: Message, whole: Message, number: int, call: Call) -> Text:
+        """What says that a result is left out, in no more tokens than what it says now."""
+        bare, said = Message(whole.role, whole.parts), message.results[number]
+        texts = [with_pointer(GONE, call.pointer(bare, bare.results[number])), GONE]
+        size = call.meter.parts(said.content)
+        return next((Text(text) for text in texts if call.meter.parts((Text(text),)) <= size), Text(SHORTEST))
+
+
+@frozen(eq=False, repr=False)
+class _Mark:
+    """What stands for a result.
+
+    Args:
+        index: The index of the message.
+        number: Which of the results in it.
+        meant: What it stands for.
+        content: What that says; None where it does not stand further down.
+    """
+
+    index: int
+    number: int
+    meant: _Meant
+    content: tuple[Part, ...] | None
+
+
+def _sum(content: Sequence[Part]) -> str:
+    """A checksum of what a result says."""
+    said = "\0".join([part.text if isinstance(part, Text) else repr(part) for part in content])
+    return f"{crc32(said.encode(errors='surrogatepass')) % 10**6:06}"  # few tokens
+
+
+def _with_content(message: Message, number: int, content: Sequence[Part]) -> Message:
+    """The message whose result of this number says something else."""
+    numbers = iter(range(len(message.results)))
+    bare = tuple([Text(part.text) if isinstance(part, Text) else part for part in content])
+    return edit_results(message, lambda result: with_content(result, bare) if next(numbers) == number else result)
 
 
 Place = tuple[int, int]

@@ -276,6 +276,24 @@ async def test_nothing_refers_to_what_the_provider_clears():
     assert "x_29" in str(view.messages[4])
 
 
+async def test_a_collapsed_result_comes_back_when_the_last_one_goes():
+    """What is said to stand further down comes back when that is cut, also in views that are written back."""
+    said = "\n".join(function("x", 60))
+    turns = [user("x"), *(each for at in "abc" for each in (assistant(call(at, "log")), result(at, said)))]
+    natives = transcript("openai-chat", *turns)
+    collapsed = await Pipeline(CollapseRepeats()).prepare(natives)
+
+    def without_last(context, _call):
+        messages = [each for each in context.messages if "c" not in {part.call_id for part in each.results}]
+        return context.with_messages(tuple(each for each in messages if "c" not in {part.id for part in each.calls}))
+
+    for passed in (natives, collapsed.messages):
+        view = await Pipeline(CollapseRepeats(), without_last).prepare(passed)
+        contents = [message["content"] for message in view.messages if message["role"] == "tool"]
+        assert contents[1] == said
+        assert contents[0].startswith("[the same output of log stands further down #")
+
+
 @pytest.mark.parametrize("wrong", [0, 1, -3, True, 2.5, "8", None])
 def test_wrong_options(wrong):
     """Fewer than two lines are refused when the stage is built."""
