@@ -20,6 +20,7 @@ from zlib import crc32
 
 from attrs import define, field
 
+from agentctx.core.codes import written_out
 from agentctx.core.message import Message, Text, ToolCall, ToolResult
 from agentctx.core.recap import TERM, quoted
 from agentctx.lazy import lazy_pattern
@@ -59,9 +60,9 @@ class Output(NamedTuple):
 
 
 def text_in(result: ToolResult) -> str | None:
-    """The text of a result that has one, and one only; else None."""
+    """The text of a result that has one, and one only, its codes written out; else None."""
     texts = [part.text for part in result.content if isinstance(part, Text)]
-    return texts[0] if len(texts) == 1 else None
+    return written_out(texts[0]) if len(texts) == 1 else None
 
 
 def named(call: ToolCall | None, result: ToolResult) -> str:

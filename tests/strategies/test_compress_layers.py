@@ -11,7 +11,7 @@ from agentctx import ConfigError, FitContextWindow, Pipeline, TruncateToolOutput
 from agentctx.core.codes import Codebook, codebook_in, codes_in, fit, written_out
 from agentctx.engine.shrink import Cut, cut_to_chars, cut_to_tokens
 from agentctx.stores import MemoryStore
-from agentctx.strategies import CompressLayers, decompress
+from agentctx.strategies import CompressLayers, ReuseLines, decompress
 from agentctx.strategies.compress.codes import DICTIONARY, compress, left_alone
 from agentctx.strategies.compress_layers import folded, tidied
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
@@ -402,6 +402,23 @@ async def test_a_code_that_is_also_said_for_itself_is_not_guessed():
     number = next(iter(codebook_in(outputs(await compressed(agent(HITS)))[0])[0].phrases))
     view = await compressed([*agent(HITS), {"role": "user", "content": f"What does §{number} of the law say?"}])
     assert decompress(f"§{number}", view) == f"§{number}"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+async def test_lines_of_results_in_codes_are_found_again(order):
+    """References and codes go together in any order, at once and in a session: lines are compared as they read."""
+    messages = agent(HITS, f"head\n{HITS}tail", HITS.replace("comma", "colon"), HITS)
+    stages, sizes = (CompressLayers(), ReuseLines())[::order], []
+    pipeline = Pipeline(*stages)
+    session = pipeline.session(format="openai-chat")
+    for stop in (3, 5, 7, 9):
+        stepped = await session.prepare(messages[:stop])
+    for view in (await pipeline.prepare(messages, format="openai-chat"), stepped):
+        said = outputs(view)
+        assert [bool(codebook_in(text)) for text in said] == [True, False, True, False]
+        assert all("the same as lines" in said[place] for place in (1, 3))
+        sizes.append(view.report.tokens_after)
+    assert sizes[0] == sizes[1] < (await compressed(messages)).report.tokens_after
 
 
 async def test_the_prefix_stays_put():
