@@ -15,6 +15,7 @@ from agentctx.models.cache_rules import cache_rules
 from agentctx.models.table import profile
 from agentctx.pipeline import Pipeline
 from agentctx.strategies.clear_tool_results import ClearToolResults
+from agentctx.strategies.drop_superseded import DropSuperseded
 from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
 from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
@@ -79,6 +80,8 @@ def late_and_large(budget: Budget | int, model: str | None = None) -> Pipeline:
 def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
     """``late_and_large``, and no tool output takes more than a twentieth of the window when it arrives.
 
+    A cut takes first what is there twice (``DropSuperseded``), so that less goes of what is there once.
+
     One message behind the first task tells of what was left out: which files were changed, what ran, and exact values
     (``Ledger``). So does a line of each output that was cut when it arrived.
 
@@ -95,7 +98,7 @@ def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
         >>> session = coding_agent(Budget(window=128_000)).session(model="gpt-5.4")
     """
     budget = _checked("coding_agent", budget)
-    stages = _cap(budget), FitContextWindow(), Ledger(IN_LEDGER), PlaceCacheMarkers()
+    stages = _cap(budget), DropSuperseded(), FitContextWindow(), Ledger(IN_LEDGER), PlaceCacheMarkers()
     return Pipeline(*stages, budget=_deep(budget, model))
 
 
@@ -126,8 +129,10 @@ def thrifty(budget: Budget | int, model: str | None = None, *, within: int = 5) 
     """
     budget = _checked("thrifty", budget)
     told = Ledger(IN_LEDGER)
-    early = when(pays_back(within), ClearToolResults(RECENT_RESULTS), FitContextWindow(), told)
-    return Pipeline(_cap(budget), early, FitContextWindow(), told, PlaceCacheMarkers(), budget=_deep(budget, model))
+    twice = DropSuperseded()
+    early = when(pays_back(within), twice, ClearToolResults(RECENT_RESULTS), FitContextWindow(), told)
+    stages = _cap(budget), early, twice, FitContextWindow(), told, PlaceCacheMarkers()
+    return Pipeline(*stages, budget=_deep(budget, model))
 
 
 def assistant(budget: Budget | int, model: str | None = None) -> Pipeline:
