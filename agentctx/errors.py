@@ -187,7 +187,7 @@ class VocabularyError(AgentctxError):
 
 
 class SummaryError(AgentctxError):
-    """What a summarizer gave is no summary: empty, too long, a tool call, a refusal, cut off.
+    """What a summarizer gave is no summary: no text, empty, too long, a tool call, a refusal, cut off.
 
     A summarizer of your own may raise it as well; then what it was asked for is left out as if it had failed.
 

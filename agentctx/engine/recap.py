@@ -77,7 +77,7 @@ class LeftOut:
             room: Tokens that the message may have.
             stage: Who asks, for errors.
             write: Makes the message of the words; without it, the recap.
-            forgives: Whether an error of the summarizer's, or something else than text, costs no more than its words.
+            forgives: Whether an error of the summarizer's costs no more than its words.
 
         Raises:
             Exception: What is not forgiven.

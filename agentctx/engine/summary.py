@@ -1,7 +1,7 @@
 """A summary that is asked for with care: without secrets, in parts that the summarizer can take, and taken only whole.
 
-What is no summary (nothing, too much, a tool call, a refusal, half of one) is never put into a request: it raises
-``SummaryError``, and whoever has asked goes another way.
+What is no summary (no text, nothing, too much, a tool call, a refusal, half of one) is never put into a request: it
+raises ``SummaryError``, and whoever has asked goes another way.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from agentctx.engine.drop import tokens_of
 from agentctx.engine.record import SUMMARY, Record, record_in
 from agentctx.engine.run_stages import answered
 from agentctx.engine.shrink import Cut, cut_to_tokens
-from agentctx.errors import ContextOverflow, StageError, SummaryError
+from agentctx.errors import ContextOverflow, SummaryError
 from agentctx.lazy import lazy_pattern
 from agentctx.offload import offload
 from agentctx.protocols import Call, Summarizer, name_of
@@ -96,7 +96,8 @@ class Asking:
         with anyio.fail_after(self.timeout or getattr(self.summarizer, "timeout", None)):
             text: object = await answered(name, self.summarizer(messages, most))
         if not isinstance(text, str):
-            raise StageError(stage, f"the summarizer returned {type(text).__name__} instead of text")
+            msg = f"the summarizer returned {type(text).__name__} instead of text"
+            raise SummaryError(msg)
         if flaw := _flaw(text, tokens_of(messages, call), call):
             raise SummaryError(flaw)
         told = await offload(partial(failing_closed(self.redact, SummaryError), clean_text(text)), 1, len(text))

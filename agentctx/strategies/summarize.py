@@ -90,9 +90,9 @@ class Summarize(Stage):
 
     The turn that begins with the user's newest words stays as it is; of a turn that is too large these words alone.
     In a request the summary stands behind the first task, and the next one takes its place and counts on; in a block
-    it comes first. One that is too long is cut to what fits; one that is empty, longer than what it stands for, a tool
-    call, a refusal or cut off is none. What it says under the headings Goal, Constraints, Decisions, Files, Open items
-    and Next step is a record: the summarizer is shown the one before, and what it leaves out of it stays.
+    it comes first. One that is too long is cut to what fits; one that is no text, empty, longer than what it stands
+    for, a tool call, a refusal or cut off is none. What it says under the headings Goal, Constraints, Decisions, Files,
+    Open items and Next step is a record: the summarizer is shown the one before, and what it leaves out of it stays.
 
     Args:
         summarizer: Writes the summary; not asked when everything fits, and once a build for a block. Without it the
@@ -169,7 +169,7 @@ class Summarize(Stage):
         """Return the context when it fits, else a summary and what stays.
 
         Raises:
-            StageError: If the summarizer returns something else than text, and there is no fallback.
+            StageError: If the summarizer is not async.
         """
         _, aim = limits("Summarize", None, call)
         if call.size(context) <= aim:

@@ -14,7 +14,6 @@ from agentctx import (
     Outcome,
     Pack,
     Pipeline,
-    StageError,
     Text,
     TrimRounds,
     first_of,
@@ -126,15 +125,21 @@ async def test_an_eviction_that_makes_less_of_more():
     assert (out.report.tokens_per_block, out.report.blocks[0].granted) == ({"a": 20}, 23)
 
 
-async def test_a_summarizer_that_returns_no_text():
-    """A summarizer that returns something else than text fails by its name."""
+@pytest.mark.parametrize("given", [7, None, b"x", ["x"]])
+async def test_a_summarizer_that_returns_no_text(given):
+    """It has given no summary: the fallback stands in, as for an empty one, and what it gave is named in the notes."""
 
     async def wrong(messages, max_tokens):
         del messages, max_tokens
-        return 7
+        return given
 
-    with pytest.raises(StageError, match="the summarizer returned int instead of text"):
-        await built(25, block("a", chat("u1", "u2", "u3"), Summarize(wrong)))
+    async def empty(messages, max_tokens):
+        del messages, max_tokens
+        return ""
+
+    out, plain = [await built(25, block("a", chat("u1", "u2", "u3"), Summarize(each))) for each in (wrong, empty)]
+    assert out.messages == plain.messages
+    assert out.report.blocks[0].notes == (f"the summarizer returned {type(given).__name__} instead of text",)
 
 
 async def test_a_capped_tier():

@@ -24,6 +24,10 @@ FAULTS = {
     "whitespace": (" \n\t ", "was empty"),
     "tool call": ('{"name": "read", "arguments": {"path": "a"}}', "called a tool"),
     "tool call in tags": ("<tool_call>read a</tool_call>", "called a tool"),
+    "none": (None, "returned NoneType instead of text"),
+    "list": (["a"], "returned list instead of text"),
+    "dict": ({"content": "x"}, "returned dict instead of text"),
+    "bytes": (b"x", "returned bytes instead of text"),
     "refusal": ("I'm sorry, but I can't help with that.", "refused"),
     "longer than the input": ("and so on " * 20_000, "longer than what it stands for"),
 }
