@@ -34,7 +34,7 @@ _COLOUR = (
     rf"{_STARTS}\[[0-?]{{0,32}}[ -/]{{0,4}}[@-~]|\x9b[0-?]{{0,32}}[ -/]{{0,4}}[@-~]|"
     r"\x1b\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)"
 )
-_NO_WIDTH = (
+NO_WIDTH = (
     r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f"  # controls (Cc) but those that are blanks
     r"\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff"
     r"\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"  # default ignorable
@@ -52,8 +52,8 @@ _ESCAPE = (
     r"&#[xX]0{0,8}(?P<hex>[0-9a-fA-F]{1,5});|&#0{0,8}(?P<number>[0-9]{1,5});|&(?P<entity>[A-Za-z]{2,10});|"
     r"\\{1,4}(?P<letter>[nrtbfv0])"
 )
-_HIDDEN = lazy_pattern(f"(?P<nothing>{_COLOUR}|{_NO_WIDTH})|{_ESCAPE}")
-_HIDDEN_OR_OVERWRITTEN = lazy_pattern(f"(?P<nothing>{_OVERWRITTEN}|{_COLOUR}|{_NO_WIDTH})|{_ESCAPE}")
+_HIDDEN = lazy_pattern(f"(?P<nothing>{_COLOUR}|{NO_WIDTH})|{_ESCAPE}")
+_HIDDEN_OR_OVERWRITTEN = lazy_pattern(f"(?P<nothing>{_OVERWRITTEN}|{_COLOUR}|{NO_WIDTH})|{_ESCAPE}")
 _BREAK = lazy_pattern(
     r"[\"'`][ \t]{0,8}[+.&\\]?[ \t]{0,8}(?:\\?\r?\n)?[ \t+.&]{0,40}[\"'`](?=[\w+/=-])|"
     r"(?<=[\w+/=-])(?:\\|-|(?<!=)=)?\r?\n[ \t>|#*+-]{0,40}(?=[\w+/=-])"

@@ -22,7 +22,7 @@ from agentctx.core.recap import Recap, is_recap, quoted, recap_of, recaps
 from agentctx.engine.record import SUMMARY, Record, record_in
 from agentctx.engine.run_stages import run_plain
 from agentctx.engine.shrink import CLEARED
-from agentctx.engine.summary import Asking
+from agentctx.engine.summary import Asking, says_nothing
 from agentctx.errors import StageError, SummaryError
 from agentctx.lazy import lazy_pattern
 from agentctx.offload import amount, offload
@@ -109,7 +109,7 @@ class LeftOut:
             text = record.text
             if self.call.count(write(text)) <= room:
                 break
-        while text.strip():
+        while not says_nothing(text):
             made = write(text)
             tokens = self.call.count(made)
             if tokens <= room:

@@ -16,7 +16,7 @@ from attrs import evolve, field, frozen
 
 from agentctx.core.message import Media, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
 from agentctx.core.recap import Recap, is_recap, recap_of
-from agentctx.core.secrets import Redactor, failing_closed, redact_secrets
+from agentctx.core.secrets import NO_WIDTH, Redactor, failing_closed, redact_secrets
 from agentctx.core.units import units
 from agentctx.engine.drop import tokens_of
 from agentctx.engine.record import SUMMARY, Record, record_in
@@ -31,6 +31,9 @@ from agentctx.providers.overflow import classify_error
 
 SMALLEST_PART = 256
 """Tokens; a part of the messages that does not fit into the summarizer's window is not halved below it."""
+
+_UNSEEN = lazy_pattern(rf"{NO_WIDTH}|[\u2800\U0001d159]")
+"""What is not shown, and what is shown as a blank without being called one."""
 
 _TOOL_CALL = lazy_pattern(r"\s*(?:<(?:tool_call|tool_use|function_calls?|invoke|antml:\w+)\b|<\|(?:tool|python))")
 _CALL_KEYS = frozenset(("tool_calls", "function_call", "tool_use", "arguments", "input", "parameters"))
@@ -106,13 +109,25 @@ class Asking:
 
 def _flaw(text: str, tokens: int, call: Call) -> str:
     """Why a text is no summary of so many tokens; empty when it is one."""
-    if not text.strip():
+    if says_nothing(text):
         return "the summary was empty"
     if call.counter.count(text) > tokens:
         return "the summary is longer than what it stands for"
-    if _TOOL_CALL.match(text) is not None or _is_call(text):
+    seen = _UNSEEN.sub("", text)
+    if _TOOL_CALL.match(seen) is not None or _is_call(seen):
         return "the summarizer called a tool instead"
-    return "" if _REFUSAL.match(text) is None else "the summarizer refused"
+    return "" if _REFUSAL.match(seen) is None else "the summarizer refused"
+
+
+def says_nothing(text: str) -> bool:
+    r"""Whether there is nothing to be seen in a summary but headings.
+
+    Example:
+        >>> from agentctx.engine.summary import says_nothing
+        >>> says_nothing("Goal: \u200b"), says_nothing("Goal: mend it")
+        (True, False)
+    """
+    return not Record.read(_UNSEEN.sub("", text)).text.strip()
 
 
 def _is_call(text: str) -> bool:

@@ -1,6 +1,8 @@
 """A summarizer that fails, at whichever of its calls, costs no more than its words; no secret passes its borders."""
 
 import copy
+import sys
+from unicodedata import category
 
 import anyio
 import pytest
@@ -9,6 +11,7 @@ from agentctx import Budget, FitContextWindow, Pipeline, count
 from agentctx.core.message import Message, Text, ToolResult
 from agentctx.core.recap import Recap, recap_of
 from agentctx.engine.record import Record, record_in
+from agentctx.engine.summary import says_nothing
 from agentctx.strategies import Extractive, Summarize, SummaryError, TruncateOldest
 from agentctx.testing import assistant, call, fixed_summarizer, result, transcript, user
 
@@ -22,6 +25,10 @@ FAULTS = {
     "timeout": (anyio.sleep_forever, "TimeoutError"),
     "empty": ("", "was empty"),
     "whitespace": (" \n\t ", "was empty"),
+    "invisible": ("\u200b\u2060\ufeff\U000e0041", "was empty"),
+    "blanks of other names": ("\u2800\u3164 \uffa0\n", "was empty"),
+    "headings over nothing": ("Goal: \u200b\nFiles:\n- \u2800\n-", "was empty"),
+    "a tool call behind a mark": ('\ufeff{"name": "read", "arguments": {"path": "a"}}', "called a tool"),
     "tool call": ('{"name": "read", "arguments": {"path": "a"}}', "called a tool"),
     "tool call in tags": ("<tool_call>read a</tool_call>", "called a tool"),
     "none": (None, "returned NoneType instead of text"),
@@ -115,6 +122,19 @@ async def test_a_cancelled_step_leaves_nothing(anyio_backend, at):
     faulty.fault = GOOD
     fresh = Pipeline(Summarize(fixed_summarizer(GOOD)), budget=1_000).session(format="openai-chat")
     assert (await session.prepare(given)).messages == (await fresh.prepare(given)).messages
+
+
+_IGNORABLE = "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u2800\u3164\ufeff\uffa0"  # with the blank of Braille
+_RANGES = (0x180B, 0x180F), (0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0xFE00, 0xFE0F), (0xFFF0, 0xFFF8)
+_RANGES += (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF)
+UNSEEN = [*_IGNORABLE, *(chr(code) for first, last in _RANGES for code in range(first, last + 1))]
+UNSEEN += [each for each in map(chr, range(sys.maxunicode + 1)) if category(each) in ("Cc", "Cf", "Zs", "Zl", "Zp")]
+
+
+def test_what_nobody_sees_says_nothing(anyio_backend):
+    """Each default ignorable of Unicode, control or format character and blank, unless a word stands beside it."""
+    assert not [hex(ord(each)) for each in UNSEEN if not says_nothing(each)]
+    assert not [hex(ord(each)) for each in UNSEEN if says_nothing(f"{each}word{each}")]
 
 
 NO_SUMMARY = [fault for fault in FAULTS if fault not in ("exception", "timeout")]
