@@ -12,7 +12,7 @@ from agentctx.engine.protect import Protect
 from agentctx.errors import ConfigError
 from agentctx.memory.ledger import Ledger, told_of
 from agentctx.models.cache_rules import cache_rules
-from agentctx.models.table import profile
+from agentctx.models.table import find
 from agentctx.pipeline import Pipeline
 from agentctx.strategies.clear_tool_results import ClearToolResults
 from agentctx.strategies.drop_superseded import DropSuperseded
@@ -63,10 +63,10 @@ def late_and_large(budget: Budget | int, model: str | None = None) -> Pipeline:
         budget: The room of one model call; a number is a window in tokens. Without a target of its own, a
             cut goes down to a fifth of its trigger.
         model: The model, if known: where its cache keeps long prefixes only, in a small window, a cut leaves enough.
+            One that the model table does not know is as none.
 
     Raises:
         ConfigError: If the budget is none.
-        UnknownModel: If the model table does not know the model.
 
     Example:
         >>> from agentctx import Budget
@@ -90,7 +90,7 @@ def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
         model: As of ``late_and_large``.
 
     Raises:
-        ConfigError, UnknownModel: As of ``late_and_large``.
+        ConfigError: As of ``late_and_large``.
 
     Example:
         >>> from agentctx import Budget
@@ -120,7 +120,6 @@ def thrifty(budget: Budget | int, model: str | None = None, *, within: int = 5) 
     Raises:
         ConfigError: If ``within`` is below 1; at run time, if the session or the call names no model, or its prices
             are not known.
-        UnknownModel: If the model table does not know the model.
 
     Example:
         >>> from agentctx import Budget
@@ -147,7 +146,7 @@ def assistant(budget: Budget | int, model: str | None = None) -> Pipeline:
         model: As of ``late_and_large``.
 
     Raises:
-        ConfigError, UnknownModel: As of ``late_and_large``.
+        ConfigError: As of ``late_and_large``.
 
     Example:
         >>> from agentctx import Budget
@@ -174,6 +173,7 @@ def _cap(budget: Budget) -> TruncateToolOutputs:
 def _deep(budget: Budget, model: str | None, down_to: float = DOWN_TO) -> Budget:
     if budget.target is not None:
         return budget
-    smallest = 0 if model is None else cache_rules(profile(model)).smallest
+    known = None if model is None else find(model)
+    smallest = 0 if known is None else cache_rules(known).smallest
     kept = min(int(KEPT * smallest), budget.trigger_tokens * 3 // 4)
     return evolve(budget, target=kept if kept > down_to * budget.trigger_tokens else down_to)
