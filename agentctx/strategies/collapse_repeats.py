@@ -51,7 +51,8 @@ class CollapseRepeats(Stage):
     model has read them.
 
     Args:
-        marker: What stands instead; ``{tool}`` becomes the tool's name, ``{what}`` "output" or "error". A
+        marker: What stands instead; ``{tool}`` becomes the tool's name, ``{what}`` "output" or "error". What is only
+            similar has a line of its own. A
             checksum of the result that is meant stands at its end.
         similar: The least part of two texts that must be the same, besides such values. 1: all of it; less needs the
             extra ``fuzzy``. None: also the values must be the same.
@@ -73,7 +74,7 @@ class CollapseRepeats(Stage):
         ...     assistant(call("a", "log")), result("a", "12:01:07 " + "the same line " * 30),
         ...     assistant(call("b", "log")), result("b", "12:05:09 " + "the same line " * 30))
         >>> (await Pipeline(CollapseRepeats(similar=1)).prepare(messages)).messages[2]["content"]
-        '[the same output of log stands further down, but for 12:01:07]'
+        '[the same output of log came again later, but for 12:01:07]'
     """
 
     marker: str = field(default="[the same {what} of {tool} stands further down]", kw_only=True)
@@ -130,8 +131,8 @@ class CollapseRepeats(Stage):
             if found is None:
                 return result
             if found.but:
-                text = with_pointer(self._said(found.tool, result), found.but)
-                text = with_pointer(text, call.pointer(message, result))
+                what = "error" if result.is_error else "output"  # true also when that one is left out
+                text = f"[the same {what} of {found.tool} came again later{found.but}{call.pointer(message, result)}]"
             else:
                 text = self._mark(found.tool, result, _sum(result.content))
             shorter = with_content(result, (Text(text),))

@@ -183,7 +183,7 @@ async def similar(messages, least=1, **options):
 async def test_results_that_differ_in_times_and_counters_are_said_once():
     """Results that differ in times, counters and ids only are said once; the line names the values that were others."""
     said = [timed(10, 1), timed(11, 2), timed(12, 2)]
-    mark = "[the same output of read stands further down, but for 2026-11-22T{}]"
+    mark = "[the same output of read came again later, but for 2026-11-22T{}]"
     assert await similar(agent(*said)) == [mark.format("10:01:07Z, 1"), mark.format("11:01:07Z"), said[2]]
     assert outputs(await collapsed(agent(*said))) == said
 
@@ -191,7 +191,7 @@ async def test_results_that_differ_in_times_and_counters_are_said_once():
 async def test_a_copy_of_what_is_similar_points_to_what_stays():
     """Where the one copy of two goes for a similar result, the other does not point to that copy."""
     said = [timed(10, 1), timed(10, 1), timed(12, 1)]
-    mark = "[the same output of read stands further down, but for 2026-11-22T10:01:07Z]"
+    mark = "[the same output of read came again later, but for 2026-11-22T10:01:07Z]"
     assert await similar(agent(*said)) == [mark, mark, said[2]]
 
 
@@ -199,7 +199,7 @@ async def test_nearly_the_same_needs_so_much_of_it():
     """Results of which nearly everything is the same are said once, as far as it is asked for; others stay."""
     lines = [f"test_{name} passed without a warning" for name in ("one", "two", "three", "four", "five", "six") * 5]
     said = ["\n".join([*lines, "the last line is another"]), "\n".join(["first of all", *lines])]
-    assert (await similar(agent(*said), 0.9))[0].startswith("[the same output of read stands further down, 9")
+    assert (await similar(agent(*said), 0.9))[0].startswith("[the same output of read came again later, 9")
     assert await similar(agent(*said), 0.99) == said
     assert await similar(agent(*said), 1) == said
     other = "\n".join(f"nothing of {line[::-1]} is here" for line in lines)
