@@ -176,6 +176,11 @@ class Memory:
         found = self.candidates(gone, read, earlier.ledger)
         return Sections(_ledger(found, self._shown(visible, told), room, counter, self.redact), told)
 
+    def changed(self, messages: Sequence[Message], earlier: str, counter: TokenCounter) -> str:
+        """The lines of all files that were changed, by messages and an earlier trail: the least that is told."""
+        done = (done for each in read_calls(messages, (), self.rule) for done in done_by(each))
+        return trail_in(earlier).after(self._safe(done)).text(0, counter)
+
     def _safe(self, done: Iterable[Artifact]) -> Iterator[Artifact]:
         """What was done without the secrets that stand in commands and names."""
         for each in done:
@@ -470,11 +475,24 @@ class Ledger(Stage):
         return self.max_tokens is None
 
     def reserves(self, call: Call, /) -> int:
-        """The room for both sections, and less where so little was said that they cannot fill it."""
+        """The room for both sections, less where so little was said that they cannot fill it, more for changed files.
+
+        Files that were changed are told also in what a cut leaves free below the budget.
+        """
         most, start = self._most(call), call.start
         if start is None or call.limit is None or call.size(start) <= call.limit:
             return most
-        return min(most, _at_most(start.messages, most))
+        free = 0 if call.budget is None else max(0, call.budget.limit - call.limit)
+        return max(min(most, _at_most(start.messages, most)), self._for_changed(start, call) - free)
+
+    def _for_changed(self, start: Context, call: Call) -> int:
+        """The room in which all files that were changed so far are named."""
+        try:
+            memory = Memory(self.extractors, self.rule, failing_closed(self.redact, SummaryError))
+            told = memory.changed(start.messages, _earlier(call).trail, call.counter)
+        except SummaryError:  # nothing new will be told either
+            return 0
+        return call.counter.count(told) + call.counter.count(_HEADINGS) if told else 0
 
     def _most(self, call: Call) -> int:
         if self.max_tokens is not None:

@@ -283,6 +283,29 @@ async def test_many_changed_files_are_all_named():
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("as_session", [False, True])
+@pytest.mark.parametrize(("window", "files", "unread"), [(2_000, 30, 900), (2_000, 45, 1_150), (4_000, 100, 2_000)])
+@pytest.mark.parametrize("preset", [coding_agent, chatting])
+async def test_changed_files_are_named_beside_a_large_result(preset, window, files, unread, as_session):
+    """Without a session, too: a cut leaves their names room before old results, and a result not read yet, take it."""
+    names = [f"pkg/m{at % 7}/f_{at}.py" for at in range(files)]
+    writes = [
+        (assistant(call(f"w{name}", "write", {"path": name, "content": "x = 1\n" * 20})), result(f"w{name}", "ok"))
+        for name in names
+    ]
+    large = (
+        assistant(call("r", "read", {"path": "big.txt"})),
+        result("r", " ".join(f"w{at}" for at in range(unread // 3))),
+    )
+    turns_ = (user("Go."), *(each for write in writes for each in write), assistant("ok"), user("And?"), *large)
+    made, messages = preset(Budget(window)), transcript("openai-chat", *turns_)
+    view = await (made.session(format="openai-chat").prepare(messages) if as_session else made.prepare(messages))
+    recap, _ = recap_in(view, "openai-chat")
+    shown = json.dumps(view.messages)
+    assert {name for name in names if f'{name}\\"' not in shown} <= changed_in(recap)
+
+
+@pytest.mark.anyio
 async def test_two_ledgers_tell_nothing_twice():
     """``thrifty`` has one for what is cleared early and one for what goes late: a command that ran once ran once."""
     twice = Pipeline(FitContextWindow(), Ledger(), Ledger(), budget=Budget(WINDOW, target=0.4))
