@@ -15,18 +15,17 @@ from agentctx.models.cache_rules import cache_rules
 from agentctx.models.table import find
 from agentctx.pipeline import Pipeline
 from agentctx.strategies.clear_tool_results import ClearToolResults
-from agentctx.strategies.drop_superseded import DropSuperseded
 from agentctx.strategies.fit_context_window import FitContextWindow
 from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
 from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
 from agentctx.strategies.when import when
 
-DOWN_TO = 0.2
+DOWN_TO = 0.25
 """A cut goes down to this share of where it began: a cached prefix then breaks rarely.
 
 A conversation that grows by g tokens a call, from a share t of the trigger to all of it, reads (1 + t) / 2 of the
-trigger at each call and writes g / (1 - t), the cut with it. Both are least at t = 0, where nothing is left; at t = 1/5
-they are at most a quarter larger, whatever the prices are, and at t = 1/2 up to twice as large.
+trigger at each call and writes g / (1 - t), the cut with it. Both are least at t = 0, where nothing is left; at t = 1/4
+they are at most a third larger, whatever the prices are, and at t = 1/2 up to twice as large.
 """
 
 IN_LEDGER = 0.045
@@ -61,7 +60,7 @@ def late_and_large(budget: Budget | int, model: str | None = None) -> Pipeline:
 
     Args:
         budget: The room of one model call; a number is a window in tokens. Without a target of its own, a
-            cut goes down to a fifth of its trigger.
+            cut goes down to a quarter of its trigger.
         model: The model, if known: where its cache keeps long prefixes only, in a small window, a cut leaves enough.
             One that the model table does not know is as none.
 
@@ -80,8 +79,6 @@ def late_and_large(budget: Budget | int, model: str | None = None) -> Pipeline:
 def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
     """``late_and_large``, and no tool output takes more than a twentieth of the window when it arrives.
 
-    A cut takes first what is there twice (``DropSuperseded``), so that less goes of what is there once.
-
     One message behind the first task tells of what was left out: which files were changed, what ran, and exact values
     (``Ledger``). So does a line of each output that was cut when it arrived.
 
@@ -98,7 +95,7 @@ def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
         >>> session = coding_agent(Budget(window=128_000)).session(model="gpt-5.4")
     """
     budget = _checked("coding_agent", budget)
-    stages = _cap(budget), DropSuperseded(), FitContextWindow(), Ledger(IN_LEDGER), PlaceCacheMarkers()
+    stages = _cap(budget), FitContextWindow(), Ledger(IN_LEDGER), PlaceCacheMarkers()
     return Pipeline(*stages, budget=_deep(budget, model))
 
 
@@ -128,10 +125,8 @@ def thrifty(budget: Budget | int, model: str | None = None, *, within: int = 5) 
     """
     budget = _checked("thrifty", budget)
     told = Ledger(IN_LEDGER)
-    twice = DropSuperseded()
-    early = when(pays_back(within), twice, ClearToolResults(RECENT_RESULTS), FitContextWindow(), told)
-    stages = _cap(budget), early, twice, FitContextWindow(), told, PlaceCacheMarkers()
-    return Pipeline(*stages, budget=_deep(budget, model))
+    early = when(pays_back(within), ClearToolResults(RECENT_RESULTS), FitContextWindow(), told)
+    return Pipeline(_cap(budget), early, FitContextWindow(), told, PlaceCacheMarkers(), budget=_deep(budget, model))
 
 
 def assistant(budget: Budget | int, model: str | None = None) -> Pipeline:

@@ -110,18 +110,18 @@ def test_unreached_window_costs_nothing(model):
     assert unreached.bill(model) == everything.bill(model)
 
 
-def test_presets_go_down_to_a_fifth():
-    """A cut goes down to a fifth of the trigger, unless the budget has a target of its own."""
-    assert late_and_large(Budget(100_000, trigger=0.8)).budget.target_tokens == 16_000
+def test_presets_go_down_to_a_quarter():
+    """A cut goes down to a quarter of the trigger, unless the budget has a target of its own."""
+    assert late_and_large(Budget(100_000, trigger=0.8)).budget.target_tokens == 20_000
     assert coding_agent(Budget(100_000, target=0.5)).budget.target_tokens == 50_000
 
 
 def test_presets_leave_enough_for_the_cache():
     """Where the model's cache keeps 4,096 tokens and more only, a cut in a small window leaves somewhat more."""
     assert coding_agent(Budget(12_000), "claude-opus-4-5").budget.target_tokens == 4_710
-    assert coding_agent(Budget(12_000), "gpt-5.4").budget.target_tokens == 2_400
+    assert coding_agent(Budget(12_000), "gpt-5.4").budget.target_tokens == 3_000
     assert coding_agent(Budget(4_000), "claude-opus-4-5").budget.target_tokens == 3_000
-    assert thrifty(Budget(100_000), "claude-opus-4-5").budget.target_tokens == 20_000
+    assert thrifty(Budget(100_000), "claude-opus-4-5").budget.target_tokens == 25_000
 
 
 @pytest.mark.parametrize("model", ["claude-opus-4-5", "gemini/gemini-3.1-pro-preview"])

@@ -185,7 +185,7 @@ async def test_a_stage_with_nothing_to_do_gives_back_the_same_and_says_nothing(s
     assert not told.notes.remarks
 
 
-@pytest.mark.parametrize(("counter", "most"), [(HeuristicCounter(), 10_000), (CountingCounter(), 1_040_000)])
+@pytest.mark.parametrize(("counter", "most"), [(HeuristicCounter(), 15_000), (CountingCounter(), 1_040_000)])
 def test_how_much_is_read_of_a_long_output_is_said_without_reading_it(counter, most):
     """Of a megabyte, what may stay a few times over, or all where the counter cannot cut; nothing of what is short."""
     results = [ToolResult("a", (Text("line of text\n" * 80_000),)), ToolResult("b", (Text("x" * 1_000),))]
