@@ -43,7 +43,7 @@ from agentctx.strategies import DropTail
 
 WINDOW = 16_000
 ANSWER = 2_000
-FOR_FILES = 7_000
+FOR_FILES = 9_000
 FOR_SOURCES = 6_000
 TASK = "Explain how the room of a request is divided among tiers, and where allocate is called."
 ROLE = "You are a careful programmer. You read before you write, and you say what you do not know."
