@@ -129,22 +129,29 @@ async def case(count: int, seed: int) -> Case:
 
 
 def greedy(case: Case, rank: Callable[[int], float]) -> list[int]:
-    """What a packer chooses that takes each unit by rank for which there is still room."""
-    room, chosen = case.load.room, []
+    """What a packer chooses that takes each unit by rank, with what it needs, for which there is still room."""
+    room, chosen = case.load.room, set[int]()
     for index in sorted(range(len(case.scores)), key=rank, reverse=True):
-        if case.load.sizes[index] <= room:
-            room -= case.load.sizes[index]
-            chosen.append(index)
-    return chosen
+        more = {index, *case.load.needs[index]} - chosen
+        if (size := case.load.tokens(more)) <= room:
+            room -= size
+            chosen |= more
+    return sorted(chosen)
 
 
 def best(case: Case) -> int:
-    """The most that any choice is worth, by the textbook's table."""
-    table = [0] * (case.load.room + 1)
-    for worth, size in zip(case.worths, case.load.sizes, strict=True):
-        for room in range(case.load.room, size - 1, -1):
-            table[room] = max(table[room], table[room - size] + worth)
-    return table[-1]
+    """The most that any choice is worth that has of each unit all that it needs, by the textbook's table for trees."""
+    needs, sizes = case.load.needs, case.load.sizes
+    none = -1
+    tables = [[0] * (case.load.room + 1), *([none] * (case.load.room + 1) for _ in sizes)]
+    for index, (worth, size) in enumerate(zip(case.worths, sizes, strict=True)):
+        after = next((later for later in range(index + 1, len(sizes)) if index not in needs[later]), len(sizes))
+        for room, known in enumerate(tables[index]):
+            if known > none:
+                tables[after][room] = max(tables[after][room], known)
+                if room + size <= case.load.room:
+                    tables[index + 1][room + size] = max(tables[index + 1][room + size], known + worth)
+    return max(tables[-1])
 
 
 async def time_rows(repeats: int) -> list[Row]:

@@ -2,8 +2,8 @@
 
 In this order: tool results that are out of proportion, down to head and tail; old results, oldest first, and the long
 arguments of old calls; whole rounds of the model, oldest first; and the user's own words last, the longest cut before
-any is dropped. The words may take a quarter of the room of a request before a round goes for them, though the cut come
-down less far, and before results that must stay are whole; those that a round which stays answers are not counted.
+any is dropped. The words may take a fifth of the room of a request before a round goes for them, and before results
+that must stay are whole; those that a round which stays answers are not counted.
 
 It is worked out from the newest turn back: what is left out is counted, but not cut first.
 """
@@ -47,7 +47,7 @@ FOR_THE_RECAP = 2
 RECENT = 0.5
 """So much of the room the newest results have before a round is dropped for them."""
 
-OF_THE_USER = 0.25
+OF_THE_USER = 0.2
 """So much of the room the user's own words may take before they are cut, and before a round goes for them."""
 
 LONG_ARGUMENT = 200
@@ -71,8 +71,9 @@ def cut(context: Context, limit: int, aim: int, call: Call, size: int | None = N
     """
     context, layout = shrink_open_round(context, limit, call, size)
     loose = [unit for unit in paced(layout.units) if layout.staying.isdisjoint(unit.places)]
-    for_words = _for_words(context, limit, call)
-    held = min(for_words, _said(context, loose, call))
+    floor = _floor(context, call)
+    for_words = int(OF_THE_USER * max(0, limit - floor))
+    held = min(for_words, _said(context, loose, call), max(0, aim - floor))
     if held > limit - layout.floor:
         context, layout = cut_what_stays(context, limit - held, call, layout, len(layout.unread))
     least = min(limit, layout.floor + held)
@@ -202,7 +203,7 @@ class _Cutting:
     def _newest(self, bundles: Sequence[Sequence[Unit]], spoken: Mapping[int, Message]) -> list[_Turn]:
         """The turns that stay, latest first: as many as there is room for with results of the newest.
 
-        A quarter of the room of a request is for the user's words before them, if there are so many.
+        A fifth of the room of a request is for the user's words before them, if there are so many.
         """
         words_before, bare, more = sum(map(self.call.count, spoken.values())), 0, 0
         kept = []
@@ -350,10 +351,9 @@ class _Cutting:
         return f"{self.why}: old results first" if gone else f"{self.why}: the largest results cut"
 
 
-def _for_words(context: Context, limit: int, call: Call) -> int:
-    """Tokens that the user's words may take: a quarter of the room above what no cut can take away but the recap."""
-    told = sum(call.count(message) for message in paced(context.messages) if is_recap(message))
-    return int(OF_THE_USER * max(0, limit - call.floor(context) + told))
+def _floor(context: Context, call: Call) -> int:
+    """Tokens that no cut can take away, without the recap that stands."""
+    return call.floor(context) - sum(call.count(message) for message in paced(context.messages) if is_recap(message))
 
 
 def _words_of(message: Message) -> Message:

@@ -215,10 +215,11 @@ async def _run_and_guarantee(step: Step, stages: Sequence[ContextStrategy], aim:
         await run_stage(LiftCacheMarkers(), step.trail, call, trusted=True)
     telling = () if budget is None else step.ctx.concerned(step.ctx.plan.telling)
     if telling or any(declared(stage).recaps for stage in stages):
-        given, call = step.trail.after(-1), evolve(call, start=step.trail.context)
+        call = evolve(call, start=step.trail.context, given=partial(step.trail.copy().after, -1))
         if step.background is not None:
             call = evolve(call, ahead=partial(step.background.of, step.trail.context.messages, call.remark))
-        call = evolve(call, reserved=await reserved(stages, call), given=lambda: given)
+        if aim is None or step.trail.tokens > aim:  # else nothing is cut down to it
+            call = evolve(call, reserved=await reserved(stages, call))
     for stage in stages:
         await run_stage(stage, step.trail, call)
     telling = tuple(stage for stage in telling if step.ctx.plan.tells(stage, step.trail.told))

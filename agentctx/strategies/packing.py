@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
-from itertools import pairwise
+from functools import cached_property, partial
+from itertools import chain, pairwise
 from math import exp
 
 from attrs import evolve, frozen
@@ -221,17 +221,30 @@ class Candidates:
         return sum(scores[index] * self.sizes[index] for index in chosen)
 
     def pick(self, scores: Sequence[int], room: int) -> tuple[int, ...]:
-        """The units to keep in ``room`` tokens, as rising indexes: the recent as far as they fit, then the best."""
+        """The units to keep in ``room`` tokens, as rising indexes: the recent as far as they fit, then the best.
+
+        The best of three: what ``choose`` finds, less what has not all that it needs; the units by score, each with
+        what it needs; and, of up to ``CORE`` units, what is best of all (``_best_with_needs``).
+        """
         first = self._with_needs(self.recent, (), room)
         left = room - self.tokens(first)
         others = [index for index in range(len(self.units)) if index not in first]
+        by_score = sorted(others, key=lambda index: (-scores[index], -index))
+        ways = [self._with_needs(by_score, self._chosen(scores, first, others, left), room)]
+        if any(self.needs[index] - first for index in others):
+            ways.append(self._with_needs(by_score, first, room))
+            if len(others) <= CORE:
+                ways.append(first | _best_with_needs(self, scores, others, left))
+        return tuple(sorted(max(ways, key=partial(self.worth, scores))))
+
+    def _chosen(self, scores: Sequence[int], first: frozenset[int], others: Sequence[int], left: int) -> frozenset[int]:
+        """The best of others in what is left of the room, less those that have not all that they need."""
         sizes = [self.sizes[index] for index in others]
         worths = [scores[index] * size for index, size in zip(others, sizes, strict=True)]
         kept = first.union(others[place] for place in choose(worths, sizes, left))
         while alone := {index for index in kept - first if not self.needs[index] <= kept}:
             kept -= alone
-        passed = sorted(set(others) - kept, key=lambda index: (-scores[index], -index))
-        return tuple(sorted(self._with_needs(passed, kept, room)))
+        return kept
 
     def _with_needs(self, wanted: Iterable[int], kept: Iterable[int], room: int) -> frozenset[int]:
         """Those that are kept, and each that is wanted with all that it needs as long as there is room for both."""
@@ -244,6 +257,35 @@ class Candidates:
                 found |= more
                 left -= size
         return frozenset(found)
+
+
+def _best_with_needs(among: Candidates, scores: Sequence[int], others: Sequence[int], room: int) -> frozenset[int]:
+    """The choice of others that is worth most, each only with all that it needs; exact within ``STATES`` ways.
+
+    Ways to fill the room are compared where they have the same of what later units need.
+    """
+    asked_later = [0] * (len(others) + 1)
+    bit = {index: 1 << place for place, index in enumerate(others)}
+    needed = [sum(bit[need] for need in among.needs[index] if need in bit) for index in others]
+    for place in range(len(others) - 1, -1, -1):
+        asked_later[place] = asked_later[place + 1] | needed[place]
+    most = max((scores[index] for index in others), default=0)
+    states: list[_State] = [(0, 0, 0)]
+    for place, index in enumerate(others):
+        size, worth = among.sizes[index], scores[index] * among.sizes[index]
+        taken = [
+            (used + size, value + worth, bits | bit[index])
+            for used, value, bits in states
+            if used + size <= room and bits & needed[place] == needed[place]
+        ]
+        alike: dict[int, list[_State]] = {}
+        for state in chain(states, taken):
+            alike.setdefault(state[2] & asked_later[place + 1], []).append(state)
+        states = list(chain.from_iterable(_undominated(each, ()) for each in alike.values()))
+        if len(states) > STATES:
+            states = sorted(states, key=lambda state: state[0] * most - state[1])[:STATES]  # what the rest may be worth
+    best = max(states, key=lambda state: (state[1], -state[0]))
+    return frozenset(index for index in others if best[2] & bit[index])
 
 
 def candidates_of(context: Context, layout: Layout, call: Call, aim: int, keep_last: int) -> Candidates:

@@ -342,7 +342,7 @@ async def takes_no_more(scenario: Scenario) -> None:
     """Law 12: what a cut took does not fit again, but for ``NEAR`` of its aim and ``FEW`` tokens.
 
     Of whole rounds the newest that went, with its question; of cleared results the newest. And where the user's words
-    went, those that stay take a quarter of the room.
+    went, those that stay take a fifth of the room.
     """
     for step in await scenario.all_steps():
         for stage in () if step.view is None else step.view.report.stages:
@@ -398,7 +398,7 @@ def _bare(scenario: Scenario, message: Message, change: Change) -> int:
 def _hold_words(
     scenario: Scenario, step: PreparedCall, messages: Sequence[Message], cuts: Mapping[int, Change], aim: int
 ) -> None:
-    """Hold that where the user's words went there was no room for them in their quarter."""
+    """Hold that where the user's words went there was no room for them in their fifth."""
     count = scenario.source.meter.message
     said = [index for index, message in enumerate(messages) if is_user_turn(message)]
     taken = [index for index in said if index in cuts]

@@ -157,7 +157,7 @@ async def shorter(messages, max_tokens):
 
 
 STAGES = {
-    "the model's words first": (FitContextWindow(), ["u1", "u2"], "evicted"),
+    "rounds, oldest first": (FitContextWindow(), ["u2", "a2"], "evicted"),
     "the last rounds": (TrimRounds(1), ["u2", "a2"], "evicted"),
     "stages in order": (Pipeline(ClearToolResults(0), TruncateOldest()), ["u2", "a2"], "evicted"),
     "the first that acts": (first_of(ClearToolResults(0), TruncateOldest()), ["u2", "a2"], "evicted"),

@@ -22,7 +22,7 @@ CUTS = {
 @pytest.mark.parametrize("stage", CUTS.values(), ids=CUTS)
 @given(histories(), budgets())
 def test_a_cut_takes_no_more_than_it_must(both_loops, stage, history, budget):
-    """At once and in a session, nothing is gone that fits again, nor more of the user's words than their quarter."""
+    """At once and in a session, nothing is gone that fits again, nor more of the user's words than their fifth."""
     both_loops(takes_no_more, Scenario.of(stage, history, budget))
 
 

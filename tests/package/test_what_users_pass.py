@@ -28,7 +28,7 @@ from agentctx.sources import (
     gather,
     prioritise,
 )
-from agentctx.strategies import Embedded, Summarize, TruncateOldest
+from agentctx.strategies import Embedded, TruncateOldest
 from agentctx.testing import assistant, call, result, transcript, user
 
 ROUNDS = [turn for i in range(8) for turn in (assistant(call(f"c{i}", "read", {})), result(f"c{i}", "word " * 60))]
@@ -111,7 +111,6 @@ def table(plain, later, folder):
         "rule of protection": lambda: prepared(FitContextWindow(), protect=[plain]),
         "condition": lambda: prepared(when(Condition(plain, "mine"), FitContextWindow())),
         "stage": lambda: prepared(later),
-        "summarizer": lambda: built({"evict": Summarize(later, fallback=None)}),
         "eviction": lambda: built({"evict": later}),
         "extractor": lambda: built(facts=Facts(later, on=())),
         "formatter": lambda: built(formatter=later),
