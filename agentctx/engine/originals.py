@@ -22,7 +22,7 @@ from agentctx.errors import InvalidInput, StoreError
 from agentctx.offload import offload
 from agentctx.printable import shown
 from agentctx.protocols import Store
-from agentctx.providers.registry import FORMATS, format_named
+from agentctx.providers.registry import FORMATS, format_named, may_be_in
 from agentctx.wire_format import WireFormat
 
 T = TypeVar("T")
@@ -492,7 +492,8 @@ def _message_in(text: str) -> Message | None:
         native = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    read = [message for name in FORMATS if (message := _read_as(name, native)) is not None]
+    names = [name for name, wire in FORMATS.items() if may_be_in(wire, native)]
+    read = [message for name in names if (message := _read_as(name, native)) is not None]
     return max(read, key=lambda message: sum(map(_weight, message.results)) or len(message.text), default=None)
 
 

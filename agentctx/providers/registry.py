@@ -136,6 +136,14 @@ def _recognised(wire: WireFormat, request: Mapping[str, Any]) -> int | str:
     return said if known and isinstance(said, int) else f"recognises of the format {wire.name!r} gave {said!r}"
 
 
+def may_be_in(wire: WireFormat, native: Native) -> bool:
+    """Whether a message may be in a format; one that was added has to recognise it, since it may read anything."""
+    if not is_registered(wire):
+        return True
+    said = _recognised(wire, {wire.messages_key: [native]})
+    return isinstance(said, int) and said > 0
+
+
 def _scores(request: Mapping[str, Any]) -> tuple[dict[str, int], list[str]]:
     """How surely a request is in each format; and what those did that cannot say: it is in none of these."""
     said = {name: _recognised(wire, request) for name, wire in FORMATS.items()}

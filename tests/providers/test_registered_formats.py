@@ -5,6 +5,7 @@ import json
 import pytest
 
 from agentctx import ConfigError, FitContextWindow, InvalidInput, Message, Pipeline, Text, TrimRounds, validate
+from agentctx.memory import Recall
 from agentctx.providers import WireFormat, register_format, registry
 from agentctx.stores import MemoryStore
 
@@ -55,6 +56,15 @@ async def test_a_store_keeps_messages_of_any_shape(preparing, said, kept):
     view = await preparing(Pipeline(FitContextWindow(), budget=300, store=store), "pairs")(talk)
     (handle,) = {change.handle for change in view.report.changes if change.role == "assistant"}
     assert json.loads(await store.get(handle)) == ["assistant", kept]
+
+
+async def test_recall_reads_what_is_kept_as_it_was_meant_beside_it():
+    """A format that would read anything is asked whether it knows a message before it is read that way."""
+    register_format(Pairs())
+    store = MemoryStore()
+    said = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO"}}]
+    handle = await store.put(json.dumps({"role": "user", "content": said}).encode())
+    assert (await Recall(store)({"handle": handle})).startswith("look\n[image")
 
 
 async def test_what_is_no_json_at_all_fails_no_step():
