@@ -102,6 +102,17 @@ def headroom(messages: list[Any]) -> tuple[list[Any], list[str]]:
     return made, [entry.original_content for entry in kept if entry is not None]
 
 
+def claw_compactor(messages: list[Any]) -> tuple[list[Any], list[str]]:
+    """``FusionEngine.compress_messages`` of claw-compactor, and the originals that its store gives back."""
+    from claw_compactor.fusion.engine import FusionEngine  # noqa: PLC0415 - the other ways need it not
+
+    engine = FusionEngine()
+    made = engine.compress_messages(messages)["messages"]
+    store = engine.rewind_store
+    kept = (store.retrieve(each) for each in set(re.findall(r"hash=([0-9a-f]{8,64})", json.dumps(made))))
+    return made, [original for original in kept if original is not None]
+
+
 def distil(messages: list[Any]) -> tuple[list[Any], list[str]]:
     """``distil.compress_messages``, and the originals behind its handles."""
     from distil import compress_messages, expand_handle  # noqa: PLC0415 - the other ways need it not

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from attrs import field, frozen
+from rich.console import Console
+from rich.progress import Progress
 
 from agentctx import Call, Context, Message, Tool
 from agentctx.core.protection import always
 from agentctx.engine.reading import Reader, reader
 from agentctx.providers.registry import format_named
 from agentctx.replay import Recording, calls_of
+
+T, R = TypeVar("T"), TypeVar("R")
 
 HERE = Path(__file__).parents[1]
 SHARED, SHIPPED = HERE / "../shared/transcripts", HERE / "examples/sessions"
@@ -104,3 +110,33 @@ def of_recording(kind: str, recording: Recording, model: str | None = None) -> R
     ]
     outputs = tuple(sum(map(source.meter.message, answer)) for answer in answers)
     return Recorded(kind, recording, source, messages, *source.head(system, tools), calls, outputs)
+
+
+def half_of(name: object) -> int:
+    """The half of the sessions that one belongs to: the first is for choosing settings."""
+    return int(sha256(str(name).encode()).hexdigest(), 16) % 2
+
+
+def of_middling_length(lines: Sequence[str], limit: int | None) -> list[str]:
+    """At most so many of the lines of sessions, without the shortest and the longest; all, when there is no limit."""
+    first = 0 if limit is None else max(0, len(lines) - limit) // 2
+    return sorted(lines, key=len)[first:][:limit]
+
+
+def in_processes(
+    work: Callable[[T], R], tasks: Sequence[T], length: Callable[[T], int], jobs: int
+) -> Iterator[tuple[T, R]]:
+    """What comes of each task, in the order in which they end, with a bar of progress.
+
+    Args:
+        work: A function that another process can load.
+        tasks: The tasks; the longest are begun first.
+        length: How long one is, for the bar.
+        jobs: Processes.
+    """
+    with ProcessPoolExecutor(jobs) as pool, Progress(console=Console(stderr=True)) as progress:
+        bar = progress.add_task("sessions", total=sum(map(length, tasks)))
+        running = {pool.submit(work, task): task for task in sorted(tasks, key=length, reverse=True)}
+        for done in as_completed(running):
+            yield running[done], done.result()
+            progress.advance(bar, length(running[done]))

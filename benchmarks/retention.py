@@ -25,9 +25,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
-from hashlib import sha256
 from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
@@ -46,9 +44,8 @@ from contenders import (
     sliding,
 )
 from planted import PART, ROUNDS, planted
-from recorded import Recorded, lines_of_sessions, read
+from recorded import Recorded, half_of, in_processes, lines_of_sessions, of_middling_length, read
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 from sending import Sent, Way, in_session
 
@@ -179,11 +176,6 @@ async def look(watch: Watch, at: int, context: Context, sent: Sent) -> None:
         await watch.see(at, context)
 
 
-def half_of(name: object) -> int:
-    """The half of the sessions that one belongs to: the first is for choosing settings."""
-    return int(sha256(str(name).encode()).hexdigest(), 16) % 2
-
-
 @frozen
 class Task:
     """One session to be measured.
@@ -245,23 +237,17 @@ def tasks(args: argparse.Namespace) -> Iterator[Task]:
                 kinds[TALK, kind].append(line)
     kinds[PLANTED, "made sessions"] = [str(seed) for seed in range(SEEDS)]
     for (table, kind), lines in kinds.items():
-        first = 0 if args.limit is None else max(0, len(lines) - args.limit) // 2
         if not args.table or table in args.table:
-            yield from (Task(table, kind, line) for line in sorted(lines, key=len)[first:][: args.limit])
+            yield from (Task(table, kind, line) for line in of_middling_length(lines, args.limit))
 
 
 def measured(found: Sequence[Task], names: Sequence[str], jobs: int) -> Tables:
     """All tasks, on so many cores."""
     tables: Tables = {}
-    with ProcessPoolExecutor(jobs) as pool, Progress(console=Console(stderr=True)) as progress:
-        bar = progress.add_task("sessions", total=sum(map(_length, found)))
-        running = {pool.submit(measure_one, task, names): task for task in sorted(found, key=_length, reverse=True)}
-        for done in as_completed(running):
-            task, (kind, totals) = running[done], done.result()
-            for name, total in totals.items():
-                for row in (kind, ALL_KINDS):
-                    tables.setdefault(task.table, {}).setdefault(row, {}).setdefault(name, Total()).add(total)
-            progress.advance(bar, _length(task))
+    for task, (kind, totals) in in_processes(partial(measure_one, names=names), found, _length, jobs):
+        for name, total in totals.items():
+            for row in (kind, ALL_KINDS):
+                tables.setdefault(task.table, {}).setdefault(row, {}).setdefault(name, Total()).add(total)
     return {table: tables[table] for table in (FACTS, TALK, PLANTED) if table in tables}
 
 

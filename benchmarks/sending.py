@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from attrs import frozen
 from recorded import Recorded
 
-from agentctx import Context, ContextOverflow, InvalidInput, Pipeline
+from agentctx import Context, ContextOverflow, InvalidInput, Pipeline, View
 from agentctx.retention import watched
 from agentctx.stores import MemoryStore
 
@@ -22,6 +22,7 @@ class Sent:
         moved: Whether the request does not begin with the one before.
         store: Where what was left out is kept; None where it is not.
         recallable: Texts that the model can have back by a tool of another library's.
+        view: What a session of ours made, with its report.
     """
 
     context: Context | None
@@ -29,6 +30,7 @@ class Sent:
     moved: bool = False
     store: MemoryStore | None = None
     recallable: Sequence[str] = ()
+    view: View | None = None
 
 
 Way = Callable[[Recorded, int], AsyncIterator[Sent]]
@@ -58,7 +60,7 @@ def in_session(build: Callable[[int], Pipeline], model: str | None = None, *, re
                 yield Sent(None)
                 continue
             old = any(change.index < fresh for change in view.report.changes)
-            yield Sent(view.context, old, view.report.first_changed is not None, store)
+            yield Sent(view.context, old, view.report.first_changed is not None, store, view=view)
             fresh = length
 
     return way
