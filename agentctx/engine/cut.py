@@ -10,13 +10,14 @@ It is worked out from the newest turn back: what is left out is counted, but not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
 from attrs import frozen
 
-from agentctx.core.message import Context, Message, Part, Text, ToolResult
+from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.core.pace import paced
 from agentctx.core.protection import has_user_words, words
 from agentctx.core.recap import is_recap
@@ -113,17 +114,31 @@ class _Forms(NamedTuple):
         bare: With its results cleared, its long arguments cut, or its words cut to the user's share of the room.
         tight: With results that are out of proportion cut.
         whole: As it is.
+        kinds: What there is in it.
+        least: Tokens of ``bare``.
+        more: How many more ``tight`` has.
     """
 
     place: int
     bare: Message
     tight: Message
     whole: Message
+    kinds: Container[type[Part]]
+    least: int
+    more: int
+
+    @property
+    def has_results(self) -> bool:
+        """Whether there are results in it."""
+        return ToolResult in self.kinds
 
     @property
     def is_words(self) -> bool:
         """Whether it is the user's words alone."""
-        return self.whole.role == "user" and not self.whole.results
+        return self.whole.role == "user" and not self.has_results
+
+
+_MORE = attrgetter("more")
 
 
 @frozen
@@ -180,15 +195,15 @@ class _Cutting:
     def _may_stay(self, unit: Unit) -> bool:
         """Whether there is room for it at all, even if it is words of the user's that cannot be cut any more."""
         message = self.context.messages[unit.start]
-        return unit.is_round or self.call.count(self._forms(unit.start, message).bare) <= self.room
+        return unit.is_round or self._forms(unit.start, message).least <= self.room
 
     def _filled(self, now: dict[int, Message], before: Sequence[Sequence[Unit]]) -> dict[int, Message]:
         """What stays, with as many turns before those that are kept as fit when bare."""
         count = self.call.count
         left = self.room - sum(map(count, now.values()))
         for bundle in reversed(before):
-            forms = [each for each in self._turn(bundle).forms if each.place not in now or each.whole.results]
-            left -= sum(count(each.bare) - (count(now[each.place]) if each.place in now else 0) for each in forms)
+            forms = [each for each in self._turn(bundle).forms if each.place not in now or each.has_results]
+            left -= sum(each.least - (count(now[each.place]) if each.place in now else 0) for each in forms)
             if left < 0:
                 break
             now.update((each.place, each.bare) for each in forms)
@@ -218,11 +233,10 @@ class _Cutting:
         return kept
 
     def _turn(self, bundle: Sequence[Unit]) -> _Turn:
-        messages, count = self.context.messages, self.call.count
-        places = (index for unit in bundle for index in unit.places)
-        forms = tuple(self._forms(index, messages[index]) for index in places)
-        answers = [each.bare if each.is_words else each.tight for each in forms]
-        return _Turn(forms, sum(count(each.bare) for each in forms), sum(map(count, answers)))
+        messages = self.context.messages
+        forms = tuple([self._forms(index, messages[index]) for unit in bundle for index in unit.places])
+        bare = sum([each.least for each in forms])
+        return _Turn(forms, bare, bare + sum([each.more for each in forms if each.more and not each.is_words]))
 
     def _shortened(self, spoken: dict[int, Message], room: int) -> dict[int, Message]:
         """The words in ``room`` tokens: the longest cut, and then the oldest dropped."""
@@ -258,11 +272,12 @@ class _Cutting:
     def _restored(self, kept: Sequence[_Turn], left: int) -> dict[int, Message]:
         """What the messages of the turns that stay are now: bare, and the newest whole, in ``left`` tokens more."""
         forms = [each for turn in kept for each in reversed(turn.forms)]
-        results = [each for each in forms if each.whole.results and self._more(each)]
-        spoken = [each for each in forms if each.is_words and self._more(each)]
-        others = [each for each in forms if each.whole.calls and self._more(each)]
+        longer = [each for each in forms if each.more]
+        results = [each for each in longer if each.has_results]
+        spoken = [each for each in longer if each.is_words]
+        others = [each for each in longer if ToolCall in each.kinds]
         now = {each.place: each.bare for each in forms}
-        held_back = min(sum(map(self._more, results)), int(RECENT * self.room))
+        held_back = min(sum(map(_MORE, results)), int(RECENT * self.room))
         left -= self._put_back(spoken, left - held_back, now)
         left -= self._put_back(others, left - held_back, now)
         left -= self._put_back(results, left, now)
@@ -272,21 +287,22 @@ class _Cutting:
         return now
 
     def _forms(self, index: int, message: Message) -> _Forms:
-        if message.results:
+        kinds, count, bare, tight = set(map(type, message.parts)), self.call.meter.message, message, message
+        if ToolResult in kinds:
             bare = edit_results(message, partial(self._cleared, message))
-            return _Forms(index, bare, self._capped(message, self.cap), message)
-        if message.calls:
-            bare = cut_arguments(message, partial(self._cut, tokens=LONG_ARGUMENT))
-            return _Forms(index, bare, message, message)
-        if has_user_words(message):
+            tight = self._capped(message, self.cap)
+        elif ToolCall in kinds:
+            bare = cut_arguments(message, partial(self._cut, tokens=LONG_ARGUMENT), _may_be_long)
+        elif has_user_words(message):
             bare = self._with_shorter_text(message, max(SMALLEST, self.for_words))
-            return _Forms(index, bare, message, message)
-        return _Forms(index, message, message, message)
+        least = count(bare)
+        return _Forms(index, bare, tight, message, kinds, least, 0 if tight is bare else count(tight) - least)
 
     def _cleared(self, message: Message, result: ToolResult) -> ToolResult:
-        if cleared(result) is result:
-            return result
-        return cleared(result, with_pointer(CLEARED, self.call.pointer(message, result)))
+        made = cleared(result)
+        if made is result or not (pointer := self.call.pointer(message, result)):
+            return made
+        return cleared(result, with_pointer(CLEARED, pointer))
 
     def _capped(self, message: Message, cap: int) -> Message:
         def capped(result: ToolResult) -> ToolResult:
@@ -301,19 +317,16 @@ class _Cutting:
     def _cut(self, text: str, *, tokens: int) -> str:
         return text if len(text) <= tokens else cut_to_tokens(text, tokens, self.call.counter, Cut())
 
-    def _more(self, forms: _Forms) -> int:
-        return self.call.count(forms.tight) - self.call.count(forms.bare)
-
     def _put_back(self, forms: Iterable[_Forms], room: int, now: dict[int, Message]) -> int:
         """Put back what was cleared, in order, up to the first that does not fit; the tokens that it takes."""
-        fitting = until_full(forms, self._more, room)
+        fitting = until_full(forms, _MORE, room)
         now.update((each.place, each.tight) for each in fitting)
-        return sum(map(self._more, fitting))
+        return sum(map(_MORE, fitting))
 
     def _loosen(self, forms: Sequence[_Forms], room: int, now: dict[int, Message]) -> None:
         """Put back whole what is out of proportion, the smallest first; of the first that does not fit, what does."""
         count = self.call.count
-        tall = [each for each in forms if (each.whole.results or each.is_words) and now[each.place] is not each.whole]
+        tall = [each for each in forms if (each.has_results or each.is_words) and now[each.place] is not each.whole]
         for each in sorted(tall, key=lambda each: count(each.whole)):
             more = count(each.whole) - count(now[each.place])
             if more > room:
@@ -359,6 +372,11 @@ def _floor(context: Context, call: Call) -> int:
 def _words_of(message: Message) -> Message:
     """The user's words in a message, without the results beside them."""
     return message.with_parts(words(message)) if message.results else message
+
+
+def _may_be_long(call: ToolCall) -> bool:
+    """Whether a string in the arguments of a call may be longer than the arguments of an old call may be."""
+    return len(call.arguments) > LONG_ARGUMENT
 
 
 def _is_cleared(result: ToolResult) -> bool:

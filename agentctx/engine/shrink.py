@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
+from operator import is_not
 from typing import Literal
 
 from attrs import evolve, frozen
@@ -204,11 +205,12 @@ Edit = Callable[[ToolResult], ToolResult]
 
 def edit_results(message: Message, edit: Edit) -> Message:
     """The message with its tool results edited; the same object when none was."""
-    if not any([isinstance(part, ToolResult) for part in message.parts]):  # noqa: C419 - a list is faster here
-        return message
-    parts = tuple(edit(part) if isinstance(part, ToolResult) else part for part in message.parts)
-    changed = any(new is not old for new, old in zip(parts, message.parts, strict=True))
-    return message.with_parts(parts) if changed else message
+    return _with(message, [edit(part) if isinstance(part, ToolResult) else part for part in message.parts])
+
+
+def _with(message: Message, parts: list[Part]) -> Message:
+    """The message with other parts; the same object when they are its own."""
+    return message.with_parts(tuple(parts)) if any(map(is_not, parts, message.parts)) else message
 
 
 def results_of(messages: Iterable[Message]) -> Iterator[tuple[int, ToolResult, str | None]]:
@@ -272,8 +274,7 @@ def with_pointer(text: str, pointer: str) -> str:
 
 def cleared(result: ToolResult, placeholder: str = CLEARED) -> ToolResult:
     """The result with a few words in the place of what it says; itself where they would be no fewer."""
-    only_text = all(isinstance(part, Text) for part in result.content)
-    if only_text and len(result.text) <= len(placeholder):
+    if len(result.text) <= len(placeholder) and all(isinstance(part, Text) for part in result.content):
         return result
     return with_content(result, (Text(placeholder),))
 
@@ -419,15 +420,17 @@ def cut_arguments(
         cut: What a string shall be instead.
         which: Of which calls; else of all.
     """
-    parts: list[Part] = []
-    changed = False
-    for part in message.parts:
-        value = _parsed(part) if isinstance(part, ToolCall) and which(part) else None
-        shorter = _mapped(value, cut)
-        if isinstance(part, ToolCall) and shorter != value:
-            changed = True
-            arguments = shorter if isinstance(shorter, str) else json.dumps(shorter, ensure_ascii=False)
-            parts.append(evolve(part, arguments=arguments))
-        else:
-            parts.append(part)
-    return message.with_parts(tuple(parts)) if changed else message
+    return _with(
+        message,
+        [_with_shorter(part, cut) if isinstance(part, ToolCall) and which(part) else part for part in message.parts],
+    )
+
+
+def _with_shorter(part: ToolCall, cut: Callable[[str], str]) -> ToolCall:
+    """The call with the strings in its arguments cut; itself when none was."""
+    value = _parsed(part)
+    shorter = _mapped(value, cut)
+    if shorter == value:
+        return part
+    arguments = shorter if isinstance(shorter, str) else json.dumps(shorter, ensure_ascii=False)
+    return evolve(part, arguments=arguments)
