@@ -51,6 +51,9 @@ RECENT = 0.5
 OF_THE_USER = 0.2
 """So much of the room the user's own words may take before they are cut, and before a round goes for them."""
 
+OLD_RESULTS = "old results first"
+"""What is said of a result that was cleared."""
+
 LONG_ARGUMENT = 200
 """Tokens; a string in the arguments of an old call that is longer may be cut to its head and tail."""
 
@@ -361,7 +364,7 @@ class _Cutting:
         if not message.results:
             return f"{self.why}: the longest words cut" if has_user_words(message) else f"{self.why}: arguments cut"
         gone = made.results != message.results and all(map(_is_cleared, made.results))
-        return f"{self.why}: old results first" if gone else f"{self.why}: the largest results cut"
+        return f"{self.why}: {OLD_RESULTS}" if gone else f"{self.why}: the largest results cut"
 
 
 def _floor(context: Context, call: Call) -> int:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import groupby
+from operator import attrgetter
 
 from attrs import evolve, frozen
 
@@ -23,10 +24,12 @@ from agentctx.core.later import with_later
 from agentctx.core.message import ROLES, Message, Native, Thinking
 from agentctx.core.pace import paced
 from agentctx.core.report import Forecast, Report, StageReport
-from agentctx.engine.cut import OF_THE_USER, RECENT
+from agentctx.engine.changes import UNSAID
+from agentctx.engine.cut import OF_THE_USER, OLD_RESULTS, OUT_OF_PROPORTION, RECENT
 from agentctx.engine.drop import oldest_first
 from agentctx.engine.reading import Reader
 from agentctx.engine.repair import has_server_calls
+from agentctx.engine.shrink import cleared as without_content, edit_results
 from agentctx.errors import InvalidInput
 from agentctx.wire_format import Outline, calls_and_results
 
@@ -35,6 +38,9 @@ WORTH_IT = 200
 
 _MORE = 1.05
 """So much of what the cut can keep is read; where it reaches further all the same, all is read."""
+
+_MUCH_MORE = 1.2
+"""So many of the results for which there is room are counted; where it puts more back all the same, all is read."""
 
 _CLEARED = 10
 """Tokens of a result that is cleared, or fewer."""
@@ -55,6 +61,7 @@ class Skipped:
         stop: Index after the last.
         oldest: Index after the oldest rounds that were read behind them.
         around: All other messages, as values.
+        cleared: Those of them whose results go for certain, as they were read and as they are in ``around``, by index.
         stage: The stage that would drop them.
         reason: Why.
         reader: Reads the history.
@@ -65,6 +72,7 @@ class Skipped:
     stop: int
     oldest: int
     around: Sequence[Message]
+    cleared: Mapping[int, tuple[Message, Message]]
     stage: str
     reason: str
     reader: Reader
@@ -86,10 +94,22 @@ class Skipped:
         shape, start, stop = self.outline.shape, self.start, self.stop
         return [index for index, letter in enumerate(shape) if letter == "u" or not start <= index < stop]
 
-    def surely(self, origins: Sequence[int | None]) -> bool:
-        """Whether the stage would have left them out, which has kept what has these indexes of what it was shown."""
+    def surely(self, origins: Sequence[int | None], reports: Sequence[StageReport]) -> bool:
+        """Whether the stage would have left them out, which has kept what has these indexes of what it was shown.
+
+        And whether it would have cleared what was shown to it cleared: it has, where it had to clear anything newer, as
+        it puts results back up to the first that has no room.
+        """
         shape = self.outline.shape
-        return not any(each is not None and self.stop <= each < self.oldest and shape[each] != "u" for each in origins)
+        if any(each is not None and self.stop <= each < self.oldest and shape[each] != "u" for each in origins):
+            return False
+        return not self.cleared or (len(reports) == 1 and self._why_cleared(reports[0]) is not None)
+
+    def _why_cleared(self, report: StageReport) -> str | None:
+        """What is said of a result that the stage has cleared itself, of one behind all that it was shown cleared."""
+        newest = max(self.cleared)
+        said = (change.reason for change in report.changes if change.index > newest)
+        return next((reason for reason in said if reason.endswith(OLD_RESULTS)), None)
 
     @cached_property
     def _messages(self) -> list[Message]:
@@ -103,15 +123,29 @@ class Skipped:
         count, stage, why = self.reader.meter.message, self.stage, self.reason
         return tuple([Change(at, each.role, Outcome.DROPPED, stage, why, count(each), 0) for at, each in known])
 
+    def _of_cleared(self, report: StageReport) -> Iterator[Change]:
+        """What is said of each message that the stage was shown cleared; it has kept it so, or dropped it."""
+        said, count = {change.index: change for change in report.changes}, self.reader.meter.message
+        why = self._why_cleared(report) or UNSAID if self.cleared else UNSAID
+        for at, (whole, now) in self.cleared.items():
+            if at in said:
+                yield evolve(said[at], tokens_before=count(whole))
+            else:
+                yield Change(at, whole.role, Outcome.EDITED, self.stage, why, count(whole), count(now))
+
     @cached_property
     def tokens(self) -> int:
-        """Their tokens."""
-        return sum(change.tokens_before for change in self.changes)
+        """Their tokens, and those that others were shown to the stage without."""
+        count = self.reader.meter.message
+        gone = sum(count(whole) - count(now) for whole, now in self.cleared.values())
+        return gone + sum(change.tokens_before for change in self.changes)
 
     @cached_property
     def bytes(self) -> int:
-        """Their bytes."""
-        return sum(map(self.reader.meter.weight, self._messages))
+        """Their bytes, and those that others were shown to the stage without."""
+        weigh = self.reader.meter.weight
+        gone = sum(weigh(whole) - weigh(now) for whole, now in self.cleared.values())
+        return gone + sum(map(weigh, self._messages))
 
     def spans(self) -> Iterator[Span]:
         """The lines of them in the log of changes."""
@@ -119,17 +153,24 @@ class Skipped:
             places = [place for _, place in run]
             yield Span(places[0], places[-1] + 1, Outcome.DROPPED, self.stage, self.reason)
 
-    def in_force(self, known: ChangesInForce) -> ChangesInForce:
+    def in_force(self, known: ChangesInForce, reports: Sequence[StageReport]) -> ChangesInForce:
         """The changes in force with theirs, of which ``known`` has the sizes and the roles of those around them."""
-        sizes, roles = known.sizes, known.roles
+        sizes, roles, count = known.sizes, known.roles, self.reader.meter.message
+        there = known.changes
+
+        def all_changes() -> tuple[Change, ...]:
+            more = self._of_cleared(reports[0]) if self.cleared else ()
+            edited = [change for change in more if change.outcome is Outcome.EDITED]
+            return tuple(sorted((*there, *edited), key=_AT))
 
         def all_sizes() -> Sequence[int]:
-            return self._laid_out(sizes, {change.index: change.tokens_before for change in self.changes})
+            theirs = {change.index: change.tokens_before for change in self.changes}
+            return self._laid_out(sizes, theirs | {at: count(whole) for at, (whole, _) in self.cleared.items()})
 
         def all_roles() -> Sequence[int]:
             return self._laid_out(roles, {change.index: ROLES.index(change.role) for change in self.changes})
 
-        return with_later(evolve(known), {"sizes": all_sizes, "roles": all_roles})
+        return with_later(evolve(known), {"changes": all_changes, "sizes": all_sizes, "roles": all_roles})
 
     def _laid_out(self, around: Sequence[int], theirs: dict[int, int]) -> Sequence[int]:
         """A number for each message of the history: those of the messages around them, and theirs."""
@@ -171,7 +212,11 @@ class Skipped:
 
     def _among(self, report: StageReport) -> tuple[Change, ...]:
         """Their changes among those of the stage, by index."""
-        return tuple(sorted((*report.changes, *self.changes), key=lambda change: change.index))
+        others = [change for change in report.changes if change.index not in self.cleared]
+        return tuple(sorted((*others, *self._of_cleared(report), *self.changes), key=_AT))
+
+
+_AT = attrgetter("index")
 
 
 def skipped(natives: Sequence[Native], reader: Reader, stage: str, aim: int, head_tokens: int) -> Skipped | None:
@@ -190,17 +235,19 @@ def skipped(natives: Sequence[Native], reader: Reader, stage: str, aim: int, hea
     shape, read = outline.shape, reader.wire.read_message
     try:
         spoken = {index: read(natives[index], index) for index, letter in paced(enumerate(shape)) if letter == "u"}
-        newest, begins = _newest(natives, reader, shape, spoken, aim - head_tokens)
+        newest, begins, cleared = _newest(natives, reader, shape, spoken, aim - head_tokens)
         stop = len(natives) - len(newest)
         start = _start(outline, stop)
         if start is None or len(begins) < _OLDEST:
+            return None
+        if cleared and not _pairs_are_whole(outline, stop, _end_of_round(shape, max(cleared))):
             return None
         first = [spoken[index] if index in spoken else read(natives[index], index) for index in range(start)]
     except InvalidInput:  # of several messages that cannot be read the first is named
         return None
     between = [message for index, message in spoken.items() if start <= index < stop]
     around = [*first, *between, *newest]
-    found = Skipped(start, stop, begins[-_OLDEST], around, stage, oldest_first(aim), reader, outline)
+    found = Skipped(start, stop, begins[-_OLDEST], around, cleared, stage, oldest_first(aim), reader, outline)
     known = {id(message.source) for message in around}
     if not known.isdisjoint([id(natives[place]) for place in found.places]):  # all around it tells which place it is
         return None
@@ -214,10 +261,11 @@ _OLDEST = 3
 
 def _newest(
     natives: Sequence[Native], reader: Reader, shape: str, spoken: Mapping[int, Message], room: int
-) -> tuple[list[Message], list[int]]:
+) -> tuple[list[Message], list[int], dict[int, tuple[Message, Message]]]:
     """The last messages, all of a bundle of rounds, more than a cut keeps in ``room`` tokens; all when it keeps all.
 
-    The user's last words are among them, unless they are the first, and something that the model says.
+    The user's last words are among them, unless they are the first, and something that the model says. Results are
+    cleared from where the cut will have no room to put any back: they need not be counted.
 
     Args:
         natives: The history.
@@ -227,32 +275,38 @@ def _newest(
         room: What there is room for, in tokens.
 
     Returns:
-        The messages, and the indexes at which the bundles begin, latest first.
+        The messages, the indexes at which the bundles begin, latest first, and what was cleared, as of ``Skipped``.
     """
     read, count = reader.wire.read_message, reader.meter.message
     found: list[Message] = []
     begins: list[int] = []
+    cleared: dict[int, tuple[Message, Message]] = {}
     words, bare, more = sum(map(count, spoken.values())), 0, 0
-    spoke = False
+    spoke = full = False
     last = shape.rfind("u")
     last = len(shape) if last == shape.find("u") else last
     for index in paced(range(len(shape) - 1, -1, -1)):
         message = spoken[index] if index in spoken else read(natives[index], index)
-        found.append(message)
         if shape[index] in _RESULTS:
             bare += _CLEARED
-            more += count(message) - _CLEARED if more < RECENT * room else 0
+            if full:
+                whole, message = message, edit_results(message, without_content)
+                cleared |= {index: (whole, message)} if message is not whole else {}
+            else:
+                more += min(count(message), int(OUT_OF_PROPORTION * room)) - _CLEARED
         else:
             bare += count(message)
             words -= count(message) if index in spoken else 0
+        found.append(message)
         spoke = spoke or shape[index] in _ASSISTANT
         if not _begins_bundle(shape, index):
             continue
         begins.append(index)
+        full = spoke and more > _MUCH_MORE * RECENT * room
         kept = bare + min(more, RECENT * room) + min(words, OF_THE_USER * room)
         if kept > _MORE * room and index <= last and spoke:
             break
-    return found[::-1], begins
+    return found[::-1], begins, cleared
 
 
 def _begins_bundle(shape: str, index: int) -> bool:
@@ -276,6 +330,11 @@ def _start(outline: Outline, stop: int) -> int | None:
         if shape[start] in _ASSISTANT and shape[start - 1] not in _ASSISTANT:
             return start if _pairs_are_whole(outline, start, stop) else None
     return None
+
+
+def _end_of_round(shape: str, index: int) -> int:
+    """The index after the results among which one has this index."""
+    return next((place for place in range(index, len(shape)) if shape[place] not in _RESULTS), len(shape))
 
 
 def _pairs_are_whole(outline: Outline, start: int, stop: int) -> bool:

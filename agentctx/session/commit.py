@@ -126,7 +126,7 @@ def _committed_nowhere(state: State, step: Step) -> Committed:
     record.view, record.origins, record.final = list(messages), trail.origins, len(messages)
     record.note_made(trail.made, (), messages)
     record.view_bytes = sum(map(meter.weight, messages))
-    in_force = record.in_force() if left is None else left.in_force(record.in_force())
+    in_force = record.in_force() if left is None else left.in_force(record.in_force(), trail.reports)
     return Committed(state, record, in_force, compare.match(read.messages, messages).first_changed, 0, 0)
 
 

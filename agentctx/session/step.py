@@ -362,7 +362,7 @@ async def _fitted_around(ctx: StepContext, record: Record, given: Given) -> Step
         await _fitted(step, given)
     except ContextOverflow:
         return None
-    return step if found.surely(trail.origins) else None
+    return step if found.surely(trail.origins, trail.reports) else None
 
 
 async def _decided_anew(refused: Step) -> Step | None:

@@ -134,6 +134,18 @@ async def test_what_was_not_read_is_counted_when_somebody_asks() -> None:
     assert view.report.tokens_before > view.report.tokens_after
 
 
+async def test_old_results_that_are_cleared_are_counted_when_somebody_asks() -> None:
+    """Results for which there is no room any more are not counted, and the report says what they were all the same."""
+    messages = history(chance(17), length=800)
+    found = skipped(messages, source(messages), "FitContextWindow", 6_000, 3)
+    assert found is not None
+    whole, cleared = zip(*found.cleared.values(), strict=True)
+    counter = found.reader.meter
+    assert sum(map(counter.message, whole)) > 5 * sum(map(counter.message, cleared))
+    assert all(any(each is kept for kept in found.around) for each in cleared)
+    await same_as_read_whole(messages, 6_000)
+
+
 @pytest.mark.parametrize("odd", ODD, ids=str)
 async def test_what_is_odd_anywhere_is_treated_as_ever(odd: Native) -> None:
     """One odd message is refused, repaired or kept as where all is read, wherever it stands."""
