@@ -177,7 +177,7 @@ class Stage:
         return any(declared(stage).moves_prefix for stage in self.stages or ())
 
     def concerns(self, call: Call, /) -> bool:
-        """Whether it has anything to do with this model and format; else a session does not run it."""
+        """Whether it has anything to do with this model and format; else a pipeline does not run it."""
         return self.stages is None or any(declared(stage).concerns(call) for stage in self.stages)
 
     # What it writes into the recap.

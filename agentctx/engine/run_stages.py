@@ -392,7 +392,8 @@ async def _run_inner(holding: Stage, trail: Trail, call: Call) -> None:
     async def run_one(stage: ContextStrategy, context: Context, inner: Call) -> Context:
         if context is not trail.context:
             raise StageError(name, "gave one of its stages another context than the one before had returned")
-        await run_stage(stage, trail, inner)
+        if declared(stage).concerns(inner):
+            await run_stage(stage, trail, inner)
         return trail.context
 
     with naming(name):

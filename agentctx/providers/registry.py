@@ -67,8 +67,9 @@ def register_format(wire: WireFormat) -> None:
     """Add a provider's format for this process: its requests are recognised, prepared, counted and converted.
 
     Register it before its first request. One that was registered under the same name is replaced. Its messages may be
-    of any shape. A store keeps them as JSON: objects, lists and texts as they are, bytes as base64, an SDK's object as
-    its fields, anything else as its text.
+    of any shape; a session sees edits in place of dicts, lists, tuples and objects of pydantic. A store keeps them as
+    JSON: objects, lists and texts as they are, bytes as base64, an SDK's object as its fields, anything else as its
+    text.
 
     Args:
         wire: The format, of a class that inherits ``WireFormat``.

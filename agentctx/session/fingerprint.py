@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
+from operator import is_
 from typing import Any
 
 from attrs import frozen
@@ -162,7 +163,11 @@ def snapshots(natives: Iterable[Any], first: int) -> list[Any]:
 
 
 def snapshot(native: Native) -> Native:
-    """A copy that equals ``native`` until someone edits it: containers are copied, strings are shared."""
+    """A copy that equals ``native`` until someone edits it: containers are copied, strings are shared.
+
+    Containers are dicts, lists, tuples, and objects of pydantic. Anything else is kept as it is: that it was edited in
+    place is not noticed.
+    """
     if isinstance(native, dict):
         copied = dict(native.items())
         for key, value in native.items():
@@ -171,6 +176,9 @@ def snapshot(native: Native) -> Native:
         return copied
     if isinstance(native, list):
         return [value if type(value) in _PLAIN else snapshot(value) for value in native]
+    if type(native) is tuple:
+        copies = tuple(map(snapshot, native))
+        return native if all(map(is_, copies, native)) else copies
     if isinstance(native, type):
         return native
     copy = getattr(native, "model_copy", None)
@@ -179,17 +187,9 @@ def snapshot(native: Native) -> Native:
 
 def begins_with(messages: Sequence[Any], known: list[Any]) -> bool:
     """Whether ``messages`` begins with ``known``: the same object, or an equal one, at every place."""
-    if len(messages) < len(known):
-        return False
-    if type(messages) is not list:
-        return list(messages[: len(known)]) == known
-    try:
-        # Lists are ordered by their first different items; when there is none before the shorter one ends, by their
-        # length. Messages have no order, so a difference raises. Comparing a slice would say the same, but it would
-        # touch every old message to count references, which costs several times as much when there are thousands.
-        return known <= messages
-    except TypeError:
-        return False
+    # As lists: what has an order of its own, such as a tuple, must be the same and not only come before.
+    first = messages if len(messages) == len(known) else messages[: len(known)]
+    return known == (first if type(first) is list else list(first))
 
 
 def shared_length(messages: Sequence[Any], known: list[Any]) -> int:

@@ -315,7 +315,7 @@ async def _repair(step: Step) -> None:
 async def _treat(step: Step) -> None:
     """Run the stages that look at what is new, unless a glance tells that they would leave it alone."""
     ctx, trail, call = step.ctx, step.trail, None
-    for stage in ctx.plan.on_arrival:
+    for stage in ctx.on_arrival:
         if len(trail.context.messages) < SOME and leaves_alone(stage, trail.context, ctx.bare_call):
             continue
         call = step.call() if call is None else call

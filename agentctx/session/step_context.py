@@ -104,8 +104,13 @@ class StepContext:
         return tuple([stage for stage in stages if declared(stage).concerns(self.bare_call)])
 
     @cached_property
+    def on_arrival(self) -> tuple[ContextStrategy, ...]:
+        """Those of the plan that run on what is new."""
+        return self.concerned(self.plan.on_arrival)
+
+    @cached_property
     def at_every_step(self) -> tuple[ContextStrategy, ...]:
-        """Those of them that run on the whole view at every step."""
+        """Those of the plan that run on the whole view at every step."""
         return self.concerned(self.plan.at_every_step)
 
     def with_budget(self, budget: Budget | None) -> StepContext:

@@ -4,7 +4,17 @@ import json
 
 import pytest
 
-from agentctx import ConfigError, FitContextWindow, InvalidInput, Message, Pipeline, Text, TrimRounds, validate
+from agentctx import (
+    ConfigError,
+    ContextOverflow,
+    FitContextWindow,
+    InvalidInput,
+    Message,
+    Pipeline,
+    Text,
+    TrimRounds,
+    validate,
+)
 from agentctx.memory import Recall
 from agentctx.providers import WireFormat, register_format, registry
 from agentctx.stores import MemoryStore
@@ -76,6 +86,64 @@ async def test_what_is_no_json_at_all_fails_no_step():
     view = await Pipeline(TrimRounds(1), store=MemoryStore()).prepare(talk, format="pairs")
     assert view.messages[-2:] == talk[-2:]
     assert "cannot be written as JSON" in view.report.stages[-1].notes[0]
+
+
+class Lists(Pairs):
+    """Messages are lists of a role and a text."""
+
+    name = "lists"
+
+    def write_message(self, message, /):
+        """A value as a list."""
+        return message.source if message.as_read else [message.role, message.text]
+
+
+class Lines(WireFormat):
+    """Messages are lines: the first letter of a role, and a text."""
+
+    name = "lines"
+
+    def read_message(self, native, _index, /):
+        """A line as a value."""
+        return Message.read({"u": "user", "a": "assistant"}[native[0]], (Text(native[2:]),), native)
+
+    def write_message(self, message, /):
+        """A value as a line."""
+        return message.source if message.as_read else f"{message.role[0]} {message.text}"
+
+
+@pytest.mark.parametrize(
+    ("wire", "made"),
+    [(Pairs(), lambda *said: said), (Lists(), lambda *said: [*said]), (Lines(), lambda who, said: f"{who[0]} {said}")],
+    ids=["tuples", "lists", "texts"],
+)
+async def test_a_changed_message_is_seen_whatever_its_shape(wire, made):
+    """A session takes in what the caller has changed: it is shown, counted, and held to the budget."""
+    register_format(wire)
+    session = Pipeline(FitContextWindow(), budget=500).session(format=wire.name)
+    await session.prepare([made("user", "Hi"), made("assistant", "Yes?")])
+    changed = [made("user", "Zzz, I changed my task"), made("assistant", "Yes?"), made("user", "Go on")]
+    view = await session.prepare(changed)
+    assert (view.messages, view.context.messages[0].text) == (changed, "Zzz, I changed my task")
+    assert view.report.first_changed == 0
+    with pytest.raises(ContextOverflow):
+        await session.prepare([made("user", "zzz " * 10_000), *changed[1:]])
+
+
+async def test_what_is_edited_within_a_tuple_is_seen():
+    """A message that holds something that can be edited is compared to what it looked like."""
+    register_format(
+        type(
+            "Held",
+            (Pairs,),
+            {"read_message": lambda _self, native, _: Message.read(native[0], (Text(native[1]["text"]),), native)},
+        )()
+    )
+    session, said = Pipeline().session(format="pairs"), {"text": "Hi"}
+    talk = [("user", said), ("assistant", {"text": "Yes?"})]
+    await session.prepare(talk)
+    said["text"] = "Hi again"
+    assert (await session.prepare(talk)).context.messages[0].text == "Hi again"
 
 
 @pytest.mark.parametrize("member", ["read_message", "write_message"])

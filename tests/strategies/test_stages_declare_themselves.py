@@ -200,6 +200,35 @@ def test_a_stage_that_holds_stages_answers_from_those(place):
     assert [declared(PLACES[place](stage)).summarizes for stage in (Louder(), FitContextWindow())] == [False, True]
 
 
+@frozen
+class Running(Stage):
+    """A stage for one format alone; notes that it was run."""
+
+    scope: Scope
+    format: str
+    ran: list[bool]
+
+    def concerns(self, call):
+        """One format alone."""
+        return call.format == self.format
+
+    def apply(self, context, _call):
+        """Change nothing."""
+        self.ran.append(True)
+        return context
+
+
+@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize("place", PLACES)
+async def test_what_does_not_concern_the_format_is_not_run(preparing, place, scope):
+    """By itself, and within a stage beside one that is run."""
+    for name, runs in (("openai-chat", True), ("gemini", False)):
+        ran = []
+        stages = PLACES[place](Running(scope, name, ran)), lambda context, _call: context
+        await preparing(Pipeline(Pipeline(*stages)), "openai-chat")(MESSAGES)
+        assert any(ran) == runs
+
+
 @pytest.mark.parametrize("place", PLACES)
 async def test_whoever_needs_a_budget_gets_the_model_s(place):
     """Where neither the stage nor a pipeline has one; a model that is not known is an error then."""
