@@ -13,14 +13,14 @@ from agentctx.core.compare import Change, Outcome, match
 from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Part, Text, Tool
 from agentctx.core.protection import FOREIGN_REASONING
 from agentctx.core.report import Report, StageReport
-from agentctx.engine.reading import Reader, as_list, naming_what_is_too_deep, reader
+from agentctx.engine.reading import Reader, as_list, naming_what_is_too_deep, reader, write_native
 from agentctx.engine.repair import repair
 from agentctx.errors import InvalidInput
 from agentctx.models.table import shares_reasoning
 from agentctx.protocols import Call, TokenCounter
 from agentctx.providers.translate import Respelling, Translator, Turn, beside_tool, grouped, placeholder, translated
 from agentctx.tokens.counting import as_counter
-from agentctx.wire_format import Capabilities
+from agentctx.wire_format import Capabilities, WireFormat
 
 _STAGE = "convert"
 SAID_BY_THE_USER = "no system message may stand in the middle here: it is said by the user"
@@ -194,7 +194,7 @@ def _within(given: Context, log: _Log, *, keep: bool) -> list[Any]:
         if kept is not None:
             bare.append(kept)
             places.append((index,))
-    return [wire.write_message(message) for message in _legal(bare, places, log.goal, log)]
+    return _written(wire, _legal(bare, places, log.goal, log))
 
 
 def _legal(
@@ -225,7 +225,11 @@ def _across(given: Context, log: _Log, target: Capabilities) -> tuple[list[Any],
         turns = turns[lead:]
     made = _settled(turns, target, log)
     tools = _tools(given.tools, made, translator, log)
-    return [wire.write_message(message) for message in made], system, tools
+    return _written(wire, made), system, tools
+
+
+def _written(wire: WireFormat, messages: Sequence[Message]) -> list[Any]:
+    return [write_native(wire, message, f"converted messages[{place}]") for place, message in enumerate(messages)]
 
 
 def _turns(given: Context, log: _Log, target: Capabilities) -> tuple[list[Turn], Translator]:

@@ -21,7 +21,7 @@ from agentctx.core.message import SYSTEM_ROLES, Context, Message, Text, Tool, fl
 from agentctx.core.protection import NOT_SHOWN
 from agentctx.core.tier import Tier, TierRule, allocate
 from agentctx.engine.options import as_budget
-from agentctx.engine.reading import Reader, known_profile
+from agentctx.engine.reading import Reader, known_profile, write_native
 from agentctx.engine.repair import repair
 from agentctx.engine.run_stages import Noting, answered
 from agentctx.errors import BigItem, ConfigError, ContextOverflow, InvalidInput, StageError
@@ -260,7 +260,8 @@ def written(context: Context, points: Sequence[CachePoint], wire: WireFormat) ->
         elif system is not None:
             system = marked(system, point, wire.cache_markers)
     native = None if system is None else wire.write_system(system)
-    return own_copy(native), [own_copy(wire.write_message(message)) for message in messages]
+    natives = (write_native(wire, message, f"built messages[{at}]") for at, message in enumerate(messages))
+    return own_copy(native), [own_copy(each) for each in natives]
 
 
 ATTEMPTS = 8

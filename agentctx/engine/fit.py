@@ -12,6 +12,7 @@ from agentctx.core.compare import match
 from agentctx.core.message import Context, Media, Message, Native, Part, Text, ToolResult
 from agentctx.engine.cut import cut
 from agentctx.engine.drop import lay_out
+from agentctx.engine.reading import place_of, write_native
 from agentctx.engine.recap import counted, giving_way
 from agentctx.engine.shrink import shrink_arguments, shrink_results
 from agentctx.errors import BigItem, ContextOverflow
@@ -162,7 +163,7 @@ def body_bytes(context: Context, call: Call) -> int:
     wire = call.wire
     if wire is None:
         return call.meter.bytes(context)
-    natives: list[Any] = [wire.write_message(message) for message in context.messages]
+    natives: list[Any] = [write_native(wire, each, place_of(None, at)) for at, each in enumerate(context.messages)]
     natives += [tool.source for tool in context.tools]
     if context.system is not None:
         natives.append(context.system.source)

@@ -17,6 +17,7 @@ from agentctx.core.compare import Change, Outcome
 from agentctx.core.message import Context, Media, Message, Native, Part, Text, Tool, ToolCall, ToolResult
 from agentctx.core.pace import paced
 from agentctx.core.recap import quoted
+from agentctx.engine.reading import write_native
 from agentctx.engine.shrink import OFFLOADED, PLACE, Cut
 from agentctx.errors import InvalidInput, StoreError
 from agentctx.offload import offload
@@ -59,8 +60,8 @@ def content_of(message: Message, wire: WireFormat) -> bytes | None:
     native = message.payload
     made = native is None or isinstance(native, Message)
     try:
-        return original_bytes(wire.write_message(message) if made else native)
-    except StoreError:
+        return original_bytes(write_native(wire, message, "message") if made else native)
+    except (StoreError, InvalidInput):
         return None
 
 

@@ -1,4 +1,4 @@
-"""From what the caller passes to values: which format, which counter, which profile."""
+"""From what the caller passes to values, and back: which format, which counter, which profile."""
 
 from __future__ import annotations
 
@@ -81,6 +81,33 @@ def _unreadable(wire: WireFormat, natives: Sequence[Any], first: int, error: Exc
             what = f"the format {wire.name!r} could not read it: {type(again).__name__}: {again}"
             return InvalidInput(f"messages[{index}]", what)
     return InvalidInput("messages", f"the format {wire.name!r} could not read them: {type(error).__name__}: {error}")
+
+
+def write_native(wire: WireFormat, message: Message, where: str) -> Native:
+    """A message in the provider's shape.
+
+    Args:
+        wire: The format.
+        message: The message.
+        where: Its place, for the error.
+
+    Raises:
+        InvalidInput: If a registered format cannot write it; names the place and the format.
+    """
+    try:
+        return wire.write_message(message)
+    except (AgentctxError, RecursionError):
+        raise
+    except Exception as error:
+        if not is_registered(wire):
+            raise
+        what = f"the format {wire.name!r} could not write it: {type(error).__name__}: {error}"
+        raise InvalidInput(where, what) from error
+
+
+def place_of(origin: int | None, place: int) -> str:
+    """How an error calls a message: by the caller's index, or by its place in the view when a stage made it."""
+    return f"view.messages[{place}]" if origin is None else f"messages[{origin}]"
 
 
 _SUSPECT = 50

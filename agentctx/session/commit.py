@@ -14,6 +14,7 @@ from agentctx.core.pace import paced
 from agentctx.core.report import StageReport
 from agentctx.core.untracked import untrack
 from agentctx.engine.guarantee import is_go_on
+from agentctx.engine.reading import place_of, write_native
 from agentctx.engine.repair import names_of
 from agentctx.engine.tail import Viewed, tail_of
 from agentctx.offload import MUCH, offload
@@ -114,10 +115,12 @@ def _committed_nowhere(state: State, step: Step) -> Committed:
     """What a step from nothing made, for the report; no later step goes on from it."""
     record, trail, read, left = step.record, step.trail, step.read, step.skipped
     messages, meter = trail.context.messages, step.ctx.reader.meter
-    write, known = step.ctx.reader.wire.write_message, zip(messages, trail.origins, strict=True)
+    wire, known = step.ctx.reader.wire, enumerate(zip(messages, trail.origins, strict=True))
     record.out = [
-        step.natives[origin] if origin is not None and message.untouched else write(message)
-        for message, origin in paced(known)
+        step.natives[origin]
+        if origin is not None and message.untouched
+        else write_native(wire, message, place_of(origin, place))
+        for place, (message, origin) in paced(known)
     ]
     record.remember(read.seen, read.messages, read.sizes)
     if left is not None:
@@ -205,7 +208,7 @@ def _outgoing(step: Step) -> tuple[list[Native], list[Native]]:
     One that stood at a place of the view before is the same object again. One that nobody has touched is the caller's
     object of this step, which may have been rebuilt since it was read, and looks as it came.
     """
-    record, trail, natives, write = step.record, step.trail, step.natives, step.ctx.reader.wire.write_message
+    record, trail, natives, wire = step.record, step.trail, step.natives, step.ctx.reader.wire
     stood = {id(message): place for place, message in enumerate(record.view[trail.start :], trail.start)}
     known, written, shown = len(record.seen), [], []
     for message, origin in paced(zip(trail.context.messages, trail.origins, strict=True)):
@@ -216,7 +219,7 @@ def _outgoing(step: Step) -> tuple[list[Native], list[Native]]:
             written.append(natives[origin])
             shown.append(record.seen[origin] if origin < known else step.read.seen[origin - known])
         else:
-            written.append(write(message))
+            written.append(write_native(wire, message, place_of(origin, trail.start + len(written))))
             shown.append(snapshot(written[-1]))
     return written, shown
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from agentctx import (
+    Budget,
     ConfigError,
     ContextOverflow,
     FitContextWindow,
@@ -12,10 +13,14 @@ from agentctx import (
     Message,
     Pipeline,
     Text,
+    ToolCall,
+    ToolResult,
     TrimRounds,
+    convert,
     validate,
 )
 from agentctx.memory import Recall
+from agentctx.engine.originals import content_of
 from agentctx.providers import WireFormat, register_format, registry
 from agentctx.stores import MemoryStore
 
@@ -144,6 +149,78 @@ async def test_what_is_edited_within_a_tuple_is_seen():
     await session.prepare(talk)
     said["text"] = "Hi again"
     assert (await session.prepare(talk)).context.messages[0].text == "Hi again"
+
+
+class Single(WireFormat):
+    """A message is a text, calls or a result; it writes no message that has two texts or two results."""
+
+    name = "single"
+
+    def read_message(self, native, _index, /):
+        """A dict with a part as a value."""
+        if "calls" in native:
+            return Message.read("assistant", tuple(ToolCall(each, "look", "{}") for each in native["calls"]), native)
+        if "answers" in native:
+            return Message.read("tool", (ToolResult(native["answers"], (Text(native["said"]),)),), native)
+        return Message.read(native["who"], (Text(native["said"]),), native)
+
+    def write_message(self, message, /):
+        """A value as a dict."""
+        if message.as_read:
+            return message.source
+        if message.calls:
+            return {"calls": [each.id for each in message.calls]}
+        (part,) = message.parts
+        if isinstance(part, ToolResult):
+            return {"answers": part.call_id, "said": part.content[0].text}
+        return {"who": message.role, "said": part.text}
+
+
+OPEN = [{"who": "user", "said": "Go"}, {"calls": ["c1", "c2"]}, {"who": "user", "said": "And?"}]
+
+
+async def test_a_message_that_cannot_be_written_is_named(preparing):
+    """The error says whose writer failed, how, and at which message."""
+    register_format(Single())
+    where = r"view\.messages\[2\]: the format 'single' could not write it: ValueError: too many values"
+    with pytest.raises(InvalidInput, match=where):
+        await preparing(Pipeline(), "single")(OPEN)
+    twice = lambda context, _call: context.with_messages(  # noqa: E731 - a stage that doubles what is said
+        tuple(each.with_parts((*each.parts, Text("!"))) if each.text == "And" else each for each in context.messages)
+    )
+    with pytest.raises(InvalidInput, match=r"^messages\[1\]: the format 'single' could not write it"):
+        await preparing(Pipeline(twice), "single")([OPEN[0], {"who": "assistant", "said": "And"}])
+
+
+async def test_a_step_that_cannot_be_written_loses_nothing():
+    """The session stands where it stood: once the caller passes what can be written, it goes on as if nothing was."""
+    register_format(Single())
+    session, other = (Pipeline(TrimRounds(1)).session(format="single") for _ in range(2))
+    begun = [OPEN[0], {"calls": ["c0"]}, {"answers": "c0", "said": "x"}, {"who": "user", "said": "More"}]
+    for each in (session, other):
+        await each.prepare(begun)
+    before = session.dump()
+    with pytest.raises(InvalidInput, match="could not write it"):
+        await session.prepare([*begun, *OPEN])
+    assert session.dump() == before
+    whole = [*begun, *OPEN[:2], {"answers": "c1", "said": "1"}, {"answers": "c2", "said": "2"}]
+    assert (await session.prepare(whole)).messages == (await other.prepare(whole)).messages
+
+
+def test_of_what_cannot_be_written_the_store_gets_nothing():
+    """A message that a stage made costs its handle then, and not the step."""
+    register_format(Single())
+    assert content_of(Message("assistant", (Text("a"), Text("b"))), Single()) is None
+
+
+async def test_what_cannot_be_written_is_named_where_its_bytes_are_counted():
+    """So it is when a request is converted."""
+    register_format(Single())
+    with pytest.raises(InvalidInput, match="could not write it"):
+        await Pipeline(budget=Budget(10_000, request_bytes=10_000)).prepare(OPEN, format="single")
+    said = {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
+    with pytest.raises(InvalidInput, match=r"converted messages\[0\]: the format 'single' could not write it"):
+        convert([said], "single", format="anthropic")
 
 
 @pytest.mark.parametrize("member", ["read_message", "write_message"])
