@@ -19,8 +19,8 @@ from agentctx import (
     convert,
     validate,
 )
-from agentctx.memory import Recall
 from agentctx.engine.originals import content_of
+from agentctx.memory import Recall
 from agentctx.providers import WireFormat, register_format, registry
 from agentctx.stores import MemoryStore
 
