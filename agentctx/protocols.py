@@ -114,7 +114,8 @@ class Stage:
     be awaited. Where ``apply`` is called, in a worker thread or not, is decided by ``effort``.
 
     Most say ``apply`` and ``scope``, and nothing else. A plain function says nothing of this. An object that is called
-    as a stage and does not derive from it may have some of this all the same, but for ``stages`` and how they are run.
+    as a stage and does not derive from it may have some of this all the same, but for ``cuts_above``, ``stages``, and
+    how these are run.
 
     Example:
         >>> from attrs import frozen
@@ -707,7 +708,7 @@ class Notes:
     _last: Reason = _NONE_GIVEN
 
     def note(self, message: Message, why: str, outcome: Outcome | None = None) -> None:
-        """Write down why something is done to a message, and what that is called if not so."""
+        """Write down why something is done to a message, and what that is called if not so; see ``Call.note``."""
         if self._last.why != why or self._last.outcome is not outcome:
             self._last = Reason(why, outcome)
         self.reasons[id(message)] = self._last
@@ -779,9 +780,9 @@ class Call:
     Args:
         meter: Counts messages and requests.
         format: Name of the provider's format.
-        budget: The budget in force, or None when the caller gave none.
+        budget: The budget in force; None when there is none, neither given nor the model's.
         limit: What a cut aims at, in tokens; not ``budget.limit``, the most: it is that, or a session's target. None
-            without a budget.
+            without a budget, and for a stage of ``Scope.ARRIVALS`` in a session, which has no size to come down to.
         reserved: Tokens below ``limit`` that a cut leaves free for the recap, which says what went.
         profile: The model's profile; None when no model was named.
         protect: The caller's own rules of what must survive; the rules that always hold come on top.
@@ -910,7 +911,10 @@ class Call:
         return context.with_messages((*earlier, *context.messages)) if earlier else context
 
     def note(self, message: Message, why: str, outcome: Outcome | None = None) -> None:
-        """Say why a message is dropped or edited, and what that is called if not so; it is put into the report."""
+        """Say why a message is dropped, edited or added, and what that is called if not so; it is put into the report.
+
+        ``message`` is the one that the stage was given; of one that it adds, that one. For an edit either will do.
+        """
         self.notes.note(message, why, outcome)
 
     def remark(self, text: str) -> None:

@@ -313,7 +313,8 @@ def calls_and_results(shape: str, stop: int) -> tuple[int, int]:
 class WireFormat(Protocol):
     """One provider's way to write a request, read and written without loss.
 
-    Inherit it and say ``name``, ``read_message`` and ``write_message``, and what is otherwise than it stands here.
+    Inherit it and say ``name``, ``read_message`` and ``write_message``, and what is otherwise than it stands here:
+    what is a property here, such as ``name``, as a class attribute.
 
     Example:
         >>> from agentctx.providers.registry import format_named

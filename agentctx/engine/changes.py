@@ -115,9 +115,11 @@ class StageDiff:
 
     def _changed(self, origin: int, index: int, new: Message | None) -> Change:
         old = self.before.messages[origin]
-        said = self.call.notes.why(old)
+        said, known_as = self.call.notes.why(old), old
+        if new is not None and not said.why:
+            said, known_as = self.call.notes.why(new), new
         outcome = said.outcome or (Outcome.DROPPED if new is None else Outcome.EDITED)
-        why = self._said_on_the_way[old.identity] if said.why else UNSAID
+        why = self._said_on_the_way[known_as.identity] if said.why else UNSAID
         return self._change(index, old, new, outcome, f"{why}; {LEGAL_FIRST}" if origin in self.pinned else why)
 
     @cached_property

@@ -213,7 +213,7 @@ class Trail:
     Args:
         context: The context as it is now.
         origins: For each message of ``context``, its index in what the caller passed in; None when a stage made it.
-        tokens: Size of ``context``, in tokens.
+        tokens: Size of the whole request, in tokens: with the head, and with what stands before ``context``.
         reports: What each stage did.
         unbound_from: The first message whose reasoning has lost its prefix and is left to the provider to drop; None
             when there is none.
@@ -306,7 +306,7 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
             would refuse it; of what the caller protects the report says so.
 
     Returns:
-        Its report, or None when it changed nothing and had nothing to say, or when it holds stages.
+        Its report, or None when it gave back what it was given and had nothing to say, or when it holds stages.
 
     Raises:
         StageError: If it broke a pair or lost something protected.

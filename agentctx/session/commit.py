@@ -65,7 +65,7 @@ async def commit(state: State, step: Step, given: Given, now: float, *, on_copy:
     step.trail.narrow()
     same = step.record is old  # and not one of a history that was changed
     start = min(step.trail.start, sent.length) if same else 0
-    shown = old.shown[start : sent.length]  # a slice, and now: `_entered` changes this very list
+    shown = old.shown[start : sent.length]  # a slice, and now: `_enter` changes this very list
     grown = same and not old.tail and old.final == len(old.view)
     same_head = _same_head(state, ctx, given)
     head_seen = state.head_seen if same_head and not isinstance(state.head_seen, Digest) else given.head_seen()
@@ -164,7 +164,7 @@ def _read_alike(state: State, step: Step, shared: int) -> int:
 
 
 async def _entered(step: Step, *, on_copy: bool) -> Record:
-    """The record with the step in it; a copy, made in a worker thread, where it is about many messages."""
+    """The record with the step in it; a copy, filled in a worker thread, where it is about many messages."""
     trail = step.trail
     changes = sum(len(report.changes) for report in trail.reports) if trail.reports else 0
     again = trail.start == 0 or trail.start < step.record.final

@@ -1,4 +1,4 @@
-"""One step of a session: six phases, each from value to value, in this order and in no other.
+"""One step of a session: six phases, in this order.
 
 ``take_step`` has them all. It
 
@@ -10,7 +10,12 @@
 5. **commits**: ``commit`` in ``session/commit.py``, to the record of ``session/record.py``
 6. **reports**: ``report_on``, and ``view_of`` with the report in it
 
-``Pipeline.prepare`` is such a step from nothing, kept nowhere.
+``settle`` and ``match`` give values; ``take_in`` makes the ``Step``, which the phases after it bring up to date;
+``commit`` alone changes what was decided. What cannot be made to fit is taken in once more with nothing decided before
+(``_decided_anew``).
+
+``Pipeline.prepare`` is such a step from nothing, kept nowhere. It need not read what is left out for certain
+(``_fitted_around``).
 """
 
 from __future__ import annotations
@@ -117,7 +122,7 @@ async def take_step(
 async def take_in(
     state: State, record: Record, given: Given, ctx: StepContext, now: float, *, remembered: bool = True
 ) -> Step:
-    """Read, repair and treat what is new, with the tail before it; nothing when nothing is new.
+    """Read, repair and treat what is new, with the tail before it; when nothing is new, there is nothing to read.
 
     Args:
         state: What is known of the conversation.
@@ -283,7 +288,7 @@ def _earlier(step: Step) -> Earlier:
 async def _repair(step: Step) -> None:
     """Take off cache markers that the model refuses, and reasoning of another model; then repair, as one stage.
 
-    So the tail is found in what was repaired but not yet paired.
+    Where the tail begins is found by what they are before repair, without what has to go, and paired.
     """
     ctx, call, read, trail = step.ctx, step.call(), step.read, step.trail
     wire = ctx.reader.wire

@@ -62,7 +62,7 @@ class StepContext:
         budget: The budget in force.
         system: The system prompt kept apart from the messages.
         tools: The tool definitions.
-        head_tokens: Tokens of system prompt and tools.
+        head_tokens: Tokens of system prompt and tools, with what every request costs.
         head_bytes: Bytes of system prompt and tools.
         bare_call: What stages are told when nothing has to shrink and the caller protects nothing.
         given_head: System prompt and tools as they were passed in, with cache markers that the model does not take.
@@ -130,7 +130,10 @@ class StepContext:
 
 @define(eq=False, repr=False)
 class State:
-    """What is known of a conversation between two steps. A step makes a new one, or fails and leaves this as it was.
+    """What a session carries from step to step: the record, and what surrounded and came of the last request.
+
+    A step makes a new one, or fails and leaves this as it was. The record in it is the same object, brought up to date,
+    unless ``commit`` made a copy.
 
     Args:
         plan: The pipeline: its stages and options.
@@ -314,7 +317,7 @@ class Read:
 
 @define(eq=False, repr=False)
 class Step:
-    """What a step has worked out; nothing is remembered before ``commit``.
+    """What a step has worked out; nothing of it is remembered before ``commit``, but for what stages put into ``memo``.
 
     Args:
         ctx: What the step knows beside the messages.

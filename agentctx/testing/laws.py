@@ -20,7 +20,7 @@ from typing import Any
 
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Change, Outcome
-from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Thinking
+from agentctx.core.message import SYSTEM_ROLES, Context, Message, Native, Text, Thinking
 from agentctx.core.protection import always, is_user_turn, unread, words
 from agentctx.core.report import StageReport, View
 from agentctx.core.units import segments, server_calls, units
@@ -39,9 +39,7 @@ from agentctx.testing.audit import PassedIn, outcomes, report_errors
 from agentctx.testing.context_editing import edited
 from agentctx.testing.faithfulness import ALLOWED_EDITS, AllowedEdit, misquotes, with_callers_ids
 from agentctx.testing.fakes import CountingCounter, FlakyError, FlakyStage, FlakyStore, failing_listener, unlogged
-from agentctx.testing.plan import Say, Turn
 from agentctx.testing.scenario import PreparedCall, Scenario, text_of, texts_of
-from agentctx.testing.writers import WRITERS
 
 TITLES = {
     1: "legal in, legal out; repairs are reported",
@@ -98,7 +96,7 @@ async def check_laws(
             ``"arguments"``, ``"is_error"``, ``"swap_results"``, ``"reorder"``.
 
     Raises:
-        AssertionError: If a law is broken; the message names the law and the call.
+        AssertionError: If a law is broken; the message says which law, and at which call.
         ConfigError: If ``may`` names something else.
 
     Example:
@@ -423,7 +421,8 @@ async def views_are_faithful(scenario: Scenario) -> None:
         said = with_callers_ids(repaired.view.context.messages, own)
         view = with_callers_ids(scenario.read(step.view.messages).messages, own)
         for wrong in misquotes(said, view, scenario.may):
-            msg = f"misquoted: {step}: {wrong}"
+            what = "a view says what was said; write in square brackets, or allow it with may=…"
+            msg = f"{what}: {step}: {wrong}"
             raise AssertionError(msg)
 
 
@@ -437,7 +436,7 @@ async def work_grows_with_the_new(scenario: Scenario) -> None:
     if last.view is None or again.view is None or _did_something(again.view):
         return
     _hold(9, not counter.texts, f"{again}: nothing is new, and {counter.characters} characters were counted")
-    (new,) = WRITERS[scenario.source.wire.name].messages((Turn("user", (Say("and then?"),)),))
+    new = scenario.source.wire.write_message(Message("user", (Text("and then?"),)))
     more = await scenario.step(session, [*scenario.messages, new])
     if more.view is None or _did_something(more.view):
         return

@@ -16,7 +16,7 @@ from agentctx.engine.reading import Reader, reader
 from agentctx.errors import ContextOverflow, InvalidInput
 from agentctx.pipeline import Pipeline
 from agentctx.protocols import ContextStrategy, Listener, Store, TokenCounter
-from agentctx.providers.native import as_mapping
+from agentctx.providers.native import as_mapping, mapping_or_none
 from agentctx.replay import turns
 from agentctx.session.session import Session
 from agentctx.stores import MemoryStore
@@ -171,7 +171,8 @@ class Scenario:
 
 def text_of(native: object) -> str:
     """A native message as JSON, to compare it to the byte; an SDK object as its client sends it."""
-    return json.dumps(as_mapping(native), default=_dumped)
+    found = mapping_or_none(native)
+    return json.dumps(native if found is None else found, default=_dumped)
 
 
 def texts_of(natives: Sequence[Any]) -> list[str]:

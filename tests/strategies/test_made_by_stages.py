@@ -115,6 +115,21 @@ async def test_what_cannot_be_mended_is_the_stages_error(preparing, said):
     assert said in caught.value.what
 
 
+async def test_an_edit_may_be_said_of_either_message(preparing):
+    """Of the one that the stage was given, or of what it made of that."""
+    for given in (True, False):
+
+        def shouted(context, call, given=given):
+            message = context.messages[1]
+            made = message.with_parts((Text(message.text.upper()),))
+            call.note(message if given else made, "louder")
+            return context.with_messages((context.messages[0], made, *context.messages[2:]))
+
+        told = transcript("openai-chat", user("task"), assistant("yes"), user("go on"))
+        (change,) = (await preparing(Pipeline(shouted), "openai-chat")(told)).report.in_force
+        assert (change.index, change.reason) == (1, "louder")
+
+
 async def test_messages_may_come_from_a_generator():
     """A stage may give them as any iterable."""
 

@@ -25,6 +25,7 @@ from agentctx import (
     when,
 )
 from agentctx.engine.drop import without
+from agentctx.providers import WireFormat, register_format, registry
 from agentctx.testing import (
     assistant,
     call,
@@ -399,6 +400,31 @@ async def test_a_stage_that_misquotes_is_found_out(what, stage, format_name):
         held = working("anthropic")  # the others have no such flag, or keep results elsewhere
     with pytest.raises(AssertionError, match=what):
         await check_laws(stage, held.messages, Budget(9_000), held.format, held.system, held.tools)
+
+
+class Pairs(WireFormat):
+    """Messages are pairs of a role and a text."""
+
+    name = "pairs"
+
+    def read_message(self, native, _index, /):
+        """A pair as a value."""
+        return Message.read(native[0], (Text(native[1]),), native)
+
+    def write_message(self, message, /):
+        """A value as a pair."""
+        return message.source if message.as_read else (message.role, message.text)
+
+
+@pytest.mark.anyio
+async def test_laws_hold_in_a_format_of_one_s_own(monkeypatch):
+    """A strategy can be held to them on messages of any shape."""
+    monkeypatch.setattr(registry._formats, "_loaded", dict(registry._formats._loaded))
+    register_format(Pairs())
+    said = [("user", "task"), *[("assistant", "word " * 50), ("user", "and? " * 20)] * 6]
+    await check_laws(FitContextWindow(), said, Budget(400), "pairs")
+    with pytest.raises(AssertionError, match="law 6"):
+        await check_laws(lambda context, _: context.with_messages(context.messages[:-1]), said[:4], format="pairs")
 
 
 @pytest.mark.anyio
