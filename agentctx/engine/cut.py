@@ -75,7 +75,7 @@ def cut(context: Context, limit: int, aim: int, call: Call, size: int | None = N
     """
     context, layout = shrink_open_round(context, limit, call, size)
     loose = [unit for unit in paced(layout.units) if layout.staying.isdisjoint(unit.places)]
-    floor = _floor(context, call)
+    floor = _floor(context, layout.protected, call)
     for_words = int(OF_THE_USER * max(0, limit - floor))
     held = min(for_words, _said(context, loose, call), max(0, aim - floor))
     if held > limit - layout.floor:
@@ -367,9 +367,10 @@ class _Cutting:
         return f"{self.why}: {OLD_RESULTS}" if gone else f"{self.why}: the largest results cut"
 
 
-def _floor(context: Context, call: Call) -> int:
+def _floor(context: Context, protected: Iterable[int], call: Call) -> int:
     """Tokens that no cut can take away, without the recap that stands."""
-    return call.floor(context) - sum(call.count(message) for message in paced(context.messages) if is_recap(message))
+    messages = (context.messages[index] for index in protected)
+    return call.meter.fixed(context) + sum(call.count(message) for message in messages if not is_recap(message))
 
 
 def _words_of(message: Message) -> Message:

@@ -88,6 +88,7 @@ class Layout:
         staying: Indexes of the messages that stay whatever happens: the protected, and the open round.
         size: Tokens of the whole request.
         floor: Tokens of what stays, with system prompt and tools.
+        protected: Indexes of the messages that must not be dropped.
         unread: Units that stay only for their results, which the model has not read yet.
     """
 
@@ -97,6 +98,7 @@ class Layout:
     staying: frozenset[int]
     size: int
     floor: int
+    protected: frozenset[int]
     unread: tuple[Unit, ...] = ()
 
 
@@ -111,8 +113,8 @@ def lay_out(context: Context, call: Call, size: int | None = None, *, unread: in
             behind them.
     """
     messages = context.messages
-    groups = units(messages)
-    loose = {unit.start for unit in droppable(groups, call.protected(context))}
+    groups, protected = units(messages), call.protected(context)
+    loose = {unit.start for unit in droppable(groups, protected)}
     is_block = call.stays is not None
     if groups and groups[-1].is_round and not is_block:
         loose.discard(groups[-1].start)
@@ -130,7 +132,7 @@ def lay_out(context: Context, call: Call, size: int | None = None, *, unread: in
     sizes = tuple(
         sum(call.count(message) for unit in bundle for message in unit.of(messages)) for bundle in paced(bundles)
     )
-    return Layout(groups, bundles, sizes, staying, size, size - sum(sizes), waiting)
+    return Layout(groups, bundles, sizes, staying, size, size - sum(sizes), protected, waiting)
 
 
 def _unread(groups: Sequence[Unit], waiting: Sequence[int]) -> Iterator[Unit]:

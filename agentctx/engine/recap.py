@@ -274,7 +274,7 @@ HEADER = 60
 async def reserved(stages: Iterable[ContextStrategy], call: Call) -> int:
     """Tokens that stages may add to the request they begin with for the recap, beyond those of the one that is there.
 
-    In a worker thread where much is to be looked at.
+    In a worker thread where much is to be looked at: not by stages that sum up, which ask for the room of a handle.
     """
     start = call.start
     if start is None:
@@ -289,7 +289,8 @@ async def reserved(stages: Iterable[ContextStrategy], call: Call) -> int:
         there = sum(map(call.count, filter(is_recap, start.messages))) if wanted else 0
         return max(0, wanted + HEADER - there) if wanted else 0
 
-    return await offload(worked_out, *amount(whole_text(start, call)))
+    looking = not all(stage.summarizes for stage in found)
+    return await offload(worked_out, *amount(whole_text(start, call) if looking else ()))
 
 
 def _writing(stages: Iterable[ContextStrategy]) -> Iterator[Stage]:

@@ -61,6 +61,7 @@ class Skipped:
         stop: Index after the last.
         oldest: Index after the oldest rounds that were read behind them.
         around: All other messages, as values.
+        odd: Those of them that may have to be repaired; the others are as ordinary as what was not read.
         cleared: Those of them whose results go for certain, as they were read and as they are in ``around``, by index.
         stage: The stage that would drop them.
         reason: Why.
@@ -72,6 +73,7 @@ class Skipped:
     stop: int
     oldest: int
     around: Sequence[Message]
+    odd: Sequence[Message]
     cleared: Mapping[int, tuple[Message, Message]]
     stage: str
     reason: str
@@ -247,7 +249,8 @@ def skipped(natives: Sequence[Native], reader: Reader, stage: str, aim: int, hea
         return None
     between = [message for index, message in spoken.items() if start <= index < stop]
     around = [*first, *between, *newest]
-    found = Skipped(start, stop, begins[-_OLDEST], around, cleared, stage, oldest_first(aim), reader, outline)
+    odd = first if _pairs_are_whole(outline, stop, len(shape)) else around
+    found = Skipped(start, stop, begins[-_OLDEST], around, odd, cleared, stage, oldest_first(aim), reader, outline)
     known = {id(message.source) for message in around}
     if not known.isdisjoint([id(natives[place]) for place in found.places]):  # all around it tells which place it is
         return None

@@ -270,10 +270,10 @@ _ANSWERING = frozenset({"user", "tool"})
 
 def _is_legal(step: Step) -> bool:
     """Whether there is nothing at all to repair, and nothing of another model to take off."""
-    read, reader = step.read, step.ctx.reader
-    if step.record.foreign_count > read.origins[0] or carries_refused(read.messages, reader.wire, reader.profile):
+    reader, messages = step.ctx.reader, step.read.messages if step.skipped is None else step.skipped.odd
+    if step.record.foreign_count > step.read.origins[0] or carries_refused(messages, reader.wire, reader.profile):
         return False
-    return is_legal(read.messages, reader.wire, _earlier(step))
+    return is_legal(messages, reader.wire, _earlier(step))
 
 
 def _earlier(step: Step) -> Earlier:
