@@ -17,6 +17,8 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.compare import match, shared
 from agentctx.core.message import CacheMarker, Context, Message, Tool
 from agentctx.core.pace import paced
+from agentctx.core.report import StageReport
+from agentctx.engine.changes import head_changes
 from agentctx.errors import InvalidInput
 from agentctx.models.profile import ModelProfile
 from agentctx.offload import offload
@@ -199,6 +201,22 @@ def relieved_head(context: Context, wire: WireFormat, profile: ModelProfile | No
     if any(map(is_not, kept, tools)):
         tools = tuple(tool for tool in kept if tool is not None)
     return evolve(context, system=system, tools=tools)
+
+
+def relief(given: Context, sent: Context, call: Call, size: int) -> tuple[StageReport, ...]:
+    """The report on ``relieved_head``; empty when nothing was taken off.
+
+    Args:
+        given: System prompt and tools as they were passed in.
+        sent: The same as they go on.
+        call: What the stages are told.
+        size: Size of the request when it was done, in tokens.
+    """
+    if given.system is sent.system and given.tools is sent.tools:
+        return ()
+    name, more = LiftCacheMarkers.__name__, call.meter.fixed(given) - call.meter.fixed(sent)
+    head = tuple(evolve(change, reason=REFUSED) for change in head_changes(name, given, sent, call))
+    return (StageReport(name, (), size + more, size, 0.0, (), head),)
 
 
 def _relieved_tool(tool: Tool, markers: CacheMarkers, profile: ModelProfile | None) -> Tool | None:

@@ -16,31 +16,14 @@ from agentctx.core.message import Context, Message, Text
 from agentctx.core.protection import GO_ON
 from agentctx.core.report import StageReport
 from agentctx.core.units import open_at_end
-from agentctx.engine.cache_markers import REFUSED, KeepCacheMarkers, LiftCacheMarkers, LimitCacheMarkers
-from agentctx.engine.changes import head_changes
+from agentctx.engine.cache_markers import KeepCacheMarkers, LimitCacheMarkers
 from agentctx.engine.fit import FitGuarantee, FitRequestBytes, LimitImages, RecapGivesWay, body_bytes
 from agentctx.engine.reasoning import settle_reasoning
 from agentctx.engine.recap import reserved
-from agentctx.engine.repair import arranged_by
+from agentctx.engine.repair import REPAIR, arranged_by
 from agentctx.engine.run_stages import Trail, run_stage
 from agentctx.errors import ContextOverflow, InvalidInput
 from agentctx.protocols import Call, ContextStrategy
-
-
-def relief(given: Context, sent: Context, call: Call, size: int) -> tuple[StageReport, ...]:
-    """The report on ``relieved_head``; empty when nothing was taken off.
-
-    Args:
-        given: System prompt and tools as they were passed in.
-        sent: The same as they go on.
-        call: What the stages are told.
-        size: Size of the request when it was done, in tokens.
-    """
-    if given.system is sent.system and given.tools is sent.tools:
-        return ()
-    name, more = LiftCacheMarkers.__name__, call.meter.fixed(given) - call.meter.fixed(sent)
-    head = tuple(evolve(change, reason=REFUSED) for change in head_changes(name, given, sent, call))
-    return (StageReport(name, (), size + more, size, 0.0, (), head),)
 
 
 def refuse_empty(trail: Trail) -> None:
@@ -201,7 +184,7 @@ async def let_answers_follow(
             out.append(message)
         return context.with_messages(tuple(out))
 
-    parted.__name__ = "RepairHistory"  # it follows from the history alone, too
+    parted.__name__ = REPAIR  # it follows from the history alone, too
     await run_stage(parted, trail, call, trusted=True)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agentctx.core import compare
 from agentctx.core.change_log import ChangesInForce
@@ -19,8 +19,7 @@ from agentctx.engine.repair import names_of
 from agentctx.engine.tail import Viewed, tail_of
 from agentctx.offload import MUCH, offload
 from agentctx.session.fingerprint import Digest, snapshot
-from agentctx.session.matching import shared_start
-from agentctx.session.record import LastRequest, Record, call_ids, instruction_digests
+from agentctx.session.record import LastRequest, Record, alike, call_ids, instruction_digests
 from agentctx.session.step_context import Given, State, Step, StepContext
 from agentctx.wire_format import WireFormat
 
@@ -70,7 +69,7 @@ async def commit(state: State, step: Step, given: Given, now: float, *, on_copy:
     same_head = _same_head(state, ctx, given)
     head_seen = state.head_seen if same_head and not isinstance(state.head_seen, Digest) else given.head_seen()
     record = await _entered(step, on_copy=on_copy)
-    shared = min(sent.intact, start + shared_start(shown, record.shown[start:]))
+    shared = min(sent.intact, start + _shared_start(shown, record.shown[start:]))
     first_changed, prefix = _prefix(state, step, shared, same_head=same_head)
     if state.cleared_by_provider or step.cleared_by_provider:
         prefix = _read_alike(state, step, shared) if same_head else 0
@@ -161,6 +160,13 @@ def _read_alike(state: State, step: Step, shared: int) -> int:
     end = min([shared, *otherwise])
     sent = ctx.head_tokens + sum(map(ctx.reader.meter.message, step.record.view[:end]))
     return sent - sum(tokens for place, tokens in now.items() if place < end)
+
+
+def _shared_start(before: Sequence[Any], after: Sequence[Any]) -> int:
+    """How many outgoing messages at the start are the same; cache markers are no part of a prefix."""
+    pairs = zip(before, after, strict=False)
+    differing = (place for place, (old, new) in enumerate(pairs) if old is not new and not alike(old, new))
+    return next(differing, min(len(before), len(after)))
 
 
 async def _entered(step: Step, *, on_copy: bool) -> Record:

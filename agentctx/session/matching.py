@@ -1,29 +1,28 @@
-"""Match what the caller shows with what is known: by place and value, and late answers with their calls."""
+"""Match what the caller shows with what is known, by place and value."""
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain, compress, count, takewhile
+from itertools import compress, count
 from operator import is_not
 from typing import Any
 
 from attrs import evolve
 
-from agentctx.core.message import ROLES, Message, ToolCall, ToolResult
+from agentctx.core.message import ROLES, Message
 from agentctx.core.pace import paced
 from agentctx.core.protection import unread
 from agentctx.core.recap import is_recap
 from agentctx.core.units import awaits_next, units
 from agentctx.engine.protect import Pins
 from agentctx.engine.reasoning import understands
-from agentctx.engine.repair import stands_in
+from agentctx.engine.repair import REPAIR
 from agentctx.errors import InvalidInput
 from agentctx.offload import offload
 from agentctx.session.fingerprint import begins_with, shared_length, snapshot, snapshots
-from agentctx.session.record import REPAIR, Record, alike, rebased, rewound, with_instructions
+from agentctx.session.record import Record, rebased, rewound, with_instructions
 from agentctx.session.step_context import Given, State, StepContext
 from agentctx.wire_format import WireFormat
 
@@ -59,123 +58,10 @@ async def match(state: State, given: Given, ctx: StepContext) -> Record:
     return record
 
 
-def asked_at(record: Record, natives: Sequence[Any], new: Sequence[Message], wire: WireFormat) -> int | None:
-    """The index in the history of the first call that new results answer and that is not answered yet.
-
-    Or of the first result that was left out for want of a call, where a new call has that id and no answer. None when
-    there is neither, as in nearly every step: results answer the calls that they follow.
-
-    Args:
-        record: What is known of the conversation.
-        natives: The whole history.
-        new: The new messages.
-        wire: The format of the history.
-    """
-    late, waiting = _open(record.tail, new)
-    if late:  # repair may have spelled the id of the call as it will spell that of the result
-        repaired = [made for _, made, _ in wire.repair(new, {}) if made is not None]
-        late |= {each.call_id for message in repaired for each in message.results}
-    found = _early(record, natives, waiting, wire) if waiting else []
-    if late:
-        # where the place tells which call a result answers, it may be any of that tool
-        names = {each.name for message in new for each in message.results if each.call_id in late}
-        found += _in_view(record, natives, late, wire, names if wire.reads_places else set())
-        gone = late - {call.id for message in record.view[: record.final] for call in message.calls}
-        if gone and len(record.view) < len(record.seen):
-            found += _among_dropped(record, natives, gone, wire)
-    return min(found, default=None)
-
-
-def _open(tail: Iterable[Message], new: Iterable[Message]) -> tuple[set[str], set[str]]:
-    """What is open since the last round that is whole: the ids of results without a call, and of calls without one."""
-    waiting: dict[str, int] = {}
-    for call in [call for message in tail for call in message.calls]:
-        waiting[call.id] = waiting.get(call.id, 0) + 1
-    for result in [result for message in tail for result in message.results]:
-        if waiting.get(result.call_id, 0) > 0:
-            waiting[result.call_id] -= 1
-    late: set[str] = set()
-    for message in new:
-        for part in message.parts:
-            if isinstance(part, ToolCall):
-                waiting[part.id] = waiting.get(part.id, 0) + 1
-            elif isinstance(part, ToolResult):
-                if waiting.get(part.call_id, 0) > 0:
-                    waiting[part.call_id] -= 1
-                else:
-                    late.add(part.call_id)
-    return late, {name for name, count in waiting.items() if count > 0}
-
-
-def _early(record: Record, natives: Sequence[Any], waiting: set[str], wire: WireFormat) -> list[int]:
-    """The indexes of results of these calls that came before them and were left out."""
-    return [
-        index
-        for index in _repaired(record)
-        for message in legible(natives, index, wire)
-        if any(result.call_id in waiting for result in message.results)
-    ]
-
-
-def _repaired(record: Record) -> Iterator[int]:
-    """The indexes of what repair left out, or edited."""
-    for span in record.log.spans:
-        if span.stage == REPAIR:
-            yield from range(span.start, span.stop)
-    yield from (change.index for change in record.log.changes if change.stage == REPAIR)
-
-
 def legible(natives: Sequence[Any], index: int, wire: WireFormat) -> Iterator[Message]:
     """The message at ``index`` of the history; none where it was edited in place when nobody looked at it any more."""
     with suppress(InvalidInput):
         yield wire.read_message(natives[index], index)
-
-
-def _in_view(
-    record: Record, natives: Sequence[Any], late: set[str], wire: WireFormat, names: Collection[str | None]
-) -> list[int]:
-    """The indexes of calls in the final view that have no answer, or one that only holds its place."""
-    asked: dict[str, deque[int]] = defaultdict(deque)
-    found: list[int] = []
-    for place, message in enumerate(record.view[: record.final]):
-        origin = record.origins[place]
-        if origin is not None:
-            for name in _late_calls(record, place, natives, late, wire, names):
-                asked[name].append(origin)
-        for result in message.results:
-            if asked.get(result.call_id):
-                answered = asked[result.call_id].popleft()
-                found += [answered] if origin is None or stands_in(result) else []
-    return [*found, *chain.from_iterable(asked.values())]
-
-
-def _late_calls(
-    record: Record, place: int, natives: Sequence[Any], late: set[str], wire: WireFormat, names: Collection[str | None]
-) -> Iterator[str]:
-    """The ids of the calls at this place of the view that late results may be meant for.
-
-    Repair may have given a call another id, so that no two have the same: results come with the one of the caller.
-    """
-    calls, origin = record.view[place].calls, record.origins[place]
-    if not calls or origin is None:
-        return iter(())
-    given = (
-        set() if record.as_given(place) else {each.id for read in legible(natives, origin, wire) for each in read.calls}
-    )
-    return (call.id for call in calls if call.id in late or call.name in names or not late.isdisjoint(given))
-
-
-def _among_dropped(record: Record, natives: Sequence[Any], gone: set[str], wire: WireFormat) -> list[int]:
-    """The indexes of calls that were left out of the view unanswered."""
-    asked: dict[str, int] = {}
-    for index in range(len(record.seen)):
-        for message in legible(natives, index, wire):
-            for call in message.calls:
-                if call.id in gone:
-                    asked[call.id] = index
-            for result in message.results:
-                asked.pop(result.call_id, None)
-    return list(asked.values())
 
 
 async def recognised(record: Record, natives: Sequence[Any], ctx: StepContext) -> Record:
@@ -463,13 +349,6 @@ def _refresh(record: Record, natives: Sequence[Any]) -> None:
         ]
 
 
-def shared_start(before: Sequence[Any], after: Sequence[Any]) -> int:
-    """How many outgoing messages at the start are the same; cache markers are no part of a prefix."""
-    pairs = zip(before, after, strict=False)
-    differing = (place for place, (old, new) in enumerate(pairs) if old is not new and not alike(old, new))
-    return next(differing, min(len(before), len(after)))
-
-
 def link(record: Record, natives: Sequence[Any], wire: WireFormat) -> None:
     """Put the caller's messages in the place of digests and of plain copies, as far as they are the same.
 
@@ -483,7 +362,7 @@ def link(record: Record, natives: Sequence[Any], wire: WireFormat) -> None:
     Raises:
         InvalidInput: If a message contains itself, or is nested too deep; names it.
     """
-    known, viewed = _shared(record.seen, natives), _shared(record.shown, natives)
+    known, viewed = shared_length(natives, record.seen), shared_length(natives, record.shown)
     if known < len(record.seen) and is_of_the_view(record, viewed, known):
         for place, look in enumerate(snapshots(natives[:viewed], 0)):
             origin = record.origins[place]
@@ -513,9 +392,3 @@ def _made_of(message: Message, read: Message) -> Message:
     if message.given is not None:
         return evolve(message, given=read.source)
     return evolve(message, source=read.source, read_role=read.role, read_parts=read.parts)
-
-
-def _shared(known: Sequence[Any], natives: Sequence[Any]) -> int:
-    """How many messages at the start are the same in both."""
-    pairs = zip(known, natives, strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

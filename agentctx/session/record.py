@@ -16,6 +16,7 @@ from agentctx.core.change_log import ChangeLog, ChangesInForce, numbers
 from agentctx.core.compare import Change, Outcome
 from agentctx.core.message import ROLES, SYSTEM_ROLES, Message, Native
 from agentctx.core.pace import paced
+from agentctx.engine.repair import REPAIR
 from agentctx.engine.tail import first_unanswered_call, whole_until
 from agentctx.providers.cache_markers import unmarked
 from agentctx.session.fingerprint import DIGEST_BYTES, digest, snapshot
@@ -274,10 +275,6 @@ class Record:
         """From now on recognise dropped messages by identity: their content no longer matters."""
         for index in paced(gone):
             self.seen[index] = natives[index]
-
-
-REPAIR = "RepairHistory"
-"""The stage that makes a history legal: what it does to a message follows from the history alone."""
 
 
 def alike(old: object, new: object) -> bool:

@@ -30,11 +30,11 @@ from attrs import evolve
 from agentctx.core.message import Context, Message, Native
 from agentctx.core.report import Report, View
 from agentctx.economics.conditions import bill, found_again, warmth_after
-from agentctx.engine.cache_markers import LiftCacheMarkers, carries_refused
-from agentctx.engine.guarantee import let_answers_follow, refuse_empty, relief
+from agentctx.engine.cache_markers import LiftCacheMarkers, carries_refused, relief
+from agentctx.engine.guarantee import let_answers_follow, refuse_empty
 from agentctx.engine.reading import naming_what_is_too_deep
 from agentctx.engine.reasoning import DropForeignReasoning, options_of
-from agentctx.engine.repair import Earlier, cleaned, has_server_calls, is_legal, names_of, paired
+from agentctx.engine.repair import REPAIR, Earlier, cleaned, has_server_calls, is_legal, names_of, paired
 from agentctx.engine.run_stages import Trail, keep_originals, leaves_alone, run_stage
 from agentctx.engine.skipped import Skipped, skipped
 from agentctx.engine.tail import begins_at
@@ -44,8 +44,9 @@ from agentctx.protocols import Call, declared
 from agentctx.session.commit import Committed, commit
 from agentctx.session.compaction import bring_to_size, run_at_once
 from agentctx.session.fingerprint import snapshots
-from agentctx.session.matching import asked_at, decided_until, match
-from agentctx.session.record import REPAIR, Record, Sizes, undecided, with_instructions
+from agentctx.session.late_answers import answered_from
+from agentctx.session.matching import decided_until, match
+from agentctx.session.record import Record, Sizes, undecided, with_instructions
 from agentctx.session.step_context import Given, Read, State, Step, StepContext, settle
 
 
@@ -207,22 +208,22 @@ class _New(NamedTuple):
         record: The record to go on from, the tail in it as it reads beside what is new.
         messages: As values.
         seen: What each looks like.
-        asked: The index of the first earlier call that they answer; None when there is none.
+        answers_from: The index of the first earlier call that they answer; None when there is none.
     """
 
     record: Record
     messages: list[Message]
     seen: list[Native]
-    asked: int | None = None
+    answers_from: int | None = None
 
 
 async def _read_new(ctx: StepContext, record: Record, natives: Sequence[Native], *, remembered: bool) -> _New:
     """What is new; with all since an earlier call, where something that is new answers that one."""
     known = len(record.seen)
     new = await offload(partial(_read, ctx, record, natives, remembered=remembered), len(natives) - known)
-    if new.asked is None:
+    if new.answers_from is None:
         return new
-    record = decided_until(new.record, natives, new.asked, ctx, unchanged_until=known)
+    record = decided_until(new.record, natives, new.answers_from, ctx, unchanged_until=known)
     return await offload(partial(_read, ctx, record, natives, remembered=remembered), len(natives) - len(record.seen))
 
 
@@ -242,7 +243,7 @@ def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, rememb
     if not remembered:
         return _New(record, new, list(arrived))
     new = with_instructions(new, record.instructions)
-    return _New(record, new, snapshots(arrived, known), asked_at(record, natives, new, reader.wire))
+    return _New(record, new, snapshots(arrived, known), answered_from(record, natives, new, reader.wire))
 
 
 async def _make_legal(step: Step) -> None:

@@ -13,6 +13,7 @@ from agentctx.core.compare import Change, HeadChange, Outcome
 from agentctx.core.message import Context
 from agentctx.core.report import Report, View
 from agentctx.engine.changes import UNSAID
+from agentctx.engine.repair import REPAIR
 from agentctx.protocols import Meter
 
 _AS_IT_CAME = frozenset({Outcome.MOVED, Outcome.KEPT})
@@ -31,7 +32,7 @@ _SAY_WHY = _ONLY_EDIT | {
     "LimitCacheMarkers",
     "Pack",
     "PlaceCacheMarkers",
-    "RepairHistory",
+    REPAIR,
     "Tiered",
     "TrimRounds",
 }
