@@ -798,6 +798,8 @@ class Call:
         late: Gives the identities of the messages that came after the model's last one, wherever they stand now.
         given: Gives the identities of the messages that the caller passed, wherever they stand now; None: all are.
         start: The request as it was before any stage of this step saw all of it; None: it is not known.
+        left_out: Gives how many messages of the history were left out before that, and how many tool calls in them;
+            None: it is not known.
         ours: Turns a number of tokens by the provider's count into one by ours, as far as that is known.
         ahead: Gives what a stage has worked out in the background on messages with which the request still begins,
             and waits for it where it is under way; None where there is nothing. None itself: there is no session.
@@ -837,6 +839,7 @@ class Call:
     late: Callable[[], frozenset[int]] | None = field(default=None, repr=False)
     given: Callable[[], frozenset[int]] | None = field(default=None, repr=False)
     start: Context | None = field(default=None, repr=False)
+    left_out: Callable[[], tuple[int, int]] | None = field(default=None, repr=False)
     ahead: Callable[[ContextStrategy], Awaitable[object]] | None = field(default=None, repr=False)
     shelf: Shelf | None = field(default=None, repr=False)
     ours: Callable[[int], int] = field(default=int, repr=False)

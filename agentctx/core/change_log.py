@@ -106,7 +106,7 @@ class ChangeLog:
             if change.outcome in (Outcome.MARKED, Outcome.KEPT):
                 self._mark(change)
             elif change.outcome is not Outcome.ADDED:
-                (self.changes if change.tokens_after else gone).append(change)
+                (gone if change.is_gone else self.changes).append(change)
         if gone:
             self._leave(gone)
 

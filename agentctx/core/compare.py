@@ -35,6 +35,9 @@ class Outcome(StrEnum):
     """It says what it said, with other cache markers."""
 
 
+_THERE = frozenset({Outcome.KEPT, Outcome.MARKED, Outcome.ADDED})
+
+
 @frozen
 class Change:
     """One message that a stage did not leave as it was.
@@ -68,6 +71,11 @@ class Change:
     tokens_before: int = 0
     tokens_after: int = 0
     handle: str | None = None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nothing is left of a message that was passed in."""
+        return not self.tokens_after and self.outcome not in _THERE
 
     def with_handle(self, handle: str) -> Change:
         """The same change, its original kept under ``handle``."""

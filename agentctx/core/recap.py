@@ -96,6 +96,12 @@ def is_recap(message: Message) -> bool:
     return recap_of(message) is not None
 
 
+def stands_for(message: Message) -> tuple[int, int]:
+    """How many messages a message stands for, and with how many tool calls: itself, or what a recap counts."""
+    recap = recap_of(message)
+    return (1, len(message.calls)) if recap is None else (recap.messages, recap.calls)
+
+
 def recaps(messages: Sequence[Message], start: int = 0) -> list[int]:
     """The indexes of the recaps from ``start`` on: each stays until a stage that writes one puts another there."""
     return [index for index in range(start, len(messages)) if is_recap(messages[index])]

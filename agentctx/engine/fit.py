@@ -80,6 +80,18 @@ class FitGuarantee(Stage):
 
 
 @frozen(eq=False, repr=False)
+class RecapCounts(Stage):
+    """Let a recap that stands in the request count all that is gone, whichever stage has left it out."""
+
+    recaps: ClassVar[bool] = True
+    name: ClassVar[str] = "Recap"
+
+    def apply(self, context: Context, call: Call, /) -> Context:
+        """Return the context with other numbers in its recap, as it is where these are true."""
+        return counted(context, call)
+
+
+@frozen(eq=False, repr=False)
 class RecapGivesWay(Stage):
     """Let the recap get shorter until the request fits, or go.
 

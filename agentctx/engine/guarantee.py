@@ -17,7 +17,7 @@ from agentctx.core.protection import GO_ON
 from agentctx.core.report import StageReport
 from agentctx.core.units import open_at_end
 from agentctx.engine.cache_markers import KeepCacheMarkers, LimitCacheMarkers
-from agentctx.engine.fit import FitGuarantee, FitRequestBytes, LimitImages, RecapGivesWay, body_bytes
+from agentctx.engine.fit import FitGuarantee, FitRequestBytes, LimitImages, RecapCounts, RecapGivesWay, body_bytes
 from agentctx.engine.reasoning import settle_reasoning
 from agentctx.engine.recap import reserved
 from agentctx.engine.repair import REPAIR, arranged_by
@@ -64,6 +64,8 @@ async def guarantee(
     """
     call = evolve(call, growth=False)
     await _arrange(trail, call)
+    if call.start is not None and trail.context is not call.start:
+        await run_stage(RecapCounts(), trail, call)
     if budget is not None:
         if budget.media.images is not None:
             await run_stage(LimitImages(budget.media.images), trail, call)

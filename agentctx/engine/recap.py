@@ -18,7 +18,7 @@ from attrs import evolve, field, frozen
 from agentctx.core.compare import Outcome, match
 from agentctx.core.message import Context, Message
 from agentctx.core.protection import first_task
-from agentctx.core.recap import Recap, is_recap, quoted, recap_of, recaps
+from agentctx.core.recap import Recap, is_recap, quoted, recap_of, recaps, stands_for
 from agentctx.engine.record import SUMMARY, Record, record_in
 from agentctx.engine.run_stages import run_plain
 from agentctx.engine.shrink import CLEARED
@@ -144,7 +144,12 @@ async def leave_out(cut: Cut, effort: Iterable[int], context: Context, call: Cal
 def _left_out(cut: Cut, context: Context, call: Call) -> LeftOut:
     after = cut(_without_recaps(context, call), call)
     gone = tuple(context.messages[index] for index in match(context.messages, after.messages).dropped)
-    return LeftOut(after, gone, _recap_of(gone, after, call), call)
+    since = context if call.start is None or call.stays is not None else call.start
+    if since is not context:  # an earlier stage of this step may have left out some, too
+        dropped = tuple(since.messages[index] for index in match(since.messages, after.messages).dropped)
+    else:
+        dropped = gone
+    return LeftOut(after, gone, _counted(dropped, after, _sections_of(gone), call), call)
 
 
 def _without_recaps(context: Context, call: Call) -> Context:
@@ -154,22 +159,28 @@ def _without_recaps(context: Context, call: Call) -> Context:
     return context.with_messages(tuple(kept)) if gone else context
 
 
-def _recap_of(gone: Sequence[Message], after: Context, call: Call) -> Recap:
-    """The recaps among what went with all else that went; what repair has made is not counted."""
+def _counted(gone: Iterable[Message], after: Context, sections: Mapping[str, str], call: Call) -> Recap:
+    """The recap with these sections; it stands for what went now, and what the history lacks since earlier steps.
+
+    A message that the caller passed counts as what it stands for. What repair has made is not counted, nor what an
+    earlier recap of a stage's counts: that is known (``Call.left_out``).
+    """
+    messages, calls = (0, 0) if call.left_out is None else call.left_out()
     given = None if call.given is None else call.given()
-    found = Recap()
     for message in gone:
-        known = recap_of(message)
-        if known is not None:
-            found = _joined(found, known)
-        elif given is None or message.identity in given:
-            found = evolve(found, messages=found.messages + 1, calls=found.calls + len(message.calls))
-    return evolve(found, cleared=cleared_in(after.messages))
+        passed = given is None or message.identity in given
+        if passed or (call.left_out is None and is_recap(message)):
+            more = stands_for(message)
+            messages, calls = messages + more[0], calls + more[1]
+    return Recap(messages, calls, cleared_in(after.messages), sections)
 
 
-def _joined(one: Recap, other: Recap) -> Recap:
-    sections = {**one.sections, **other.sections}
-    return Recap(one.messages + other.messages, one.calls + other.calls, sections=sections)
+def _sections_of(messages: Iterable[Message]) -> Mapping[str, str]:
+    """What the recaps among messages say; of a section the last."""
+    said: dict[str, str] = {}
+    for message in messages:
+        said |= (recap_of(message) or Recap()).sections
+    return said
 
 
 def cleared_in(messages: Iterable[Message]) -> int:
@@ -212,18 +223,22 @@ def gone(context: Context, call: Call) -> Gone:
     found = match(before, context.messages)
     dropped = tuple(before[index] for index in found.dropped)
     edited = tuple((before[old], context.messages[new]) for old, new in found.edited)
-    standing = [message for message in context.messages if is_recap(message)]
-    known = [message for message in before if is_recap(message)]
-    recap = _recap_of((*known, *(message for message in dropped if not is_recap(message))), context, call)
-    for message in standing:  # an earlier stage of this step has written its sections
-        recap = evolve(recap, sections=(recap_of(message) or recap).sections)
+    standing, frozen = recaps(context.messages), call.frozen(context)
+    replaced = [context.messages[place] for place in standing if place not in frozen]
+    sections = _sections_of(replaced if standing else dropped)
+    recap = _counted((*dropped, *replaced), context, sections, call)
     plain = tuple(message for message in dropped if not is_recap(message))
     return Gone(plain, tuple(pair for pair in edited if not is_recap(pair[0])), recap)
 
 
 def counted(context: Context, call: Call) -> Context:
     """The request with a recap that counts all that went in this step, too; the same object where there is none."""
-    return with_sections(context, {}, call) if any(map(is_recap, context.messages)) else context
+    standing = [
+        recap_of(context.messages[place]) for place in recaps(context.messages) if place not in call.frozen(context)
+    ]
+    if not standing or (call.start is not None and standing == [gone(context, call).recap]):
+        return context
+    return with_sections(context, {}, call)
 
 
 def giving_way(context: Context, limit: int, call: Call) -> Context:
@@ -319,9 +334,11 @@ def with_sections(context: Context, sections: Mapping[str, str], call: Call) -> 
     recap = left.recap
     for heading, text in sections.items():
         recap = recap.with_section(heading, text)
+    old = frozenset(recaps(context.messages)) - call.frozen(context)
+    if recap == Recap() and not old:
+        return context
     made = recap.written()
     call.note(made, f"stands for {left.recap.messages} messages that were left out")
-    old = frozenset(recaps(context.messages)) - call.frozen(context)
     kept = tuple(message for index, message in enumerate(context.messages) if index not in old)
     for index in old:
         call.note(context.messages[index], "another says it now")

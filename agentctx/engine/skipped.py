@@ -23,6 +23,7 @@ from agentctx.core.compare import Change, Outcome
 from agentctx.core.later import with_later
 from agentctx.core.message import ROLES, Message, Native, Thinking
 from agentctx.core.pace import paced
+from agentctx.core.recap import is_recap
 from agentctx.core.report import Forecast, Report, StageReport
 from agentctx.engine.changes import UNSAID
 from agentctx.engine.cut import OF_THE_USER, OLD_RESULTS, OUT_OF_PROPORTION, RECENT
@@ -255,7 +256,8 @@ def skipped(natives: Sequence[Native], reader: Reader, stage: str, aim: int, hea
     if not known.isdisjoint([id(natives[place]) for place in found.places]):  # all around it tells which place it is
         return None
     thinks = any(type(part) is Thinking for message in first for part in message.parts)  # which may bind on
-    return None if thinks or has_server_calls(around) or _repeats(found) else found
+    counts = any(map(is_recap, around))  # a recap, what is left out
+    return None if thinks or counts or has_server_calls(around) or _repeats(found) else found
 
 
 _OLDEST = 3

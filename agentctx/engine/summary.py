@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 
 import anyio
@@ -28,6 +28,9 @@ from agentctx.offload import offload
 from agentctx.protocols import Call, Summarizer, name_of
 from agentctx.providers.native import clean_text
 from agentctx.providers.overflow import classify_error
+
+PATIENCE = 120.0
+"""Seconds that a step waits for one answer of a summarizer which says nothing else."""
 
 SMALLEST_PART = 256
 """Tokens; a part of the messages that does not fit into the summarizer's window is not halved below it."""
@@ -53,7 +56,7 @@ class Asking:
         summarizer: Finds the words.
         redact: Takes secrets out of what goes to it, and out of what it says.
         window: Tokens that it can take in at once, with its answer; None: as it says itself, else any number.
-        timeout: Seconds for one answer; None: as it says itself, else no limit.
+        timeout: Seconds for one answer; None: as it says itself, else ``PATIENCE``.
     """
 
     summarizer: Summarizer
@@ -96,8 +99,7 @@ class Asking:
     async def _asked(self, messages: Sequence[Message], most: int, call: Call, stage: str) -> Record:
         """The record that the summarizer makes of the messages."""
         name = f"{name_of(self.summarizer)} of {stage}"
-        with anyio.fail_after(self.timeout or getattr(self.summarizer, "timeout", None)):
-            text: object = await answered(name, self.summarizer(messages, most))
+        text: object = await self._in_time(answered(name, self.summarizer(messages, most)))
         if not isinstance(text, str):
             msg = f"the summarizer returned {type(text).__name__} instead of text"
             raise SummaryError(msg)
@@ -105,6 +107,14 @@ class Asking:
             raise SummaryError(flaw)
         told = await offload(partial(failing_closed(self.redact, SummaryError), clean_text(text)), 1, len(text))
         return Record.read(told)
+
+    async def _in_time(self, answer: Awaitable[object]) -> object:
+        """The answer, which is not waited for longer than is said."""
+        seconds = self.timeout or getattr(self.summarizer, "timeout", None) or PATIENCE
+        with anyio.move_on_after(seconds):
+            return await answer
+        msg = f"no answer within {seconds:g} seconds"
+        raise TimeoutError(msg)
 
 
 def _flaw(text: str, tokens: int, call: Call) -> str:

@@ -536,7 +536,7 @@ class Ledger(Stage):
             most -= room_for_handles(call)
             wanted = min(wanted, most)
         if wanted <= 0:
-            return context
+            return _bare(context, call)
         memory = Memory(self.extractors, self.rule, failing_closed(self.redact, SummaryError))
         try:
             told = memory.after(
@@ -553,6 +553,15 @@ class Ledger(Stage):
         if told == Sections() and left.recap == Recap():
             return context
         return with_sections(context, {TRAIL: told.trail, VALUES: told.ledger}, call)
+
+
+def _bare(context: Context, call: Call) -> Context:
+    """The request with a recap that only counts, where nothing more has room; as it is where that has none."""
+    made = with_sections(context, {}, call)
+    if call.budget is None or call.size(made) <= call.budget.limit:
+        return made
+    call.remark("there is no room for the recap, which says how much went")
+    return context
 
 
 _OF_THE_ROOM = 0.1

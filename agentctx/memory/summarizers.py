@@ -73,7 +73,7 @@ class OpenAISummarizer(_ByModel):
         model: The model to ask.
         window: Tokens that the model takes in; more is given to it in parts. None: it is asked with everything, and
             what it calls too large is halved.
-        timeout: Seconds for one answer; None: as long as the client waits.
+        timeout: Seconds for one answer; None: as long as the client waits, and at most 120.
         options: What else is sent with each request.
         instructions: What the model is told; ``{words}`` becomes how long the record may be.
 

@@ -214,8 +214,15 @@ async def _run_and_guarantee(step: Step, stages: Sequence[ContextStrategy], aim:
     if foreign:
         await run_stage(LiftCacheMarkers(), step.trail, call, trusted=True)
     telling = () if budget is None else step.ctx.concerned(step.ctx.plan.telling)
+    if step.trail.start == 0:
+        begun = step.trail.copy()
+        call = evolve(
+            call,
+            start=begun.context,
+            given=partial(begun.after, -1),
+            left_out=partial(step.left_out, begun.reports),
+        )
     if telling or any(declared(stage).recaps for stage in stages):
-        call = evolve(call, start=step.trail.context, given=partial(step.trail.copy().after, -1))
         if step.background is not None:
             call = evolve(call, ahead=partial(step.background.of, step.trail.context.messages, call.remark))
         if aim is None or step.trail.tokens > aim:  # else nothing is cut down to it

@@ -35,6 +35,9 @@ from agentctx.wire_format import WireFormat
 MOST = 2**32 - 1
 """The largest whole number that is taken: what four bytes hold."""
 
+MOST_COUNTED = 10**9 - 1
+"""The largest number that a recap counts."""
+
 LARGEST = 1e15
 """The largest other number that is taken; none is larger than seconds since 1970."""
 
@@ -158,7 +161,7 @@ def _real(value: object, where: str) -> float:
     return float(value)
 
 
-VERSION = 4
+VERSION = 5
 
 STATE = (
     "version", "id", "model", "home", "format", "assumed", "steps", "children", "billed_tokens", "budget", "sent",
@@ -312,7 +315,7 @@ _LETTERS = "sduat"
 _RECORD = (
     "seen", "sizes", "weights", "roles", "decided", "out", "origins", "edited", "sums", "settled", "tail",
     "tail_origin", "changes", "spans", "handles", "quiet_until", "unbound_from", "waiting", "foreign", "payloads",
-    "system_sent_as_user", "instruction_digests",
+    "system_sent_as_user", "instruction_digests", "stands", "calls",
 )  # fmt: skip
 _CHANGE = tuple(attribute.name for attribute in fields(Change))
 _SPAN = tuple(attribute.name for attribute in fields(Span))
@@ -337,7 +340,7 @@ def dump_record(record: Record) -> dict[str, Any]:
         "sizes": list(record.sizes),
         "weights": list(record.byte_sizes),
         "roles": "".join(_LETTERS[role] for role in record.roles),
-        "decided": [[known, sum(1 for _ in run)] for known, run in groupby(record.decided)],
+        "decided": _dump_runs(record.decided),
         "out": out,
         "origins": list(record.origins),
         "edited": edited,
@@ -355,7 +358,14 @@ def dump_record(record: Record) -> dict[str, Any]:
         "payloads": [place for place in sorted(not_given) if _has_payload_of_its_own(record, place)],
         "system_sent_as_user": sorted(_system_messages_as_others(record)),
         "instruction_digests": b64encode(b"".join(sorted(record.instructions))).decode("ascii"),
+        "stands": _dump_runs(record.stands),
+        "calls": list(record.calls),
     }
+
+
+def _dump_runs(column: array[int]) -> list[list[int]]:
+    """A column in which neighbours are mostly the same number: each with how often it comes."""
+    return [[number, sum(1 for _ in run)] for number, run in groupby(column)]
 
 
 def _system_messages_as_others(record: Record) -> set[int]:
@@ -420,7 +430,7 @@ def load_record(state: object, wire: WireFormat) -> Record:
     known = Fields.of(state, "state.record", _RECORD)
     digests = _digests(known, "seen")
     seen: list[Any] = [Digest(content) for content in digests]
-    sizes, weights, roles = _columns(known, len(seen))
+    sizes, weights, calls, roles = _columns(known, len(seen))
     out, view = _read(known, "out", wire)
     origins, edited = _origins(known, len(out), len(seen))
     _check_messages(known, out, origins, edited, digests)
@@ -453,7 +463,7 @@ def load_record(state: object, wire: WireFormat) -> Record:
         log=ChangeLog.of(changes, spans, _handles(known, len(seen))),
         made={id(view[change.index]): (view[change.index], change) for change in added},
         roles=bytearray(roles),
-        decided=_decided(known, len(seen)),
+        decided=_runs(known, "decided", len(seen), most=len(seen)),
         ids=call_ids(view[:settled]),
         history_tokens=sum(sizes),
         history_bytes=sum(weights),
@@ -462,6 +472,8 @@ def load_record(state: object, wire: WireFormat) -> Record:
         waiting=known.truth("waiting"),
         foreign_count=known.whole("foreign", most=len(seen)),
         instructions=frozenset(_digests(known, "instruction_digests")),
+        stands=_runs(known, "stands", len(seen), most=MOST_COUNTED),
+        calls=numbers(calls),
         digests=bytearray(b"".join(digests)),
         linked=not seen,
     )
@@ -499,29 +511,30 @@ def _digests(known: Fields, name: str) -> list[bytes]:
     return [content[place : place + DIGEST_BYTES] for place in range(0, len(content), DIGEST_BYTES)]
 
 
-def _columns(known: Fields, length: int) -> tuple[list[int], list[int], list[int]]:
-    """Tokens, bytes and role of each message of the history."""
+def _columns(known: Fields, length: int) -> tuple[list[int], list[int], list[int], list[int]]:
+    """Tokens, bytes, tool calls and role of each message of the history."""
     sizes, weights, letters = known.wholes("sizes"), known.wholes("weights"), known.text("roles")
-    for name, column in (("sizes", sizes), ("weights", weights), ("roles", letters)):
+    calls = known.wholes("calls", most=MOST_COUNTED)
+    for name, column in (("sizes", sizes), ("weights", weights), ("calls", calls), ("roles", letters)):
         if len(column) != length:
             raise known.fail(name, f"it has {len(column):,} entries for a history of {length:,} messages")
     roles = [_LETTERS.find(letter) for letter in letters]
     if -1 in roles:
         raise known.fail("roles", f"{letters[roles.index(-1)]!r} stands for no role")
-    return sizes, weights, roles
+    return sizes, weights, calls, roles
 
 
-def _decided(known: Fields, length: int) -> array[int]:
-    """For each message of the history, how many were known when it was last decided about: runs of equal numbers."""
-    decided = numbers()
-    for run, where in known.listed("decided"):
+def _runs(known: Fields, name: str, length: int, most: int) -> array[int]:
+    """A number for each message of the history, at most ``most``: runs of equal numbers."""
+    column = numbers()
+    for run, where in known.listed(name):
         if not isinstance(run, list) or len(run) != 2:
             raise InvalidInput(where, f"expected two whole numbers, got {shown(run)}")
-        one = Fields({"known": run[0], "times": run[1]}, where)
-        decided.extend(repeat(one.whole("known", most=length), one.whole("times", 1, length - len(decided))))
-    if len(decided) != length:
-        raise known.fail("decided", f"it tells of {len(decided):,} of {length:,} messages")
-    return decided
+        one = Fields({"number": run[0], "times": run[1]}, where)
+        column.extend(repeat(one.whole("number", most=most), one.whole("times", 1, length - len(column))))
+    if len(column) != length:
+        raise known.fail(name, f"it tells of {len(column):,} of {length:,} messages")
+    return column
 
 
 def _read(known: Fields, name: str, wire: WireFormat) -> tuple[list[Any], list[Message]]:

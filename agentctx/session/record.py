@@ -16,6 +16,7 @@ from agentctx.core.change_log import ChangeLog, ChangesInForce, numbers
 from agentctx.core.compare import Change, Outcome
 from agentctx.core.message import ROLES, SYSTEM_ROLES, Message, Native
 from agentctx.core.pace import paced
+from agentctx.core.recap import stands_for
 from agentctx.engine.repair import REPAIR
 from agentctx.engine.tail import first_unanswered_call, whole_until
 from agentctx.providers.cache_markers import unmarked
@@ -106,6 +107,8 @@ class Record:
         foreign_count: How many messages at the start of the history were there before another model was called, which
             does not take their reasoning.
         instructions: What system messages look like that went out as the user's: the caller may write any view back.
+        stands: How many messages each message of the history stands for: one, or as many as a recap counts.
+        calls: How many tool calls are in these.
         digests: The digests of the first messages of the history, as far as they were asked for.
         linked: False after a load, until the caller's own history is in the place of the digests.
     """
@@ -138,6 +141,8 @@ class Record:
     waiting: bool = False
     foreign_count: int = 0
     instructions: frozenset[bytes] = frozenset()
+    stands: array[int] = field(factory=numbers)
+    calls: array[int] = field(factory=numbers)
     digests: bytearray = field(factory=bytearray)
     linked: bool = True
 
@@ -163,6 +168,8 @@ class Record:
             decided=self.decided[:],
             ids=set(self.ids),
             items=None if self.items is None else dict(self.items),
+            stands=self.stands[:],
+            calls=self.calls[:],
             digests=self.digests[:],
         )
 
@@ -175,6 +182,14 @@ class Record:
         for place, message in enumerate(self.view):
             if id(message) in self.made:
                 yield evolve(self.made[id(message)][1], index=place)
+
+    def left_out(self, length: int) -> tuple[int, int]:
+        """How many of the first ``length`` messages are gone, and how many tool calls in them.
+
+        A recap counts as what it stands for; what repair took is not counted.
+        """
+        gone = [slice(span.start, span.stop) for span in self.log.before(length).spans if span.stage != REPAIR]
+        return sum(sum(self.stands[each]) for each in gone), sum(sum(self.calls[each]) for each in gone)
 
     def changes(self) -> list[Change]:
         """What is said of messages that are in the view, or were edited."""
@@ -241,6 +256,9 @@ class Record:
     def remember(self, seen: Sequence[Any], arrived: Sequence[Message], weights: Sizes) -> None:
         """Add what arrived to the history: what it looked like, what it says, and what it weighs."""
         self.roles.extend([ROLES.index(message.role) for message in arrived])
+        for messages, calls in map(stands_for, arrived):
+            self.stands.append(messages)
+            self.calls.append(calls)
         self.seen.extend(seen)
         self.decided.extend([0] * len(arrived))
         self.sizes.extend(weights.tokens)
@@ -328,6 +346,8 @@ def rewound(
         unbound_from=_unbound(record, cut, decided_until) if binds_reasoning else None,
         foreign_count=min(record.foreign_count, unchanged_until),
         instructions=record.instructions,
+        stands=record.stands[:decided_until],
+        calls=record.calls[:decided_until],
         digests=record.digests[: decided_until * DIGEST_BYTES],
         linked=record.linked,
     )

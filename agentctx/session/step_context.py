@@ -11,11 +11,14 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.budget import Budget
 from agentctx.core.change_log import ChangesInForce
 from agentctx.core.message import ROLES, Context, Message, Native, Tool
+from agentctx.core.recap import stands_for
+from agentctx.core.report import StageReport
 from agentctx.engine.cache_markers import check_head, relieved_head
 from agentctx.engine.originals import StoreShelf, name_of_recall
 from agentctx.engine.plan import Plan
 from agentctx.engine.reading import Reader, found_format, reader as reader_of
 from agentctx.engine.reasoning import opening
+from agentctx.engine.repair import REPAIR
 from agentctx.engine.run_stages import Trail
 from agentctx.engine.skipped import Skipped
 from agentctx.errors import InvalidInput
@@ -387,6 +390,22 @@ class Step:
         start, record = self.trail.start, self.record
         if start:
             self.trail.widen(self.ctx.context(record.view[:start]), record.origins[:start], record.made)
+
+    def left_out(self, reports: Sequence[StageReport]) -> tuple[int, int]:
+        """How many messages of the history are gone, and how many tool calls in them; what repair took is not counted.
+
+        Args:
+            reports: What the stages have done in this step so far.
+        """
+        record, read = self.record, self.read
+        known = record.tail_origin[0] if record.tail_origin and read.seen else len(record)
+        messages, calls = record.left_out(known)
+        for change in (change for report in reports if report.stage != REPAIR for change in report.changes):
+            if change.is_gone:
+                index, new = change.index, change.index - len(record)
+                more = (record.stands[index], record.calls[index]) if new < 0 else stands_for(read.new[new])
+                messages, calls = messages + more[0], calls + more[1]
+        return messages, calls
 
     def call(self, aim: int | None = None) -> Call:
         """What the stages are told, with the tokens to come down to."""

@@ -5,18 +5,20 @@ from __future__ import annotations
 from functools import partial
 from typing import ClassVar
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from agentctx.core.message import ROLES, Context, Message, Native, Text
 from agentctx.core.protection import last_words
+from agentctx.core.recap import is_recap
 from agentctx.core.secrets import Redactor, redact_secrets
 from agentctx.engine.drop import tokens_of, tokens_together, units_of, without
 from agentctx.engine.options import check_places, check_redactor, limits
-from agentctx.engine.recap import NO_ROOM, leave_out, room_for_handles, with_handles
+from agentctx.engine.recap import HEADER, NO_ROOM, leave_out, room_for_handles, with_handles, with_sections
 from agentctx.engine.record import Extractive, record_in
 from agentctx.engine.run_stages import run_alone
 from agentctx.engine.summary import Asking
 from agentctx.errors import ConfigError, StageError, SummaryError
+from agentctx.offload import offload
 from agentctx.protocols import Call, ContextStrategy, Scope, Stage, Summarizer, declared
 from agentctx.strategies.drop_units import TruncateOldest, pieces, staying, staying_places
 
@@ -108,7 +110,8 @@ class Summarize(Stage):
         window: Tokens that the summarizer takes in, with its answer: more goes to it in parts, each with the record of
             those before. Without it, its own attribute ``window``, if it has one. A part that it calls too large is
             halved.
-        timeout: Seconds for one answer; without it, its own attribute ``timeout``, if it has one.
+        timeout: Seconds for one answer; without it, its own attribute ``timeout``, if it has one, else 120: one that
+            hangs is one that raises ``TimeoutError``. ``math.inf``: as long as it takes.
         background: From which share of the budget's trigger on a session writes the summary in the background, within
             ``async with session:``; when the trigger is passed it is there, and the step does not wait. What has come
             since stays as it is where it fits, else the summarizer is told that alone, with the record. Where the
@@ -202,7 +205,13 @@ class Summarize(Stage):
             return left.context
         call.notes.restore(known)
         call.remark((problem or EMPTY) + ("; nothing was left out" if self._stage is None else ""))
-        return context if self._stage is None else await run_alone(self._stage, context, call)
+        if self._stage is None:
+            return context
+        free = aim if call.stays is not None or any(map(is_recap, context.messages)) else max(1, aim - HEADER)
+        after = await run_alone(self._stage, context, evolve(call, limit=free, reserved=0))
+        return (
+            after if after is context else await offload(partial(with_sections, after, {}, call), len(after.messages))
+        )
 
     async def ahead(self, context: Context, call: Call, /) -> object:
         """The summary of what a cut would leave out now, with room left for what comes before the trigger is passed."""

@@ -1,6 +1,7 @@
 """A summarizer that fails, at whichever of its calls, costs no more than its words; no secret passes its borders."""
 
 import copy
+import math
 import sys
 from unicodedata import category
 
@@ -10,6 +11,7 @@ import pytest
 from agentctx import Budget, FitContextWindow, Pipeline, count
 from agentctx.core.message import Message, Text, ToolResult
 from agentctx.core.recap import Recap, recap_of
+from agentctx.engine import summary
 from agentctx.engine.record import Record, record_in
 from agentctx.engine.summary import says_nothing
 from agentctx.strategies import Extractive, Summarize, SummaryError, TruncateOldest
@@ -76,7 +78,8 @@ def notes(view):
 
 
 def summaries(view):
-    return [recap.sections.get("Summary", "") for recap in map(recap_of, view.context.messages) if recap]
+    recaps = filter(None, map(recap_of, view.context.messages))
+    return [recap.sections["Summary"] for recap in recaps if "Summary" in recap.sections]
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
@@ -96,6 +99,37 @@ async def test_a_fault_at_any_call_costs_no_more_than_the_words(anyio_backend, f
     assert why in notes(view)
     assert not any("use tabs\n" in text or "mend it" in text for text in summaries(view))
     assert bool(summaries(view)) == (fallback == "without a model")
+    [recap] = filter(None, map(recap_of, view.context.messages))
+    assert recap.messages == sum(change.is_gone for change in view.report.in_force)
+
+
+@pytest.mark.parametrize("of", ["a stage", "the pipeline"])
+@pytest.mark.parametrize("at", [0, 1])
+async def test_a_summarizer_that_hangs_is_not_waited_for_without_end(anyio_backend, monkeypatch, of, at):
+    """Nobody named a time, so the library's own holds; the request fits, and the report says how long it waited."""
+    assert summary.PATIENCE <= 120
+    monkeypatch.setattr(summary, "PATIENCE", 0.1)
+    faulty, given = Faulty(anyio.sleep_forever, at), history()
+    stages, told = ((Summarize(faulty, window=900),), None) if of == "a stage" else ((FitContextWindow(),), faulty)
+    faulty.window = 900
+    with anyio.fail_after(20):
+        view = await Pipeline(*stages, budget=1_000, summarizer=told).session(format="openai-chat").prepare(given)
+    assert faulty.calls == at + 1
+    assert view.report.tokens_after <= 1_000
+    assert given == history()
+    assert "no answer within 0.1 seconds" in notes(view)
+
+
+async def test_a_summarizer_may_be_waited_for_as_long_as_it_takes(anyio_backend, monkeypatch):
+    """Where the caller says so: the library's own time is none of its business then."""
+    monkeypatch.setattr(summary, "PATIENCE", 0.01)
+
+    async def slow():
+        await anyio.sleep(0.05)
+        return GOOD
+
+    view = await Pipeline(Summarize(Faulty(slow), timeout=math.inf), budget=1_000).prepare(history())
+    assert summaries(view) == [GOOD]
 
 
 @pytest.mark.parametrize("fault", list(FAULTS))
