@@ -1,4 +1,4 @@
-"""Fields of a value that are worked out when somebody first asks for them."""
+"""Fields of a value that are worked out when somebody first asks for them; ``lazy.py`` is about names of a module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The values: the parts of a message, the message, a tool, the request as a whole, and the cache markers in it."""
+"""A request as values: the parts of a message, messages, tools, the request as a whole, and the cache markers in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When to compact, by what it costs: conditions for ``when``."""
+"""What a cut costs and saves: conditions for ``when``, forecasts, and the bill of a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drop whole units, so that no pair can break."""
+"""Drop whole units, so that no pair can break; and lay a request out in what stays and what may go."""
 
 from __future__ import annotations
 

@@ -207,6 +207,22 @@ def check_places(where: str, text: str, known: Collection[str]) -> None:
         raise ConfigError(msg)
 
 
+def check_whole(where: str, value: object, least: int) -> None:
+    """Check that a number is whole, and not too small.
+
+    Args:
+        where: The stage and the option, for the error.
+        value: What was passed.
+        least: The smallest number that will do.
+
+    Raises:
+        ConfigError: If it is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        msg = f"{where} must be a whole number of at least {least}, got {value!r:.80}"
+        raise ConfigError(msg)
+
+
 def check_tokens(where: str, value: object) -> None:
     """Check that a number of tokens is one; None is none.
 

@@ -1,4 +1,4 @@
-"""Put the originals of what a step left out into the store: side by side, and each once."""
+"""Originals of what a step left out: put into the store, side by side and each once, and read back."""
 
 from __future__ import annotations
 

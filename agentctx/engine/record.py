@@ -1,4 +1,4 @@
-"""The record of a conversation: what a summary says, under six headings, brought up to date in place.
+"""The record that a summary is: what it says, under six headings, brought up to date in place.
 
 A model writes it, or ``Extractive`` does, out of the messages themselves. What a model leaves out of it is kept from
 the record before; so nothing is ever a summary of a summary.

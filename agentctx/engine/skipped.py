@@ -1,4 +1,4 @@
-"""What a cut leaves out for certain is not read, but for the user's words: only what little the cut keeps is.
+"""A short cut: what a cut leaves out for certain is not even read; the user's words are.
 
 Where the only stage is one that cuts (``engine/cut.py``), it works from the newest round back, and knows of what is
 before the last round that it keeps the user's words alone. So the newest messages are read, latest first, until there

@@ -1,4 +1,4 @@
-"""What stands for what is gone: exact values, and the trail of what was done."""
+"""What is kept of what was left out: values, the trail of what was done, what the model recalls, and summaries."""
 
 from typing import TYPE_CHECKING
 

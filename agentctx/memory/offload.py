@@ -11,6 +11,7 @@ from attrs import evolve, field, frozen
 
 from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Media, Message, Part, Text, ToolResult
+from agentctx.engine.options import check_whole
 from agentctx.engine.shrink import OFFLOADED, Cut, cut_to_tokens, results_of, with_content, with_text
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, ContextStrategy, Phase, Scope, Stage
@@ -69,9 +70,8 @@ class Offload(Stage):
             ("older_than", self.older_than, 0),
             ("preview", self.preview, 1),
         ):
-            if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < least):
-                msg = f"Offload: {name} must be a whole number of at least {least}, got {given!r:.80}"
-                raise ConfigError(msg)
+            if given is not None:
+                check_whole(f"Offload: {name}", given, least)
         if self.over is None and self.older_than is None:
             msg = "Offload: pass over, older_than, or both"
             raise ConfigError(msg)

@@ -13,7 +13,7 @@ from attrs import define, field, frozen
 
 from agentctx.core.message import Native
 from agentctx.core.recap import quoted
-from agentctx.engine.options import check_store
+from agentctx.engine.options import check_store, check_whole
 from agentctx.engine.originals import ARGUMENTS, asked_of, of_conversation, recall_tool, tells_apart, text_of
 from agentctx.engine.relevance import forms, raw_words
 from agentctx.engine.shrink import cutter_of
@@ -159,9 +159,7 @@ class Recall:
         if conversation is not None and not tells_apart(self.store):
             msg = f"Recall: the store {type(self.store).__name__} has no for_conversation: give each a store of its own"
             raise ConfigError(msg)
-        if isinstance(self.max_tokens, bool) or not isinstance(self.max_tokens, int) or self.max_tokens < _LEAST:
-            msg = f"Recall: max_tokens must be a whole number of at least {_LEAST}, got {self.max_tokens!r}"
-            raise ConfigError(msg)
+        check_whole("Recall: max_tokens", self.max_tokens, _LEAST)
 
     def definition(self, format: str) -> Native:  # noqa: A002 - the contract's name
         """The tool as a request of this format defines it: an item of its list of tools.

@@ -1,4 +1,4 @@
-"""Native messages as plain JSON values, and back; and a digest that tells one message from another."""
+"""Whether messages are still the same: snapshots, digests, ``begins_with``; and native messages as JSON, and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages; from here come the values that some of them take."""
+"""The stages: those that most programs need come from ``agentctx``, the others, and the values they take, from here."""
 
 from typing import TYPE_CHECKING
 

@@ -10,9 +10,8 @@ from typing import ClassVar, Literal
 from attrs import evolve, field, frozen
 
 from agentctx.core.message import Context, Thinking
-from agentctx.engine.options import as_names
+from agentctx.engine.options import as_names, check_whole
 from agentctx.engine.shrink import results_of
-from agentctx.errors import ConfigError
 from agentctx.protocols import Asked, Call, Meter, Scope, Stage
 from agentctx.wire_format import Clearing, ProviderClearing
 
@@ -77,9 +76,7 @@ class ClearByProvider(Stage):
         amounts += [("at_least", self.at_least, 1)] if self.at_least is not None else []
         amounts += [("thinking", self.thinking, 1)] if self.thinking not in (None, "all") else []
         for name, given, least in amounts:
-            if isinstance(given, bool) or not isinstance(given, int) or given < least:
-                msg = f"ClearByProvider: {name} must be a whole number of at least {least}, got {given!r:.80}"
-                raise ConfigError(msg)
+            check_whole(f"ClearByProvider: {name}", given, least)
 
     def effort(self, context: Context, _call: Call, /) -> Iterable[int]:
         """It reads no text: what is cleared was counted before."""

@@ -12,7 +12,7 @@ from attrs import field, frozen
 
 from agentctx.core.message import Context, Message, ToolResult
 from agentctx.core.pace import paced
-from agentctx.engine.options import as_names
+from agentctx.engine.options import as_names, check_whole
 from agentctx.engine.shrink import CLEARED, cleared, edit_results, results_of, with_pointer
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage, whole_text
@@ -61,9 +61,7 @@ class ClearToolResults(Stage):
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
-        if isinstance(self.keep_last, bool) or not isinstance(self.keep_last, int) or self.keep_last < 0:
-            msg = f"ClearToolResults: keep_last must be a whole number of at least 0, got {self.keep_last!r}"
-            raise ConfigError(msg)
+        check_whole("ClearToolResults: keep_last", self.keep_last, 0)
         if not isinstance(self.placeholder, str) or not self.placeholder.strip():
             msg = f"ClearToolResults: placeholder must be text that is not blank, got {self.placeholder!r}"
             raise ConfigError(msg)

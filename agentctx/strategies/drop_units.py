@@ -1,4 +1,4 @@
-"""Reducers that keep or drop whole units, of a request in a ``Pipeline`` or of a ``Block`` alike.
+"""Stages that keep or drop whole units, of a request in a ``Pipeline`` or of a ``Block`` alike.
 
 In a request all that is protected stays, and the round that the model is in; of a block the user's newest words, when
 they are in it. A unit that holds what stays, stays whole.
@@ -26,7 +26,7 @@ from agentctx.engine.drop import (
     units_of,
     without,
 )
-from agentctx.engine.options import as_names, limits
+from agentctx.engine.options import as_names, check_whole, limits
 from agentctx.engine.select import until_full
 from agentctx.errors import ConfigError, ContextOverflow
 from agentctx.protocols import Call, Scope, Stage
@@ -181,9 +181,7 @@ class TruncateOldest(_Reducer):
 
     @min_messages.validator
     def _check(self, _attribute: object, value: int) -> None:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            msg = f"TruncateOldest: min_messages must be a whole number of at least 0, got {value!r}"
-            raise ConfigError(msg)
+        check_whole("TruncateOldest: min_messages", value, 0)
 
     def least(self, context: Context, call: Call, /) -> int:
         """What is protected and what must stay, in tokens."""

@@ -14,7 +14,7 @@ from agentctx.core.message import Context, Message, Text
 from agentctx.core.protection import first_task, is_user_turn, last_words
 from agentctx.core.units import units
 from agentctx.engine.drop import shrink_open_round
-from agentctx.engine.options import check_tokens, limits
+from agentctx.engine.options import check_tokens, check_whole, limits
 from agentctx.engine.relevance import Relevance
 from agentctx.engine.run_stages import run_plain
 from agentctx.errors import ConfigError
@@ -109,9 +109,7 @@ class Pack(Stage):
         if not isinstance(self.strategy, Weights) and self.strategy not in tuple(STRATEGIES):
             msg = f"Pack: strategy must be Weights or one of {', '.join(STRATEGIES)}; got {self.strategy!r}"
             raise ConfigError(msg)
-        if isinstance(self.keep_last, bool) or not isinstance(self.keep_last, int) or self.keep_last < 0:
-            msg = f"Pack: keep_last must be a whole number of at least 0, got {self.keep_last!r}"
-            raise ConfigError(msg)
+        check_whole("Pack: keep_last", self.keep_last, 0)
         check_tokens("Pack: max_tokens", self.max_tokens)
         self._check_relevance()
 

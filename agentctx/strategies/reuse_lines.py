@@ -11,8 +11,8 @@ from attrs import define, evolve, field, frozen
 from agentctx.core.message import Context, Message, Text, ToolResult
 from agentctx.core.pace import breathe, paced
 from agentctx.core.references import WITHIN, Output, Standing, fold, looks_like_one, mark, text_in
+from agentctx.engine.options import check_whole
 from agentctx.engine.shrink import cutter_of, edit_results, with_content
-from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage
 
 LEAST = 8
@@ -62,9 +62,7 @@ class ReuseLines(Stage):
 
     @min_lines.validator
     def _check(self, _attribute: object, value: object) -> None:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 2:
-            msg = f"ReuseLines: min_lines must be a whole number of at least 2, got {value!r}"
-            raise ConfigError(msg)
+        check_whole("ReuseLines: min_lines", value, 2)
 
     def leaves_alone(self, messages: Sequence[Message], _call: Call, /) -> bool:
         """Whether no output has so many lines."""

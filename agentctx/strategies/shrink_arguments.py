@@ -12,10 +12,9 @@ from attrs import field, frozen
 from agentctx.core.message import Context, Message, ToolCall
 from agentctx.core.pace import paced
 from agentctx.engine.artifacts import Did, FileEvent
-from agentctx.engine.options import as_names
+from agentctx.engine.options import as_names, check_whole
 from agentctx.engine.shrink import Cut, cut_arguments, cut_to_tokens
 from agentctx.engine.tool_calls import read_calls
-from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage, whole_text
 
 
@@ -62,10 +61,8 @@ class ShrinkArguments(Stage):
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
-        for name, given, least in (("keep_last", self.keep_last, 0), ("max_tokens", self.max_tokens, 1)):
-            if type(given) is not int or given < least:
-                msg = f"ShrinkArguments: {name} must be a whole number of at least {least}, got {given!r:.80}"
-                raise ConfigError(msg)
+        check_whole("ShrinkArguments: keep_last", self.keep_last, 0)
+        check_whole("ShrinkArguments: max_tokens", self.max_tokens, 1)
 
     def effort(self, context: Context, call: Call, /) -> Iterable[int]:
         """It reads calls and what they were answered, and no more text without a budget."""

@@ -11,7 +11,7 @@ from attrs import field, frozen
 from agentctx.core.message import Context
 from agentctx.core.units import segments, units
 from agentctx.engine.drop import droppable, without
-from agentctx.errors import ConfigError
+from agentctx.engine.options import check_whole
 from agentctx.protocols import Call, Scope, Stage
 
 
@@ -41,9 +41,7 @@ class TrimRounds(Stage):
 
     @max_rounds.validator
     def _check(self, _attribute: object, value: int) -> None:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            msg = f"TrimRounds: max_rounds must be a whole number of at least 1, got {value!r}"
-            raise ConfigError(msg)
+        check_whole("TrimRounds: max_rounds", value, 1)
 
     def effort(self, context: Context, _call: Call, /) -> Iterable[int]:
         """It reads no text."""

@@ -10,7 +10,7 @@ from attrs import evolve, field, frozen
 from agentctx.core.codes import written_out
 from agentctx.core.message import Context, Message, Text, ToolResult
 from agentctx.core.pace import paced
-from agentctx.engine.options import check_places
+from agentctx.engine.options import check_places, check_whole
 from agentctx.engine.shrink import Cut, Keep, cut_to_chars, cut_to_tokens, cutter_of, edit_results, edited, with_text
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage, TextCutter, TokenCounter, as_cutter
@@ -71,9 +71,8 @@ class TruncateToolOutputs(Stage):
             msg = "TruncateToolOutputs: pass max_tokens or max_chars"
             raise ConfigError(msg)
         for name, limit in limits.items():
-            if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-                msg = f"TruncateToolOutputs: {name} must be a whole number of at least 1, got {limit!r}"
-                raise ConfigError(msg)
+            if limit is not None:
+                check_whole(f"TruncateToolOutputs: {name}", limit, 1)
         marker: object = self.marker
         if not isinstance(marker, str):
             msg = f"TruncateToolOutputs: marker must be text, got {self.marker!r}"
