@@ -33,7 +33,7 @@ class Committed(NamedTuple):
         in_force: The changes in force.
         first_changed: The first message that is not as it was; None when all that was sent is still there.
         prefix: Tokens at the start of the request that the one before had too.
-        sent: Tokens of the request before.
+        tokens_before: Tokens of the request before.
     """
 
     state: State
@@ -41,7 +41,7 @@ class Committed(NamedTuple):
     in_force: ChangesInForce
     first_changed: int | None
     prefix: int
-    sent: int
+    tokens_before: int
 
 
 async def commit(state: State, step: Step, given: Given, now: float, *, on_copy: bool) -> Committed:
@@ -60,16 +60,16 @@ async def commit(state: State, step: Step, given: Given, now: float, *, on_copy:
     """
     if not step.remembered:
         return await offload(partial(_committed_nowhere, state, step), len(step.read.messages))
-    old, sent, ctx = state.record, state.last_request, step.ctx
+    old, last, ctx = state.record, state.last_request, step.ctx
     step.trail.narrow()
     same = step.record is old  # and not one of a history that was changed
-    start = min(step.trail.start, sent.length) if same else 0
-    shown = old.shown[start : sent.length]  # a slice, and now: `_enter` changes this very list
+    start = min(step.trail.start, last.length) if same else 0
+    shown = old.shown[start : last.length]  # a slice, and now: `_enter` changes this very list
     grown = same and not old.tail and old.final == len(old.view)
     same_head = _same_head(state, ctx, given)
     head_seen = state.head_seen if same_head and not isinstance(state.head_seen, Digest) else given.head_seen()
     record = await _entered(step, on_copy=on_copy)
-    shared = min(sent.intact, start + _shared_start(shown, record.shown[start:]))
+    shared = min(last.intact, start + _shared_start(shown, record.shown[start:]))
     first_changed, prefix = _prefix(state, step, shared, same_head=same_head)
     if state.cleared_by_provider or step.cleared_by_provider:
         prefix = _read_alike(state, step, shared) if same_head else 0
@@ -78,7 +78,7 @@ async def commit(state: State, step: Step, given: Given, now: float, *, on_copy:
     in_force = record.in_force() if step.trail.reports or not grown or record is not old else state.in_force
     known = _known_after(state, step, given, now, head_seen, in_force)
     return Committed(
-        known, record, in_force, first_changed, prefix, sent.tokens - sum(state.cleared_by_provider.values())
+        known, record, in_force, first_changed, prefix, last.tokens - sum(state.cleared_by_provider.values())
     )
 
 
@@ -144,11 +144,11 @@ def _same_head(state: State, ctx: StepContext, given: Given) -> bool:
 
 def _prefix(state: State, step: Step, shared: int, *, same_head: bool) -> tuple[int | None, int]:
     """The first changed message of a request that begins with ``shared`` of the last one, and the tokens of those."""
-    sent, ctx = state.last_request, step.ctx
+    last, ctx = state.last_request, step.ctx
     if not same_head:
         return (0 if state.steps else None), 0
-    if shared == sent.length:
-        return None, sent.tokens
+    if shared == last.length:
+        return None, last.tokens
     tokens = ctx.head_tokens + sum(map(ctx.reader.meter.message, step.record.view[:shared]))
     return (shared if state.steps else None), tokens
 
@@ -158,8 +158,8 @@ def _read_alike(state: State, step: Step, shared: int) -> int:
     before, now, ctx = state.cleared_by_provider, step.cleared_by_provider, step.ctx
     otherwise = [place for place in before.keys() | now.keys() if before.get(place) != now.get(place)]
     end = min([shared, *otherwise])
-    sent = ctx.head_tokens + sum(map(ctx.reader.meter.message, step.record.view[:end]))
-    return sent - sum(tokens for place, tokens in now.items() if place < end)
+    size = ctx.head_tokens + sum(map(ctx.reader.meter.message, step.record.view[:end]))
+    return size - sum(tokens for place, tokens in now.items() if place < end)
 
 
 def _shared_start(before: Sequence[Any], after: Sequence[Any]) -> int:

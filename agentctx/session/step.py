@@ -176,31 +176,6 @@ async def _read_in(
     return step
 
 
-async def _skipped(ctx: StepContext, natives: Sequence[Native]) -> Skipped | None:
-    """What the plan's stage would leave out whatever it says; None where something else may look at it."""
-    plan, reader, budget = ctx.plan, ctx.reader, ctx.budget
-    if (
-        len(natives) < MUCH  # to read few costs little
-        or len(plan.at_once) != 1  # another stage would look at what the first one leaves
-        or ctx.binds  # reasoning is bound to all that stands before it
-        or ctx.relieved  # the report begins with what was taken off the head, not with the stage
-        or plan.asking  # what the provider clears depends on all of them
-        or plan.pinned  # a rule may name any message
-        or plan.counting  # a counter from outside is asked during the step, and not when the report is
-        or plan.originals  # a store keeps each message that goes
-        or reader.wire.minds_the_end  # whose turn the end is depends on what stood before it
-        or reader.wire.reads_places  # the place tells which call a result answers
-    ):
-        return None
-    call = plan.call(reader, budget, None if budget is None else budget.limit, len(natives), lambda _index: None)
-    stage = declared(plan.at_once[0])
-    aim = stage.cuts_above(call) if stage.concerns(call) else None
-    if aim is None:
-        return None
-    work = partial(skipped, natives, reader, stage.name, aim, ctx.head_tokens)
-    return await offload(work, len(natives), characters=VERY_MUCH_TEXT)
-
-
 class _New(NamedTuple):
     """What is new.
 
@@ -371,12 +346,37 @@ async def _fitted_around(ctx: StepContext, record: Record, given: Given) -> Step
     return step if found.surely(trail.origins, trail.reports) else None
 
 
+async def _skipped(ctx: StepContext, natives: Sequence[Native]) -> Skipped | None:
+    """What the plan's stage would leave out whatever it says; None where something else may look at it."""
+    plan, reader, budget = ctx.plan, ctx.reader, ctx.budget
+    if (
+        len(natives) < MUCH  # to read few costs little
+        or len(plan.at_once) != 1  # another stage would look at what the first one leaves
+        or ctx.binds  # reasoning is bound to all that stands before it
+        or ctx.relieved  # the report begins with what was taken off the head, not with the stage
+        or plan.asking  # what the provider clears depends on all of them
+        or plan.pinned  # a rule may name any message
+        or plan.counting  # a counter from outside is asked during the step, and not when the report is
+        or plan.originals  # a store keeps each message that goes
+        or reader.wire.minds_the_end  # whose turn the end is depends on what stood before it
+        or reader.wire.reads_places  # the place tells which call a result answers
+    ):
+        return None
+    call = plan.call(reader, budget, None if budget is None else budget.limit, len(natives), lambda _index: None)
+    stage = declared(plan.at_once[0])
+    aim = stage.cuts_above(call) if stage.concerns(call) else None
+    if aim is None:
+        return None
+    work = partial(skipped, natives, reader, stage.name, aim, ctx.head_tokens)
+    return await offload(work, len(natives), characters=VERY_MUCH_TEXT)
+
+
 async def _decided_anew(refused: Step) -> Step | None:
     """The step with nothing decided before, as without a session; None when that does not fit either."""
-    known = undecided(refused.record, binds_reasoning=refused.ctx.binds)
+    record = undecided(refused.record, binds_reasoning=refused.ctx.binds)
     # as without a session: nothing of the cache is worth sparing
-    read = await _read_in(refused.ctx, known, refused.natives, 0.0)
-    step = evolve(read, reasoning_made_with=refused.reasoning_made_with)  # no marked_for: this record has no view yet
+    anew = await _read_in(refused.ctx, record, refused.natives, 0.0)
+    step = evolve(anew, reasoning_made_with=refused.reasoning_made_with)  # no marked_for: this record has no view yet
     try:
         await run_at_once(step)
     except ContextOverflow:
@@ -397,12 +397,12 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
     budget, reports = ctx.budget, trail.reports
     began = reports[0].tokens_before if reports else trail.tokens
     taken_off = relief(ctx.given_head, ctx.context(()), ctx.bare_call, began) if ctx.relieved else ()
-    read, moved = _found_again(done, step)
+    found, moved = _found_again(done, step)
     billed = partial(
         bill,
         ctx.reader.profile,
-        sent=done.sent,
-        prefix=read,
+        sent=done.tokens_before,
+        prefix=found,
         size=trail.tokens - step.cleared_tokens,
         warmth=step.warmth,
         moved=moved,
@@ -420,7 +420,7 @@ def report_on(done: Committed, step: Step, started: float) -> Report:
         limit=None if budget is None else budget.limit,
         first_changed=done.first_changed,
         prefix_tokens=done.prefix,
-        rebilled_tokens=max(0, done.sent - done.prefix),
+        rebilled_tokens=max(0, done.tokens_before - done.prefix),
         cleared_tokens=step.cleared_tokens,
         seconds=perf_counter() - started,
         forecast=billed(given=began),
