@@ -74,7 +74,7 @@ def cut(context: Context, limit: int, aim: int, call: Call, size: int | None = N
         size: Tokens of the request, when they are known.
     """
     context, layout = shrink_open_round(context, limit, call, size)
-    loose = [unit for unit in paced(layout.units) if layout.staying.isdisjoint(unit.places)]
+    loose = list(layout.loose)
     floor = _floor(context, layout.protected, call)
     for_words = int(OF_THE_USER * max(0, limit - floor))
     held = min(for_words, _said(context, loose, call), max(0, aim - floor))

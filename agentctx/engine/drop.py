@@ -9,7 +9,7 @@ from attrs import frozen
 
 from agentctx.core.message import Context, Message
 from agentctx.core.pace import paced
-from agentctx.core.units import Unit, segments, units
+from agentctx.core.units import Unit, units
 from agentctx.engine.select import until_full
 from agentctx.engine.shrink import shrink_results
 from agentctx.protocols import Call, whole_text
@@ -83,8 +83,7 @@ class Layout:
 
     Args:
         units: All its units.
-        bundles: Units that may be dropped, bundled so that questions go with their answers, oldest first.
-        sizes: Tokens of each bundle.
+        loose: Those that may be dropped, oldest first.
         staying: Indexes of the messages that stay whatever happens: the protected, and the open round.
         size: Tokens of the whole request.
         floor: Tokens of what stays, with system prompt and tools.
@@ -93,8 +92,7 @@ class Layout:
     """
 
     units: tuple[Unit, ...]
-    bundles: tuple[tuple[Unit, ...], ...]
-    sizes: tuple[int, ...]
+    loose: tuple[Unit, ...]
     staying: frozenset[int]
     size: int
     floor: int
@@ -114,25 +112,18 @@ def lay_out(context: Context, call: Call, size: int | None = None, *, unread: in
     """
     messages = context.messages
     groups, protected = units(messages), call.protected(context)
-    loose = {unit.start for unit in droppable(groups, protected)}
     is_block = call.stays is not None
-    if groups and groups[-1].is_round and not is_block:
-        loose.discard(groups[-1].start)
+    last = groups[-1] if groups and groups[-1].is_round and not is_block else None
+    loose = {unit.start: unit for unit in droppable(groups, protected) if unit is not last}
     unheard = _unread(groups, call.unread(context)) if unread and not is_block else ()
     waiting = tuple(islice((unit for unit in unheard if unit.start in loose), unread))
-    loose -= {unit.start for unit in waiting}
-    bundles = tuple(
-        kept
-        for bundle in paced(segments(messages, groups))
-        if (kept := tuple(unit for unit in bundle if unit.start in loose))
-    )
-    going = {index for bundle in paced(bundles) for unit in bundle for index in unit.places}
-    staying = frozenset(range(len(messages))) - going
+    for unit in waiting:
+        del loose[unit.start]
+    going = [index for unit in paced(loose.values()) for index in unit.places]
+    staying = frozenset(range(len(messages))).difference(going)
     size = call.size(context) if size is None else size
-    sizes = tuple(
-        sum(call.count(message) for unit in bundle for message in unit.of(messages)) for bundle in paced(bundles)
-    )
-    return Layout(groups, bundles, sizes, staying, size, size - sum(sizes), protected, waiting)
+    floor = size - sum(call.meter.message(messages[index]) for index in paced(going))
+    return Layout(groups, tuple(loose.values()), staying, size, floor, protected, waiting)
 
 
 def _unread(groups: Sequence[Unit], waiting: Sequence[int]) -> Iterator[Unit]:

@@ -290,7 +290,7 @@ def _best_with_needs(among: Candidates, scores: Sequence[int], others: Sequence[
 
 def candidates_of(context: Context, layout: Layout, call: Call, aim: int, keep_last: int) -> Candidates:
     """Lay out a request."""
-    loose = tuple(unit for bundle in layout.bundles for unit in bundle)
+    loose = layout.loose
     place_of = {unit.start: place for place, unit in enumerate(layout.units)}
     last = len(context.messages) - keep_last
     return Candidates(

@@ -118,8 +118,7 @@ class Tiered(Stage):
         if call.size(context) <= aim and all(rule.cap is None for rule in self.rules):
             return context
         context, layout = shrink_open_round(context, limit, call)
-        loose = [unit for bundle in layout.bundles for unit in bundle]
-        tiers = self._pieces(context.messages, loose, call)
+        tiers = self._pieces(context.messages, layout.loose, call)
         held = self._held(context.messages, layout.unread, call)
         gone = self._over(tiers, held, max(0, aim - layout.floor))
         return without(context, units_of(gone), call, f"over the room of its tier, in {aim:,} tokens: oldest first")
