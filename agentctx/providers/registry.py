@@ -258,12 +258,15 @@ def _is_plain(native: Native) -> bool:
 
 def _in_no_format(request: Mapping[str, Any]) -> InvalidInput:
     """What is wrong with a request that is in no format: names the first message that is in none by itself."""
-    none = f"in none of the wire formats {_listed(list(FORMATS))}"
+    silent = [wire.name for wire in FORMATS.values() if type(wire).recognises is WireFormat.recognises]
+    hint = f"; {_listed(silent)} recognises no request: to mean it, pass format=" if silent else ""
+    none = f"in none of the wire formats {_listed(list(FORMATS))}{hint}"
     messages = request.get("messages")
     for index, message in enumerate(messages if isinstance(messages, (list, tuple)) else ()):
         where = f"messages[{index}]"
         if (known := fields_or_none(message)) is None:
-            return InvalidInput(where, f"expected an object (a dict or an SDK object), got {type(message).__name__}")
+            what = f"expected an object (a dict or an SDK object), got {type(message).__name__}{hint}"
+            return InvalidInput(where, what)
         if not any(_scores({"messages": [message]})[0].values()):
             role = known.get("role")
             if "role" in known and not any(role in tuple(wire.roles) for wire in FORMATS.values()):

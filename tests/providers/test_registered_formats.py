@@ -260,6 +260,14 @@ def test_one_that_cannot_say_what_it_recognises_is_refused(answer):
         register_format(type("Unsure", (Pairs,), {"recognises": recognises})())
 
 
+@pytest.mark.parametrize("talk", [[("user", "x")], [{"who": "user"}]], ids=["tuples", "dicts"])
+async def test_one_that_recognises_nothing_has_to_be_named(talk):
+    """The error about a request that is in no format says so."""
+    register_format(Pairs())
+    with pytest.raises(InvalidInput, match=r"'pairs' recognises no request: to mean it, pass format=$"):
+        await Pipeline().prepare(talk)
+
+
 class Raising(Pairs):
     """Raises for every request that has messages."""
 
