@@ -403,16 +403,15 @@ def _as_sent(value: object) -> Native:
 
 
 DESCRIPTION = (
-    "Get back what was left out of this conversation. Where the text says 'recall' and a handle, pass that handle to "
-    "read the original; with 'lines' (such as '1-80') or 'bytes' (such as '0-4000') a part of it. 'search' finds words "
-    "in it, or without a handle in everything that was left out."
+    "Get back what was left out of this conversation: the original behind a handle that the text shows, or 'lines' or "
+    "'bytes' of it; 'search' finds words in it, without a handle in all that was left out."
 )
 """What the model is told of it; by it, it is known."""
 
 ARGUMENTS = {
-    "handle": "The handle, exactly as the text shows it.",
-    "lines": "Lines of it to read, counted from 1: '120-180', '120-' or '120'.",
-    "bytes": "Bytes of it to read, counted from 0, the end not included: '4000-8000' or '4000-'.",
+    "handle": "As the text shows it.",
+    "lines": "From 1: '120-180', '120-' or '120'.",
+    "bytes": "From 0, the end not included: '4000-8000' or '4000-'.",
     "search": "Words to look for.",
 }
 """Its arguments; each is a text, and none must be given."""
