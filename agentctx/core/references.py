@@ -114,10 +114,25 @@ def fold(count: int, pointer: str = "") -> str:
     return f"[{count}{_FOLDED}{pointer}]"
 
 
+SHOWN_AGAIN = "shown again later"
+"""What is in every text that stands for what a later output shows."""
+
+LATER = lazy_pattern(
+    rf"\[(?:(?P<lines>[\d,]{{1,9}}) lines? |(?P<reminder>reminder ))?{SHOWN_AGAIN} #(?P<sum>\d{{6}}(?:\d{{6}})?)"
+    r"(?P<pointer>[^\[\]\n]*)\]"
+)
+"""Such a text: how many lines it stands for, if not for all, or that it is a reminder, and their checksum."""
+
+
+def refers(line: str) -> bool:
+    """Whether there may be a reference in a line."""
+    return WITHIN in line or SHOWN_AGAIN in line
+
+
 def spans_of(text: str) -> list[tuple[int, int]]:
     """Where in a text something stands that looks like a reference, or like a fold."""
-    found = [*_MARK.finditer(text)] if WITHIN in text else []
-    return [each.span() for each in (*found, *(_FOLD.finditer(text) if _FOLDED in text else ()))]
+    known = (WITHIN, _MARK), (_FOLDED, _FOLD), (SHOWN_AGAIN, LATER)
+    return [each.span() for words, pattern in known if words in text for each in pattern.finditer(text)]
 
 
 @define(eq=False, repr=False)

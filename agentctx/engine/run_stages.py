@@ -148,7 +148,7 @@ def leaves_alone(stage: ContextStrategy, context: Context, call: Call) -> bool:
 async def run_alone(stage: ContextStrategy, context: Context, call: Call, name: str | None = None) -> Context:
     """What a stage makes of a context, all messages counted; for what runs a stage beside those of a pipeline."""
     after = (await run(stage, context, call, name)).context
-    for mender in call.mending if after is not context else ():
+    for mender in call.mending * len(call.mending) if after is not context else ():
         after = (await run(_Mending(mender, context), after, call)).context
     await call.meter.settle(after.messages)
     return after
@@ -324,9 +324,16 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
 
 
 async def mend(trail: Trail, before: Context, call: Call) -> None:
-    """Let no stage's words refer to what is not there any more, as it was ``before``; see ``Stage.mended``."""
-    for mender in call.mending:
-        await _run_one(_Mending(mender, before), trail, call, trusted=True)
+    """Let no stage's words refer to what is not there any more, as it was ``before``; see ``Stage.mended``.
+
+    What one of several puts back moves what others refer to: they are asked again.
+    """
+    for _ in call.mending:
+        known = trail.context
+        for mender in call.mending:
+            await _run_one(_Mending(mender, before), trail, call, trusted=True)
+        if trail.context is known:
+            return
 
 
 async def _run_one(stage: ContextStrategy, trail: Trail, call: Call, *, trusted: bool) -> StageReport | None:

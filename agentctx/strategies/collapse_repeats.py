@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Sequence
 from typing import ClassVar, NamedTuple
-from zlib import crc32
 
 from attrs import define, field, frozen
 
 from agentctx.core.message import Context, Message, Part, Text, ToolResult
 from agentctx.core.pace import breathe
+from agentctx.core.references import refers
 from agentctx.engine.options import check_places
 from agentctx.engine.shrink import edit_results, edited, results_of, with_content, with_pointer
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage
+from agentctx.strategies.compress.later_lines import SHORTEST, Meant, checksum_of
 from agentctx.strategies.compress.likeness import check_installed, likeness, marks_of, without_values
 
 Said = tuple[str, bool, tuple[Part, ...]]
@@ -22,9 +24,6 @@ Said = tuple[str, bool, tuple[Part, ...]]
 
 _Meant = tuple[str, bool, str]
 """The tool, whether it failed, and the checksum of what it said."""
-
-GONE, SHORTEST = "[an output that is left out]", "[…]"
-"""What stands for a result that stood further down, where that is gone and there is no room for it."""
 
 NAMED = 8
 """So many values that are others in the last of several results are named."""
@@ -46,7 +45,8 @@ class CollapseRepeats(Stage):
     is left out, and how the model gets it with the recall tool.
 
     With ``similar`` those go, too, that differ only in times, counters and ids, or in little else: which values were
-    others, or how much is the same, is said in the line, with a handle where the request has the recall tool. A result
+    others, or how much is the same, is said in the line, with a handle where the request has the recall tool. When the
+    last one goes, the line says that they are left out. A result
     is compared with few others, however many there are. Similar results stay while the request fits, and until the
     model has read them.
 
@@ -74,7 +74,7 @@ class CollapseRepeats(Stage):
         ...     assistant(call("a", "log")), result("a", "12:01:07 " + "the same line " * 30),
         ...     assistant(call("b", "log")), result("b", "12:05:09 " + "the same line " * 30))
         >>> (await Pipeline(CollapseRepeats(similar=1)).prepare(messages)).messages[2]["content"]
-        '[the same output of log came again later, but for 12:01:07]'
+        '[the same output of log came again later, but for 12:01:07 #...]'
     """
 
     marker: str = field(default="[the same {what} of {tool} stands further down]", kw_only=True)
@@ -131,8 +131,7 @@ class CollapseRepeats(Stage):
             if found is None:
                 return result
             if found.but:
-                what = "error" if result.is_error else "output"  # true also when that one is left out
-                text = f"[the same {what} of {found.tool} came again later{found.but}{call.pointer(message, result)}]"
+                text = f"{_came_again(found.tool, result)}{found.but}{call.pointer(message, result)}]"
             else:
                 text = self._mark(found.tool, result, _sum(result.content))
             shorter = with_content(result, (Text(text),))
@@ -158,8 +157,9 @@ class CollapseRepeats(Stage):
             message = messages[mark.index - start]
             whole = _with_content(message, mark.number, content)
             grown = call.count(whole) - call.count(message)
-            if room is not None and grown > room:
-                whole = _with_content(message, mark.number, (self._left_out(message, whole, mark.number, call),))
+            if mark.is_similar or (room is not None and grown > room):
+                gone = self._left_out(message, whole, mark, call)
+                whole = _with_content(message, mark.number, (gone,))
             else:
                 room = None if room is None else room - grown
                 back.add(mark.meant)
@@ -171,28 +171,36 @@ class CollapseRepeats(Stage):
         """What stands for results, the last first, each with the content that stands further down, if it does."""
         marks, contents = [], dict[_Meant, tuple[Part, ...]]()
         for (index, number), tool, result in reversed(list(_read(messages))):
-            meant = self._meant(tool, result)
-            if meant is not None:
-                marks.append(_Mark(index, number, meant, contents.get(meant)))
+            found = self._read_mark(tool, result)
+            if found is not None:
+                meant, is_similar, pointer = found
+                marks.append(_Mark(index, number, meant, contents.get(meant), is_similar, pointer))
             elif messages[index].identity not in hidden:
                 contents.setdefault((tool, result.is_error, _sum(result.content)), result.content)
         return marks
 
-    def _meant(self, tool: str, result: ToolResult) -> _Meant | None:
-        """Which result this one says to stand further down; None where it says something else."""
+    def _read_mark(self, tool: str, result: ToolResult) -> tuple[_Meant, bool, str] | None:
+        """Which result this one says to stand further down, whether that is only similar, and how to get this one back.
+
+        None where it says something else.
+        """
         if len(result.content) != 1 or not isinstance(result.content[0], Text):
             return None
-        head, _, tail = self._mark(tool, result, "\0").partition("\0")
         text = result.content[0].text
+        if text.startswith(similar := _came_again(tool, result)):
+            found = _DIFFERS.fullmatch(text, len(similar))
+            return None if found is None else ((tool, result.is_error, found["sum"]), True, found["pointer"])
+        head, _, tail = self._mark(tool, result, "\0").partition("\0")
         checksum = text[len(head) : len(text) - len(tail)]
         if len(checksum) != len(_sum(())) or text != self._mark(tool, result, checksum):
             return None
-        return tool, result.is_error, checksum
+        return (tool, result.is_error, checksum), False, ""
 
-    def _left_out(self, message: Message, whole: Message, number: int, call: Call) -> Text:
+    def _left_out(self, message: Message, whole: Message, mark: _Mark, call: Call) -> Text:
         """What says that a result is left out, in no more tokens than what it says now."""
-        bare, said = Message(whole.role, whole.parts), message.results[number]
-        texts = [with_pointer(GONE, call.pointer(bare, bare.results[number])), GONE]
+        bare, said = Message(whole.role, whole.parts), message.results[mark.number]
+        pointer = mark.pointer if mark.is_similar else call.pointer(bare, bare.results[mark.number])
+        texts = Meant(0, "").gone(pointer)
         size = call.meter.parts(said.content)
         return next((Text(text) for text in texts if call.meter.parts((Text(text),)) <= size), Text(SHORTEST))
 
@@ -206,18 +214,29 @@ class _Mark:
         number: Which of the results in it.
         meant: What it stands for.
         content: What that says; None where it does not stand further down.
+        is_similar: Whether it stands for what is only similar to that.
+        pointer: How to get it back then.
     """
 
     index: int
     number: int
     meant: _Meant
     content: tuple[Part, ...] | None
+    is_similar: bool
+    pointer: str
+
+
+_DIFFERS = re.compile(r", [^\[\]\n#]+ #(?P<sum>\d{6})(?P<pointer>[^\[\]\n]*)\]")
+
+
+def _came_again(tool: str, result: ToolResult) -> str:
+    """What stands for a result begins with, to which a later one is similar."""
+    return f"[the same {'error' if result.is_error else 'output'} of {tool} came again later"
 
 
 def _sum(content: Sequence[Part]) -> str:
     """A checksum of what a result says."""
-    said = "\0".join([part.text if isinstance(part, Text) else repr(part) for part in content])
-    return f"{crc32(said.encode(errors='surrogatepass')) % 10**6:06}"  # few tokens
+    return checksum_of("\0".join([part.text if isinstance(part, Text) else repr(part) for part in content]))
 
 
 def _with_content(message: Message, number: int, content: Sequence[Part]) -> Message:
@@ -236,7 +255,7 @@ class _Repeat(NamedTuple):
 
     Args:
         tool: The tool.
-        but: What is said of how it differs; empty when it does not.
+        but: What is said of how it differs, with the checksum of the later one; empty when it does not.
     """
 
     tool: str
@@ -283,21 +302,22 @@ class _Staying:
     Args:
         similar: How much of two texts must be the same.
         same: What each said.
-        values: The times, counters and ids in each, by what it said beside them.
+        values: The times, counters and ids in each, and it, by what it said beside them.
         nearly: The newest that have a mark in common; see ``marks_of``.
     """
 
     similar: float | None
     same: set[Said] = field(factory=set)
-    values: dict[tuple[object, ...], list[str]] = field(factory=dict)
-    nearly: dict[tuple[str, bool, int], deque[str]] = field(factory=dict)
+    values: dict[tuple[object, ...], tuple[list[str], ToolResult]] = field(factory=dict)
+    nearly: dict[tuple[str, bool, int], deque[tuple[str, ToolResult]]] = field(factory=dict)
 
     def repeated_by(self, tool: str, result: ToolResult) -> str | None:
         """How a result differs from the one that repeats it, empty where it does not; None: it stays."""
         said = (tool, result.is_error, result.content)
         if said in self.same:
             return ""
-        but = None if self.similar is None else self._nearly(tool, result, self.similar)
+        is_alone = refers(result.text)  # other numbers in a reference are another reference
+        but = None if self.similar is None or is_alone else self._nearly(tool, result, self.similar)
         if but is None:
             self.same.add(said)
         return but
@@ -306,20 +326,23 @@ class _Staying:
         pieces, values = without_values(result.text)
         others = tuple(part for part in result.content if not isinstance(part, Text))
         said = (tool, result.is_error, pieces, others)
-        if said in self.values and (but := _but_for(values, self.values[said], len(result.text))):
-            return but
+        if said in self.values:
+            others_values, other = self.values[said]
+            if but := _but_for(values, others_values, len(result.text)):
+                return f"{but} #{_sum(other.content)}"
         text = "#".join(pieces) if sum(map(len, values)) <= OF_VALUES * len(result.text) else result.text
         if least < 1 and not others:
             near = [
                 self.nearly.setdefault((tool, result.is_error, mark), deque(maxlen=NEWEST)) for mark in marks_of(text)
             ]
-            compared = dict.fromkeys(other for newest in near for other in newest)
-            alike = max((likeness(text, other, least) for other in compared), default=0.0)
-            if alike:
-                return f", {100 * alike:.0f} % alike"
+            compared = {other: stays for newest in near for other, stays in newest}
+            alike = {other: likeness(text, other, least) for other in compared}
+            nearest = max(alike, key=alike.__getitem__, default="")
+            if alike.get(nearest):
+                return f", {100 * alike[nearest]:.0f} % alike #{_sum(compared[nearest].content)}"
             for newest in near:
-                newest.append(text)
-        self.values[said] = values
+                newest.append((text, result))
+        self.values[said] = values, result
         return None
 
 

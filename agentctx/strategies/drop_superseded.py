@@ -8,21 +8,34 @@ from itertools import accumulate, count
 from posixpath import normpath
 from typing import ClassVar, NamedTuple
 
-from attrs import field, frozen
+from attrs import define, field, frozen
 
+from agentctx.core.codes import written_out
 from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.core.pace import paced
+from agentctx.core.references import SHOWN_AGAIN
 from agentctx.engine.artifacts import Did, FileEvent
 from agentctx.engine.shrink import edit_results, edited, with_content, with_pointer, with_text
 from agentctx.engine.tool_calls import read_calls
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage, whole_text
-from agentctx.strategies.compress.later_lines import later_runs
+from agentctx.strategies.compress.later_lines import (
+    SHORTEST,
+    Later,
+    Mark,
+    Meant,
+    checksum_of,
+    content_checksum,
+    later_runs,
+    lines_checksum,
+    marks_in,
+    said,
+    texts_of,
+)
 
 Place = tuple[int, int]
 """The index of a message, and the number of a result in it."""
 
-SHOWN_AGAIN = "shown again later"
 STALE = "[contents of a file that was changed later]"
 """What stands for what was read of a file before an edit."""
 
@@ -40,6 +53,9 @@ class DropSuperseded(Stage):
     tools put before them are no part of it, and what an edit has changed since stays. The same call with the same
     answer, also one that failed, or that is not only text. Reminders of the program around the agent that come again.
     Of all of these the last copy stays.
+
+    What stands instead has a checksum. When a cut, or the provider, leaves out the last copy, its content comes back
+    in the place of the last of these; where there is no room for it, it says that lines are left out.
 
     Nothing changes while the request fits its budget. Results that the model has not read stay. Where the pipeline has
     a store and the request the recall tool (``Recall``), the line that stands instead names a handle.
@@ -62,12 +78,13 @@ class DropSuperseded(Stage):
         ...     assistant(call("a", "read", {"from": 10})), result("a", "\n".join(lines[10:])),
         ...     assistant(call("b", "read", {"from": 0})), result("b", "\n".join(lines)))
         >>> (await Pipeline(DropSuperseded()).prepare(messages)).messages[2]["content"]
-        '[30 lines shown again later]'
+        '[30 lines shown again later #...]'
     """
 
     min_lines: int = field(default=4, kw_only=True)
     stale: bool = field(default=False, kw_only=True)
     scope: ClassVar[Scope] = Scope.PRESSURE
+    refers: ClassVar[bool] = True
 
     def __attrs_post_init__(self) -> None:
         """Check the options."""
@@ -104,6 +121,17 @@ class DropSuperseded(Stage):
         if self.stale:
             untrue |= {place[0] for place, is_old in _reads(messages).items() if not is_old}
         return {index for index, _ in again} - untrue
+
+    def mended(self, context: Context, before: Context, call: Call, /) -> Context:
+        """The context in which nothing is said to be shown again later that is not."""
+        whole = call.whole(context).messages
+        wanted = {mark.meant for message in context.messages for mark in _marks(message)}
+        known = Later(_untrue(whole, wanted, call.hidden) if wanted else ())
+        if not known.wanted:
+            return context
+        for message, texts in _with_texts(call.whole(before).messages):
+            _tell(known, message, texts)
+        return _Mending(wanted, known.found, call).of(context, whole) if known.found else context
 
     def _without_stale(self, context: Context, staying: Collection[int], call: Call) -> Context:
         """The context without what was read of files before they were changed, oldest first until it fits."""
@@ -162,7 +190,7 @@ def _shown_again(messages: Sequence[Message], min_lines: int) -> dict[Place, _Ag
     """What is shown again in a later result, by the place of the result."""
     results = list(_results(messages))
     runs = later_runs([result.text for _, result in results], min_lines)
-    found = {place: _Again(instead=f"[{SHOWN_AGAIN}]") for place in _same_answers(messages)}
+    found = _same_answers(messages)
     reminders: set[str] = set()
     for (place, result), its_runs in zip(reversed(results), reversed(runs), strict=True):
         text, blocks = result.text, list(_reminders(result.text))
@@ -176,8 +204,8 @@ def _shown_again(messages: Sequence[Message], min_lines: int) -> dict[Place, _Ag
     return found
 
 
-def _same_answers(messages: Sequence[Message]) -> set[Place]:
-    """The places of results that the same call gave once more."""
+def _same_answers(messages: Sequence[Message]) -> dict[Place, _Again]:
+    """The results that the same call gave once more."""
     asked: dict[str, ToolCall] = {}
     last: dict[tuple[str, str, bool, tuple[Part, ...]], Place] = {}
     found: set[Place] = set()
@@ -193,16 +221,24 @@ def _same_answers(messages: Sequence[Message]) -> set[Place]:
                     if said in last:
                         found.add(last[said])
                     last[said] = place
-    return found
+    texts = texts_of(messages) if found else []
+    return {
+        (index, number): _Again(
+            instead=Meant(0, content_checksum(texts[index][number], messages[index].results[number])).mark
+        )
+        for index, number in found
+    }
 
 
 def _of_lines(text: str, runs: Sequence[range]) -> Iterator[_Span]:
     """Where runs of lines stand in a text, without the line's end behind the last."""
     if not runs:
         return
-    starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
+    lines = text.split("\n")
+    starts, read = [0, *accumulate(len(line) + 1 for line in lines)], said(lines)
     for run in runs:
-        yield _Span(starts[run.start], starts[run.stop] - 1, f"[{len(run):,} lines {SHOWN_AGAIN}]")
+        checksum = lines_checksum(lines[run.start : run.stop], read[run.start : run.stop])
+        yield _Span(starts[run.start], starts[run.stop] - 1, Meant(len(run), checksum).mark)
 
 
 def _reminders(text: str) -> Iterator[_Span]:
@@ -213,7 +249,7 @@ def _reminders(text: str) -> Iterator[_Span]:
         stop = 0
         while (start := text.find(f"<{tag}>", stop)) >= 0 and (end := text.find(f"</{tag}>", start)) >= 0:
             stop = end + len(tag) + 3
-            yield _Span(start, stop, f"[reminder {SHOWN_AGAIN}]")
+            yield _Span(start, stop, Meant(0, checksum_of(text[start:stop]), reminder=True).mark)
 
 
 def _apart(spans: Iterable[_Span]) -> Iterator[_Span]:
@@ -277,3 +313,86 @@ def _marked(result: ToolResult, gone: _Again, pointer: str, call: Call) -> ToolR
             pieces += (text[stop : span.start], mark)
             stop = span.stop
     return with_text(result, "".join((*pieces, text[stop:]))) if pieces else result
+
+
+def _marks(message: Message) -> Iterator[Mark]:
+    """What stands in the results of a message for what is shown again later."""
+    return (mark for result in message.results for mark in marks_in(written_out(result.text)))
+
+
+def _with_texts(messages: Sequence[Message]) -> Iterator[tuple[Message, list[str]]]:
+    """The messages with the texts of their results, the last first."""
+    return zip(reversed(messages), reversed(texts_of(messages)), strict=True)
+
+
+def _tell(later: Later, message: Message, texts: Sequence[str]) -> None:
+    for result, text in zip(message.results, texts, strict=True):
+        later.add(result, text, (text[each.start : each.stop] for each in _reminders(text)))
+
+
+def _untrue(messages: Sequence[Message], wanted: set[Meant], hidden: frozenset[int]) -> set[Meant]:
+    """What marks stand for that is not shown again later."""
+    later, untrue = Later(wanted), set[Meant]()
+    for message, texts in _with_texts(messages):
+        untrue.update(mark.meant for mark in _marks(message) if mark.meant not in later.found)
+        if message.identity not in hidden:
+            _tell(later, message, texts)
+    return untrue
+
+
+@define(eq=False, repr=False)
+class _Mending:
+    """Puts back what is not shown again later any more.
+
+    Args:
+        wanted: What all marks stand for.
+        stood: What those stood for that are not right any more.
+        call: What the stage is told.
+        room: Tokens by which the request may grow; None: any number.
+        later: What stands further down.
+    """
+
+    wanted: set[Meant]
+    stood: Mapping[Meant, str | tuple[Part, ...] | None]
+    call: Call
+    room: int | None = None
+    later: Later = field(init=False)
+
+    def of(self, context: Context, whole: Sequence[Message]) -> Context:
+        """The context, mended from its end."""
+        self.room, self.later = self.call.room(context), Later(self.wanted)
+        messages, start = list(context.messages), len(whole) - len(context.messages)
+        for index, (message, texts) in zip(reversed(range(len(whole))), _with_texts(whole), strict=True):
+            new = message if index < start else edit_results(message, self._result)
+            if new is not message:
+                self.call.note(message, "what is said to be shown again later is not any more")
+                messages[index - start] = new
+            if message.identity not in self.call.hidden:
+                _tell(self.later, new, texts if new is message else [written_out(each.text) for each in new.results])
+        return context.with_messages(tuple(messages))
+
+    def _result(self, result: ToolResult) -> ToolResult:
+        text = whole = written_out(result.text)
+        for mark in marks_in(whole):
+            if mark.meant in self.later.found or mark.meant not in self.stood:
+                continue
+            content, size = self.stood[mark.meant], self.call.counter.count(whole[mark.start : mark.stop])
+            if content is not None and self._has_room(content, size):
+                self.later.found[mark.meant] = content
+                if isinstance(content, tuple):
+                    return with_content(result, content)
+                instead = content
+            else:
+                gone = (each for each in mark.meant.gone(mark.pointer) if self.call.counter.count(each) <= size)
+                instead = next(gone, SHORTEST)
+            text = f"{text[: mark.start]}{instead}{text[mark.stop :]}"
+        return result if text == whole else with_text(result, text)
+
+    def _has_room(self, content: str | tuple[Part, ...], instead_of: int) -> bool:
+        """Whether something may be put back where so many tokens stood; then there is so much less room."""
+        parts = content if isinstance(content, tuple) else (Text(content),)
+        grown = self.call.meter.parts(parts) - instead_of
+        if self.room is not None and grown > self.room:
+            return False
+        self.room = None if self.room is None else self.room - grown
+        return True
