@@ -1,4 +1,4 @@
-"""Pipelines that are ready to use, with settings that were measured (``benchmarks/economics.py``)."""
+"""Pipelines that are ready to use, with settings that were measured (``benchmarks/``: economics and compression)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ from agentctx.models.cache_rules import cache_rules
 from agentctx.models.table import find
 from agentctx.pipeline import Pipeline
 from agentctx.strategies.clear_tool_results import ClearToolResults
+from agentctx.strategies.compact_json import CompactJson
+from agentctx.strategies.drop_superseded import DropSuperseded
 from agentctx.strategies.fit_context_window import FitContextWindow
+from agentctx.strategies.fold_output import FoldOutput
 from agentctx.strategies.place_cache_markers import PlaceCacheMarkers
+from agentctx.strategies.reuse_lines import ReuseLines
+from agentctx.strategies.tabulate_json import TabulateJson
 from agentctx.strategies.truncate_tool_outputs import TruncateToolOutputs
 from agentctx.strategies.when import when
 
@@ -31,7 +36,7 @@ they are at most a third larger, whatever the prices are, and at t = 1/2 up to t
 IN_LEDGER = 0.045
 """So much of the window tells of what went: for the same price it keeps more than a cut that goes less deep."""
 
-KEPT = 1.15
+KEPT = 1.1
 """So many times the shortest prefix that the model's cache keeps stay after a cut: of less nothing could be read."""
 
 FEWEST_CALLS = 20
@@ -46,6 +51,18 @@ SMALLEST_CAP = 500
 
 RECENT_RESULTS = 5
 """So many tool results stay whatever is cleared: those of a round with parallel calls should be among them."""
+
+_SHORTER = FoldOutput(kinds=("numbers", "hits", "progress", "terminal")), ReuseLines()
+"""What a coding agent's tools say in fewer tokens, when it arrives: no value that later calls need went by it.
+
+JSON stays as it stands: a file that is to be edited must be seen with its blanks.
+"""
+
+_TWICE = DropSuperseded(short=False)
+"""What a cut leaves out before anything that is there once."""
+
+_DATA = TabulateJson(), CompactJson(), ReuseLines()
+"""The same for tools that answer with JSON, which nobody edits."""
 
 IN_TALK, TOLD_IN_TALK = 0.5, 0.04
 """In conversations with people a cut goes down to half, and a twenty-fifth of the window tells of what went."""
@@ -79,6 +96,11 @@ def late_and_large(budget: Budget | int, model: str | None = None) -> Pipeline:
 def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
     """``late_and_large``, and no tool output takes more than a twentieth of the window when it arrives.
 
+    Before that, what it says is put in fewer tokens where nothing that is needed goes by it: lines that stand in the
+    request already by reference (``ReuseLines``), search hits with each path once, line numbers without their blanks,
+    progress as it ended (``FoldOutput``). JSON stays as it stands: it may be a file that is to be edited. A cut begins
+    with lines that a later output shows again (``DropSuperseded``).
+
     One message behind the first task tells of what was left out: which files were changed, what ran, and exact values
     (``Ledger``). So does a line of each output that was cut when it arrived.
 
@@ -95,8 +117,8 @@ def coding_agent(budget: Budget | int, model: str | None = None) -> Pipeline:
         >>> session = coding_agent(Budget(window=128_000)).session(model="gpt-5.4")
     """
     budget = _checked("coding_agent", budget)
-    stages = _cap(budget), FitContextWindow(), Ledger(IN_LEDGER), PlaceCacheMarkers()
-    return Pipeline(*stages, budget=_deep(budget, model))
+    cuts = _TWICE, FitContextWindow(), Ledger(IN_LEDGER)
+    return Pipeline(*_SHORTER, _cap(budget), *cuts, PlaceCacheMarkers(), budget=_deep(budget, model))
 
 
 def thrifty(budget: Budget | int, model: str | None = None, *, within: int = 5) -> Pipeline:
@@ -125,15 +147,18 @@ def thrifty(budget: Budget | int, model: str | None = None, *, within: int = 5) 
     """
     budget = _checked("thrifty", budget)
     told = Ledger(IN_LEDGER)
-    early = when(pays_back(within), ClearToolResults(RECENT_RESULTS), FitContextWindow(), told)
-    return Pipeline(_cap(budget), early, FitContextWindow(), told, PlaceCacheMarkers(), budget=_deep(budget, model))
+    early = when(pays_back(within), _TWICE, ClearToolResults(RECENT_RESULTS), FitContextWindow(), told)
+    stages = *_SHORTER, _cap(budget), early, _TWICE, FitContextWindow(), told, PlaceCacheMarkers()
+    return Pipeline(*stages, budget=_deep(budget, model))
 
 
 def assistant(budget: Budget | int, model: str | None = None) -> Pipeline:
     """For conversations with people: what the user said goes last of all, and what is cut is told of (``Ledger``).
 
-    No tool output is cut when it arrives. When the window is full, tools' results and the model's own words go before
-    any message of the user's; a quarter of what is told of the rest may be what the user decided.
+    No tool output is cut when it arrives. JSON is sent without its blanks, with the keys of objects of one shape said
+    once (``CompactJson``, ``TabulateJson``), and lines that stand in the request already by reference (``ReuseLines``).
+    When the window is full, tools' results and the model's own words go before any message of the user's; a quarter of
+    what is told of the rest may be what the user decided.
 
     Args:
         budget: The room of one model call; a number is a window in tokens. Without a target of its own, a cut goes
@@ -149,7 +174,7 @@ def assistant(budget: Budget | int, model: str | None = None) -> Pipeline:
         >>> session = assistant(Budget(window=32_000)).session(model="gpt-5.4")
     """
     budget = _deep(_checked("assistant", budget), model, IN_TALK)
-    stages = FitContextWindow(), Ledger(TOLD_IN_TALK), PlaceCacheMarkers()
+    stages = *_DATA, FitContextWindow(), Ledger(TOLD_IN_TALK), PlaceCacheMarkers()
     return Pipeline(*stages, budget=budget, protect=[Protect.prefer(Protect.where(has_user_words))])
 
 

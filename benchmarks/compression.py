@@ -215,7 +215,7 @@ async def effect_of(name: str, recorded: Recorded) -> Effect:
     effect, largest = Effect(), recorded.largest
     window, needed = max(SMALLEST, largest // 3), needs(recorded.messages, recorded.calls)
     for tight in (False, True) if largest > window else (False,):
-        way = in_session(lambda room, cuts=tight: built(name, room, cuts=cuts), MODELS.get(name), recall=True)
+        way = in_session(lambda room, cuts=tight: built(name, room, cuts=cuts), MODELS.get(name), recall=tight)
         total = await measure(
             recorded, Looking(recorded, effect, tight).at(way), window if tight else 4 * largest, needed
         )

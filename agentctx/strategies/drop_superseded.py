@@ -64,6 +64,7 @@ class DropSuperseded(Stage):
         min_lines: The fewest lines of a run, 2 to 100.
         stale: Whether what was read of a file goes, too, once the file was changed, oldest first and no more than must.
             The rest of the file is not seen then until it is read again.
+        short: Whether answers with fewer lines than a run go, too, where all of one is shown again.
 
     Raises:
         ConfigError: If an option is none.
@@ -83,6 +84,7 @@ class DropSuperseded(Stage):
 
     min_lines: int = field(default=4, kw_only=True)
     stale: bool = field(default=False, kw_only=True)
+    short: bool = field(default=True, kw_only=True)
     scope: ClassVar[Scope] = Scope.PRESSURE
     refers: ClassVar[bool] = True
 
@@ -91,10 +93,11 @@ class DropSuperseded(Stage):
         if type(self.min_lines) is not int or not 2 <= self.min_lines <= 100:
             msg = f"DropSuperseded: min_lines must be a whole number from 2 to 100, got {self.min_lines!r:.80}"
             raise ConfigError(msg)
-        stale: object = self.stale
-        if not isinstance(stale, bool):
-            msg = f"DropSuperseded: stale must be True or False, got {self.stale!r:.80}"
-            raise ConfigError(msg)
+        given: tuple[tuple[str, object], ...] = (("stale", self.stale), ("short", self.short))
+        for name, value in given:
+            if not isinstance(value, bool):
+                msg = f"DropSuperseded: {name} must be True or False, got {value!r:.80}"
+                raise ConfigError(msg)
 
     def effort(self, context: Context, call: Call, /) -> Iterable[int]:
         """None for a request that fits."""
@@ -105,7 +108,7 @@ class DropSuperseded(Stage):
         if _fits(context, call):
             return context
         staying = call.frozen(context).union(call.unread(context))
-        again = _shown_again(context.messages, self.min_lines)
+        again = _shown_again(context.messages, self.min_lines, short=self.short)
         places = sorted({index for index, _ in again} - staying)
         context = edited(context, places, partial(_without, again, call), call, SHOWN_AGAIN)
         return self._without_stale(context, staying, call) if self.stale else context
@@ -116,7 +119,7 @@ class DropSuperseded(Stage):
         What is said of a part may be about a message that came after these. Where ``stale`` reads go, too, they must
         have been changed later as well: which of the two was said is not known here.
         """
-        again = _shown_again(messages, self.min_lines)
+        again = _shown_again(messages, self.min_lines, short=self.short)
         untrue = {place[0] for place, _ in _results(messages) if place not in again or again[place].spans}
         if self.stale:
             untrue |= {place[0] for place, is_old in _reads(messages).items() if not is_old}
@@ -186,16 +189,16 @@ def _results(messages: Iterable[Message]) -> Iterator[tuple[Place, ToolResult]]:
             yield (index, number), result
 
 
-def _shown_again(messages: Sequence[Message], min_lines: int) -> dict[Place, _Again]:
+def _shown_again(messages: Sequence[Message], min_lines: int, *, short: bool) -> dict[Place, _Again]:
     """What is shown again in a later result, by the place of the result."""
     results = list(_results(messages))
     runs = later_runs([result.text for _, result in results], min_lines)
-    found = _same_answers(messages)
+    found = _same_answers(messages) if short else {}
     reminders: set[str] = set()
     for (place, result), its_runs in zip(reversed(results), reversed(runs), strict=True):
         text, blocks = result.text, list(_reminders(result.text))
         if place not in found and not result.is_error and all(isinstance(part, Text) for part in result.content):
-            spans = list(_of_lines(text, its_runs))
+            spans = list(_of_lines(text, [run for run in its_runs if short or len(run) >= min_lines]))
             if len(spans) == 1 and not text[: spans[0].start] and not text[spans[0].stop :].strip("\n"):
                 found[place] = _Again(instead=spans[0].mark)
             elif spans := [*spans, *(each for each in blocks if text[each.start : each.stop] in reminders)]:

@@ -72,7 +72,7 @@ def single_stages() -> st.SearchStrategy[ContextStrategy]:
         st.builds(FitContextWindow, budget=budgets(5_000)),
         st.builds(CollapseRepeats, similar=st.sampled_from((None, 1, 0.6))),
         st.builds(CollapseRepeats, marker=st.sampled_from(("-", "{tool}", "as {what} of {tool} said below"))),
-        st.builds(DropSuperseded, min_lines=st.integers(2, 8), stale=st.booleans()),
+        st.builds(DropSuperseded, min_lines=st.integers(2, 8), stale=st.booleans(), short=st.booleans()),
         st.builds(ShrinkArguments, st.integers(0, 3), max_tokens=st.integers(1, 60), tools=st.just(NAMES)),
         layers(),
         st.builds(ReuseLines, st.integers(2, 10)),

@@ -1,6 +1,7 @@
 """The presets on a recorded session, billed by the simulators."""
 
 import json
+import re
 from pathlib import Path
 
 import anyio
@@ -118,7 +119,7 @@ def test_presets_go_down_to_a_quarter():
 
 def test_presets_leave_enough_for_the_cache():
     """Where the model's cache keeps 4,096 tokens and more only, a cut in a small window leaves somewhat more."""
-    assert coding_agent(Budget(12_000), "claude-opus-4-5").budget.target_tokens == 4_710
+    assert coding_agent(Budget(12_000), "claude-opus-4-5").budget.target_tokens == 4_505
     assert coding_agent(Budget(12_000), "gpt-5.4").budget.target_tokens == 3_000
     assert coding_agent(Budget(4_000), "claude-opus-4-5").budget.target_tokens == 3_000
     assert thrifty(Budget(100_000), "claude-opus-4-5").budget.target_tokens == 25_000
@@ -158,6 +159,81 @@ def test_coding_agent_cuts_large_outputs():
 
     results = [part for context in sent.contexts for message in context.messages for part in message.results]
     assert max(sent.source.meter.parts(result.content) for result in results) <= 1_100
+
+
+LINES = [f"    total = total + rate_{number} * days  # of month {number}" for number in range(60)]
+
+
+async def said(preset, *outputs):
+    """What the tools said as a preset sends it at the last of so many calls, in a window that is never full."""
+    session, history = preset(Budget(100_000)).session(format="openai-chat"), [{"role": "user", "content": "Look."}]
+    for number, output in enumerate(outputs):
+        call = {
+            "id": f"c{number}",
+            "type": "function",
+            "function": {"name": "read", "arguments": f'{{"path": "{number}.py"}}'},
+        }
+        history += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{number}", "content": output},
+        ]
+        view = await session.prepare(history)
+    return [message["content"] for message in view.messages if message["role"] == "tool"]
+
+
+@pytest.mark.anyio
+async def test_coding_agent_says_lines_once():
+    """What was read is read again by reference, which names where it stands; short answers and JSON stay."""
+    file, document = "\n".join(LINES), json.dumps({"name": "app", "ports": [1, 2, 3, 4, 5]}, indent=4)
+    first, again, short, data = await said(coding_agent, file, "\n".join(LINES[10:50]), "done", document)
+
+    assert (first, short, data) == (file, "done", document)
+    assert again.startswith('[the same as lines 11-50 of the output of "read 0.py" above, from "')
+
+
+@pytest.mark.anyio
+async def test_coding_agent_leaves_out_blanks_before_line_numbers():
+    """Numbered lines have their numbers and all that they say."""
+    numbered = "\n".join(f"{number:>6}\t{line}" for number, line in enumerate(LINES, 1))
+    (sent,) = await said(coding_agent, numbered)
+
+    assert len(sent) < len(numbered)
+    assert [line.lstrip() for line in numbered.split("\n")] == sent.split("\n")
+
+
+@pytest.mark.anyio
+async def test_an_assistant_gets_json_in_fewer_tokens():
+    """The keys of objects of one shape stand there once, blanks nowhere, and all values as they were written."""
+    flights = [{"number": f"HAT{number}", "price": 99.50 + number, "seats": number} for number in range(9)]
+    (table,) = await said(assistant, json.dumps(flights))
+    (bare,) = await said(assistant, json.dumps({"name": {"first": "Ada", "last": "Li"}, "age": 36, "miles": [1, 2, 3]}))
+
+    assert table.count('"price"') == 1
+    assert all(f'"HAT{number}",{99.5 + number},{number}' in table for number in range(9))
+    assert bare == '{"name":{"first":"Ada","last":"Li"},"age":36,"miles":[1,2,3]}'
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("preset", [coding_agent, thrifty, assistant])
+async def test_presets_point_to_nothing_that_is_gone(preset):
+    """After cuts each reference to lines names an output that is in the request."""
+    session, history, cuts, seen = preset(Budget(6_000)).session("gpt-5.4", format="openai-chat"), [], 0, 0
+    history.append({"role": "user", "content": "Look at all of it."})
+    for number in range(60):
+        lines = LINES[number % 7 * 6 :][:20] if number % 3 else [f"{number} {line}" for line in LINES[:30]]
+        asked = json.dumps({"path": f"{number}.py"})
+        call = {"id": f"c{number}", "type": "function", "function": {"name": "read", "arguments": asked}}
+        result = {"role": "tool", "tool_call_id": f"c{number}", "content": "\n".join(lines)}
+        history += [{"role": "assistant", "content": None, "tool_calls": [call]}, result]
+        view = await session.prepare(history)
+        cuts += view.report.first_changed is not None
+        text = "\n".join(message["content"] or "" for message in view.messages if message["role"] == "tool")
+        meant = re.findall(r'\[the same as lines \d+-\d+ of the output of "read (\d+\.py)" above', text)
+        there = [call["function"]["arguments"] for message in view.messages for call in message.get("tool_calls") or ()]
+        seen += len(meant)
+        assert all(json.dumps({"path": path}) in there for path in meant)
+    assert cuts >= 2
+    assert seen > 0
 
 
 @pytest.mark.parametrize("model", ["claude-sonnet-4-5", "claude-sonnet-5-5", "gpt-5.6-sol"])

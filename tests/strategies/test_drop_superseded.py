@@ -125,6 +125,19 @@ async def test_a_short_read_goes_as_a_whole_or_not():
     assert await shown(agent(LINES[4], FILE)) == [LINES[4], FILE]
 
 
+async def test_short_answers_stay_where_that_is_asked_for():
+    """Without ``short`` only runs go, also those that are the same call's same answer; shorter answers stay."""
+    stage = DropSuperseded(short=False)
+    few, long = f"{LINES[0]}\n{LINES[1]}", "a word " * 300
+    assert await shown(agent(few, FILE, FILE, long, long), stage) == [
+        few,
+        "[60 lines shown again later]",
+        FILE,
+        long,
+        long,
+    ]
+
+
 async def test_what_saves_no_tokens_stays():
     """A mark that would take as many tokens as what it stands for is not made, in any message."""
     assert await shown(agent("a\nb\nc\nd", "a\nb\nc\nd\ne")) == ["a\nb\nc\nd", "a\nb\nc\nd\ne"]
@@ -258,7 +271,9 @@ async def test_a_cut_behind_it_leaves_more():
     assert behind == ["[60 lines shown again later]", *others, FILE + "\nend"]
 
 
-@pytest.mark.parametrize("options", [{"min_lines": 1}, {"min_lines": 101}, {"min_lines": 2.5}, {"stale": 1}])
+@pytest.mark.parametrize(
+    "options", [{"min_lines": 1}, {"min_lines": 101}, {"min_lines": 2.5}, {"stale": 1}, {"short": 0}]
+)
 def test_options_that_make_no_sense_are_refused(options):
     """Options are checked when the stage is built."""
     with pytest.raises(ConfigError, match="DropSuperseded: "):

@@ -242,6 +242,12 @@ def test_hits_with_lines_beside_them_are_by_file():
         assert hits(other, mark) == other
 
 
+def test_hits_are_below_the_whole_path():
+    """A search may call a file by its whole path in lines beside a hit only: that is said, in its place."""
+    text = "src/a.py:1:import x\n/home/dev/src/a.py-2-\n/home/dev/src/a.py-3-x()\nsrc/a.py:4:x()"
+    assert hits(text, mark).split("\n") == ["/home/dev/src/a.py", "1:import x", "2-", "3-x()", "4:x()"]
+
+
 def test_lists_of_paths_are_by_folder():
     """What tools have made is folded where it stands among others; a text with paths in it is no list."""
     inside = [f"src/api/v{number}.py" for number in range(5)]

@@ -86,23 +86,26 @@ def _hit(line: str) -> _Hit | None:
     return None if made is None else _Hit(made[1], int(made[2][-9:]), f"{made[2]}-{made[3]}", beside=True)
 
 
-def _by_file(lines: Sequence[str], found: Sequence[_Hit | None]) -> Iterator[str]:
-    """The lines, those of one file below its path; what only looks like a line beside a hit needs one next to it."""
+def _by_file(lines: Sequence[str], found: Sequence[_Hit | None]) -> list[str]:
+    """The lines, those of one file below its path, said whole; what looks like a line beside a hit needs one there."""
     before: _Hit | None = None
+    out: list[str] = []
+    head = 0
     for line, each, after in zip(lines, found, [*found[1:], None], strict=True):
         if each is None:
             before = before if line == "--" else None
-            yield line
+            out.append(line)
         elif before is not None and each.follows(before):
             before = each
-            yield each.said
+            out[head] = max(out[head], each.path, key=len)
+            out.append(each.said)
         elif after is not None and after.follows(each) and (not each.beside or abs(after.line - each.line) == 1):
-            before = each
-            yield each.path
-            yield each.said
+            before, head = each, len(out)
+            out += each.path, each.said
         else:
             before = None
-            yield line
+            out.append(line)
+    return out
 
 
 _PATH = re.compile(r"(?=.*[A-Za-z])(?:\.{1,2}/|/)?(?:[\w.@+~-]+/)+[\w.@+~-]+/?")
