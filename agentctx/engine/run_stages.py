@@ -318,7 +318,7 @@ async def run_stage(stage: ContextStrategy, trail: Trail, call: Call, *, trusted
         trail.told.append(stage)
     before = trail.context
     report = await _run_one(stage, trail, call, trusted=trusted)
-    if trail.context is not before:
+    if trail.context is not before and (report is None or not report.marks_only):
         await mend(trail, before, call)
     return report
 

@@ -42,7 +42,8 @@ def test_a_pipeline_shows_its_stages_and_its_budget():
     inner = f"Pipeline({FitContextWindow()!r}, budget=None)"
     assert repr(pipeline) == f"Pipeline(without_pictures, TrimRounds(max_rounds=3), {inner}, budget={budget!r})"
     shown = repr(coding_agent(budget))
-    assert shown.startswith("Pipeline(TruncateToolOutputs(max_tokens=")
+    assert shown.startswith("Pipeline(FoldOutput(")
+    assert "TruncateToolOutputs(max_tokens=" in shown
     assert "FitContextWindow(" in shown
     assert "budget=Budget(window=9000, " in shown
 
