@@ -64,7 +64,8 @@ async def guarantee(
     """
     call = evolve(call, growth=False)
     await _arrange(trail, call)
-    if call.start is not None and trail.context is not call.start:
+    acted = not all(report.marks_only for report in trail.reports)  # markers alone leave nothing out
+    if acted and call.start is not None and trail.context is not call.start:
         await run_stage(RecapCounts(), trail, call)
     if budget is not None:
         if budget.media.images is not None:
