@@ -212,7 +212,11 @@ def in_full(text):
     return "\n".join(out)
 
 
-@given(st.lists(st.tuples(st.sampled_from(("src/a.py", "./b/c.go", "z.md")), st.text(alphabet="ab :-1", max_size=5))))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(("src/a.py", "old/src/a.py", "a.py", "z.md")), st.text(alphabet="ab :-1", max_size=5))
+    )
+)
 def test_search_hits_come_back(found):
     """By file, the path once: with it in each line again they are what they were."""
     text = "\n".join(f"{path}:{number}:{said}" for number, (path, said) in enumerate(found, 7))

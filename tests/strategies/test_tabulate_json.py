@@ -21,6 +21,7 @@ VALUES = st.recursive(
         st.lists(inner, max_size=4),
         st.dictionaries(KEYS, inner, max_size=3),
         st.lists(st.fixed_dictionaries({"a": inner, "b": inner}), min_size=1, max_size=4),
+        st.tuples(st.lists(st.one_of(st.just({}), st.just([]), inner), max_size=3), st.just([{"a": 1}, {"a": 2}])),
         st.dictionaries(KEYS, st.fixed_dictionaries({"b": inner, "c": st.fixed_dictionaries({"d": inner})})),
     ),
 )
@@ -35,6 +36,7 @@ SEATS = json.dumps([{"seat": f"{row}A", "free": row < 3, "price": 99.5, "class":
         ('{"7":{"a":1,"o":{"c":2}},"8":{"a":3,"o":{"c":4}}}', '{{"a","o"{"c"}}\n"7":1,2\n"8":3,4}'),
         ('[{"o":{"c":2},"a":1},{"o":{"d":2},"a":1}]', '[{"o","a"}\n{"c":2},1\n{"d":2},1]'),
         ('[{"a":1,"a":2},{"a":3,"a":1E400}]', '[{"a","a"}\n1,2\n3,1E400]'),
+        ('{"f":[{},{"a":1}],"s":[{"a":1},{"a":2}]}', '{"f":[{},{"a":1}],"s":[{"a"}\n1\n2]}'),
         ('[{"r":[{"a":1},{"a":2}]},{"r":[]}]', '[{"r"}\n[{"a"}\n1\n2]\n[]]'),
     ],
 )

@@ -228,7 +228,9 @@ class _Reader:
 
     def is_table(self, end: str) -> bool:
         """Whether what follows are the keys of a table: no object looks so, nor stands where a key is due."""
-        return self.words[self.at] == "{" and (end == "}" or self.words[self.at + 2] in (",", "}", "{"))
+        if self.words[self.at] != "{" or self.words[self.at + 1] == "}":  # an empty object
+            return False
+        return end == "}" or self.words[self.at + 2] in (",", "}", "{")
 
     def member(self, end: str, shape: _Shape | None = None) -> str:
         key = f"{self.take()}{self.take(':')}" if end == "}" else ""

@@ -60,11 +60,8 @@ class _Hit:
     beside: bool
 
     def follows(self, other: _Hit | None) -> bool:
-        """Whether it is of the same file as another; a search may call that by its whole path in the next line."""
-        if other is None or self.path == other.path:
-            return other is not None
-        longer, shorter = sorted((self.path, other.path), key=len, reverse=True)
-        return longer.endswith(f"/{shorter}") and abs(self.line - other.line) == 1
+        """Whether it is of the same file as another."""
+        return other is not None and self.path == other.path
 
 
 def hits(text: str, _mark: Mark) -> str:
