@@ -4,6 +4,9 @@ The model sees no indexes. So a reference names the output by the call that it a
 
     [the same as lines 12-48 of the output of "Read /app/models.py" above, from "class Model:" on; 5d3b0f9c]
 
+Where several outputs above would do, it says which: "the last output of", "the 2nd last output of"; its own is "this
+output of".
+
 It is known again by its checksum, which is that of itself and of the lines that it stands for: what looks like one and
 does not name lines that are there is text like any other, and what does is true whoever wrote it.
 """
@@ -30,7 +33,8 @@ WITHIN = "[the same as lines "
 
 _MARK = lazy_pattern(
     re.escape(WITHIN)
-    + rf"(\d{{1,7}})-(\d{{1,7}}) of the output of ({TERM}) above, from (?:{TERM}) on; ([0-9a-f]{{8}})\]"
+    + r"(?P<start>\d{1,7})-(?P<stop>\d{1,7}) of (?P<which>this|the(?: (?:\d{1,2}\w\w )?last)?) output of"
+    + rf" (?P<name>{TERM}) above, from (?P<words>{TERM}) on; (?P<sum>[0-9a-f]{{8}})\]"
 )
 _HEAD, _TAIL, _WORDS = 16, 32, 20
 """Characters that are said of a call, from its beginning and from its end, and of a line."""
@@ -88,12 +92,22 @@ def _asked(arguments: str) -> str:
     return next(iter(value.split("\n")), "").strip() if isinstance(value, str) else ""
 
 
-def mark(name: str, start: int, lines: Sequence[str]) -> str:
+def mark(name: str, start: int, lines: Sequence[str], which: str = "the") -> str:
     """The reference to some lines of the output of this name, of which the first is at ``start``, counted from 0."""
-    words = lines[0].strip()[:_WORDS].strip()
     place = f"{start + 1}-{start + len(lines)}"
-    text = f"{WITHIN}{place} of the output of {name} above, from {quoted(words)} on; "
+    text = f"{WITHIN}{place} of {which} output of {name} above, from {_words(lines[0])} on; "
     return f"{text}{_sum(text, lines)}]"
+
+
+def _words(line: str) -> str:
+    return quoted(line.strip()[:_WORDS].strip())
+
+
+def _called(outputs: int) -> Iterator[str]:
+    """What so many outputs are called, the last first."""
+    for number in range(1, outputs + 1):
+        ending = "th" if number in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+        yield "the" if outputs == 1 else "the last" if number == 1 else f"the {number}{ending} last"
 
 
 def _sum(text: str, lines: Sequence[str]) -> str:
@@ -183,16 +197,42 @@ class Standing:
             above: The lines of it that stand before.
         """
         found = _MARK.fullmatch(line) if WITHIN in line else None
-        if found is None:
-            return None
-        start, stop, text = int(found[1]) - 1, int(found[2]), line[: found.start(4)]
-        candidates = [above] if name == found[3] else []
-        seen = (each for each in self._outputs[found[3]][-SAME:] if each.message.identity not in self.hidden)
-        candidates += [self.lines(each) for each in seen]
-        for lines in reversed(candidates):
-            if 0 <= start < stop <= len(lines) and _sum(text, lines[start:stop]) == found[4]:
-                return list(lines[start:stop])
-        return None
+        return None if found is None else next((lines for _, lines in self._meant(found, name, above)), None)
+
+    def is_right(self, line: str, name: str = "", above: Sequence[str] = ()) -> bool:
+        """Whether a reference names lines that are there, and no others may be taken for them; see ``meant``."""
+        found = _MARK.fullmatch(line)
+        return found is not None and any(which == found["which"] for which, _ in self._meant(found, name, above))
+
+    def _meant(self, found: re.Match[str], name: str, above: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+        """What a reference stands for, and what an output is called that has it."""
+        start, stop, text = int(found["start"]) - 1, int(found["stop"]), found.string[: found.start("sum")]
+        for which, lines in self._outputs_with(found["name"], start, stop, found["words"], name, above):
+            if _sum(text, lines[start:stop]) == found["sum"]:
+                yield which, list(lines[start:stop])
+
+    def _outputs_with(
+        self, wanted: str, start: int, stop: int, words: str, name: str, above: Sequence[str]
+    ) -> Iterator[tuple[str, Sequence[str]]]:
+        """The lines of the outputs that have so many, and these words where these begin, with what they are called."""
+
+        def fits(lines: Sequence[str]) -> bool:
+            return 0 <= start < stop <= len(lines) and _words(lines[start]) == words
+
+        if wanted == name and fits(above):
+            yield "this", above
+        latest = reversed(self._outputs[wanted][-SAME:])
+        fitting = [
+            self.lines(each) for each in latest if each.message.identity not in self.hidden and fits(self.lines(each))
+        ]
+        yield from zip(_called(len(fitting)), fitting, strict=True)
+
+    def reference(self, wanted: str, start: int, lines: Sequence[str], name: str, above: Sequence[str]) -> str:
+        """The reference to some lines of an output of a name; ``name`` and ``above`` as in ``meant``."""
+        stop = start + len(lines)
+        outputs = self._outputs_with(wanted, start, stop, _words(lines[0]), name, above)
+        found = (which for which, other in outputs if list(other[start:stop]) == list(lines))
+        return mark(wanted, start, lines, next(found, "the"))
 
     def lines(self, output: Output) -> list[str]:
         """The lines of an output."""

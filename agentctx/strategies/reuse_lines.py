@@ -10,7 +10,7 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.message import Context, Message, Text, ToolResult
 from agentctx.core.pace import breathe, paced
-from agentctx.core.references import WITHIN, Output, Standing, fold, looks_like_one, mark, text_in
+from agentctx.core.references import WITHIN, Output, Standing, fold, looks_like_one, text_in
 from agentctx.engine.options import check_whole
 from agentctx.engine.shrink import cutter_of, edit_results, with_content
 from agentctx.protocols import Call, Scope, Stage
@@ -35,8 +35,9 @@ class ReuseLines(Stage):
 
         [the same as lines 12-48 of the output of "Read /app/models.py" above, from "class Model:" on; 5d3b0f9c]
 
-    It never points to nothing: when a cut, or the provider, leaves the lines out further up, they are put back here, or
-    where they do not fit, a line says how many are left out, and how the model gets them with the recall tool.
+    Where several outputs of calls that are named alike would do, it says which: "the last", "the 2nd last". It never
+    points to nothing: when a cut, or the provider, leaves the lines out further up, they are put back here, or where
+    they do not fit, a line says how many are left out, and how the model gets them with the recall tool.
 
     Args:
         min_lines: The fewest lines that a reference stands for.
@@ -111,17 +112,17 @@ def _may_refer(message: Message) -> bool:
 
 def _meant(messages: Sequence[Message]) -> Mapping[str, list[str]]:
     """What each reference stands for, by the line that it is."""
-    return {line: lines for _, line, lines in _references(messages, Standing()) if lines is not None}
+    return {line: lines for _, line, lines, _ in _references(messages, Standing()) if lines is not None}
 
 
 def _broken(messages: Sequence[Message], start: int, meant: Mapping[str, object], call: Call) -> frozenset[int]:
     """The places from ``start`` on of messages with a reference to what is not there."""
     found = _references(messages, Standing(call.hidden))
-    return frozenset([place for place, line, lines in found if place >= start and lines is None and line in meant])
+    return frozenset([place for place, line, _, is_right in found if place >= start and not is_right and line in meant])
 
 
-def _references(messages: Sequence[Message], standing: Standing) -> Iterator[tuple[int, str, list[str] | None]]:
-    """Each line that looks like a reference: the place of its message, it, and what it stands for, if that is there."""
+def _references(messages: Sequence[Message], standing: Standing) -> Iterator[tuple[int, str, list[str] | None, bool]]:
+    """Each line that looks like a reference: where, it, what it stands for, if that is there, and if it is right."""
     for place, message in paced(enumerate(messages)):
         standing.hear(message)
         for result in message.results:
@@ -132,7 +133,8 @@ def _references(messages: Sequence[Message], standing: Standing) -> Iterator[tup
                 name, lines = standing.name_of(result), text.split("\n")
                 for at, line in enumerate(lines):
                     if looks_like_one(line):
-                        yield place, line, standing.meant(line, name, lines[:at])
+                        above = lines[:at]
+                        yield place, line, standing.meant(line, name, above), standing.is_right(line, name, above)
             standing.add(message, result, text)
 
 
@@ -266,13 +268,13 @@ class _Seen:
             best = (length, output.name, start) if best is None or length > best[0] else best
         if best is None:
             return None
-        length, name, start = best
+        length, of, start = best
         if doubtful:
             marks = (at for at in range(length) if WITHIN in lines[place + at])
             length = next(marks, length)
         if length < self.least:
             return None
-        return length, mark(name, start, lines[place : place + length])
+        return length, self.standing.reference(of, start, lines[place : place + length], name, out.lines)
 
 
 def _length(lines: Sequence[str], place: int, above: Sequence[str], start: int) -> int:
@@ -327,7 +329,7 @@ class _Line(NamedTuple):
     Args:
         line: The line.
         meant: The lines that it stands for, where it is a reference.
-        gone: Whether these are not there any more.
+        gone: Whether these are not there any more, or others may be taken for them.
     """
 
     line: str
@@ -413,7 +415,7 @@ class _Mending:
     def _lines(self, result: ToolResult, text: str, standing: Standing) -> list[_Line]:
         name, lines, meant = standing.name_of(result), text.split("\n"), self.meant
         return [
-            _Line(line, meant.get(line), line in meant and standing.meant(line, name, lines[:at]) is None)
+            _Line(line, meant.get(line), line in meant and not standing.is_right(line, name, lines[:at]))
             for at, line in enumerate(lines)
         ]
 

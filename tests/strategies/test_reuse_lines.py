@@ -1,6 +1,7 @@
 """Lines that stand further up are said by reference, and no reference points to nothing."""
 
 import json
+import re
 from functools import partial
 
 import pytest
@@ -19,7 +20,7 @@ from agentctx import (
     TruncateToolOutputs,
     count,
 )
-from agentctx.core.references import looks_like_one, text_in, without_references
+from agentctx.core.references import looks_like_one, named, text_in, without_references
 from agentctx.memory import Recall
 from agentctx.stores import MemoryStore
 from agentctx.strategies import ClearByProvider, ReuseLines
@@ -75,6 +76,7 @@ def check(view, outputs):
     """All references name lines that are there; with these in their places, outputs are what was said, or cut."""
     messages, asked = view.context.messages, {}
     wholes = without_references(messages)
+    assert list(without_references(messages)) == list(as_a_reader_takes_them(messages))
     for message in messages:
         asked |= {each.id: json.loads(each.arguments)["number"] for each in message.calls}
         for number in [asked[each.call_id] for each in message.results if text_in(each) is not None]:
@@ -82,6 +84,36 @@ def check(view, outputs):
             assert not [line for line in lines if looks_like_one(line)]
             assert _is_cut_of("\n".join(lines), whole), "\n".join(lines)
             assert "[" in "\n".join(lines) or "\n".join(lines) == whole
+
+
+REFERENCE = re.compile(
+    r"\[the same as lines (\d+)-(\d+) of (this|the)(?: (?:(\d+).. )?(last))? output of"
+    r' ("[^"]*") above, from "(.*)" on; .*'
+)
+
+
+def as_a_reader_takes_them(messages):
+    """The lines of all outputs, with those in the place of references that somebody takes who reads what these say."""
+    outputs, calls = [], {}
+    for message in messages:
+        calls |= {each.id: each for each in message.calls}
+        for result_ in message.results:
+            name, lines = f'"{named(calls.get(result_.call_id), result_)}"', text_in(result_).split("\n")
+            whole = []
+            for at, line in enumerate(lines):
+                found = REFERENCE.fullmatch(line)
+                if found is None:
+                    whole.append(line)
+                    continue
+                start, stop, which, number, last, of, words = found.groups()
+                others = [lines[:at]] if which == "this" else [said for other, said in outputs if other == of]
+                fit = [
+                    each for each in others if len(each) >= int(stop) and each[int(start) - 1].strip().startswith(words)
+                ]
+                assert len(fit) == 1 or last
+                whole += fit[-int(number or 1)][int(start) - 1 : int(stop)]
+            outputs.append((name, lines))
+            yield whole
 
 
 @given(
@@ -189,6 +221,18 @@ async def test_it_names_the_call_the_lines_and_how_they_begin():
     said = view.messages[-1]["content"]
     start = '[the same as lines 10-30 of the output of "read x.py" above, from "x_9 = compute(9, the" on; '
     assert said.startswith(start)
+
+
+async def test_it_says_which_of_several_outputs():
+    """Of calls that are named alike, whose outputs begin alike, a reference says which it means."""
+    outputs = [["begin", *(f"line {number} of {name}" for number in range(30))] for name in "ab"]
+    turns = [user("x")]
+    for at, lines in enumerate([*outputs, outputs[0], outputs[1]]):
+        turns += [assistant(call(f"c{at}", "log")), result(f"c{at}", "\n".join(lines))]
+    view = await Pipeline(ReuseLines()).prepare(transcript("openai-chat", *turns))
+    said = [message["content"] for message in view.messages if message["role"] == "tool"]
+    assert said[2].startswith("[the same as lines 1-31 of the 2nd last output of log above, from begin on; ")
+    assert said[3].startswith("[the same as lines 1-31 of the last output of log above, from begin on; ")
 
 
 async def test_lines_that_stand_twice_in_one_output_are_said_once():
