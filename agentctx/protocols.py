@@ -292,6 +292,13 @@ class Stage:
         """
         return context
 
+    def stood_for(self, _messages: Sequence[Message], /) -> Mapping[str, int]:
+        """How many characters each text stands for that it has written, where that refers to what is there.
+
+        What is cut away of an output says how many characters are missing; such a text counts as these.
+        """
+        return {}
+
     def in_phase(self, phase: Phase, _governing: Budget | None, /) -> ContextStrategy | None:
         """It, with those of its stages only that run in ``phase``; None when there is none.
 
@@ -409,6 +416,9 @@ class _Underived(Stage):
 
     def mended(self, context: Context, before: Context, call: Call, /) -> Context:
         return self._said("mended", super().mended)(context, before, call)
+
+    def stood_for(self, messages: Sequence[Message], /) -> Mapping[str, int]:
+        return self._said("stood_for", super().stood_for)(messages)
 
     def in_phase(self, phase: Phase, _governing: Budget | None, /) -> ContextStrategy | None:
         return self.stage if self.scope in phase.scopes else None

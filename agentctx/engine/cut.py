@@ -10,12 +10,12 @@ It is worked out from the newest turn back: what is left out is counted, but not
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
-from attrs import frozen
+from attrs import Factory, field, frozen
 
 from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.core.pace import paced
@@ -33,6 +33,7 @@ from agentctx.engine.shrink import (
     cut_to_tokens,
     edit_results,
     fits,
+    standing_for,
     water_level,
     with_pointer,
     with_text,
@@ -170,6 +171,7 @@ class _Cutting:
         room: Tokens for what stays of these.
         for_words: So many of them the user's words may take before a round goes for them, or one of them is cut.
         why: What is said of each message that is touched.
+        stood_for: How many characters a reference stands for.
     """
 
     context: Context
@@ -178,6 +180,9 @@ class _Cutting:
     room: int
     for_words: int
     why: str
+    stood_for: Callable[[str], int] = field(
+        init=False, default=Factory(lambda self: standing_for(self.context, self.call), takes_self=True)
+    )
 
     @property
     def cap(self) -> int:
@@ -312,7 +317,7 @@ class _Cutting:
             text = result.text
             if len(text) <= cap or fits(text, cap, self.call.counter):
                 return result
-            how = Cut().pointing(self.call.pointer(message, result))
+            how = Cut(stood_for=self.stood_for).pointing(self.call.pointer(message, result))
             return with_text(result, cut_to_tokens(text, cap, self.call.counter, how))
 
         return edit_results(message, capped)

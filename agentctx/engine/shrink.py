@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from operator import is_not
 from typing import Literal
 
@@ -29,10 +29,12 @@ class Cut:
     Args:
         keep: Which end stays: ``"head"``, ``"tail"`` or ``"both"`` (half of the room each).
         marker: What stands where text was left out; ``{omitted}`` becomes the number of characters.
+        stood_for: How many characters a reference stands for: left out, it counts as these.
     """
 
     keep: Keep = "both"
     marker: str = "\n[… {omitted} characters omitted …]\n"
+    stood_for: Callable[[str], int] = len
 
     def pointing(self, pointer: str) -> Cut:
         """The same with a marker that says how to get the whole text back."""
@@ -44,7 +46,7 @@ class Cut:
 
     def longest_mark(self, text: str) -> str:
         """The marker for all of ``text``, and for all that earlier cuts left out of it."""
-        return self.mark(len(text) + sum(_omitted(mark) for mark in self._marks(text)))
+        return self.mark(len(text) + sum(_omitted(mark) for mark in self._marks(text)) + self._more(text))
 
     def split(self, room: int) -> tuple[int, int]:
         """How much of the room the head gets, and how much the tail."""
@@ -62,12 +64,18 @@ class Cut:
                 omitted += _omitted(mark) - len(mark.group())
         for first, end in spans_of(text):  # a piece of a reference would be nobody's words
             start, stop = first if first < start < end else start, end if first < stop < end else stop
+        omitted += self._more(text[start:stop])
         return text[:start] + self.mark(stop - start + omitted) + text[stop:]
 
     def bare(self, text: str, head: str) -> str:
         """``head`` of ``text`` without a marker, when there is room for none, nor for part of an earlier one."""
         spans = [*(mark.span() for mark in self._marks(text)), *spans_of(text)]
         return head[: next((start for start, end in spans if start < len(head) < end), None)]
+
+    def _more(self, text: str) -> int:
+        """How many characters more than it has stand for a text with references."""
+        spans = () if self.stood_for is len else spans_of(text)
+        return sum(max(0, self.stood_for(text[start:end]) - (end - start)) for start, end in spans)
 
     def _marks(self, text: str) -> list[re.Match[str]]:
         """The markers of earlier cuts that stand in ``text``."""
@@ -199,6 +207,17 @@ class _Halving:
         return low
 
 
+def standing_for(context: Context, call: Call) -> Callable[[str], int]:
+    """Says how many characters a reference in a request stands for; what is none, for itself."""
+
+    @cache
+    def known() -> Mapping[str, int]:
+        messages = call.whole(context).messages
+        return {text: length for stage in call.mending for text, length in stage.stood_for(messages).items()}
+
+    return (lambda text: known().get(text, len(text))) if call.mending else len
+
+
 Edit = Callable[[ToolResult], ToolResult]
 """Given a result, what it shall be instead; the same object when it stays."""
 
@@ -327,11 +346,14 @@ def shrink_results(context: Context, places: Iterable[int], spare: int, call: Ca
 
 
 def _cap(context: Context, places: Sequence[int], cap: int, call: Call, why: str) -> Context:
+    stood_for = standing_for(context, call)
+
     def cut(message: Message, result: ToolResult) -> ToolResult:
         text = result.text
         if fits(text, cap, call.counter):
             return result
-        return with_text(result, cut_to_tokens(text, cap, call.counter, Cut().pointing(call.pointer(message, result))))
+        how = Cut(stood_for=stood_for).pointing(call.pointer(message, result))
+        return with_text(result, cut_to_tokens(text, cap, call.counter, how))
 
     why = f"{why}: results cut to {cap:,} tokens"
     return edited(context, places, lambda _, message: edit_results(message, partial(cut, message)), call, why)

@@ -125,6 +125,15 @@ class DropSuperseded(Stage):
             untrue |= {place[0] for place, is_old in _reads(messages).items() if not is_old}
         return {index for index, _ in again} - untrue
 
+    def stood_for(self, messages: Sequence[Message], /) -> Mapping[str, int]:
+        """How many characters are shown again later of what each mark stands for."""
+        texts = [written_out(result.text) for message in messages for result in message.results]
+        marks = {text[mark.start : mark.stop]: mark.meant for text in texts for mark in marks_in(text)}
+        known = Later(set(marks.values()))
+        for message, its_texts in _with_texts(messages) if marks else ():
+            _tell(known, message, its_texts)
+        return {mark: len(said) for mark, meant in marks.items() if isinstance(said := known.found.get(meant), str)}
+
     def mended(self, context: Context, before: Context, call: Call, /) -> Context:
         """The context in which nothing is said to be shown again later that is not."""
         whole = call.whole(context).messages

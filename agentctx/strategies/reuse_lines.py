@@ -87,6 +87,10 @@ class ReuseLines(Stage):
             call.memo[key] = seen
         return context.with_messages(tuple(messages))
 
+    def stood_for(self, messages: Sequence[Message], /) -> Mapping[str, int]:
+        """How many characters the lines have that each reference stands for."""
+        return {line: sum(map(len, lines)) + len(lines) - 1 for line, lines in _meant(messages).items()}
+
     def mended(self, context: Context, before: Context, call: Call, /) -> Context:
         """The context in which every reference names lines that are there."""
         if not any(_may_refer(message) for message in context.messages):

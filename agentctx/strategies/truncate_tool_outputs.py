@@ -11,7 +11,17 @@ from agentctx.core.codes import written_out
 from agentctx.core.message import Context, Message, Text, ToolResult
 from agentctx.core.pace import paced
 from agentctx.engine.options import check_places, check_whole
-from agentctx.engine.shrink import Cut, Keep, cut_to_chars, cut_to_tokens, cutter_of, edit_results, edited, with_text
+from agentctx.engine.shrink import (
+    Cut,
+    Keep,
+    cut_to_chars,
+    cut_to_tokens,
+    cutter_of,
+    edit_results,
+    edited,
+    standing_for,
+    with_text,
+)
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage, TextCutter, TokenCounter, as_cutter
 
@@ -111,8 +121,10 @@ class TruncateToolOutputs(Stage):
         if not places:
             return context
 
+        plain = Cut(self.keep, self.marker, standing_for(context, call))
+
         def cut(_index: int, message: Message) -> Message:
-            return edit_results(message, lambda result: self._cut(message, result, call))
+            return edit_results(message, lambda result: self._cut(message, result, call, plain))
 
         return edited(context, places, cut, call, f"tool output longer than {self._limits()}")
 
@@ -134,9 +146,8 @@ class TruncateToolOutputs(Stage):
                 return True
         return False
 
-    def _cut(self, message: Message, result: ToolResult, call: Call) -> ToolResult:
+    def _cut(self, message: Message, result: ToolResult, call: Call, plain: Cut) -> ToolResult:
         text = result.text
-        plain = Cut(self.keep, self.marker)
         shorter = self._shorter(text, call, plain)
         if shorter == text:
             return result

@@ -109,6 +109,30 @@ def test_without_a_session(both_loops, outputs, format_, saying, cutting, tokens
     both_loops(main)
 
 
+OMITTED = re.compile(r"\n\[… ([\d,]+) characters omitted …\]\n")
+
+
+@given(OUTPUTS, st.sampled_from(sorted(WRITERS)), st.sampled_from((60, 90, 200, None)), BUDGETS, st.integers(0, 1))
+def test_a_cut_says_how_much_is_missing(both_loops, outputs, format_, most, tokens, marking):
+    """What a cut leaves out of an output with references it counts as what these stand for, to the character."""
+
+    async def main():
+        cutting, budget = (FitContextWindow(), tokens) if most is None else (TruncateToolOutputs(most), None)
+        plan = Pipeline((ReuseLines(4), DropSuperseded())[marking], cutting, budget=budget)
+        try:
+            view = await plan.prepare(conversation(outputs, format_), format=format_)
+        except ContextOverflow:
+            return
+        texts = ["\n".join(lines) for lines in without_references(view.context.messages)]
+        steps = [int(step) for message in view.context.messages for step in re.findall(r"^step (\d+)$", message.text)]
+        for number, text in zip(steps, texts, strict=False):
+            missing = [int(each.replace(",", "")) for each in OMITTED.findall(text)]
+            if missing and "left out" not in text and "shown again" not in text:
+                assert len(OMITTED.sub("", text)) + sum(missing) == len(said(outputs[number], number)), text
+
+    both_loops(main)
+
+
 @given(OUTPUTS, st.sampled_from(sorted(WRITERS)), st.sampled_from(SAYING))
 def test_where_nothing_is_cut(both_loops, outputs, format_, saying):
     """Without a budget, where each mark stands for just the lines whose place it has."""
