@@ -362,16 +362,20 @@ WINDOW = 10_000_000
 
 
 async def size_rows(repeats: int) -> list[Row]:
-    """Ten thousand messages and a thousand: beside tokenizing them, and how that grows."""
+    """Ten thousand messages and a thousand: what stages take beside tokenizing them, and how that grows."""
     ours.tokens("warm")
-    rows = []
-    for name in STAGES:
+    rows, bare = [], 0.0
+    preset = [stage for stage in coding_agent(Budget(WINDOW)).stages if type(stage).__name__ in OURS]
+    for name, stages in {**STAGES, "the stages of coding_agent": preset}.items():
         ratios = {}
         for length in (FEW, MANY):
-            runs = [await timed(STAGES[name], length) for _ in range(repeats * (3 if length == FEW else 1))]
+            runs = [await timed(stages, length) for _ in range(repeats * (3 if length == FEW else 1))]
             ratios[length] = min(work for work, _ in runs) / min(tokens for _, tokens in runs)
         how = f"{MANY:,} messages, {MANY * AVERAGE_CHARACTERS / 1e6:.0f} MB, best of {repeats}"
-        rows.append(Row(f"{name}: a call / tokenizing", ratios[MANY], 2 if name == "together" else None, how=how))
+        bare = bare or ratios[MANY]
+        more = "a call" if name == NONE else "more than a call without"
+        said = ratios[MANY] if name == NONE else max(0.01, ratios[MANY] - bare)
+        rows.append(Row(f"{name}: {more} / tokenizing", said, None if name == NONE else 2, how=how))
         grown = ratios[MANY] / ratios[FEW]
         rows.append(Row(f"{name}: growth", grown, 1.6, how=f"{FEW:,} to {MANY:,} messages; beyond tokenizing"))
     return rows
