@@ -220,6 +220,7 @@ class Message:
             payload the one that it was made of; else None.
         as_system: Whether it is a system message, also where neither ``role`` nor ``read_role`` says so: after a load,
             or when the caller has written a view back in which it went out under another role.
+        as_recap: Whether it is the library's own word on what was left out, and not the user's who may say the same.
 
     Example:
         >>> from agentctx import Message, Text
@@ -234,6 +235,7 @@ class Message:
     read_parts: tuple[Part, ...] | None = field(default=None, eq=False, repr=False, kw_only=True)
     given: Native = _source()
     as_system: bool = field(default=False, eq=False, repr=False, kw_only=True)
+    as_recap: bool = field(default=False, eq=False, repr=False, kw_only=True)
     _counted: tuple[object, int, int] = field(default=_NOT_COUNTED, eq=False, repr=False, init=False)
     _bare: object = field(default=None, eq=False, repr=False, init=False)
 
@@ -293,12 +295,14 @@ class Message:
             read_parts=self.read_parts,
             given=self if self.payload is None else self.given,
             as_system=self.as_system,
+            as_recap=self.as_recap,
         )
 
     def replaced(self, made: Message) -> Message:
         """The same message as another one says it, which was read from another payload or from none."""
         payload = self.payload
-        return evolve(made, given=self if payload is None else payload, as_system=self.as_system)
+        given = self if payload is None else payload
+        return evolve(made, given=given, as_system=self.as_system, as_recap=self.as_recap)
 
     def remember_count(self, mark: object, tokens: int, size: int) -> None:
         """Remember what it was counted as; a cache, invisible to equality.

@@ -6,11 +6,11 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, SupportsIndex, get_args
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from agentctx.core.message import Message, Part, Text, Thinking, ToolCall, ToolResult, is_marker
 from agentctx.core.pace import paced
-from agentctx.core.recap import OPENING, is_recap
+from agentctx.core.recap import OPENING, Recap, is_recap
 from agentctx.errors import ConfigError
 
 ProtectRule = Callable[[Sequence[Message]], Iterable[int]]
@@ -86,6 +86,17 @@ def system_messages(messages: Sequence[Message]) -> list[int]:
 def first_task(messages: Sequence[Message]) -> list[int]:
     """The index of the first message in which the user says something; empty when there is none."""
     return next(([index] for index, message in enumerate(messages) if has_user_words(message)), [])
+
+
+def knowing_the_recap(messages: list[Message]) -> list[Message]:
+    """Messages as they were read, the library's own recap among them as such: directly behind the first task.
+
+    What reads so anywhere else is the user's, as what the user says first or last is; only the first may be ours.
+    """
+    place = next((task + 1 for task in first_task(messages)), len(messages))
+    if place + 1 >= len(messages) or messages[place].as_recap or Recap.read(messages[place]) is None:
+        return messages
+    return [*messages[:place], evolve(messages[place], as_recap=True), *messages[place + 1 :]]
 
 
 def last_words(messages: Sequence[Message], count: int = 1) -> list[int]:

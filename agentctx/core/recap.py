@@ -1,7 +1,9 @@
 """The recap: the one message that stands for what was left out of a request, how it is written, and known again.
 
-It is the user's, and what it begins with tells it from words of the user's: what it stands for in numbers, and the
+It is written as the user's, and what it begins with tells it from other words: what it stands for in numbers, and the
 checksum of all that it says. It says so in sections, each under a heading; no line of a section looks like a heading.
+Anybody can copy it, so its text alone makes no recap: it is ours where we have written it, or stands where we write it
+(``protection.knowing_the_recap``); anywhere else it is what the user says, as all that the user says.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from zlib import crc32
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.message import Message, Text
+from agentctx.core.message import Message, Text, is_marker
 from agentctx.lazy import lazy_pattern
 from agentctx.printable import visible
 
@@ -77,18 +79,26 @@ class Recap:
             f"{OPENING}{_of(self.messages, 'earlier message')} with {_of(self.calls, 'tool call')}, not shown; "
             f"{_of(self.cleared, 'old result')} cleared; "
         )
-        return Message("user", (Text(f"{counts}{_sum(counts + body)}]\n{body}"),))
+        return Message("user", (Text(f"{counts}{_sum(counts + body)}]\n{body}"),), as_recap=True)
+
+    @classmethod
+    def read(cls, message: Message) -> Recap | None:
+        """The recap that a message reads as, whoever has written it; None when it reads as none."""
+        if message.role != "user":
+            return None
+        parts = [part for part in message.parts if not is_marker(part)]
+        first = parts[0] if len(parts) == 1 else None
+        if not isinstance(first, Text) or not first.text.startswith(OPENING):
+            return None
+        found = _RECAP.fullmatch(first.text)
+        if found is None or found[4] != _sum(first.text[: found.start(4)] + found[5]):
+            return None
+        return cls(int(found[1]), int(found[2]), int(found[3]), _sections(found[5]))
 
 
 def recap_of(message: Message) -> Recap | None:
-    """The recap that a message is; None when it is none."""
-    first = message.parts[0] if message.role == "user" and len(message.parts) == 1 else None
-    if not isinstance(first, Text) or not first.text.startswith(OPENING):
-        return None
-    found = _RECAP.fullmatch(first.text)
-    if found is None or found[4] != _sum(first.text[: found.start(4)] + found[5]):
-        return None
-    return Recap(int(found[1]), int(found[2]), int(found[3]), _sections(found[5]))
+    """The recap that a message is, written by the library; None when it is none, or a copy that the user shows."""
+    return Recap.read(message) if message.as_recap else None
 
 
 def is_recap(message: Message) -> bool:

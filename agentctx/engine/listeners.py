@@ -79,11 +79,29 @@ async def call_hook(
         said: What it is told.
         limiter: Of whose threads a plain one takes one; None: one of its own.
     """
-    if is_async(hook):
-        return await hook(said)
+    return await answer_of(partial(hook, said), limiter, waits=is_async(hook))
+
+
+async def answer_of(
+    ask: Callable[[], Native], limiter: anyio.CapacityLimiter | None = None, *, waits: bool = False
+) -> Native:
+    """What a function answers, called in a worker thread, and awaited here where that is an awaitable.
+
+    Args:
+        ask: The function: of many, a decorated one and a lambda too, only its answer tells whether it is to be awaited.
+        limiter: Of whose threads it takes one; None: one of its own.
+        waits: Whether it is known to give only what is to be awaited, so that it needs no thread.
+    """
+    if waits:
+        return await ask()
     limiter = limiter or anyio.CapacityLimiter(1)
-    answer = await anyio.to_thread.run_sync(hook, said, abandon_on_cancel=True, limiter=limiter)
+    (answer,) = await anyio.to_thread.run_sync(_boxed, ask, abandon_on_cancel=True, limiter=limiter)
     return await answer if inspect.isawaitable(answer) else answer
+
+
+def _boxed(ask: Callable[[], Native]) -> tuple[Native]:
+    """What a function answers, in a tuple: trio takes no coroutine out of a thread."""
+    return (ask(),)
 
 
 def _threads() -> anyio.CapacityLimiter:

@@ -10,6 +10,7 @@ from attrs import frozen
 
 from agentctx.core.message import Message, Native, Tool
 from agentctx.core.pace import paced
+from agentctx.core.protection import knowing_the_recap
 from agentctx.errors import AgentctxError, InvalidInput
 from agentctx.models.profile import ModelProfile
 from agentctx.models.table import find
@@ -57,7 +58,8 @@ class Reader:
             if is_registered(self.wire):
                 raise _unreadable(self.wire, natives, first, error) from error
             raise
-        return self.wire.pair(messages, standing_before)
+        paired = self.wire.pair(messages, standing_before)
+        return paired if first or standing_before else knowing_the_recap(paired)
 
     def head(self, system: Native, tools: Native) -> tuple[Message | None, tuple[Tool, ...]]:
         """System prompt and tools as values.

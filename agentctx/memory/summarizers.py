@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from inspect import isawaitable
 
-import anyio.to_thread
 from attrs import field, frozen
 
 from agentctx.core.message import Media, Message, Native, Text, ToolCall, ToolResult
 from agentctx.core.recap import is_recap
-from agentctx.engine.listeners import is_async
+from agentctx.engine.listeners import answer_of, is_async
 from agentctx.engine.record import HEADINGS, record_in
 from agentctx.errors import ConfigError, SummaryError
 
@@ -148,9 +146,7 @@ async def _completed(create: Callable[..., Native], instructions: str, said: str
 
 async def _answer(create: Callable[..., Native], messages: Sequence[Native], asked: dict[str, object]) -> Native:
     """What the client answers; a plain one waits in a thread."""
-    ask = partial(create, messages=messages, **asked)
-    answer = ask() if is_async(create) else await anyio.to_thread.run_sync(ask, abandon_on_cancel=True)
-    return await answer if isawaitable(answer) else answer
+    return await answer_of(partial(create, messages=messages, **asked), waits=is_async(create))
 
 
 def _ended(why: object, well: Sequence[str]) -> None:

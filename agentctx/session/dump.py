@@ -17,6 +17,8 @@ from agentctx.core.budget import Budget, MediaLimits
 from agentctx.core.change_log import ChangeLog, Span, numbers
 from agentctx.core.compare import Change, Outcome
 from agentctx.core.message import Message, Native
+from agentctx.core.protection import knowing_the_recap
+from agentctx.core.recap import Recap
 from agentctx.core.units import broken_pair
 from agentctx.economics.truncation import Suspicion
 from agentctx.engine.plan import Plan
@@ -446,11 +448,13 @@ def load_record(state: object, wire: WireFormat) -> Record:
     changes, added = _changes(known, len(seen), len(out))
     spans = _spans(known, origins, len(seen))
     system = frozenset(known.wholes("system_sent_as_user", most=len(seen) - 1))
+    known_view = knowing_the_recap(_as_system(view, origins, system))
+    ours = {origin for message, origin in zip(known_view, origins, strict=True) if message.as_recap}
     return Record(
         seen=seen,
         sizes=numbers(sizes),
         byte_sizes=numbers(weights),
-        view=_as_system(view, origins, system),
+        view=known_view,
         out=out,
         shown=[
             Digest(digest(native)) if origin is None or place in edited else seen[origin]
@@ -458,7 +462,7 @@ def load_record(state: object, wire: WireFormat) -> Record:
         ],
         origins=origins,
         final=settled,
-        tail=_as_system(tail, tail_origin, system),
+        tail=_as_recap(_as_system(tail, tail_origin, system), tail_origin, ours),
         tail_origin=tail_origin,
         log=ChangeLog.of(changes, spans, _handles(known, len(seen))),
         made={id(view[change.index]): (view[change.index], change) for change in added},
@@ -488,7 +492,8 @@ def _not_given(message: Message, *, made: bool, own: bool) -> Message:
         own: Whether it has a payload other than the caller's, for example one that repair wrote.
     """
     if made:
-        return message if own else Message(message.role, message.parts)
+        ours = Recap.read(message) is not None
+        return evolve(message, as_recap=ours) if own else Message(message.role, message.parts, as_recap=ours)
     if own:  # until the caller passes its own
         return evolve(message, given=message.source)
     return Message(message.role, message.parts, source=message.source)
@@ -498,6 +503,12 @@ def _as_system(messages: Sequence[Message], origins: Sequence[int | None], syste
     """The messages, those that were read from these places of the history as system messages."""
     pairs = zip(messages, origins, strict=True)
     return [evolve(message, as_system=True) if origin in system else message for message, origin in pairs]
+
+
+def _as_recap(messages: Sequence[Message], origins: Sequence[int], ours: set[int | None]) -> list[Message]:
+    """The messages, those that were read from these places of the history as recaps of ours."""
+    pairs = zip(messages, origins, strict=True)
+    return [evolve(message, as_recap=True) if origin in ours else message for message, origin in pairs]
 
 
 def _digests(known: Fields, name: str) -> list[bytes]:

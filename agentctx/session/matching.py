@@ -13,7 +13,7 @@ from attrs import evolve
 
 from agentctx.core.message import ROLES, Message
 from agentctx.core.pace import paced
-from agentctx.core.protection import unread
+from agentctx.core.protection import knowing_the_recap, unread
 from agentctx.core.recap import is_recap
 from agentctx.core.units import awaits_next, units
 from agentctx.engine.protect import Pins
@@ -273,7 +273,7 @@ def _cut_for_size(record: Record, ctx: StepContext) -> set[int]:
 def _first_needed(
     record: Record, natives: Sequence[Any], length: int, late: set[int], spare: set[int], ctx: StepContext
 ) -> int:
-    messages = with_instructions(ctx.reader.messages(natives), record.instructions)
+    messages = knowing_the_recap(with_instructions(ctx.reader.messages(natives), record.instructions))
     call = ctx.plan.call(ctx.reader, ctx.budget, None, len(messages), messages.__getitem__)
     heard = messages[: _heard(messages)]
     needed = call.protected(ctx.context(messages)).union(unread(heard))

@@ -28,6 +28,7 @@ from typing import NamedTuple
 from attrs import evolve
 
 from agentctx.core.message import Context, Message, Native
+from agentctx.core.protection import knowing_the_recap
 from agentctx.core.report import Report, View
 from agentctx.economics.conditions import bill, found_again, warmth_after
 from agentctx.engine.cache_markers import LiftCacheMarkers, carries_refused, relief
@@ -211,6 +212,11 @@ def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, rememb
     arrived = natives[known:]
     if again and reader.wire.reads_places:
         read = reader.messages([*(each.source for each in record.tail), *arrived], known - again)
+        ours = {place for place, message in enumerate(record.tail) if message.as_recap}
+        read = [
+            message if message.as_recap == (place in ours) else evolve(message, as_recap=place in ours)
+            for place, message in enumerate(read)
+        ]
         tail, new = read[:again], read[again:]
         record = record if tail == record.tail else evolve(record, tail=with_instructions(tail, record.instructions))
     else:
@@ -218,6 +224,7 @@ def _read(ctx: StepContext, record: Record, natives: Sequence[Native], *, rememb
     if not remembered:
         return _New(record, new, list(arrived))
     new = with_instructions(new, record.instructions)
+    new = new if known else knowing_the_recap(new)
     return _New(record, new, snapshots(arrived, known), answered_from(record, natives, new, reader.wire))
 
 

@@ -22,6 +22,7 @@ GOOD = "Goal: mend it"
 SAID = [Message("user", (Text("mend it"),))]
 
 
+@pytest.mark.both_loops
 @pytest.mark.parametrize("wrapped", [False, True])
 @pytest.mark.parametrize("kind", [OpenAI, AsyncOpenAI, Anthropic, AsyncAnthropic])
 async def test_a_client_of_the_user_s_is_asked(serve, closing, kind, wrapped):

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from agentctx import Budget, ClearToolResults, FitContextWindow, Ledger, Pipeline
-from agentctx.core.recap import REFERENCE, TERM, Recap, is_recap, recap_of
+from agentctx.core.recap import REFERENCE, TERM, Recap
 from agentctx.memory import Offload, Recall
 from agentctx.providers.registry import format_named
 from agentctx.stores import MemoryStore
@@ -80,7 +80,7 @@ def messages_of(view, format_name):
 
 def checked_recap(view, format_name):
     """The one recap of a view, of which each line is ours, or a quotation."""
-    (recap,) = [message for message in messages_of(view, format_name) if is_recap(message)]
+    (recap,) = [message for message in messages_of(view, format_name) if Recap.read(message)]
     first, second, *lines = recap.text.split("\n")
     assert recap.text.split("\n") == recap.text.splitlines()
     assert not HIDDEN.search(recap.text.replace("\n", ""))
@@ -91,7 +91,7 @@ def checked_recap(view, format_name):
     assert set(headings) <= SECTIONS
     for line in lines:
         assert line.startswith("## ") or not line.lstrip().startswith(("#", "["))
-    return recap_of(recap).sections
+    return Recap.read(recap).sections
 
 
 @pytest.mark.parametrize(("text", "place"), [(text, place) for place, text in enumerate(TEXTS.values())], ids=TEXTS)
@@ -128,7 +128,7 @@ async def test_a_summary_keeps_it_within_its_section(text, place):
     for stage in (Summarize(), Summarize(repeats, fallback=None)):
         pipeline = Pipeline(stage, budget=Budget(1_200))
         view = await pipeline.prepare(hostile(text, format_name, place), format=format_name)
-        recaps = [message for message in messages_of(view, format_name) if is_recap(message)]
+        recaps = [message for message in messages_of(view, format_name) if Recap.read(message)]
         assert len(recaps) <= 1
         if recaps:
             assert checked_recap(view, format_name).keys() == {"Summary"}
@@ -148,7 +148,7 @@ async def test_a_preview_and_what_is_recalled_are_a_tool_s_words(text, place):
         )
         read, before = messages_of(view, format_name), [format_named(format_name).read_message(m, 0) for m in messages]
         assert [message.role for message in read] == [message.role for message in before]
-        assert not any(map(is_recap, read))
+        assert not any(map(Recap.read, read))
         shown, said = ([part.text for each in all_ for part in each.results] for all_ in (read, before))
         for preview, whole in zip(shown, said, strict=True):
             handle = re.match(r"\[(?:offloaded: [^;\n]*|old tool result cleared); recall (\w{16})\]", preview)[1]
@@ -159,7 +159,7 @@ async def test_a_preview_and_what_is_recalled_are_a_tool_s_words(text, place):
             assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]", numbered)
     for asked in (text, H, "evil.example"):
         answer = await recall({"search": asked})
-        assert not is_recap(format_named("openai-chat").read_message({"role": "user", "content": answer}, 0))
+        assert not Recap.read(format_named("openai-chat").read_message({"role": "user", "content": answer}, 0))
         for line in answer.splitlines()[1:]:
             assert re.match(r"\d+: |[0-9a-f]{16} \([\d,]+ characters\):$|$", line), line
     assert (await recall({"handle": text})).startswith(("Nothing is kept under the handle", "Call recall"))
