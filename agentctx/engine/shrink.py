@@ -15,6 +15,7 @@ from agentctx.core.codes import LEAST, Codebook, codebook_in
 from agentctx.core.message import Context, Message, Native, Part, Text, ToolCall, ToolResult
 from agentctx.core.pace import breathe, paced
 from agentctx.core.references import spans_of
+from agentctx.lazy import lazy_pattern
 from agentctx.protocols import Call, TextCutter, TokenCounter, as_cutter
 from agentctx.tokens.graphemes import ceiling, floor
 
@@ -424,14 +425,6 @@ def _strings(value: object) -> list[str]:
     return [text for item in _inner(value) for text in _strings(item)]
 
 
-def _mapped(value: object, cut: Callable[[str], str]) -> Native:
-    if isinstance(value, str):
-        return cut(value)
-    if isinstance(value, dict):
-        return {key: _mapped(item, cut) for key, item in value.items()}
-    return [_mapped(item, cut) for item in value] if isinstance(value, list) else value
-
-
 def cut_arguments(
     message: Message, cut: Callable[[str], str], which: Callable[[ToolCall], bool] = lambda _call: True
 ) -> Message:
@@ -451,8 +444,19 @@ def cut_arguments(
 def _with_shorter(part: ToolCall, cut: Callable[[str], str]) -> ToolCall:
     """The call with the strings in its arguments cut; itself when none was."""
     value = _parsed(part)
-    shorter = _mapped(value, cut)
-    if shorter == value:
+    if value is None:
         return part
-    arguments = shorter if isinstance(shorter, str) else json.dumps(shorter, ensure_ascii=False)
-    return evolve(part, arguments=arguments)
+    arguments = cut(value) if isinstance(value, str) else _STRING.sub(partial(_cut_string, cut), part.arguments)
+    return part if arguments == part.arguments else evolve(part, arguments=arguments)
+
+
+_STRING = lazy_pattern(r'"(?:[^"\\]++|\\.)*+"(?P<key>\s*+:)?')
+
+
+def _cut_string(cut: Callable[[str], str], found: re.Match[str]) -> str:
+    """A string in JSON, cut; a key stays, and so does all that is written otherwise."""
+    if found["key"]:
+        return found[0]
+    text = json.loads(found[0])
+    shorter = cut(text)
+    return found[0] if shorter == text else json.dumps(shorter, ensure_ascii=False)

@@ -55,7 +55,8 @@ _SHELLS = frozenset(
 _OPEN_FILE = re.compile(r"\(Open file: (?P<path>[^)\n]{1,400})\)")
 _REFUSED = re.compile(
     r"(?i)\A\W{0,4}(?:error|failed|could not|cannot|no replacement|string to replace not found|file has not been read|"
-    r"apply_patch verification failed|patch (?:failed|does not apply)|invalid|your proposed edit has|<tool_use_error)"
+    r"apply_patch verification failed|patch (?:failed|does not apply)|invalid|"
+    r"permission denied|access denied|traceback \(most recent|your proposed edit has|<tool_use_error)"
 )
 LONGEST_PATH = 400
 """Characters of the longest path that is taken for one."""
@@ -168,7 +169,7 @@ class _Reader:
         """What a call of a tool that the library knows did."""
         arguments = _arguments(call)
         words = _words(call.name)
-        refused = result is not None and (result.is_error or bool(_REFUSED.match(result.text[:300])))
+        refused = result is not None and _refused(result)
         if isinstance(arguments, str):
             arguments = {"input": arguments}
         editor = _EDITOR_COMMANDS.get(_text(arguments.get("command")))
@@ -251,6 +252,12 @@ def _patch(words: Sequence[str], arguments: Mapping[str, object]) -> list[FileEv
 
 def _verb(words: Sequence[str]) -> Did | None:
     return next((_VERBS[word] for word in words if word in _VERBS), None)
+
+
+def _refused(result: ToolResult) -> bool:
+    """Whether a tool that is no shell says that it has not done what was asked; in some formats only its words do."""
+    said = result.text
+    return result.is_error or bool(_REFUSED.match(said[:300])) or how_it_ended(said, is_error=False).startswith("exit")
 
 
 def _unless(refused: bool, event: FileEvent) -> FileEvent:  # noqa: FBT001 - private, and read as a sentence

@@ -9,9 +9,9 @@ from typing import ClassVar
 
 from attrs import field, frozen
 
-from agentctx.core.message import Context, Message, ToolCall
+from agentctx.core.message import Context, Message, ToolCall, ToolResult
 from agentctx.core.pace import paced
-from agentctx.engine.artifacts import Did, FileEvent
+from agentctx.engine.artifacts import Did, FileEvent, how_it_ended
 from agentctx.engine.options import as_names, check_whole
 from agentctx.engine.shrink import Cut, cut_arguments, cut_to_tokens
 from agentctx.engine.tool_calls import read_calls
@@ -93,7 +93,7 @@ class ShrinkArguments(Stage):
         ended = {
             id(each.call)
             for each in read_calls(messages)
-            if each.result is not None and self._writes(each.did, each.call)
+            if each.result is not None and not _failed(each.result) and self._writes(each.did, each.call)
         }
         late = {result.call_id for index in unread for result in messages[index].results}
         found = [
@@ -119,3 +119,8 @@ class ShrinkArguments(Stage):
     def _shorter(self, text: str, *, call: Call, how: Cut) -> str:
         most = self.max_tokens
         return text if len(text) <= most else cut_to_tokens(text, most, call.counter, how)
+
+
+def _failed(result: ToolResult) -> bool:
+    """Whether a result says that its command failed; in some formats only its words do."""
+    return how_it_ended(result.text, is_error=result.is_error).startswith("exit")

@@ -217,6 +217,7 @@ def test_whatever_a_model_writes_can_be_decoded(both_loops, made, text):
         assert said.keys() == {"path", "more"}
         if "§" not in text:
             assert said["path"] == text
+            assert decompress(written, view) == written
             assert decompress(text, view) == text or codebook_in(text)
         assert decompress(decompress(written, view), view) == decompress(written, view)
 
@@ -542,3 +543,10 @@ def test_wrong_options(options):
     """Options that make no sense are refused when the stage is built."""
     with pytest.raises(ConfigError, match="CompressLayers"):
         CompressLayers(**options)
+
+
+async def test_what_the_view_does_not_define_keeps_its_bytes():
+    """Where the view has no such code, JSON stays as the model has escaped it."""
+    view = await Pipeline(CompressLayers()).prepare(transcript("openai-chat", user("plain words")))
+    for written in ('{"text": "see \\u00a7512 of the law"}', '[{"p": "\\u00a71"}]'):
+        assert decompress(written, view) == written

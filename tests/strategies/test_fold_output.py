@@ -116,10 +116,13 @@ def test_of_a_test_run_failures_summary_and_exit_code_stay(name):
         "\n".join(f"ok {number} things" for number in range(9)),
         "\n".join(f"def test_{number}(): assert passed" for number in range(9)),
         PYTEST.replace(" PASSED", " SKIPPED"),
+        "\n".join([*(f"ok {number} - thing # SKIP no database" for number in range(1, 9)), "1..8"]),
+        "\n".join([*(f"ok {number} - thing # TODO later" for number in range(1, 9)), "1..8"]),
+        "\n".join(f"ok  \tapp/pkg{number}\t0.{number}s\tcoverage: {number}.0% of statements" for number in range(1, 9)),
     ],
 )
 def test_what_no_runner_has_summed_up_is_left(text):
-    """Check marks, code and skipped tests are no tests that passed."""
+    """Check marks, code, skipped tests and what says more are no tests that merely passed."""
     assert passed(text, mark) == text
 
 
@@ -318,6 +321,16 @@ def test_a_page_becomes_its_text():
     ]
     for other in ("<p>a fragment</p>" * 20, "<html>" + "words " * 200 + "</html>", "use <html> in it"):
         assert html(other, mark) == other
+
+
+def test_preformatted_text_of_a_page_stays_as_it_is():
+    """Lines, indentation and blank lines of code stay, also where it is coloured."""
+    code = ["def f(x):", "    if x:", "", '        return "a |"', "    return  2"]
+    coloured = "\n".join(code).replace("return", "<span class='k'>return</span>")
+    text = (
+        f"<!DOCTYPE html><html><style>{'p {}' * 99}</style><p>Write:<pre><code>{coloured}</code></pre><p> a  b</html>"
+    )
+    assert html(text, mark).split("\n")[1:] == ["Write:", *code, "a b"]
 
 
 PIECES = (

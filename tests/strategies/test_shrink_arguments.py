@@ -4,13 +4,13 @@ import json
 from functools import partial
 
 import pytest
-from hypothesis import given
+from hypothesis import given, strategies as st
 
 from agentctx import Budget, ConfigError, Message, Pipeline, Protect, ToolCall, count
 from agentctx.engine.shrink import cut_arguments
 from agentctx.memory import Recall
 from agentctx.stores import MemoryStore
-from agentctx.strategies import ShrinkArguments
+from agentctx.strategies import DropSuperseded, ShrinkArguments
 from agentctx.testing import assistant, call, check_laws, result, transcript, user
 from agentctx.testing.breakages import NAMES
 from agentctx.testing.histories import broken_histories, budgets, histories
@@ -43,6 +43,43 @@ def contents(messages):
 async def shrunk(messages, stage=None, **options):
     """The messages that are sent."""
     return (await Pipeline(stage or ShrinkArguments(0), **options).prepare(messages)).messages
+
+
+FAILED = [
+    "Error: permission denied",
+    "Permission denied",
+    '{"output":"patch does not apply","metadata":{"exit_code":1,"duration_seconds":0.1}}',
+    "Exit code: 1\nWall time: 0.1 seconds\nOutput:\npatch does not apply",
+    'Traceback (most recent call last):\n  File "w.py", line 3, in <module>\nPermissionError: a.py',
+]
+
+
+@pytest.mark.parametrize("answer", FAILED)
+async def test_what_failed_stays_also_where_only_the_words_say_so(answer):
+    """What was not written cannot be read again, and what was read of the file is as it was."""
+    read = ("read", {"path": "0.py"})
+    messages = agent(read, *writes(1), answers=[PROGRAM, answer])
+    assert await shrunk(messages) == messages
+    assert await shrunk(messages, DropSuperseded(stale=True)) == messages
+
+
+@given(
+    st.recursive(
+        st.sampled_from(("1.10", "1E5", "0.1000000000000000055511151231257827", '"\\u00e9\\/"', "null", '"x"')),
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=3).map(lambda items: "[ " + ",".join(items) + "]"),
+            st.lists(st.tuples(st.sampled_from(('"a"', '"b" ')), inner), max_size=3).map(
+                lambda items: "{" + ",  ".join(f"{key}:{value}" for key, value in items) + "}"
+            ),
+        ),
+    )
+)
+def test_only_long_strings_are_written_anew(value):
+    """Numbers, repeated keys, blanks and escapes stay as they are written beside a string that is cut."""
+    arguments = f'{{"v": {value}, "content": "{"x " * 90}"}}'
+    message = Message("assistant", (ToolCall("a", "write", arguments),))
+    (made,) = cut_arguments(message, lambda text: text[:5]).calls
+    assert made.arguments == arguments.replace("x " * 90, "x x x")
 
 
 @given(histories(), budgets())

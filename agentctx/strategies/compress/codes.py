@@ -218,12 +218,12 @@ def decompress(text: str, view: View | Context | None = None) -> str:
         return text
     book = _book_of((view.context if isinstance(view, View) else view).messages)
     if may_be_json(text) and is_json(text):
-        text = _ESCAPED.sub("§", text)
+        text = _ESCAPED.sub(lambda code: f"§{code[1]}" if int(code[1]) in book.phrases else code[0], text)
         book = Codebook({each: json.dumps(said, ensure_ascii=False)[1:-1] for each, said in book.phrases.items()})
     return book.decoded(text)
 
 
-_ESCAPED = lazy_pattern(r"(?<!\\)\\u00[aA]7(?=[1-9][0-9]{2}(?![0-9]))")
+_ESCAPED = lazy_pattern(r"(?<!\\)\\u00[aA]7([1-9][0-9]{2})(?![0-9])")
 
 
 def _book_of(messages: Iterable[Message]) -> Codebook:

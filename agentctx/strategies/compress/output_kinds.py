@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import unescape
 from itertools import groupby, pairwise
 from posixpath import split as split_path
@@ -60,8 +60,12 @@ class _Hit:
     beside: bool
 
     def follows(self, other: _Hit | None) -> bool:
-        """Whether it is of the same file as another."""
-        return other is not None and self.path == other.path
+        """Whether it is of the same file as another; beside a hit in it, some searches call that by its whole path."""
+        if other is None or self.path == other.path:
+            return other is not None
+        beside, hit = sorted((self, other), key=lambda each: not each.beside)
+        is_whole = beside.beside and not hit.beside and beside.path.startswith("/") and hit.path[:1] != "/"
+        return is_whole and beside.path.endswith(f"/{hit.path}") and abs(self.line - other.line) == 1
 
 
 def hits(text: str, _mark: Mark) -> str:
@@ -141,11 +145,12 @@ _PASSED = {
     "dots": re.compile(r"\S+\.py \.+ *(?:\[ *\d+%\])?\s*"),
     "unittest": re.compile(r"\w+ \([\w.]+\)(?: \.\.\.|\n.*\.\.\.) ok|test\w* \([\w.]+\) \.\.\. ok"),
     "go": re.compile(
-        r"=== (?:RUN|PAUSE|CONT|NAME) .*|\s*--- PASS: .*|ok  \t\S+\t.*|\?   \t\S+\t\[no test files\]|PASS"
+        r"=== (?:RUN|PAUSE|CONT|NAME) .*|\s*--- PASS: .*|ok  \t\S+\t(?!.*coverage: ).*|PASS"
+        r"|\?   \t\S+\t\[no test files\]"
     ),
     "js": re.compile(r"\s*[✓✔√] .+|PASS \S+.*"),
     "cargo": re.compile(r"test \S.* \.\.\. ok(?: <[\d.]+s>)?"),
-    "tap": re.compile(r"ok \d+ .*"),
+    "tap": re.compile(r"ok \d+ (?!.*# (?i:skip|todo)).*"),
     "gradle": re.compile(r"\S.* > .* PASSED\s*"),
     "ctest": re.compile(r"\s*\d+/\d+ Test +#\d+: .* Passed +[\d.]+ sec|\s+Start +\d+: .*"),
 }
@@ -342,11 +347,22 @@ def html(text: str, mark: Mark) -> str:
     """A page: its title and text, a block a line, with where its links lead; scripts and styles go."""
     if not _PAGE.match(text) or "</" not in text:
         return text
-    lines = (re.sub(r" +", " ", line).strip(" |") for line in "".join(_words(text)).split("\n"))
-    words = "\n".join(line for line in lines if line not in ("", "-"))
+    words = "\n".join(_tidied("".join(_words(text)).split("\n")))
     if not words or len(words) * 2 > len(text):
         return text
     return f"{mark(f'the text of a page of HTML, {len(text):,} characters')}\n{words}"
+
+
+_AS_IT_STANDS = "\x01"
+"""What a line of preformatted text begins with."""
+
+
+def _tidied(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        if line.startswith(_AS_IT_STANDS):
+            yield line.replace(_AS_IT_STANDS, "").rstrip()
+        elif (tidy := re.sub(r" +", " ", line.replace(_AS_IT_STANDS, "")).strip(" |")) not in ("", "-"):
+            yield tidy
 
 
 _BLOCKS = re.compile(
@@ -362,10 +378,11 @@ _GIVEN = re.compile(r"\b(href|alt|value|placeholder)\s*+=\s*+(?:\"([^\"]*)\"|'([
 
 
 def _words(page: str) -> Iterator[str]:
-    """The words of a page, with ends of lines where blocks begin and end."""
-    place, link = 0, ""
+    """The words of a page, with ends of lines where blocks begin and end, and those of preformatted text."""
+    place, link, end_of_line = 0, "", "\n"
     while (tag := _TAG.search(page, place)) is not None:
-        yield re.sub(r"\s+", " ", unescape(page[place : tag.start()]))
+        said = unescape(page[place : tag.start()])
+        yield re.sub(r"\s+", " ", said) if end_of_line == "\n" else said.replace("\n", end_of_line)
         place, name = tag.end(), (tag["name"] or "").lower()
         given = {key.lower(): unescape("".join(values)) for key, *values in _GIVEN.findall(tag["given"] or "")}
         if tag["comment"]:
@@ -375,7 +392,9 @@ def _words(page: str) -> Iterator[str]:
             closed = _UNSEEN[name].search(page, place)
             place = len(page) if closed is None else closed.start()
         elif _BLOCKS.fullmatch(name):
-            yield "\n- " if name == "li" and not tag["end"] else "\n"
+            if name == "pre":
+                end_of_line = "\n" if tag["end"] else f"\n{_AS_IT_STANDS}"
+            yield "\n- " if name == "li" and not tag["end"] else end_of_line
         elif name == "a":
             leads = link and tag["end"] and not link.startswith(("#", "javascript:"))
             yield f" ({link})" if leads else ""
