@@ -145,7 +145,7 @@ class CompressLayers(RewriteResults):
 
         if may_be_json(text):
             text = tried("JSON without blanks (not reversible)", compact(text) if self.json else text)
-        elif not left_alone(text):
+        elif (self.whitespace or self.observation is not None) and not left_alone(text):
             text = tried("whitespace (not reversible)", tidied(text) if self.whitespace else text)
             if self.observation is not None and text.count("\n") >= self.observation:
                 text = tried("observation (not reversible)", folded(text, self.observation, pointer()))

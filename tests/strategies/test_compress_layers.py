@@ -550,3 +550,35 @@ async def test_what_the_view_does_not_define_keeps_its_bytes():
     view = await Pipeline(CompressLayers()).prepare(transcript("openai-chat", user("plain words")))
     for written in ('{"text": "see \\u00a7512 of the law"}', '[{"p": "\\u00a71"}]'):
         assert decompress(written, view) == written
+
+
+IN = "/srv/app/backend/services/payments/handlers"
+SOURCES = {
+    "go": "package main\n\nimport (\n" + "".join(f'\t"{IN}/p{number}"\n' for number in range(20)) + ")\n",
+    "shell": "#!/bin/bash\nset -e\n" + "".join(f"cp {IN}/a{number} {IN}/b{number}\n" for number in range(20)),
+    "make": "".join(f"{IN}/a{number}.o: {IN}/a{number}.c\n\tcc -c $<\n" for number in range(20)),
+    "ruby": "".join(f"require '{IN}/a{number}'\n" for number in range(20)),
+    "yaml": "".join(f"- {IN}/a{number}\n" for number in range(20)),
+    "toml": "[tool.x]\n" + "".join(f'a{number} = "{IN}/a{number}"\n' for number in range(20)),
+    "block": "data:\n  motd: |\n    hello   \n\n\n\n    world   \n" + f"    {IN}/a   \n" * 20,
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+async def test_sources_of_any_language_are_left_alone(name):
+    """What a compiler, a shell, or a reader of settings takes is sent as it is, also where blanks may go."""
+    view = await Pipeline(CompressLayers(whitespace=True)).prepare(
+        transcript("openai-chat", user("x"), assistant(call("a", "bash")), result("a", SOURCES[name]))
+    )
+    assert view.messages[2]["content"] == SOURCES[name]
+
+
+def test_of_a_very_long_text_pieces_tell_what_is_worth_a_code():
+    """It comes back, and is about as much shorter as a short one; where its pieces have nothing, it is not read."""
+    counter = TiktokenCounter()
+    long = "".join(f"{IN}/part{number}.py:{number}: unused\n" for number in range(8_000))
+    coded = compress(long, counter)
+    assert decompress(coded) == long
+    assert len(coded) < 0.5 * len(long)
+    words = "".join(f"{number * 7919 % 100_003} {number}\n" for number in range(40_000))
+    assert compress(words, counter) is words

@@ -40,6 +40,7 @@ SAVES = 0.05
 _MOST, _WEIGHED = 8, 48  # codes in a text, and how many candidates are counted in tokens
 _SHORTEST, _LONGEST_PHRASE = 8, 160
 _DEEPEST = 12
+_PIECES, _PIECE = 32, 4_000  # of a very long text, in characters: there it is looked for what is worth a code
 _DIRECTORY = lazy_pattern(
     r"(?<![\w/.~@+\\:§-])(?:(?:[A-Za-z][A-Za-z0-9+.-]{1,9}://|[A-Za-z]:/|/)?(?:[\w.@+~-]+/){2,}"
     r"|[A-Za-z]:\\(?:[\w.@+~-]+\\(?!\\))+)"
@@ -82,10 +83,29 @@ def compress(
         >>> decompress(coded) == hits
         True
     """
-    if len(text) < LEAST or codebook_in(text) is not None or left_alone(text):
+    if len(text) < LEAST or codebook_in(text) is not None:
         return text
-    phrases = list(_worth(_candidates(text, dictionary, paths=paths, codebook=codebook), counter))
-    book = Codebook.numbered(phrases, taken or {}, codes_in(text))
+    sample = _sample(text)
+    phrases = list(_worth(_candidates(sample, dictionary, paths=paths, codebook=codebook), counter))
+    taken = taken or {}
+    if not phrases or (sample is not text and _coded(sample, phrases, taken, counter) is sample):
+        return text
+    if left_alone(text):
+        return text
+    return _coded(text, phrases, taken, counter)
+
+
+def _sample(text: str) -> str:
+    """A text, or pieces of a very long one: what is worth a code is said all over it."""
+    if len(text) <= 2 * _PIECES * _PIECE:
+        return text
+    apart = len(text) // _PIECES
+    return "\n".join([text[start : start + _PIECE] for start in range(0, apart * _PIECES, apart)])
+
+
+def _coded(text: str, phrases: Collection[str], taken: Mapping[int, str], counter: TokenCounter) -> str:
+    """A text with codes for those of the phrases that pay, where that saves enough; else itself."""
+    book = Codebook.numbered(phrases, taken, codes_in(text))
     coded, uses = book.counted(text)
     for _ in range(_MOST):
         paying = {
@@ -168,14 +188,21 @@ _TABLE = lazy_pattern(r"^[ \t]*\|.*\|[ \t]*\n[ \t]*\|[ \t:|-]*-{3}", 8)
 _BASE64 = lazy_pattern(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{120,}={0,2}(?![A-Za-z0-9+/_-])")
 _LINES_BASE64 = lazy_pattern(r"(?:^[A-Za-z0-9+/]{60,76}\n){3}", 8)
 _NESTED = lazy_pattern(r"^( *)(?:- )?[\w.\"'/-]+:[ \t]*\n\1 *(?:- |[\w\"'])", 8)
+_SCALAR = lazy_pattern(r"^[ \t]*(?:- )?[\w.\"'/-]+:[ \t]+[|>][+-]?\d?[ \t]*$", 8)
+_LISTED = lazy_pattern(r"^- \S", 8)
+_SECTION = lazy_pattern(r"^\[\[?[\w.\" -]+\]\]?[ \t]*\n[\w.\"-]+[ \t]*=", 8)
+_SET = lazy_pattern(r"^[\w.\"-]+[ \t]*=|^\[", 8)
+_RULE = lazy_pattern(r"^[\w./%$(){}-]+ ?:(?:[ \t]+[\w./%$(){}-]+)*[ \t]*\n\t\S", 8)
+_PROGRAM = lazy_pattern(r"\A\s*(?:\d+(?:\t| ?[→|:-])[ \t]*)?(?:#!|package [\w.]+;?[ \t]*$|<\?php)", 8)
 _KEY = lazy_pattern(r"^[ \t]*(?:- )?[\w.\"'/-]+:(?: .*)?$|^[ \t]*- ", 8)
 _CODE_LINE = lazy_pattern(
     r"^[ \t]*+(?:\d++(?:\t| ?[→|:-])[ \t]*+)?(?:(?:async )?def |class |import |from \w[\w.]* import|return\b|"
     r"if |elif |else:|for |while "
     r"|try:|except\b|with |func |function |const |let |var |public |private |package |type |struct |#include|@\w+"
-    r"|[})\]]+[;,]?$|//|/\*|\*/|(?!\S+:\d+[:-]).*[{;]$)",
+    r"|require(?:_relative)?[ (]+['\"]|[})\]]+[;,]?$|//|/\*|\*/|(?!\S+:\d+[:-]).*[{;]$)",
     8,
 )
+_FILLED = lazy_pattern(r"^.*\S", 8)
 _CODE_SHARE, _KEY_SHARE = 0.25, 0.6
 
 
@@ -183,12 +210,17 @@ def left_alone(text: str) -> bool:
     """Whether a text is, or has in it, what must stay as it is: code, a diff, YAML, a Markdown table, base64, a cut."""
     if "```" in text or "characters omitted" in text or "lines omitted" in text:
         return True
-    if any(found.search(text) is not None for found in (_DIFF, _TABLE, _BASE64, _LINES_BASE64)):
+    surely = _PROGRAM, _RULE, _SCALAR, _DIFF, _TABLE, _BASE64, _LINES_BASE64
+    if any(found.search(text) is not None for found in surely):
         return True
-    lines = text.count("\n") + 1
+    lines = len(_FILLED.findall(text))
     if len(_CODE_LINE.findall(text)) > _CODE_SHARE * lines:
         return True
-    return _NESTED.search(text) is not None and len(_KEY.findall(text)) > _KEY_SHARE * lines
+    if _NESTED.search(text) is not None and len(_KEY.findall(text)) > _KEY_SHARE * lines:
+        return True
+    if _SECTION.search(text) is not None and len(_SET.findall(text)) > _KEY_SHARE * lines:
+        return True
+    return len(_LISTED.findall(text)) == lines
 
 
 def decompress(text: str, view: View | Context | None = None) -> str:
