@@ -6,6 +6,7 @@ import json
 import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from zlib import crc32
 
 from attrs import define, evolve, field, frozen
 
@@ -43,6 +44,8 @@ _PATHS = (
     *("AbsolutePath", "absolute_path", "relative_path", "relative_workspace_path", "notebook_path", "old_path"),
     *("source", "src", "uri"),
 )
+_MAY_BE_TEXT = frozenset(("file", "source", "src", "uri"))
+"""Of these arguments one that is long, or has lines, is no path."""
 _NEW_PATHS = ("new_path", "destination", "dest", "dst", "target", "new_name", "to", "newPath")
 _COMMANDS = ("command", "cmd", "CommandLine", "script", "code", "input", "shell_command")
 _FOLDERS = ("workdir", "cwd", "working_directory", "Cwd", "directory")
@@ -59,7 +62,7 @@ _REFUSED = re.compile(
     r"permission denied|access denied|traceback \(most recent|your proposed edit has|<tool_use_error)"
 )
 LONGEST_PATH = 400
-"""Characters of the longest path that is taken for one."""
+"""Characters of the longest path that is told whole; of a longer one head, checksum and tail are."""
 
 
 @frozen
@@ -265,7 +268,7 @@ def _unless(refused: bool, event: FileEvent) -> FileEvent:  # noqa: FBT001 - pri
 
 
 def _on_files(arguments: Mapping[str, object], did: Did, *, refused: bool) -> Iterator[FileEvent]:
-    to = _text(_first(arguments, _NEW_PATHS))
+    to = _named(_text(_first(arguments, _NEW_PATHS)))
     for path in _paths(arguments):
         yield _unless(refused, FileEvent(path, did, to if did is Did.RENAMED else ""))
 
@@ -274,15 +277,27 @@ def _paths(arguments: Mapping[str, object]) -> Iterator[str]:
     """The files that arguments name, one by one or in a list."""
     listed = arguments.get("files", arguments.get("paths"))
     for given in (arguments, *(listed if isinstance(listed, list) else ())):
-        found = given if isinstance(given, str) else _first(given, _PATHS) if isinstance(given, Mapping) else None
-        if isinstance(found, str) and _is_path(found):
-            yield found
+        told = given if isinstance(given, Mapping) else {"path": given}
+        key = next((key for key in _PATHS if told.get(key)), "path")
+        found = _text(told.get(key))
+        if found.strip() and not (key in _MAY_BE_TEXT and (len(found) > LONGEST_PATH or "\n" in found)):
+            yield _named(found)
+
+
+def _named(path: str) -> str:
+    """A path that a file tool was given, whatever stands in it, in at most ``LONGEST_PATH`` characters."""
+    if len(path) <= LONGEST_PATH:
+        return path
+    checksum = f"{crc32(path.encode(errors='surrogatepass')):08x}"
+    half = (LONGEST_PATH - len(checksum)) // 2 - 1
+    return f"{path[:half]}…{checksum}…{path[-half:]}"
 
 
 _NO_PATH = re.compile(r"[`*\n]|\$\(")
 
 
 def _is_path(path: str) -> bool:
+    """Whether a word of a command is a path that it names as it is."""
     return 0 < len(path) <= LONGEST_PATH and bool(path.strip()) and path[0] != "$" and not _NO_PATH.search(path)
 
 
