@@ -143,6 +143,11 @@ def refers(line: str) -> bool:
     return WITHIN in line or SHOWN_AGAIN in line
 
 
+def stands_for_more(line: str) -> bool:
+    """Whether a line may say of others where they are, or that they are left out: elsewhere it may mean other ones."""
+    return refers(line) or line.startswith(("[… ", "[offloaded: ")) or _FOLDED in line
+
+
 def spans_of(text: str) -> list[tuple[int, int]]:
     """Where in a text something stands that looks like a reference, or like a fold."""
     known = (WITHIN, _MARK), (_FOLDED, _FOLD), (SHOWN_AGAIN, LATER)

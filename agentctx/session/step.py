@@ -36,7 +36,7 @@ from agentctx.engine.guarantee import let_answers_follow, refuse_empty
 from agentctx.engine.reading import naming_what_is_too_deep
 from agentctx.engine.reasoning import DropForeignReasoning, options_of
 from agentctx.engine.repair import REPAIR, Earlier, cleaned, has_server_calls, is_legal, names_of, paired
-from agentctx.engine.run_stages import Trail, keep_originals, leaves_alone, run_stage
+from agentctx.engine.run_stages import Trail, keep_originals, leaves_alone, mend, run_stage
 from agentctx.engine.skipped import Skipped, skipped
 from agentctx.engine.tail import begins_at
 from agentctx.errors import ContextOverflow
@@ -143,6 +143,9 @@ async def take_in(
         step.memo, cleared = state.memo, [place for place in state.cleared_by_provider if place < len(record.view)]
         step.hidden = frozenset([record.view[place].identity for place in cleared])
         if remembered and step.read.messages:
+            if record is not state.record and ctx.plan.mending:  # the caller may have taken out what others refer to
+                limit = None if ctx.budget is None else ctx.budget.limit
+                await mend(step.trail, ctx.context(tuple(state.record.view)), step.call(limit))
             await _treat(step)
     step.reasoning_made_with, step.marked_for = state.reasoning_made_with(ctx), state.marked_for
     step.said_before = state.said

@@ -42,7 +42,7 @@ CUTTING = (
     (FitContextWindow(), DropSuperseded()),
 )
 BUDGETS = st.sampled_from((400, 600, 900, 1_400))
-MOVES = st.lists(st.sampled_from(("on", "on", "on", "back", "reload")), min_size=2, max_size=8)
+MOVES = st.lists(st.sampled_from(("on", "on", "on", "back", "reload", "trim")), min_size=2, max_size=8)
 ELSEWHERE = re.compile(r"\[(?:(\d+) lines? |(reminder ))?shown again later[^\]]*\]")
 
 
@@ -93,6 +93,12 @@ def says(text, whole, later, is_cut):
             return False
         at += length
     return is_cut or at == len(lines)
+
+
+def without_oldest_round(natives):
+    """The messages without the first step that something is said of, as a caller takes it out of its list."""
+    steps = [place for place, native in enumerate(natives) if re.search(r'"step \d+"', json.dumps(native))]
+    return [*natives[: steps[0]], *natives[steps[1] :]] if len(steps) > 2 else natives
 
 
 @given(OUTPUTS, st.sampled_from(sorted(WRITERS)), st.sampled_from(SAYING), st.sampled_from(CUTTING), BUDGETS)
@@ -163,7 +169,9 @@ def test_in_a_session(both_loops, outputs, format_, saying, cutting, moves, data
             if move == "reload":
                 session = Session.load(plan, json.loads(json.dumps(session.dump())))
                 continue
-            if move == "back" and passed:
+            if move == "trim":
+                current = without_oldest_round(current)
+            elif move == "back" and passed:
                 current, at = passed[data.draw(st.integers(0, len(passed) - 1))]
             else:
                 more = data.draw(st.integers(1, 9))

@@ -22,7 +22,7 @@ from attrs import define, field
 from agentctx.core.codes import written_out
 from agentctx.core.message import Message, Part, Text, ToolResult
 from agentctx.core.pace import paced
-from agentctx.core.references import LATER, SHOWN_AGAIN, WITHIN, fold, refers, text_in, without_references
+from agentctx.core.references import LATER, SHOWN_AGAIN, WITHIN, fold, stands_for_more, text_in, without_references
 
 _NUMBERED = re.compile(r"[ \t]{0,12}(\d{1,7})(?:→|\t|:(?!\d)| ?\| ?)")
 """The number that a tool puts before a line; a time of day is none."""
@@ -66,9 +66,12 @@ def later_runs(texts: Sequence[str], min_lines: int) -> list[list[range]]:
         [[range(0, 2)], []]
     """
     numbers: dict[str, int] = {}
-    apart = count(-1, -1)  # what refers to other lines stands nowhere else: there it might say something else
+    apart = count(-1, -1)  # what stands for other lines stands nowhere else: there it might be for others
     read = [
-        [next(apart) if refers(line) else numbers.setdefault(line, len(numbers)) for line in said(_lines(text))]
+        [
+            next(apart) if stands_for_more(line) else numbers.setdefault(line, len(numbers))
+            for line in said(_lines(text))
+        ]
         for text in paced(texts)
     ]
     times = Counter(number for text in read for number in text)
