@@ -22,7 +22,7 @@ from agentctx.core.pace import paced
 from agentctx.core.protection import has_user_words, words
 from agentctx.core.recap import is_recap
 from agentctx.core.units import Unit, segments
-from agentctx.engine.drop import cut_what_stays, shrink_open_round, tokens_of
+from agentctx.engine.drop import aiming_below, cut_what_stays, shrink_open_round, tokens_of
 from agentctx.engine.select import each_that_fits, until_full
 from agentctx.engine.shrink import (
     CLEARED,
@@ -42,9 +42,6 @@ from agentctx.protocols import Call
 
 OUT_OF_PROPORTION = 0.1
 """A result that takes more than this share of the room is cut before another goes for it."""
-
-FOR_THE_RECAP = 2
-"""At most one part in so many of what the user's words leave is kept free for the recap."""
 
 RECENT = 0.5
 """So much of the room the newest results have before a round is dropped for them."""
@@ -82,7 +79,7 @@ def cut(context: Context, limit: int, aim: int, call: Call, size: int | None = N
     if held > limit - layout.floor:
         context, layout = cut_what_stays(context, limit - held, call, layout, len(layout.unread))
     least = min(limit, layout.floor + held)
-    aim = max(least, aim - min(call.reserved, max(0, aim - least) // FOR_THE_RECAP))
+    aim = max(least, aiming_below(aim, least, call))
     loose, left = _without_preferred(context, loose, aim - layout.floor, call)
     while True:
         made = _Cutting(context, call, loose, max(0, left), for_words, f"over {aim:,} tokens").made()

@@ -67,6 +67,12 @@ def units_of(pieces: Iterable[Piece]) -> Iterator[Unit]:
     return chain.from_iterable(piece.units for piece in pieces)
 
 
+def preferred_last(pieces: Sequence[Piece], context: Context, call: Call) -> list[Piece]:
+    """The pieces, those in which the caller prefers something behind all others; see ``Protect.prefer``."""
+    named = call.preferred(context)
+    return sorted(pieces, key=lambda piece: any(not named.isdisjoint(unit.places) for unit in piece.units))
+
+
 def newest(pieces: Sequence[Piece], room: int) -> list[Piece]:
     """The newest pieces, latest first, as many as there is room for."""
     return until_full(reversed(pieces), lambda piece: piece.tokens, room)
@@ -175,6 +181,21 @@ def cut_what_stays(context: Context, limit: int, call: Call, layout: Layout, hel
     wanted = max(0, limit - (layout.floor - taken)) // 2
     shrunk = shrink_results(context, places, taken - wanted, call, "what must stay is larger than the window")
     return shrunk, layout if shrunk is context else lay_out(shrunk, call, unread=held)
+
+
+FOR_THE_RECAP = 2
+"""At most this part of what may go makes room for the recap, as its divisor."""
+
+
+def aiming_below(aim: int, floor: int, call: Call) -> int:
+    """The tokens that a cut comes down to: less by what is reserved for the recap, as far as there is that to take.
+
+    Args:
+        aim: The tokens that the request may have.
+        floor: Tokens of what stays whatever happens.
+        call: What the stage is told.
+    """
+    return max(min(aim, floor), aim - min(call.reserved, max(0, aim - floor) // FOR_THE_RECAP))
 
 
 def effort_to_cut(context: Context, limit: int, call: Call) -> Iterable[int]:

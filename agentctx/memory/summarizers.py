@@ -15,10 +15,20 @@ from agentctx.core.message import Media, Message, Native, Text, ToolCall, ToolRe
 from agentctx.core.recap import is_recap
 from agentctx.engine.listeners import answer_of, is_async
 from agentctx.engine.record import HEADINGS, record_in
-from agentctx.errors import ConfigError, SummaryError
+from agentctx.errors import ConfigError, ContextOverflow, SummaryError
+from agentctx.tokens.counting import default_counter
 
 THINKING = 4_096
 """Tokens of an answer beyond the summary, for models that think before they answer."""
+
+LEAST_ANSWER = 256
+"""Tokens; a request that leaves less for its answer is too large."""
+
+_COUNTED_OTHERWISE = 1.1
+"""So much more than we a provider may count."""
+
+_AROUND = 64
+"""Tokens of a request around what it says."""
 
 INSTRUCTIONS = (
     "You keep the record of a conversation between a user and an assistant that uses tools. You are given the record "
@@ -56,7 +66,22 @@ class _ByModel:
             SummaryError: If it was cut off, was refused, or calls a tool.
         """
         instructions = self.instructions.replace("{words}", str(max(20, max_tokens // 2)))
-        return await self._record(instructions, told(messages), max_tokens + THINKING)
+        said = told(messages)
+        return await self._record(instructions, said, self._answer_of(max_tokens, f"{instructions}{said}"))
+
+    def _answer_of(self, max_tokens: int, asked: str) -> int:
+        """Tokens that an answer may have: the record and what is thought before, in what the request leaves.
+
+        Raises:
+            ContextOverflow: If the request leaves its window no room for a record; then less is told at once.
+        """
+        wanted = max_tokens + THINKING
+        if self.window is None:
+            return wanted
+        taken = int(default_counter(self.model).count(asked) * _COUNTED_OTHERWISE) + _AROUND
+        if self.window - taken < min(max_tokens, LEAST_ANSWER):
+            raise ContextOverflow(taken + min(max_tokens, LEAST_ANSWER), self.window)
+        return min(wanted, self.window - taken)
 
     async def _record(self, instructions: str, said: str, most: int) -> str:
         raise NotImplementedError

@@ -30,6 +30,8 @@ class ClearToolResults(Stage):
     so the model still sees what it did ("observation masking", Lindenbauer et al. 2025, "The Complexity Trap": as good
     as summaries for coding agents, at half the cost).
 
+    What ``Protect.prefer`` names it leaves to the stages behind it, or to the fit guarantee: that goes last of all.
+
     Where the pipeline has a store and the request the recall tool (``Recall``), the placeholder names the handle by
     which the model gets the result back.
 
@@ -72,7 +74,8 @@ class ClearToolResults(Stage):
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with old tool results cleared."""
-        clear = self._old(context.messages, call.frozen(context).union(call.unread(context)))
+        staying = call.frozen(context).union(call.unread(context), call.preferred(context))
+        clear = self._old(context.messages, staying)
         spare = None if call.limit is None else call.size(context) - call.limit
         if spare is not None and spare > 0:
             spare += call.reserved

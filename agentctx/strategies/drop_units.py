@@ -16,6 +16,7 @@ from agentctx.core.units import Unit, units
 from agentctx.engine.drop import (
     Layout,
     Piece,
+    aiming_below,
     effort_to_cut,
     lay_out,
     oldest,
@@ -216,6 +217,7 @@ def _reduced(context: Context, call: Call, stage: str, order: str, going: Going)
     if call.size(context) <= aim:
         return context
     shrunk, layout = shrink_open_round(context, limit, call)
+    aim = aiming_below(aim, layout.floor, call)
     return without(shrunk, units_of(going(shrunk, layout, aim, call)), call, f"over {aim:,} tokens: {order}")
 
 

@@ -13,7 +13,7 @@ from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Message, Text
 from agentctx.core.protection import first_task, is_user_turn, last_words
 from agentctx.core.units import units
-from agentctx.engine.drop import shrink_open_round
+from agentctx.engine.drop import aiming_below, shrink_open_round
 from agentctx.engine.options import check_tokens, check_whole, limits
 from agentctx.engine.relevance import Relevance
 from agentctx.engine.run_stages import run_plain
@@ -144,7 +144,7 @@ class Pack(Stage):
     def _laid_out(self, limit: int, aim: int, context: Context, call: Call) -> LaidOut:
         """What there is to choose from."""
         context, layout = shrink_open_round(context, limit, call)
-        full = candidates_of(context, layout, call, aim, self.keep_last)
+        full = candidates_of(context, layout, call, aiming_below(aim, layout.floor, call), self.keep_last)
         task = task_of(context.messages) if self.task is None else self.task
         return LaidOut(context, full, [traits_of(unit.of(context.messages)) for unit in full.units], task)
 

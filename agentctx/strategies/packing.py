@@ -180,6 +180,7 @@ class Candidates:
         places: The place of each among all units of the transcript.
         sizes: Tokens of each.
         recent: Which of them, as indexes into ``units``, should stay if at all possible; latest first.
+        preferred: Which of them go after all others, as the caller's soft rules say; latest first.
         total: How many units the transcript has.
         room: Tokens that they may have together.
         aim: Tokens that the whole request may have.
@@ -195,6 +196,7 @@ class Candidates:
     room: int
     aim: int
     needs: tuple[frozenset[int], ...]
+    preferred: tuple[int, ...] = ()
 
     @cached_property
     def questions(self) -> tuple[tuple[int, int], ...]:
@@ -221,12 +223,12 @@ class Candidates:
         return sum(scores[index] * self.sizes[index] for index in chosen)
 
     def pick(self, scores: Sequence[int], room: int) -> tuple[int, ...]:
-        """The units to keep in ``room`` tokens, as rising indexes: the recent as far as they fit, then the best.
+        """The units to keep in ``room`` tokens, as rising indexes: the preferred and the recent, then the best.
 
         The best of three: what ``choose`` finds, less what has not all that it needs; the units by score, each with
         what it needs; and, of up to ``CORE`` units, what is best of all (``_best_with_needs``).
         """
-        first = self._with_needs(self.recent, (), room)
+        first = self._with_needs((*self.preferred, *self.recent), (), room)
         left = room - self.tokens(first)
         others = [index for index in range(len(self.units)) if index not in first]
         by_score = sorted(others, key=lambda index: (-scores[index], -index))
@@ -292,16 +294,18 @@ def candidates_of(context: Context, layout: Layout, call: Call, aim: int, keep_l
     """Lay out a request."""
     loose = layout.loose
     place_of = {unit.start: place for place, unit in enumerate(layout.units)}
-    last = len(context.messages) - keep_last
+    last, named = len(context.messages) - keep_last, call.preferred(context)
+    latest_first = range(len(loose) - 1, -1, -1)
     return Candidates(
         units=loose,
         places=tuple(place_of[unit.start] for unit in loose),
         sizes=tuple(sum(map(call.count, unit.of(context.messages))) for unit in loose),
-        recent=tuple(index for index in range(len(loose) - 1, -1, -1) if loose[index].stop > last),
+        recent=tuple(index for index in latest_first if loose[index].stop > last),
         total=len(layout.units),
         room=aim - layout.floor,
         aim=aim,
         needs=_needs(context, layout.units, loose),
+        preferred=tuple(index for index in latest_first if not named.isdisjoint(loose[index].places)),
     )
 
 
@@ -480,7 +484,7 @@ def shortened(context: Context, candidates: Candidates, call: Call) -> dict[int,
     """The messages of old units whose results were too long, with these cut; by the unit's index in the candidates."""
     found: dict[int, tuple[Message, ...]] = {}
     for index, (unit, place) in enumerate(zip(candidates.units, candidates.places, strict=True)):
-        if index in candidates.recent or recency_score(place, candidates.total) > OLD:
+        if index in candidates.recent or index in candidates.preferred or recency_score(place, candidates.total) > OLD:
             continue
         before = unit.of(context.messages)
         after = tuple(_short(message, call) for message in before)

@@ -12,7 +12,18 @@ from agentctx.core.budget import Budget
 from agentctx.core.message import Context, Message
 from agentctx.core.tier import Tier, TierRule, allocate, as_tier
 from agentctx.core.units import Unit
-from agentctx.engine.drop import Piece, newest, oldest, piece_of, shrink_open_round, tokens_together, units_of, without
+from agentctx.engine.drop import (
+    Piece,
+    aiming_below,
+    newest,
+    oldest,
+    piece_of,
+    preferred_last,
+    shrink_open_round,
+    tokens_together,
+    units_of,
+    without,
+)
 from agentctx.engine.options import check_tokens, limits
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call, Scope, Stage
@@ -118,13 +129,15 @@ class Tiered(Stage):
         if call.size(context) <= aim and all(rule.cap is None for rule in self.rules):
             return context
         context, layout = shrink_open_round(context, limit, call)
-        tiers = self._pieces(context.messages, layout.loose, call)
+        aim = aiming_below(aim, layout.floor, call)
+        tiers = self._pieces(context, layout.loose, call)
         held = self._held(context.messages, layout.unread, call)
         gone = self._over(tiers, held, max(0, aim - layout.floor))
         return without(context, units_of(gone), call, f"over the room of its tier, in {aim:,} tokens: oldest first")
 
-    def _pieces(self, messages: Sequence[Message], loose: Iterable[Unit], call: Call) -> dict[Tier, list[Piece]]:
-        """What may be dropped, by tier, oldest first; questions go with the next round of their tier."""
+    def _pieces(self, context: Context, loose: Iterable[Unit], call: Call) -> dict[Tier, list[Piece]]:
+        """What may be dropped, by tier, oldest first, what the caller prefers last; questions with their next round."""
+        messages = context.messages
         tiers: dict[Tier, list[Piece]] = defaultdict(list)
         waiting: dict[Tier, list[Unit]] = defaultdict(list)
         for unit in loose:
@@ -134,7 +147,7 @@ class Tiered(Stage):
                 tiers[tier].append(piece_of(waiting.pop(tier), messages, call))
         for tier, units in waiting.items():
             tiers[tier].append(piece_of(units, messages, call))
-        return dict(sorted(tiers.items()))
+        return {tier: preferred_last(found, context, call) for tier, found in sorted(tiers.items())}
 
     def _held(self, messages: Sequence[Message], unread: Iterable[Unit], call: Call) -> dict[Tier, int]:
         """Tokens of the rounds of each tier that stay because the model has not read them."""

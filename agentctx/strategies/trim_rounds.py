@@ -19,7 +19,8 @@ from agentctx.protocols import Call, Scope, Stage
 class TrimRounds(Stage):
     """Keep the last ``max_rounds`` rounds, with the questions that began them, and everything protected.
 
-    A round is an assistant turn with all its tool results.
+    A round is an assistant turn with all its tool results. Of what ``Protect.prefer`` names, rounds are kept before
+    others that are newer, but for the last one, and the user's words stay.
 
     Args:
         max_rounds: How many rounds to keep; at least 1.
@@ -49,11 +50,14 @@ class TrimRounds(Stage):
 
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with the older rounds dropped."""
-        bundles = segments(context.messages, groups := units(context.messages))
+        bundles = segments(context.messages, units(context.messages))
         rounds = [index for index, bundle in enumerate(bundles) if bundle[-1].is_round]
         if len(rounds) <= self.max_rounds:
             return context
-        first_kept = bundles[rounds[-self.max_rounds]][0].start
-        old = [unit for unit in groups if unit.start < first_kept]
+        named, stop = call.preferred(context), bundles[rounds[-1]][0].start
+        older = sorted(rounds[:-1], key=lambda place: (named.isdisjoint(bundles[place][-1].places), -place))
+        kept = {rounds[-1], *older[: self.max_rounds - 1]}
+        loose = [unit for place, bundle in enumerate(bundles) if place not in kept for unit in bundle]
+        old = [unit for unit in loose if unit.start < stop and (unit.is_round or named.isdisjoint(unit.places))]
         why = f"older than the last {self.max_rounds} rounds"
         return without(context, droppable(old, call.protected(context).union(call.unread(context))), call, why)

@@ -15,7 +15,8 @@ from agentctx.memory import AnthropicSummarizer, LiteLLMSummarizer, OpenAISummar
 from agentctx.memory.summarizers import told
 from agentctx.strategies import Summarize, SummaryError
 from agentctx.testing import assistant, transcript, user
-from agentctx.testing.servers import chat_completions, messages
+from agentctx.testing.servers import Said, chat_completions, messages
+from agentctx.tokens import TiktokenCounter
 
 pytestmark = [pytest.mark.anyio]
 GOOD = "Goal: mend it"
@@ -40,6 +41,30 @@ async def test_a_client_of_the_user_s_is_asked(serve, closing, kind, wrapped):
     assert "note 3" in str(desk.requests[0]["messages"][-1])
     assert any(recap_of(message) for message in view.context.messages)
     assert not any("the summarizer" in note for stage in view.report.stages for note in stage.notes)
+
+
+@pytest.mark.parametrize("window", [4_000, 16_000])
+@pytest.mark.parametrize("kind", [AsyncOpenAI, AsyncAnthropic])
+async def test_a_request_and_its_answer_fit_the_window(serve, closing, kind, window):
+    """What the model may answer is bounded by the window that the summarizer was told: no request is refused."""
+    of_openai = kind is AsyncOpenAI
+    app, ready, limit = (
+        (chat_completions, OpenAISummarizer, "max_completion_tokens")
+        if of_openai
+        else (messages, AnthropicSummarizer, "max_tokens")
+    )
+    desk, url = serve(app, window=window, answer=lambda _body: Said(text="Goal: by the model"))
+    client = closing(kind(base_url=f"{url}/v1" if of_openai else url, api_key="none", max_retries=0))
+    model = "gpt-4o-mini" if of_openai else "claude-haiku-4-5"
+    pipeline = Pipeline(Summarize(ready(client, model, window=window, timeout=30), fallback=None), budget=6_000)
+    turns = [turn for place in range(40) for turn in (user(f"note {place}"), assistant(f"{place} so " * 200))]
+    view = await pipeline.prepare(transcript("openai-chat", user("the task"), *turns, user("on")))
+    assert desk.requests
+    assert len(desk.accepted) == len(desk.requests)
+    assert "Goal: by the model" in view.messages[1]["content"]
+    for body in desk.requests:
+        told = sum(TiktokenCounter().count(str(message["content"])) for message in body["messages"])
+        assert 0 < told + body[limit] <= window
 
 
 @pytest.mark.parametrize("background", [None, 0.5])
