@@ -105,10 +105,9 @@ class LeftOut:
 
     def within(self, room: int, text: str, write: Write) -> Message | None:
         """The message, its words cut to what fits; None when nothing fits, or nothing is said."""
-        for record in Record.read(text).shortened():
-            text = record.text
-            if self.call.count(write(text)) <= room:
-                break
+        shorter = list(Record.read(text).shortened())
+        found = bisect_left(shorter, 1, key=lambda record: int(self.call.count(write(record.text)) <= room))
+        text = shorter[min(found, len(shorter) - 1)].text
         while not says_nothing(text):
             made = write(text)
             tokens = self.call.count(made)
@@ -127,7 +126,8 @@ class LeftOut:
         In a request it stands behind the first task, else behind the system messages that lead; a block begins with it.
         """
         for message in self.gone:
-            self.call.note(message, "in the summary", Outcome.SUMMARISED)
+            why = self.call.notes.why(message).why
+            self.call.note(message, f"{why}, in the summary" if why else "in the summary", Outcome.SUMMARISED)
         self.call.note(made, f"stands for {self.recap.messages} messages that were left out")
         return _with_recap(self.context, made, self.call)
 

@@ -29,6 +29,8 @@ HEADINGS = ("Goal", "Constraints", "Decisions", "Files", "Open items", "Next ste
 
 _HEADING = lazy_pattern(rf"[#*\s]*({'|'.join(HEADINGS)})[*\s]*(?::[*\s]*(.*))?", re.IGNORECASE)
 _MOST: Mapping[str, int] = {"constraints": 12, "decisions": 12, "files": 40, "open_items": 8}
+_FEW, _LEAST_OF_RULE = 12, 4
+"""The constraints that are named in any room, and tokens of the shortest: in more room as many are as may fit."""
 
 
 @frozen
@@ -101,9 +103,10 @@ class Record:
             return later
         return evolve(later, **{name: getattr(self, name) for name in (*_FIELDS, "said") if not getattr(later, name)})
 
-    def joined(self, later: Record) -> Record:
+    def joined(self, later: Record, rules: int) -> Record:
         """Both: the goal is the first, the next step the last, and of each list the newest are kept."""
-        lists = {name: _newest((*getattr(self, name), *getattr(later, name)), most) for name, most in _MOST.items()}
+        kept = {**_MOST, "constraints": rules}
+        lists = {name: _newest((*getattr(self, name), *getattr(later, name)), most) for name, most in kept.items()}
         return Record(self.goal or later.goal, **lists, next_step=later.next_step, said=self.said)
 
     def shortened(self) -> Iterator[Record]:
@@ -169,18 +172,19 @@ class Extractive:
         - Never touch the tests.
     """
 
-    async def __call__(self, messages: Sequence[Message], _max_tokens: int, /) -> str:
+    async def __call__(self, messages: Sequence[Message], max_tokens: int, /) -> str:
         """The record of the messages, with what an earlier recap among them says."""
-        return record_in(messages).joined(_extracted(messages)).text
+        rules = max(_FEW, max_tokens // _LEAST_OF_RULE)
+        return record_in(messages).joined(_extracted(messages, rules), rules).text
 
 
-def _extracted(messages: Sequence[Message]) -> Record:
+def _extracted(messages: Sequence[Message], rules: int) -> Record:
     asked = [message.text for message in messages if has_user_words(message)]
     told = [message.text for message in messages if message.role == "assistant"]
     calls = (call for message in messages for call in message.calls)
     return Record(
         goal=_one_line(next((text for text in asked if text.strip()), "")),
-        constraints=_newest(_sentences(asked, _RULE), _MOST["constraints"]),
+        constraints=_newest(_sentences(asked, _RULE), rules),
         decisions=_newest(_sentences(told, _DECIDED), _MOST["decisions"]),
         files=_newest((path for call in calls for path in _paths(call)), _MOST["files"]),
         open_items=_newest(_sentences(told, _OPEN), _MOST["open_items"]),

@@ -8,14 +8,24 @@ from typing import ClassVar
 from attrs import evolve, field, frozen
 
 from agentctx.core.message import ROLES, Context, Message, Native, Text
-from agentctx.core.protection import last_words
-from agentctx.core.recap import is_recap
+from agentctx.core.recap import is_recap, recap_of
 from agentctx.core.secrets import Redactor, redact_secrets
-from agentctx.engine.drop import tokens_of, tokens_together, units_of, without
+from agentctx.core.units import segments, units
+from agentctx.engine.cut import cut
+from agentctx.engine.drop import (
+    effort_to_cut,
+    oldest,
+    oldest_first,
+    piece_of,
+    tokens_of,
+    tokens_together,
+    units_of,
+    without,
+)
 from agentctx.engine.options import check_places, check_redactor, limits
 from agentctx.engine.recap import HEADER, NO_ROOM, leave_out, room_for_handles, with_handles, with_sections
-from agentctx.engine.record import Extractive, record_in
-from agentctx.engine.run_stages import run_alone
+from agentctx.engine.record import SUMMARY, Extractive, record_in
+from agentctx.engine.run_stages import run_alone, run_plain
 from agentctx.engine.summary import Asking
 from agentctx.errors import ConfigError, StageError, SummaryError
 from agentctx.offload import offload
@@ -25,8 +35,12 @@ from agentctx.strategies.drop_units import TruncateOldest, pieces, staying, stay
 HEADING = "[Summary of {count} earlier messages]\n"
 """What stands before the summary of a block, so that nobody takes it for the user's own words."""
 
-LEAST_FOR_SUMMARY = 0.25
-"""The newest turn stays word for word when it leaves at least this part of the room for the summary."""
+FOR_SUMMARY = 0.25
+"""So much of the room is kept free for the summary,"""
+FOR_SUMMARY_AT_LEAST = 2_000
+"""in a room where that is more no less than so many tokens,"""
+FOR_SUMMARY_OF_MUCH = 0.1
+"""or so much of it where that is more than those."""
 
 
 def _callable(_instance: object, _attribute: object, value: Native) -> None:
@@ -83,14 +97,15 @@ def _share(_instance: object, _attribute: object, value: Native) -> None:
 
 
 EMPTY = "the summary was empty"
-_WITHOUT_WORDS = TruncateOldest()
+_BLOCK_WITHOUT_WORDS = TruncateOldest()
 
 
 @frozen
 class Summarize(Stage):
     """Put a message that says the same in fewer words in the place of earlier messages.
 
-    The turn that begins with the user's newest words stays as it is; of a turn that is too large these words alone.
+    The oldest go, questions with their answers, and no more of them than must: what they came down to has a quarter of
+    its room left for the summary, or 2,000 tokens where that is less, or a tenth where that is more than those.
     In a request the summary stands behind the first task, and the next one takes its place and counts on; in a block
     it comes first. One that is too long is cut to what fits; one that is no text, empty, longer than what it stands
     for, a tool call, a refusal or cut off is none. What it says under the headings Goal, Constraints, Decisions, Files,
@@ -103,9 +118,10 @@ class Summarize(Stage):
         heading: What stands before the summary in a block; ``{count}`` becomes the number of messages that it stands
             for. In a request it is the library's own, by which a later cut knows the summary.
         fallback: What stands in when the summarizer raises or gives no summary: ``Extractive()`` writes one without a
-            model, and ``TruncateOldest()`` runs where that is none either; or a stage. With None what the summarizer
-            raises is raised, and where it gives no summary nothing is left out of a request, which the report says; of
-            a block all is that need not stay.
+            model, and where that is none either a request is cut as ``FitContextWindow()`` cuts it, the user's words
+            last, and a block as ``TruncateOldest()`` does; or a stage, which takes what it takes. With None what the
+            summarizer raises is raised, and where it gives no summary nothing is left out of a request, which the
+            report says; of a block the oldest is.
         on: The errors of the summarizer for which ``fallback`` is there.
         window: Tokens that the summarizer takes in, with its answer: more goes to it in parts, each with the record of
             those before. Without it, its own attribute ``window``, if it has one. A part that it calls too large is
@@ -158,7 +174,7 @@ class Summarize(Stage):
     @property
     def label(self) -> str:
         """What a report says of a block of which no summary was written."""
-        return "dropped" if self._stage is None else declared(self._stage).label
+        return "dropped" if self.fallback is None else declared(self._stage or _BLOCK_WITHOUT_WORDS).label
 
     def least(self, context: Context, call: Call, /) -> int:
         """What must stay, in tokens."""
@@ -186,8 +202,9 @@ class Summarize(Stage):
         known = call.notes.copy()
         if ready is not None and (swapped := await self._swapped(ready, aim, context, call)) is not None:
             return swapped
-        left = await leave_out(partial(_without_earlier, aim), self.effort(context, call), context, call)
-        if left.gone and left.is_known:
+        low = max(1, aim - _for_summary(aim, context, call))
+        left = await leave_out(partial(_without_oldest, low), self.effort(context, call), context, call)
+        if left.gone and left.is_known and call.size(left.context) > low:
             call.notes.restore(known)
             return context
         if ready is not None:
@@ -200,26 +217,37 @@ class Summarize(Stage):
             made, problem = await left.in_words(self._asking(self.fallback), room, "Summarize", write)
         if made is not None:
             return left.with_summary(made)
-        if self._stage is None and call.stays is not None:
+        if self.fallback is None and call.stays is not None:
             call.remark(problem or EMPTY)
             return left.context
         call.notes.restore(known)
-        call.remark((problem or EMPTY) + ("; nothing was left out" if self._stage is None else ""))
-        if self._stage is None:
-            return context
+        call.remark((problem or EMPTY) + ("; nothing was left out" if self.fallback is None else ""))
+        return context if self.fallback is None else await self._without_words(context, aim, call)
+
+    async def _without_words(self, context: Context, aim: int, call: Call) -> Context:
+        """The context cut where there is no summary: the recap of a request says how much is gone."""
         free = aim if call.stays is not None or any(map(is_recap, context.messages)) else max(1, aim - HEADER)
-        after = await run_alone(self._stage, context, evolve(call, limit=free, reserved=0))
-        return (
-            after if after is context else await offload(partial(with_sections, after, {}, call), len(after.messages))
-        )
+        alone = evolve(call, limit=free, reserved=0)
+        if self._stage is not None:
+            after = await run_alone(self._stage, context, alone)
+        elif call.stays is not None:
+            after = await run_alone(_BLOCK_WITHOUT_WORDS, context, alone)
+        else:
+            limit = limits("Summarize", None, call)[0]
+            after = await run_plain(partial(_cut, limit, free), effort_to_cut(context, limit, call), context, alone)
+            await call.meter.settle(after.messages)
+        if after is context:
+            return after
+        return await offload(partial(with_sections, after, {}, call), len(after.messages))
 
     async def ahead(self, context: Context, call: Call, /) -> object:
-        """The summary of what a cut would leave out now, with room left for what comes before the trigger is passed."""
-        _, aim = limits("Summarize", None, call)
-        left = await leave_out(partial(_without_earlier, aim), self.effort(context, call), context, call)
+        """The summary of what a cut would leave out when the trigger is passed, by what may come until then."""
+        aim = max(1, limits("Summarize", None, call)[1] - call.reserved)
+        coming = 0 if call.budget is None else max(0, call.budget.trigger_tokens - call.size(context))
+        low = max(1, aim - _for_summary(aim, context, call) - coming)
+        left = await leave_out(partial(_without_oldest, low), self.effort(context, call), context, call)
         room = aim - call.size(left.context)
-        if call.budget is not None:
-            room = max(room // 2, room - max(0, call.budget.trigger_tokens - call.size(context)))
+        room = max(room // 2, room - coming)
         made, problem = await left.in_words(
             self._asking(self.summarizer), room, "Summarize", forgives=lambda _error: False
         )
@@ -255,8 +283,8 @@ class Summarize(Stage):
 
     @property
     def _stage(self) -> ContextStrategy | None:
-        """What runs where there are no words at all."""
-        return _WITHOUT_WORDS if isinstance(self.fallback, Extractive) else self.fallback
+        """The stage of the caller's that runs where there are no words at all."""
+        return None if isinstance(self.fallback, Extractive) else self.fallback
 
     def _forgives(self, error: Exception) -> bool:
         """Whether the fallback is there for it; never for what is no summarizer."""
@@ -296,16 +324,23 @@ def _without(identities: frozenset[int], aim: int, context: Context, call: Call)
     return without(context, units_of(going), call, f"over {aim:,} tokens")
 
 
-def _without_earlier(aim: int, context: Context, call: Call) -> Context:
-    """The context without what the summary shall stand for.
+def _cut(limit: int, aim: int, context: Context, call: Call) -> Context:
+    """The request cut to ``aim`` tokens, the user's words last."""
+    return cut(context, limit, aim, call)
 
-    The turn that begins with the user's newest words stays when it is not too large.
-    """
-    places = staying_places(context, call)
-    found = pieces(context.messages, places, call)
-    newest = [index for index in last_words(context.messages) if index in places]
-    turn = [piece for piece in found if piece.stays or (newest and piece.units[-1].stop > newest[0])]
-    room = aim - call.size(context) + tokens_of(context.messages, call)
-    if tokens_together(turn) > (1 - LEAST_FOR_SUMMARY) * room:
-        turn = [piece for piece in found if piece.stays]
-    return without(context, units_of(piece for piece in found if piece not in turn), call, f"over {aim:,} tokens")
+
+def _for_summary(aim: int, context: Context, call: Call) -> int:
+    """Tokens that a cut leaves free for the summary, and for what else is said in the recap that it replaces."""
+    room = max(0, aim - call.meter.fixed(context))
+    others = filter(None, map(recap_of, context.messages))
+    share = min(int(FOR_SUMMARY * room), max(FOR_SUMMARY_AT_LEAST, int(FOR_SUMMARY_OF_MUCH * room)))
+    return share + sum(call.count(recap.with_section(SUMMARY, "").written()) for recap in others)
+
+
+def _without_oldest(aim: int, context: Context, call: Call) -> Context:
+    """The context without its oldest, questions with their answers, as many as must go."""
+    staying = staying_places(context, call)
+    loose = [unit for unit in units(context.messages) if staying.isdisjoint(unit.places)]
+    found = [piece_of(bundle, context.messages, call) for bundle in segments(context.messages, loose)]
+    gone = oldest(found, aim - call.size(context) + tokens_together(found))
+    return without(context, units_of(gone), call, oldest_first(aim))

@@ -55,8 +55,8 @@ TITLES = {
     11: "composing stages changes neither when they run nor what they are called",
     12: "no cut takes more than its target asks, and none takes the user's words while a tool's could go",
 }
-"""What each law says. The twelfth holds for what ``FitContextWindow``, ``ClearToolResults`` and the fit guarantee cut:
-what another stage takes is its own matter."""
+"""What each law says. The twelfth holds for what ``FitContextWindow``, ``ClearToolResults``, ``Summarize`` and the fit
+guarantee cut: what another stage takes is its own matter."""
 
 NEAR = 0.02
 """A cut may miss what it aims at by this share of it,"""
@@ -339,8 +339,9 @@ def _named(step: PreparedCall) -> list[str]:
 async def takes_no_more(scenario: Scenario) -> None:
     """Law 12: what a cut took does not fit again, but for ``NEAR`` of its aim and ``FEW`` tokens.
 
-    Of whole rounds the newest that went, with its question; of cleared results the newest. And where the user's words
-    went, those that stay take a fifth of the room.
+    Of whole rounds the newest that went, with its question, also into a summary: without that, what is left takes no
+    less. Of cleared results the newest. And where the user's words went, and no summary says them, those that stay take
+    a fifth of the room.
     """
     for step in await scenario.all_steps():
         for stage in () if step.view is None else step.view.report.stages:
@@ -364,15 +365,16 @@ def _hold_cut(scenario: Scenario, step: PreparedCall, stage: StageReport, aim: i
     cuts = {index: change for index, change in cuts.items() if change.outcome is not Outcome.ADDED}
     _hold_newest_cleared(step, stage, [each for each in cuts.values() if "old results" in each.reason], aim)
     messages = scenario.read(step.given).messages
-    gone = {index for index, change in cuts.items() if change.outcome is Outcome.DROPPED}
+    gone = {index for index, change in cuts.items() if change.outcome in (Outcome.DROPPED, Outcome.SUMMARISED)}
     for bundle in reversed(segments(messages)):
         turn = {place for unit in bundle for place in unit.places}
         if bundle[-1].is_round and gone.issuperset(bundle[-1].places):
             more = sum(_bare(scenario, messages[place], cuts[place]) for place in turn & cuts.keys())
-            spare = _spare(stage, aim)
+            spare = _spare(stage, aim) + _summary_tokens(stage)
             _hold(12, more > spare, f"{step}: {stage.stage} left {spare} tokens free; what went in {turn} takes {more}")
             break
-    _hold_words(scenario, step, messages, cuts, aim)
+    told = {index: change for index, change in cuts.items() if change.outcome is not Outcome.SUMMARISED}
+    _hold_words(scenario, step, messages, told, aim)
 
 
 def _hold_newest_cleared(step: PreparedCall, stage: StageReport, changes: Sequence[Change], aim: int) -> None:
@@ -387,8 +389,17 @@ def _spare(stage: StageReport, aim: int) -> int:
     return aim - stage.tokens_after - int(NEAR * aim) - FEW
 
 
+def _summary_tokens(stage: StageReport) -> int:
+    """The tokens of the summary that a stage wrote: what it came down to had no place for it."""
+    changes = stage.changes
+    summed = any(change.outcome is Outcome.SUMMARISED for change in changes)
+    return sum(change.tokens_after for change in changes if change.outcome is Outcome.ADDED) if summed else 0
+
+
 def _bare(scenario: Scenario, message: Message, change: Change) -> int:
-    """The tokens that a message takes more when it is there again, its results cleared."""
+    """The tokens that a message takes more when it is there again, its results cleared, but if it was summed up."""
+    if change.outcome is Outcome.SUMMARISED:
+        return change.tokens_before - change.tokens_after
     bare = scenario.source.meter.message(edit_results(message, cleared))
     return min(bare, change.tokens_before) - change.tokens_after
 

@@ -240,11 +240,12 @@ async def test_what_fits_is_not_summarized():
 
 
 async def test_what_does_not_fit_becomes_a_summary():
-    """What does not fit becomes one message that says it is a summary."""
+    """What does not fit becomes one message that says it is a summary; the newest stays, where it fits beside it."""
     summarizer = Recording()
     left = await left_by(Summarize(summarizer), values("u1", "a1", "u2"), 25)
-    assert said(left) == ["[Summary of 3 earlier messages]\nin short"]
-    assert summarizer.asked == [(["u1", "a1", "u2"], 15)]
+    assert said(left) == ["[Summary of 2 earlier messages]\nin short", "u2"]
+    [(told, _)] = summarizer.asked
+    assert told == ["u1", "a1"]
 
 
 async def test_without_room_for_a_summary_nobody_is_asked():
