@@ -374,6 +374,7 @@ _AZURE_KEY = lazy_pattern(
     r"[A-Za-z0-9]{42}AzSe[A-Za-z0-9]{6}|[\w-]{44}AzFu[\w-]{6}==)(?![A-Za-z0-9+/=])"
 )
 """Keys of storage, database, bus, hub, cache, search and functions; a hash of as many bytes says what it is."""
+_IN_AZURE_KEYS = ("==", "+ASb", "+AEh", "+ARm", "AzCa", "AzSe")
 
 _PEM = lazy_pattern(
     r"-----BEGIN (?P<kind>[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?)-----.*?(?:-----END (?P=kind)-----|\Z)", re.DOTALL
@@ -405,47 +406,110 @@ _HOOKS = (
     lazy_pattern(r"(?i)\b(?:AccountKey|SharedAccessKey|SharedAccessSignature)=(?P<secret>[^;\s\"'<>]+)"),
 )
 _COMMANDS = (
-    lazy_pattern(
-        r"\b(?:curl|https?|wget)\b[^\n]{0,512}?\s(?:-u|-a|--auth|--user|--proxy-user)[ =]?[\"']?[^\s:\"']{1,128}:"
-        r"(?P<secret>[^\s\"']+)"
+    (
+        ("curl", "http", "wget"),
+        lazy_pattern(
+            r"\b(?:curl|https?|wget)\b[^\n]{0,512}?\s(?:-u|-a|--auth|--user|--proxy-user)[ =]?[\"']?[^\s:\"']{1,128}:"
+            r"(?P<secret>[^\s\"']+)"
+        ),
     ),
-    lazy_pattern(r"\bmachine[ \t]+\S{1,256}\s+login[ \t]+\S{1,256}\s+password[ \t]+(?P<secret>[^\s\"']+)"),
-    lazy_pattern(
-        r"\b(?:mysql|mysqldump|mysqladmin|mariadb|sshpass)\b[^\n]{0,256}?\s-p ?[\"']?(?P<secret>[^\s\"'-][^\s\"']*)"
+    (
+        ("machine",),
+        lazy_pattern(r"\bmachine[ \t]+\S{1,256}\s+login[ \t]+\S{1,256}\s+password[ \t]+(?P<secret>[^\s\"']+)"),
     ),
-    lazy_pattern(
-        r"\b(?:docker|podman|nerdctl|buildah|skopeo|helm(?: registry)?|oras|crane(?: auth)?|oc|az|mongo|mongosh|cf)"
-        r"[ \t]+"
-        r"(?:login[ \t]|[^\n]{0,128}?--username[ \t])[^\n]{0,256}?(?:(?<=\s)-p|--password)(?:[ \t]{1,4}|=)[\"']?"
-        r"(?P<secret>[^\s\"'-][^\s\"']*)"
+    (
+        ("mysql", "mariadb", "sshpass"),
+        lazy_pattern(
+            r"\b(?:mysql|mysqldump|mysqladmin|mariadb|sshpass)\b[^\n]{0,256}?\s-p ?[\"']?(?P<secret>[^\s\"'-][^\s\"']*)"
+        ),
     ),
-    lazy_pattern(r"\bredis-cli\b[^\n]{0,256}?\s-a[ \t]+[\"']?(?P<secret>[^\s\"']+)"),
-    lazy_pattern(r"\b(?:ldapsearch|ldapmodify|ldapadd|sqlcmd)\b[^\n]{0,256}?\s-[wP][ \t]*[\"']?(?P<secret>[^\s\"']+)"),
-    lazy_pattern(r"\bhtpasswd\b[^\n]{0,64}?\s-\w{0,6}b\w{0,6}[ \t]+\S{1,256}[ \t]+\S{1,128}[ \t]+(?P<secret>\S+)"),
-    lazy_pattern(r"\bsmbclient\b[^\n]{0,256}?\s-U[ \t]*[^\s%]{1,128}%(?P<secret>\S+)"),
-    lazy_pattern(r"\s-(?:store|key|src|dest)pass[ \t]+(?:pass:)?(?P<secret>[^\s\"']+)"),
-    lazy_pattern(r"\s-pass(?:in|out)?[ \t]+pass:(?P<secret>[^\s\"']+)"),
-    lazy_pattern(r"\bsqlplus\b[^\n]{0,64}?\s[\w.]{1,64}/(?P<secret>[^\s@/]+)@"),
-    lazy_pattern(r"\bjdbc:oracle:[a-z]{1,8}:[\w.]{1,64}/(?P<secret>[^\s@/]+)@"),
-    lazy_pattern(
-        r"\b(?:vault login|doctl auth init -t|gh auth login --with-token <<<)[ \t]+[\"']?(?P<secret>[^\s\"'-]\S+)"
+    (
+        ("-p",),
+        lazy_pattern(
+            r"\b(?:docker|podman|nerdctl|buildah|skopeo|helm(?: registry)?|oras|crane(?: auth)?|oc|az|mongo|mongosh|cf)"
+            r"[ \t]+"
+            r"(?:login[ \t]|[^\n]{0,128}?--username[ \t])[^\n]{0,256}?(?:(?<=\s)-p|--password)(?:[ \t]{1,4}|=)[\"']?"
+            r"(?P<secret>[^\s\"'-][^\s\"']*)"
+        ),
     ),
-    lazy_pattern(
-        r"(?i)\b(?:aws_secret_access_key|aws_session_token|_authToken|_password)[ \t]+[\"']?(?P<secret>[\w+/=.-]{8,})"
+    (
+        ("redis-cli",),
+        lazy_pattern(r"\bredis-cli\b[^\n]{0,256}?\s-a[ \t]+[\"']?(?P<secret>[^\s\"']+)"),
     ),
-    lazy_pattern(
-        r"\b(?:echo|printf|print)[ \t]+(?:-\w{1,4}[ \t]+)?[\"']?(?P<secret>[^\s\"'|]{1,512})[\"']?[ \t]{0,8}\|"
-        r"[^\n|]{0,200}?(?:--password-stdin|--with-token|\bsudo[ \t]+-S)\b"
+    (
+        ("ldap", "sqlcmd"),
+        lazy_pattern(
+            r"\b(?:ldapsearch|ldapmodify|ldapadd|sqlcmd)\b[^\n]{0,256}?\s-[wP][ \t]*[\"']?(?P<secret>[^\s\"']+)"
+        ),
     ),
-    lazy_pattern(r"(?i)\bConvertTo-SecureString[ \t]+(?:-String[ \t]+)?[\"'](?P<secret>[^\s\"'$][^\"'\n]{0,512})[\"']"),
-    lazy_pattern(
-        r"(?i)\bConvertTo-SecureString[ \t]+(?:-String[ \t]+)?(?P<secret>[^\s\"'$(|-][^\s\"']{0,512})[ \t]+-A"
+    (
+        ("htpasswd",),
+        lazy_pattern(r"\bhtpasswd\b[^\n]{0,64}?\s-\w{0,6}b\w{0,6}[ \t]+\S{1,256}[ \t]+\S{1,128}[ \t]+(?P<secret>\S+)"),
     ),
-    lazy_pattern(r"(?i)\bidentified[ \t]+(?:with[ \t]+\w{1,40}[ \t]+)?by[ \t]+'(?P<secret>[^'\n]{1,256})'"),
-    lazy_pattern(
-        r"(?i)\b(?:create|alter)[ \t]+(?:user|role)\b[^\n;]{0,256}?\bpassword[ \t]+'(?P<secret>[^'\n]{1,256})'"
+    (
+        ("smbclient",),
+        lazy_pattern(r"\bsmbclient\b[^\n]{0,256}?\s-U[ \t]*[^\s%]{1,128}%(?P<secret>\S+)"),
+    ),
+    (
+        ("pass",),
+        lazy_pattern(r"\s-(?:store|key|src|dest)pass[ \t]+(?:pass:)?(?P<secret>[^\s\"']+)"),
+    ),
+    (
+        ("-pass",),
+        lazy_pattern(r"\s-pass(?:in|out)?[ \t]+pass:(?P<secret>[^\s\"']+)"),
+    ),
+    (
+        ("sqlplus",),
+        lazy_pattern(r"\bsqlplus\b[^\n]{0,64}?\s[\w.]{1,64}/(?P<secret>[^\s@/]+)@"),
+    ),
+    (
+        ("jdbc:oracle",),
+        lazy_pattern(r"\bjdbc:oracle:[a-z]{1,8}:[\w.]{1,64}/(?P<secret>[^\s@/]+)@"),
+    ),
+    (
+        ("vault login", "doctl auth", "gh auth"),
+        lazy_pattern(
+            r"\b(?:vault login|doctl auth init -t|gh auth login --with-token <<<)[ \t]+[\"']?(?P<secret>[^\s\"'-]\S+)"
+        ),
+    ),
+    (
+        ("aw", "_auth", "_pa"),
+        lazy_pattern(
+            r"(?i)\b(?:aws_secret_access_key|aws_session_token|_authToken|_password)[ \t]+[\"']?"
+            r"(?P<secret>[\w+/=.-]{8,})"
+        ),
+    ),
+    (
+        ("--password-stdin", "--with-token", "sudo"),
+        lazy_pattern(
+            r"\b(?:echo|printf|print)[ \t]+(?:-\w{1,4}[ \t]+)?[\"']?(?P<secret>[^\s\"'|]{1,512})[\"']?[ \t]{0,8}\|"
+            r"[^\n|]{0,200}?(?:--password-stdin|--with-token|\bsudo[ \t]+-S)\b"
+        ),
+    ),
+    (
+        ("ecure",),
+        lazy_pattern(
+            r"(?i)\bConvertTo-SecureString[ \t]+(?:-String[ \t]+)?[\"'](?P<secret>[^\s\"'$][^\"'\n]{0,512})[\"']"
+        ),
+    ),
+    (
+        ("ecure",),
+        lazy_pattern(
+            r"(?i)\bConvertTo-SecureString[ \t]+(?:-String[ \t]+)?(?P<secret>[^\s\"'$(|-][^\s\"']{0,512})[ \t]+-A"
+        ),
+    ),
+    (
+        ("dent",),
+        lazy_pattern(r"(?i)\bidentified[ \t]+(?:with[ \t]+\w{1,40}[ \t]+)?by[ \t]+'(?P<secret>[^'\n]{1,256})'"),
+    ),
+    (
+        ("create", "alter"),
+        lazy_pattern(
+            r"(?i)\b(?:create|alter)[ \t]+(?:user|role)\b[^\n;]{0,256}?\bpassword[ \t]+'(?P<secret>[^'\n]{1,256})'"
+        ),
     ),
 )
+"""What commands say, each with words of which one stands there, in small letters."""
 _WRAPPED = lazy_pattern(r"(?<![A-Za-z0-9+/_=-])[A-Za-z0-9+/_-]{20,}={0,2}(?![A-Za-z0-9+/_=-])")
 _READABLE = re.compile(rb"[\t\n\r -~]*")
 _REFERENCE = lazy_pattern(
@@ -482,18 +546,25 @@ def _is_header(value: str) -> bool:
 
 def keys_in(text: str) -> Iterator[Span]:
     """Where keys of known services stand."""
-    for pattern in (_TOKEN, _AZURE_KEY):
+    for pattern in (_TOKEN, *((_AZURE_KEY,) if any(part in text for part in _IN_AZURE_KEYS) else ())):
         yield from (found.span() for found in pattern.finditer(text))
     for pattern in (_BEARER, *_HOOKS):
         yield from (found.span("secret") for found in pattern.finditer(text) if not is_reference(found["secret"]))
 
 
-def values_in(text: str) -> Iterator[Span]:
-    """Where there is what looks like a secret: keys, private keys, passwords in URLs, headers and commands."""
+def values_in(text: str, keys: Iterable[Span] | None = None) -> Iterator[Span]:
+    """Where there is what looks like a secret: keys, private keys, passwords in URLs, headers and commands.
+
+    Args:
+        text: The text.
+        keys: What ``keys_in`` finds in it, where that is known.
+    """
     yield from _private_keys(text)
-    yield from keys_in(text)
+    yield from keys_in(text) if keys is None else keys
     yield from (each.span("secret") for each in _HEADER.finditer(text) if _is_header(each["secret"]))
-    for pattern in (*_COMMANDS, *((_IN_URL, _USER_IN_URL) if "://" in text else ())):
+    small = text.lower()
+    said = (pattern for words, pattern in _COMMANDS if any(word in small for word in words))
+    for pattern in (*said, *((_IN_URL, _USER_IN_URL) if "://" in text else ())):
         yield from (found.span("secret") for found in pattern.finditer(text) if not is_reference(found["secret"]))
 
 
@@ -667,14 +738,16 @@ def _rules_of(name: str) -> tuple[Rule, ...]:
 
 def _secrets(text: str, rules: tuple[Rule, ...]) -> Iterator[Span]:
     """Where secrets stand: in the text as it is, as it is seen, and in what is wrapped in it."""
-    plain = [*values_in(text), *_named(text, rules)]
+    keys = list(keys_in(text))
+    plain = [*values_in(text, keys), *_named(text, rules)]
     yield from plain
     for apart in (True, False):
         if (seen := without_escapes(text, apart=apart)) is not None:
-            yield from _placed(seen, [*values_in(seen.text), *_named(seen.text, rules)])
+            keys_seen = list(keys_in(seen.text))
+            yield from _placed(seen, [*values_in(seen.text, keys_seen), *_named(seen.text, rules)])
             if not apart:
-                yield from _across(seen, ())
-    yield from _across(Seen(text, [0], [(0, len(text))]), plain)
+                yield from _across(seen, keys_seen)
+    yield from _across(Seen(text, [0], [(0, len(text))]), [*plain, *keys])
     for place, content in wrapped_in(text):
         if any(True for _ in values_in(content)) or any(True for _ in _named(content, _rules_of(""))):
             yield place
@@ -685,14 +758,14 @@ def _placed(seen: Seen, spans: Iterable[Span]) -> Iterator[Span]:
 
 
 def _across(seen: Seen, known: Iterable[Span]) -> Iterator[Span]:
-    """Where keys stand that a line break or quotes cut in two.
+    """Where keys stand that a line break or quotes cut in two; ``known`` has those that none does.
 
     What is already a whole key goes on only with what looks made up: the next line may be another's.
     """
     whole = joined(seen.text)
     if whole is None:
         return
-    ends = dict((*known, *keys_in(seen.text)))
+    ends = dict(known)
     for start, end in keys_in(whole.text):
         first, last = whole.place(start, end)
         is_cut = last - first > end - start
