@@ -240,7 +240,7 @@ async def test_what_the_user_said_last_stays_though_a_summary_stands_there():
 def chat():
     """A task, a few long answers, then many short ones: whoever keeps the last rounds comes down far enough."""
     turns = [user("the task")]
-    for place in range(60):
+    for place in range(36):
         turns += [assistant(f"{place} " * (2_000 if place == 5 else 250 if place < 5 else 60)), user(f"go on {place}")]
     return turns
 
