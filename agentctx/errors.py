@@ -12,6 +12,9 @@ The tree::
     ├── VocabularyError     a shipped vocabulary is damaged
     ├── SummaryError        what a summarizer gave is no summary: says why
     ├── StoreError          a store cannot keep or find what it was asked for
+    │   ├── StoreUnavailable  it cannot now: down, slow or busy; to be tried again
+    │   ├── StoreConflict     somebody else has written first: to be loaded again
+    │   └── StoreFull         a quota is reached, or the server has no room
     └── SourceError         a source of context cannot be read: names the file, the command or the section
 """
 
@@ -211,6 +214,55 @@ class StoreError(AgentctxError):
         ... except StoreError as error:
         ...     print("not there")
         not there
+    """
+
+
+class StoreUnavailable(StoreError):
+    """A store does not answer now: it is down, slow, or busy. The same call may succeed later.
+
+    Example:
+        >>> from agentctx.errors import StoreError, StoreUnavailable
+        >>> issubclass(StoreUnavailable, StoreError)
+        True
+    """
+
+
+class StoreConflict(StoreError):
+    """Somebody else has written since: load, and write again.
+
+    Args:
+        name: The conversation.
+        version: Its version now.
+
+    Example:
+        >>> from agentctx.errors import StoreConflict
+        >>> from agentctx.stores import MemoryStore
+        >>> store = MemoryStore()
+        >>> version = await store.append("thread-42", [{"role": "user", "content": "Hi"}], 0)
+        >>> try:
+        ...     await store.append("thread-42", [{"role": "user", "content": "Hello"}], 0)
+        ... except StoreConflict as error:
+        ...     print(error.version)
+        1
+    """
+
+    def __init__(self, name: str, version: int) -> None:
+        super().__init__(f"conversation {name!r:.200} was written by somebody else: it has version {version} now")
+        self.name = name
+        self.version = version
+
+
+class StoreFull(StoreError):
+    """A quota of a store is reached, or its server has no room.
+
+    Example:
+        >>> from agentctx.errors import StoreFull
+        >>> from agentctx.stores import MemoryStore
+        >>> try:
+        ...     await MemoryStore(max_bytes=100).put(b"a long log" * 100)
+        ... except StoreFull:
+        ...     print("no room")
+        no room
     """
 
 

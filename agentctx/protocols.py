@@ -539,6 +539,134 @@ class Store(Protocol):
         ...
 
 
+@frozen
+class HistorySnapshot:
+    """A history as it was when it was loaded.
+
+    Args:
+        messages: All messages of the conversation, oldest first, in the shape in which they were appended.
+        version: To be passed when it is written. It grows with each write and never goes back.
+
+    Example:
+        >>> from agentctx.stores import MemoryStore
+        >>> (await MemoryStore().load("thread-42")).version
+        0
+    """
+
+    messages: Sequence[Native]
+    version: int
+
+
+class HistoryStore(Protocol):
+    """Keeps histories of conversations that many workers share.
+
+    Each write names the version that it goes on from, and raises ``StoreConflict`` where another one was first. With
+    a ``key`` it may be repeated after an error that leaves open whether it was done: nothing is stored twice.
+
+    Example:
+        >>> from agentctx.stores import MemoryStore
+        >>> store = MemoryStore()
+        >>> version = await store.append("thread-42", [{"role": "user", "content": "Hi"}], 0, key="message-1")
+        >>> version == await store.append("thread-42", [{"role": "user", "content": "Hi"}], 0, key="message-1")
+        True
+        >>> len((await store.load("thread-42")).messages)
+        1
+    """
+
+    async def load(self, name: str, /) -> HistorySnapshot:
+        """The history of a conversation; of one that was never written an empty one."""
+        ...
+
+    async def append(
+        self, name: str, messages: Sequence[Native], version: int | None, /, *, key: str | None = None
+    ) -> int:
+        """Put messages behind the others, and return the new version; no messages: nothing is done or checked.
+
+        Args:
+            name: The conversation.
+            messages: JSON values; bytes and SDK objects in them are written as such values.
+            version: The version that was loaded; None: whatever it is now.
+            key: What tells this write from any other of the conversation.
+
+        Raises:
+            StoreConflict: If the history has another version.
+            StoreUnavailable: If the store does not answer; the write may be done or not: repeat it with the same key.
+        """
+        ...
+
+    async def save(
+        self, name: str, messages: Sequence[Native], version: int | None, /, *, key: str | None = None
+    ) -> int:
+        """Put messages in the place of all that are there, and return the new version.
+
+        Raises:
+            StoreConflict: If the history has another version.
+            StoreUnavailable: If the store does not answer; as for ``append``.
+        """
+        ...
+
+    async def clear(self, name: str, version: int | None = None, /, *, key: str | None = None) -> int:
+        """Take all messages away, and return the new version.
+
+        Raises:
+            StoreConflict: If the history has another version.
+            StoreUnavailable: If the store does not answer; as for ``append``.
+        """
+        ...
+
+
+@frozen
+class StateSnapshot:
+    """A session's state in pieces, as it was when it was loaded.
+
+    Args:
+        pieces: Each piece by its name; none where nothing was saved.
+        version: To be passed when it is saved.
+
+    Example:
+        >>> from agentctx.stores import MemoryStore
+        >>> (await MemoryStore().load_state("thread-42")).pieces
+        {}
+    """
+
+    pieces: Mapping[str, bytes]
+    version: int
+
+
+class StateStore(Protocol):
+    """Keeps the states of sessions in pieces, so that saving one costs what has changed of it.
+
+    Example:
+        >>> from agentctx.stores import MemoryStore
+        >>> store = MemoryStore()
+        >>> version = await store.save_state("thread-42", {"head": b"1", "view": b"2"}, 0)
+        >>> version = await store.save_state("thread-42", {"head": b"3", "view": None}, version)
+        >>> (await store.load_state("thread-42")).pieces
+        {'head': b'3'}
+    """
+
+    async def load_state(self, name: str, /) -> StateSnapshot:
+        """The state of a session; of one that was never saved no pieces."""
+        ...
+
+    async def save_state(
+        self, name: str, changed: Mapping[str, bytes | None], version: int | None, /, *, key: str | None = None
+    ) -> int:
+        """Keep those pieces that have changed, and return the new version.
+
+        Args:
+            name: The session's conversation.
+            changed: The pieces to put in the place of those of the same name; None takes one away.
+            version: The version that was loaded, or saved last; None: whatever it is now.
+            key: What tells this write from any other of the session.
+
+        Raises:
+            StoreConflict: If the state has another version.
+            StoreUnavailable: If the store does not answer; as for ``HistoryStore.append``.
+        """
+        ...
+
+
 Listener = Callable[[Compaction], Awaitable[object] | object]
 """Told of every compaction, and of a ``SilentTruncationSuspected``; may be plain or async.
 

@@ -1,10 +1,10 @@
-"""What the formats share: SDK objects as mappings, text that is valid Unicode, JSON that is valid JSON."""
+"""What the formats share: SDK objects as mappings and as JSON, text that is valid Unicode, JSON that is valid."""
 
 from __future__ import annotations
 
 import json
 import re
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from attrs import evolve
 from agentctx.core.message import Native, Opaque, Part, Text, Thinking, Tool, ToolCall, ToolResult, is_marker
 from agentctx.errors import InvalidInput
 from agentctx.lazy import lazy_pattern
+from agentctx.tokens.carried import base64_of
 
 T = TypeVar("T")
 Parts = tuple[Part, ...]
@@ -336,3 +337,61 @@ OPEN_MODELS = lazy_pattern(
     r"deepseek|grok|mi[sx]tral|kimi|moonshot|glm|qwen|llama|mimo|minimax|gemma|command|phi-|nova"
 )
 """Families that many serve, most of them in the Chat format."""
+
+
+BYTES, _MAPPING = "$bytes", "$mapping"
+"""What stands for bytes in JSON; and for an object that looks like what stands for something."""
+
+
+def to_json(native: object, where: str) -> Native:
+    """A native value as plain JSON values, SDK objects and bytes within it included.
+
+    Args:
+        native: A native message, or a part of one.
+        where: Its place, for the error.
+
+    Raises:
+        InvalidInput: If JSON cannot hold it; names the place.
+    """
+    if native is None or isinstance(native, (str, int, float)):
+        return native
+    if isinstance(native, (list, tuple)):
+        return [to_json(each, f"{where}[{place}]") for place, each in enumerate(native)]
+    if isinstance(native, (bytes, bytearray)):
+        return {BYTES: b64encode(native).decode("ascii")}
+    if (found := mapping_or_none(native)) is None:
+        return _file(native, where)
+    made = {str(key): to_json(value, f"{where}.{key}") for key, value in found.items()}
+    return {_MAPPING: made} if made.keys() in ({BYTES}, {_MAPPING}) else made
+
+
+def _file(native: object, where: str) -> str:
+    """The base64 of what a path or a stream holds, which an SDK takes in its place.
+
+    Raises:
+        InvalidInput: If it is none of them, or cannot be read.
+    """
+    try:
+        content = base64_of(native)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(where, f"cannot be read: {error}") from error
+    if content is None:
+        raise InvalidInput(where, f"{type(native).__name__} cannot be written as JSON")
+    return content
+
+
+def from_json(value: Native) -> Native:
+    """What ``to_json`` was given, SDK objects as mappings.
+
+    Raises:
+        ValueError: If bytes in it are no base64.
+    """
+    if isinstance(value, list):
+        return [from_json(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {BYTES} and isinstance(value[BYTES], str):
+        return b64decode(value[BYTES], validate=True)
+    if value.keys() == {_MAPPING} and isinstance(value[_MAPPING], dict):
+        value = value[_MAPPING]
+    return {key: from_json(each) for key, each in value.items()}

@@ -25,9 +25,9 @@ from agentctx.engine.plan import Plan
 from agentctx.engine.reasoning import opening
 from agentctx.errors import ConfigError, InvalidInput
 from agentctx.printable import shown
-from agentctx.providers.native import clean_text
+from agentctx.providers.native import clean_text, from_json, to_json
 from agentctx.providers.registry import format_named
-from agentctx.session.fingerprint import DIGEST_BYTES, Digest, digest, exact_digest, from_json, to_json
+from agentctx.session.fingerprint import DIGEST_BYTES, Digest, digest, exact_digest
 from agentctx.session.learned_limits import MOST_MODELS, REMEMBERED, LearnedLimits, LimitsByModel, OverflowLimit
 from agentctx.session.record import LastRequest, Record, call_ids, goes_out_as_another
 from agentctx.session.step_context import Given, State

@@ -1,9 +1,9 @@
-"""Whether messages are still the same: snapshots, digests, ``begins_with``; and native messages as JSON, and back."""
+"""Whether messages are still the same: snapshots, digests, ``begins_with``."""
 
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from operator import is_
 from typing import Any
@@ -13,68 +13,11 @@ from attrs import frozen
 from agentctx.core.message import Native
 from agentctx.core.pace import paced
 from agentctx.errors import InvalidInput
-from agentctx.providers.native import mapping_or_none
+from agentctx.providers.native import BYTES, mapping_or_none
 from agentctx.tokens.carried import base64_of
 
 DIGEST_BYTES = 12
 """A message is compared to the one that stood at the same place, so that few bytes tell them apart."""
-
-_BYTES, _MAPPING = "$bytes", "$mapping"
-
-
-def to_json(native: object, where: str) -> Native:
-    """A native value as plain JSON values, SDK objects and bytes within it included.
-
-    Args:
-        native: A native message, or a part of one.
-        where: Its place, for the error.
-
-    Raises:
-        InvalidInput: If JSON cannot hold it; names the place.
-    """
-    if native is None or isinstance(native, (str, int, float)):
-        return native
-    if isinstance(native, (list, tuple)):
-        return [to_json(each, f"{where}[{place}]") for place, each in enumerate(native)]
-    if isinstance(native, (bytes, bytearray)):
-        return {_BYTES: b64encode(native).decode("ascii")}
-    if (found := mapping_or_none(native)) is None:
-        return _file(native, where)
-    made = {str(key): to_json(value, f"{where}.{key}") for key, value in found.items()}
-    return {_MAPPING: made} if made.keys() in ({_BYTES}, {_MAPPING}) else made
-
-
-def _file(native: object, where: str) -> str:
-    """The base64 of what a path or a stream holds, which an SDK takes in its place.
-
-    Raises:
-        InvalidInput: If it is none of them, or cannot be read.
-    """
-    try:
-        content = base64_of(native)
-    except (OSError, ValueError) as error:
-        raise InvalidInput(where, f"cannot be read: {error}") from error
-    if content is None:
-        raise InvalidInput(where, f"{type(native).__name__} cannot be written as JSON")
-    return content
-
-
-def from_json(value: Native) -> Native:
-    """What ``to_json`` was given, SDK objects as mappings.
-
-    Raises:
-        ValueError: If bytes in it are no base64.
-    """
-    if isinstance(value, list):
-        return [from_json(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    if value.keys() == {_BYTES} and isinstance(value[_BYTES], str):
-        return b64decode(value[_BYTES], validate=True)
-    if value.keys() == {_MAPPING} and isinstance(value[_MAPPING], dict):
-        value = value[_MAPPING]
-    return {key: from_json(each) for key, each in value.items()}
-
 
 @frozen(eq=False, repr=False)
 class Digest:
@@ -125,7 +68,7 @@ def _canonical(native: object) -> Native:
     if isinstance(native, (list, tuple)):
         return [_canonical(each) for each in native]
     if isinstance(native, (bytes, bytearray)):
-        return {_BYTES: b64encode(native).decode("ascii")}
+        return {BYTES: b64encode(native).decode("ascii")}
     if (found := mapping_or_none(native)) is None:
         return _file_or_repr(native)
     return {str(key): _canonical(value) for key, value in found.items() if value is not None}

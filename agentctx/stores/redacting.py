@@ -1,0 +1,93 @@
+"""Secrets taken out of what goes into a store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from attrs import evolve, frozen
+
+from agentctx.core.message import Native
+from agentctx.core.secrets import Redactor, failing_closed, redact_secrets
+from agentctx.engine.options import check_redactor, check_store
+from agentctx.errors import StoreError
+from agentctx.offload import offload
+from agentctx.protocols import HistoryStore, Store
+from agentctx.providers.native import to_json
+
+
+@frozen
+class RedactingStore:
+    """Takes secrets out of all that goes into a store; what comes back is without them.
+
+    It fails closed: where the redactor raises, or a content is no text, ``put`` raises ``StoreError``, which quotes
+    nothing of it. Then the report says that it is not kept, and the step goes on.
+
+    Args:
+        store: The store that keeps the rest. Whatever else it can do, such as ``search``, this one can do, too.
+        redact: Takes secrets out of a text: a plain function of a text and the name of its file, which is empty here.
+            It is given each text within a message, and then all of it as JSON.
+
+    Example:
+        >>> from agentctx.stores import MemoryStore, RedactingStore
+        >>> store = RedactingStore(MemoryStore())
+        >>> await store.get(await store.put(b'{"role": "user", "content": "password=xk29-fj3n-QQ81"}'))
+        b'{"role": "user", "content": "password=[redacted]"}'
+    """
+
+    store: Store
+    redact: Redactor = redact_secrets
+
+    def __attrs_post_init__(self) -> None:
+        """Check the store and the redactor."""
+        check_store(self.store)
+        check_redactor("RedactingStore", self.redact)
+
+    async def put(self, content: bytes, /) -> str:
+        """Keep ``content`` without secrets, and return its handle.
+
+        Raises:
+            StoreError: If secrets cannot be taken out of it, or the store fails.
+        """
+        return await self.store.put(await offload(partial(self._without_secrets, content), 1, len(content)))
+
+    async def get(self, handle: str, /) -> bytes:
+        """What was put under ``handle``, without secrets.
+
+        Raises:
+            StoreError: If there is nothing under it.
+        """
+        return await self.store.get(handle)
+
+    def __getattr__(self, name: str) -> Native:
+        """What else the store can do."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = getattr(self.store, name)
+        return found if name != "for_conversation" else lambda whose: evolve(self, store=found(whose))
+
+    def _without_secrets(self, content: bytes) -> bytes:
+        redact = failing_closed(self.redact, StoreError)
+        try:
+            text = content.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            msg = "secrets cannot be taken out of what is no text"
+            raise StoreError(msg) from None
+        try:
+            native = json.loads(text)
+            told = _mapped(native, redact)
+        except (ValueError, RecursionError):  # no JSON: it is one text
+            native = told = None
+        if told != native:
+            text = json.dumps(told, ensure_ascii=False)
+        return redact(text).encode("utf-8", "surrogatepass")
+
+
+def _mapped(native: Native, redact: Callable[[str], str]) -> Native:
+    """A value of JSON with each text in it written anew."""
+    if isinstance(native, str):
+        return redact(native)
+    if isinstance(native, list):
+        return [_mapped(each, redact) for each in native]
+    return {key: _mapped(each, redact) for key, each in native.items()} if isinstance(native, dict) else native

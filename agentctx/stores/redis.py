@@ -1,0 +1,387 @@
+"""A store in Redis or Valkey, by redis-py, whose plain client is used in threads."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from attrs import define, field
+from redis import Redis, RedisCluster, exceptions
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from agentctx.core.message import Native
+from agentctx.errors import ConfigError, StoreConflict, StoreError, StoreFull, StoreUnavailable
+from agentctx.stores.store import CONNECTIONS, REMEMBERED, Backend, Claim, ConversationStore, Kind, Owned, Write
+
+SCHEMA = 1
+
+_PREFIX = re.compile(r"[^{}\s]{1,100}")
+
+
+@define(eq=False)
+class RedisStore(ConversationStore):
+    """Keeps all in Redis or Valkey (6.2 or newer), for any number of workers on any number of machines.
+
+    What the server has acknowledged is as safe as its ``appendfsync`` makes it; it must not evict keys
+    (``maxmemory-policy noeviction``). All keys of a store have one hash tag, its prefix, and so one slot of a cluster:
+    stores with several prefixes spread over its nodes. Needs ``pip install 'agentctx[redis]'``.
+
+    Args:
+        url: Where it is, as for redis-py: ``"redis://host:6379/0"``, ``"rediss://..."``, ``"unix:///path"``. Further
+            options are those of every store (``ConversationStore``).
+        prefix: What each key begins with; stores with several prefixes know nothing of each other.
+        cluster: Whether it is a node of a cluster.
+
+    Example:
+        >>> from agentctx.stores import RedisStore
+        >>> store = RedisStore("redis://localhost:6379/0", ttl=30 * 24 * 3600)
+    """
+
+    url: str = field(repr=False)
+    prefix: str = field(default="agentctx", kw_only=True)
+    cluster: bool = field(default=False, kw_only=True)
+    _server: _Server = field(init=False, repr=False)
+
+    @prefix.validator
+    def _check_prefix(self, _attribute: Native, value: object) -> None:
+        if not isinstance(value, str) or not _PREFIX.fullmatch(value):
+            msg = f"RedisStore: prefix is 1 to 100 characters, no braces and no blanks, got {value!r:.80}"
+            raise ConfigError(msg)
+
+    def __attrs_post_init__(self) -> None:
+        """Nothing is opened yet."""
+        self._server = _Server(self.url, f"{{{self.prefix}}}:", self.timeout, self.cluster)
+
+    @property
+    def backend(self) -> Backend:
+        """What keeps the bytes."""
+        return self._server
+
+
+@define(eq=False)
+class _Server:
+    """A back end in the keys of one prefix.
+
+    Args:
+        url: Where it is.
+        prefix: What each key begins with.
+        timeout: Seconds that an answer may take.
+        cluster: Whether it is a node of a cluster.
+    """
+
+    waits = True
+    url: str
+    prefix: str
+    timeout: float
+    cluster: bool
+    _client: Any = field(init=False, default=None)
+    _script: Any = field(init=False, default=None)
+
+    def put(self, claim: Claim, handle: str, digest: bytes, body: bytes) -> bool:
+        done, *told = self._ask("put", claim.now, *_told(claim), handle, digest, body)
+        _check(claim, done, told, len(body))
+        return bool(done)
+
+    def get(self, handle: str, owner: bytes | None, now: float) -> bytes | None:
+        found = self._ask("get", now, owner or b"", handle)
+        return bytes(found[0]) if found else None
+
+    def handles(self, owner: bytes | None, now: float) -> list[str]:
+        told = self._ask("handles", now, owner or b"")
+        numbered = sorted(zip(map(float, told[1::2]), told[::2], strict=True))
+        return list(dict.fromkeys(handle.decode() for _, handle in numbered))
+
+    def read(self, owner: bytes, kind: Kind, now: float) -> tuple[int, list[tuple[str, bytes]]]:
+        version, *told = self._ask("read", now, owner, kind)
+        pieces = sorted((body[:_PLACE], piece.decode(), body[_PLACE:]) for piece, body in _pairs(told))
+        return int(version), [(piece, body) for _, piece, body in pieces]
+
+    def write(self, claim: Claim, write: Write) -> int:
+        version = b"" if write.version is None else str(write.version).encode()
+        drop = sorted({*(write.drop or ()), *write.put})
+        put = [each for piece, body in write.put.items() for each in (piece, body)]
+        said = write.kind, version, write.key, "0" if write.drop is None else "1", str(len(drop)), *drop, *put
+        done, *told = self._ask("write", claim.now, *_told(claim), *said)
+        if done == _CONFLICT:
+            raise StoreConflict(claim.name, int(told[0]))
+        _check(claim, done, told, 0)
+        return int(done)
+
+    def owned(self, now: float) -> list[Owned]:
+        return [
+            Owned(
+                bytes(owner),
+                int(size),
+                int(contents),
+                int(history) if history else None,
+                int(state) if state else None,
+                float(expires) if expires else math.inf,
+            )
+            for owner, size, contents, history, state, expires in self._ask("owned", now)
+        ]
+
+    def purge(self, owners: Sequence[bytes]) -> int:
+        return sum(int(self._ask("purge", 0.0, owner)[0]) for owner in owners)
+
+    def sweep(self, now: float, most: int) -> int:
+        return int(self._ask("sweep", now, str(most))[0])
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _ask(self, *arguments: Any) -> Any:  # noqa: ANN401 - what the script returns
+        with _translating():
+            if self._client is None:
+                self._open()
+            operation, now, *rest = arguments
+            return self._script(keys=[self.prefix], args=[operation, repr(now), *rest], client=self._client)
+
+    def _open(self) -> None:
+        kind: Any = RedisCluster if self.cluster else Redis
+        client = kind.from_url(
+            self.url,
+            socket_timeout=self.timeout,
+            socket_connect_timeout=self.timeout,
+            retry=Retry(NoBackoff(), 0),
+            max_connections=8 * CONNECTIONS,
+        )
+        self._script = client.register_script(_LUA)
+        version = int(self._script(keys=[self.prefix], args=["schema", "0", str(SCHEMA)])[0])
+        if version > SCHEMA:
+            client.close()
+            msg = f"the store {self.prefix} has version {version} of the schema; this release knows {SCHEMA}"
+            raise StoreError(msg)
+        self._client = client
+
+
+_PLACE = 32
+"""Digits in front of a piece: its version and its place."""
+
+_CONFLICT, _FULL = -1, -2
+
+
+def _told(claim: Claim) -> tuple[bytes, str, str, str]:
+    limits = (claim.expires, claim.most, claim.most_of_all)
+    expires, most, most_of_all = ("" if each == math.inf else repr(float(each)) for each in limits)
+    return claim.owner, expires, most, most_of_all
+
+
+def _check(claim: Claim, done: int, told: Sequence[Any], grown: int) -> None:
+    if done == _FULL:
+        claim.check(max(1, grown), int(told[0]), lambda: int(told[1]))
+
+
+def _pairs(told: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    return zip(told[::2], told[1::2], strict=True)
+
+
+@contextmanager
+def _translating() -> Iterator[None]:
+    """Errors of the client as ours, and of a server that answers something else."""
+    try:
+        yield
+    except exceptions.OutOfMemoryError as error:
+        raise _as(StoreFull, error) from error
+    except (exceptions.AuthenticationError, exceptions.AuthorizationError) as error:
+        raise _as(StoreError, error) from error
+    except (exceptions.ConnectionError, exceptions.TimeoutError, exceptions.ClusterDownError, OSError) as error:
+        raise _as(StoreUnavailable, error) from error
+    except exceptions.RedisError as error:
+        raise _as(_kind(str(error)), error) from error
+    except (TypeError, ValueError, IndexError) as error:
+        raise _as(StoreError, error) from error
+
+
+def _kind(said: str) -> type[StoreError]:
+    if re.search(r"OOM|No space left", said):
+        return StoreFull
+    transient = r"READONLY|LOADING|BUSY|MISCONF|NOREPLICAS|MASTERDOWN|TRYAGAIN|CLUSTERDOWN|read only replica|loading"
+    return StoreUnavailable if re.search(transient, said) else StoreError
+
+
+def _as(kind: type[StoreError], error: Exception) -> StoreError:
+    return kind(f"Redis: {type(error).__name__}: {error}")
+
+
+_LUA = """
+local P, op, now = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local KINDS = {'history', 'state'}
+
+local function number(name)
+  return tonumber(redis.call('HGET', P .. 'n', name) or 0)
+end
+
+local function whole(value)
+  return string.format('%.0f', value)
+end
+
+local function alive(owner)
+  if redis.call('HEXISTS', P .. 'o', owner) == 0 then return false end
+  local expires = redis.call('ZSCORE', P .. 'e', owner)
+  return not expires or tonumber(expires) > now
+end
+
+local function remove(owner)
+  local size = tonumber(redis.call('HGET', P .. 'o', owner) or '')
+  if not size then return 0 end
+  for _, handle in ipairs(redis.call('ZRANGE', P .. 'h:' .. owner, 0, -1)) do
+    redis.call('SREM', P .. 'r:' .. handle, owner)
+    if redis.call('EXISTS', P .. 'r:' .. handle) == 0 then redis.call('DEL', P .. 'c:' .. handle) end
+  end
+  for _, kind in ipairs(KINDS) do
+    local mine = kind .. ':' .. owner
+    local version = tonumber(redis.call('HGET', P .. 'v', mine) or '')
+    if version and version >= number('floor') then redis.call('HSET', P .. 'n', 'floor', whole(version + 1)) end
+    redis.call('HDEL', P .. 'v', mine)
+    redis.call('DEL', P .. 'd:' .. mine, P .. 'k:' .. mine)
+  end
+  redis.call('DEL', P .. 'h:' .. owner)
+  redis.call('HDEL', P .. 'o', owner)
+  redis.call('ZREM', P .. 'e', owner)
+  redis.call('HINCRBY', P .. 'n', 'total', -size)
+  return size
+end
+
+local function too_much(owner, grown)
+  local most, of_all = tonumber(ARGV[5]), tonumber(ARGV[6])
+  local owned = tonumber(redis.call('HGET', P .. 'o', owner) or 0) + grown
+  local total = number('total') + grown
+  if grown > 0 and ((most and owned > most) or (of_all and total > of_all)) then return {-2, owned, total} end
+end
+
+local function keep(owner, grown)
+  redis.call('HINCRBY', P .. 'o', owner, grown)
+  redis.call('HINCRBY', P .. 'n', 'total', grown)
+  if ARGV[4] == '' then redis.call('ZREM', P .. 'e', owner) else redis.call('ZADD', P .. 'e', ARGV[4], owner) end
+end
+
+local does = {}
+
+function does.schema()
+  redis.call('HSETNX', P .. 'n', 'schema', ARGV[3])
+  return {number('schema')}
+end
+
+function does.put()
+  local owner, handle, digest, body = ARGV[3], ARGV[7], ARGV[8], ARGV[9]
+  if not alive(owner) then remove(owner) end
+  local known = redis.call('GETRANGE', P .. 'c:' .. handle, 0, 31)
+  if known ~= '' and known ~= digest then return {0} end
+  local grown = 0
+  if not redis.call('ZSCORE', P .. 'h:' .. owner, handle) then
+    grown = #body
+    local refused = too_much(owner, grown)
+    if refused then return refused end
+    if known == '' then redis.call('SET', P .. 'c:' .. handle, digest .. body) end
+    redis.call('SADD', P .. 'r:' .. handle, owner)
+    redis.call('ZADD', P .. 'h:' .. owner, redis.call('HINCRBY', P .. 'n', 'order', 1), handle)
+  end
+  keep(owner, grown)
+  return {1}
+end
+
+function does.get()
+  local owner, handle = ARGV[3], ARGV[4]
+  local having = {owner}
+  if owner == '' then having = redis.call('SMEMBERS', P .. 'r:' .. handle) end
+  for _, each in ipairs(having) do
+    if alive(each) and redis.call('SISMEMBER', P .. 'r:' .. handle, each) == 1 then
+      return {redis.call('GETRANGE', P .. 'c:' .. handle, 32, -1)}
+    end
+  end
+  return {}
+end
+
+function does.handles()
+  local owners, told = {ARGV[3]}, {}
+  if ARGV[3] == '' then owners = redis.call('HKEYS', P .. 'o') end
+  for _, owner in ipairs(owners) do
+    if alive(owner) then
+      for _, each in ipairs(redis.call('ZRANGE', P .. 'h:' .. owner, 0, -1, 'WITHSCORES')) do
+        told[#told + 1] = each
+      end
+    end
+  end
+  return told
+end
+
+function does.read()
+  local owner, mine = ARGV[3], ARGV[4] .. ':' .. ARGV[3]
+  local version, floor = tonumber(redis.call('HGET', P .. 'v', mine) or ''), number('floor')
+  if not version then return {floor} end
+  if not alive(owner) then return {math.max(floor, version + 1)} end
+  local told = {version}
+  for _, each in ipairs(redis.call('HGETALL', P .. 'd:' .. mine)) do told[#told + 1] = each end
+  return told
+end
+
+function does.write()
+  local owner, kind, expected, key, partly, drops = ARGV[3], ARGV[7], ARGV[8], ARGV[9], ARGV[10], tonumber(ARGV[11])
+  local mine = kind .. ':' .. owner
+  if not alive(owner) then remove(owner) end
+  local done = redis.call('ZSCORE', P .. 'k:' .. mine, key)
+  if done then return {tonumber(done)} end
+  local version = tonumber(redis.call('HGET', P .. 'v', mine) or number('floor'))
+  if expected ~= '' and tonumber(expected) ~= version then return {-1, version} end
+  local grown, old = 0, {}
+  if partly == '0' then
+    old = redis.call('HKEYS', P .. 'd:' .. mine)
+  else
+    for at = 12, 11 + drops do old[#old + 1] = ARGV[at] end
+  end
+  for _, piece in ipairs(old) do
+    local size = redis.call('HSTRLEN', P .. 'd:' .. mine, piece)
+    if size > 0 then grown = grown - size + 32 end
+  end
+  for at = 12 + drops, #ARGV, 2 do grown = grown + #ARGV[at + 1] end
+  local refused = too_much(owner, grown)
+  if refused then return refused end
+  version = version + 1
+  for _, piece in ipairs(old) do redis.call('HDEL', P .. 'd:' .. mine, piece) end
+  for at = 12 + drops, #ARGV, 2 do
+    redis.call('HSET', P .. 'd:' .. mine, ARGV[at], string.format('%016.0f%016.0f', version, at) .. ARGV[at + 1])
+  end
+  redis.call('HSET', P .. 'v', mine, whole(version))
+  redis.call('ZADD', P .. 'k:' .. mine, whole(version), key)
+  redis.call('ZREMRANGEBYSCORE', P .. 'k:' .. mine, '-inf', whole(version - REMEMBERED))
+  keep(owner, grown)
+  return {version}
+end
+
+function does.owned()
+  local told = {}
+  local owners = redis.call('HGETALL', P .. 'o')
+  for at = 1, #owners, 2 do
+    local owner = owners[at]
+    if alive(owner) then
+      told[#told + 1] = {
+        owner, owners[at + 1], redis.call('ZCARD', P .. 'h:' .. owner),
+        redis.call('HGET', P .. 'v', 'history:' .. owner), redis.call('HGET', P .. 'v', 'state:' .. owner),
+        redis.call('ZSCORE', P .. 'e', owner)
+      }
+    end
+  end
+  return told
+end
+
+function does.purge()
+  return {remove(ARGV[3])}
+end
+
+function does.sweep()
+  local expired = redis.call('ZRANGEBYSCORE', P .. 'e', '-inf', ARGV[2], 'LIMIT', 0, ARGV[3])
+  for _, owner in ipairs(expired) do remove(owner) end
+  return {#expired}
+end
+
+return does[op]()
+""".replace("REMEMBERED", str(REMEMBERED))
+"""All that is done, each in one script, so that nobody sees half of it. The keys, behind the prefix: ``c:`` a content,
+``r:`` its owners, ``h:`` an owner's handles, ``o`` the owners' sizes, ``e`` when they expire, ``d:`` a document's
+pieces, ``k:`` its keys, ``v`` the versions, ``n`` numbers of the store."""

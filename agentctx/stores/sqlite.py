@@ -1,0 +1,180 @@
+"""A store in one file: SQLite, which Python brings along; for many processes of one machine."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import TypeVar
+
+from attrs import define, field
+
+from agentctx.core.message import Native
+from agentctx.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
+from agentctx.stores.store import Backend, Connections, ConversationStore
+from agentctx.stores.tables import MIGRATIONS, InTables, Rows, Tables, check_schema
+
+T = TypeVar("T")
+
+_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_INTERRUPT})
+_FULL = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG})
+
+
+def _path(value: str | os.PathLike[str]) -> Path:
+    return Path(value).expanduser().absolute()
+
+
+@define(eq=False)
+class SQLiteStore(ConversationStore):
+    """Keeps all in one file, for any number of processes of this machine.
+
+    The file and those beside it are readable by their owner only (0600), and so is a folder that is made for it
+    (0700). What was written is there after a crash of the process, also one in the middle of a write; with
+    ``synchronous="FULL"`` also after a loss of power. The file is on a disk of this machine, not of another.
+
+    Args:
+        path: The file; it is made where it is not there. Further options are those of every store
+            (``ConversationStore``).
+        synchronous: How a write is made safe: ``"NORMAL"`` or ``"FULL"``, as SQLite calls them.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> from agentctx.stores import SQLiteStore
+        >>> async with SQLiteStore(f"{mkdtemp()}/agents/context.db", ttl=30 * 24 * 3600) as store:
+        ...     await store.get(await store.put(b"a long log"))
+        b'a long log'
+    """
+
+    path: Path = field(converter=_path)
+    synchronous: str = field(default="NORMAL", kw_only=True)
+    _file: _File = field(init=False, repr=False)
+
+    @synchronous.validator
+    def _check_synchronous(self, _attribute: Native, value: str) -> None:
+        if value not in ("NORMAL", "FULL"):
+            msg = f"SQLiteStore: synchronous is 'NORMAL' or 'FULL', got {value!r:.80}"
+            raise ConfigError(msg)
+
+    def __attrs_post_init__(self) -> None:
+        """Nothing is opened yet."""
+        self._file = _File(self.path, self.timeout, self.synchronous)
+
+    @property
+    def backend(self) -> Backend:
+        """What keeps the bytes."""
+        return self._file
+
+
+@define(eq=False)
+class _File(InTables):
+    """A back end in one file.
+
+    Args:
+        path: Where it is.
+        timeout: Seconds to wait for other writers.
+        synchronous: How a write is made safe.
+    """
+
+    path: Path
+    timeout: float
+    synchronous: str
+    _connections: Connections[sqlite3.Connection] = field(init=False)
+    _writer: Lock = field(init=False, factory=Lock)  # SQLite lets others wait without an order; so few wait for it
+
+    def __attrs_post_init__(self) -> None:
+        """Nothing is opened yet."""
+        self._connections = Connections(self._open, sqlite3.Connection.close)
+
+    def close(self) -> None:
+        self._connections.drop()
+
+    def reading(self, work: Callable[[Tables], T]) -> T:
+        with self._connected() as connection, _transaction(connection, "BEGIN"):
+            return work(Tables(_running(connection)))
+
+    def writing(self, work: Callable[[Tables], T]) -> T:
+        if not self._writer.acquire(timeout=self.timeout):
+            msg = f"{self.path.name} is busy"
+            raise StoreUnavailable(msg)
+        try:
+            with self._connected() as connection, _transaction(connection, "BEGIN IMMEDIATE"):
+                return work(Tables(_running(connection)))
+        finally:
+            self._writer.release()
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with self._connections.one() as connection:
+                try:
+                    yield connection
+                except sqlite3.Error as error:
+                    raise self._translated(error) from error
+        except (OSError, sqlite3.Error) as error:  # of what opens it
+            raise self._translated(error) from error
+
+    def _translated(self, error: Exception) -> StoreError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        kind = StoreUnavailable if code in _BUSY else StoreFull if code in _FULL else StoreError
+        return kind(f"{self.path.name}: {error}")
+
+    def _open(self) -> sqlite3.Connection:
+        """A connection to the file, which is made, and brought to the schema of this release, where that is needed."""
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+        connection = sqlite3.connect(
+            self.path, timeout=self.timeout, isolation_level=None, check_same_thread=False, cached_statements=64
+        )
+        try:
+            connection.execute(f"PRAGMA synchronous = {self.synchronous}")
+            if _version(connection) != len(MIGRATIONS):
+                connection.execute("PRAGMA journal_mode = WAL").close()
+                self._migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        with _transaction(connection, "BEGIN IMMEDIATE"):
+            version = _version(connection)  # another process may have been first
+            check_schema(version, self.path.name)
+            if not version and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                msg = f"{self.path.name} is a database of another program"
+                raise StoreError(msg)
+            for migration in MIGRATIONS[version:]:
+                for statement in migration.format(identity="INTEGER PRIMARY KEY", bytes="BLOB").split(";"):
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
+    connection.execute(begin)
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:  # else SQLite itself has taken it back
+            connection.execute("ROLLBACK")
+        raise
+    try:
+        connection.execute("COMMIT")
+    except sqlite3.Error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _running(connection: sqlite3.Connection) -> Callable[..., Rows]:
+    def run(statement: str, *values: object) -> Rows:
+        with closing(connection.execute(statement, values)) as cursor:
+            return cursor.fetchall()
+
+    return run

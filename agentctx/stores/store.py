@@ -1,0 +1,660 @@
+"""What all stores have in common: contents, histories and states of conversations, over what a back end does."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from hashlib import sha256
+from threading import Lock
+from typing import Generic, Literal, Protocol, Self, TypeVar
+from uuid import uuid4
+
+import anyio
+import anyio.to_thread
+from anyio.lowlevel import RunVar
+from attrs import define, evolve, field, frozen
+
+from agentctx.core.clock import time_of
+from agentctx.core.message import Native
+from agentctx.errors import ConfigError, StoreConflict, StoreError, StoreFull, StoreUnavailable
+from agentctx.protocols import HistorySnapshot, StateSnapshot
+from agentctx.providers.native import from_json, to_json
+
+T = TypeVar("T")
+C = TypeVar("C")
+
+Kind = Literal["history", "state"]
+
+LONGEST = 1_000
+"""Bytes that the name of a conversation may have, and a key."""
+
+REMEMBERED = 1_000
+"""A key is remembered for so many further writes of its conversation."""
+
+SWEPT = 100
+"""So many conversations that have expired are taken away at once."""
+
+_SHORTEST = 16
+_HEXADECIMAL = frozenset("0123456789abcdef")
+
+
+class Cipher(Protocol):
+    """Encrypts what a store keeps. A ``Fernet`` of the library ``cryptography`` is one.
+
+    Example:
+        >>> from agentctx.stores import MemoryStore
+        >>> class Upside:  # use a real one
+        ...     def encrypt(self, content):
+        ...         return content[::-1]
+        ...     def decrypt(self, content):
+        ...         return content[::-1]
+        >>> store = MemoryStore(cipher=Upside())
+        >>> await store.get(await store.put(b"a long log"))
+        b'a long log'
+    """
+
+    def encrypt(self, content: bytes, /) -> bytes:
+        """What is kept for ``content``."""
+        ...
+
+    def decrypt(self, content: bytes, /) -> bytes:
+        """What was encrypted; raises where it is damaged or the key is another."""
+        ...
+
+
+@frozen
+class Claim:
+    """For whom something is written.
+
+    Args:
+        owner: Whose it is: a conversation, or a content that is nobody's.
+        name: How an error names it.
+        now: Seconds since 1970.
+        expires: When all that the owner has is taken away, unless something is written for it before.
+        most: The most bytes of the owner.
+        most_of_all: The most bytes of the store.
+    """
+
+    owner: bytes
+    name: str
+    now: float
+    expires: float = math.inf
+    most: float = math.inf
+    most_of_all: float = math.inf
+
+    def check(self, grown: int, owned: int, stored: Callable[[], int]) -> None:
+        """Refuse what is too much.
+
+        Args:
+            grown: By how many bytes this write makes the store grow.
+            owned: The owner's bytes after it.
+            stored: Tells the store's bytes after it.
+
+        Raises:
+            StoreFull: If it is too much.
+        """
+        if grown > 0 and owned > self.most:
+            msg = f"conversation {self.name!r:.200} would have {owned:,} bytes, and may have {self.most:,.0f}"
+            raise StoreFull(msg)
+        if grown > 0 and self.most_of_all < math.inf and (size := stored()) > self.most_of_all:
+            msg = f"the store would have {size:,} bytes, and may have {self.most_of_all:,.0f}"
+            raise StoreFull(msg)
+
+
+@frozen
+class Write:
+    """A change of a document.
+
+    Args:
+        kind: Which document of the owner.
+        version: What it goes on from; None: whatever it is.
+        key: What tells this write from others.
+        put: The pieces to keep, by name.
+        drop: The pieces to take away; None: all that were there.
+    """
+
+    kind: Kind
+    version: int | None
+    key: bytes
+    put: Mapping[str, bytes]
+    drop: Collection[str] | None = ()
+
+
+@frozen
+class Stored:
+    """What a store has of one conversation.
+
+    Args:
+        name: The conversation; None: contents that are nobody's.
+        bytes: How much it is.
+        contents: How many contents it has left out.
+        history: The version of its history; None where it has none.
+        state: The version of its session's state; None where it has none.
+        expires: When it expires, in seconds since 1970; None: never.
+
+    Example:
+        >>> from agentctx.stores import MemoryStore
+        >>> store = MemoryStore()
+        >>> handle = await store.for_conversation("thread-42").put(b"a long log")
+        >>> [(each.name, each.contents) for each in await store.stored()]
+        [('thread-42', 1)]
+    """
+
+    name: str | None
+    bytes: int
+    contents: int = 0
+    history: int | None = None
+    state: int | None = None
+    expires: float | None = None
+
+
+@frozen
+class Owned:
+    """What a back end has of one owner."""
+
+    owner: bytes
+    bytes: int
+    contents: int
+    history: int | None
+    state: int | None
+    expires: float
+
+
+class Backend(Protocol):
+    """What keeps bytes, each function as one transaction. They wait, and are called in threads.
+
+    What has expired is not there for any of them. A document that is not there has the store's floor as its version;
+    taking one away raises the floor above its version, so that no version is given twice.
+
+    Args:
+        waits: Whether its functions may wait; those of one that does not are called at once.
+    """
+
+    waits: bool
+
+    def put(self, claim: Claim, handle: str, digest: bytes, body: bytes, /) -> bool:
+        """Let the owner have a content under this handle; False: another content has it."""
+        ...
+
+    def get(self, handle: str, owner: bytes | None, now: float, /) -> bytes | None:
+        """The body under a handle, if the owner has it (None: if anybody has)."""
+        ...
+
+    def handles(self, owner: bytes | None, now: float, /) -> list[str]:
+        """The handles that the owner has (None: all), oldest first."""
+        ...
+
+    def read(self, owner: bytes, kind: Kind, now: float, /) -> tuple[int, list[tuple[str, bytes]]]:
+        """A document's version, and its pieces in the order in which they were put."""
+        ...
+
+    def write(self, claim: Claim, write: Write, /) -> int:
+        """Change a document, and give its version; where the key is known, change nothing and give that of then.
+
+        Raises:
+            StoreConflict: If it has another version.
+        """
+        ...
+
+    def owned(self, now: float, /) -> list[Owned]:
+        """What each owner has."""
+        ...
+
+    def purge(self, owners: Sequence[bytes], /) -> int:
+        """Take away all that these owners have, and contents that nobody has then; how many bytes they had."""
+        ...
+
+    def sweep(self, now: float, most: int, /) -> int:
+        """Take away all that some of the expired owners have; how many owners."""
+        ...
+
+    def close(self) -> None:
+        """Give back connections and files; used again, it opens them anew."""
+        ...
+
+
+def _positive(store: object, attribute: Native, value: float | None) -> None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0):
+        msg = f"{type(store).__name__}: {attribute.name} is a number above 0, or None where it is optional; got {value!r:.80}"
+        raise ConfigError(msg)
+
+
+@define(eq=False)
+class ConversationStore:
+    """Keeps what conversations left out, their histories and the states of their sessions; for many workers at once.
+
+    Args:
+        ttl: Seconds after the last write for a conversation after which all of it is taken away; None: never. A content
+            that is put for no conversation expires by itself.
+        max_bytes: The most bytes that the store keeps; what expired goes first, then ``StoreFull`` is raised.
+        max_conversation_bytes: The most bytes of one conversation; what several have left out counts for each.
+        max_content: The most bytes of one content, one append or one piece of a state.
+        cipher: Encrypts contents, messages and states; names of conversations and handles stay readable.
+        timeout: Seconds that one call may take.
+        clock: Seconds since 1970, by which conversations expire.
+
+    Raises:
+        ConfigError: If an option makes no sense.
+    """
+
+    ttl: float | None = field(default=None, kw_only=True, validator=_positive)
+    max_bytes: int | None = field(default=None, kw_only=True, validator=_positive)
+    max_conversation_bytes: int | None = field(default=None, kw_only=True, validator=_positive)
+    max_content: int = field(default=64 * 1024 * 1024, kw_only=True, validator=_positive)
+    cipher: Cipher | None = field(default=None, kw_only=True, repr=False)
+    timeout: float = field(default=5.0, kw_only=True, validator=_positive)
+    clock: Callable[[], float] = field(default=time.time, kw_only=True, repr=False)
+    _threads: RunVar[anyio.CapacityLimiter] = field(
+        init=False, factory=lambda: RunVar("agentctx.stores.threads"), repr=False
+    )
+    _swept: float = field(init=False, default=-math.inf, repr=False)
+
+    @property
+    def backend(self) -> Backend:
+        """What keeps the bytes."""
+        raise NotImplementedError
+
+    async def put(self, content: bytes, /) -> str:
+        """Keep ``content`` and return its handle: so much of its SHA-256 as no other content shares.
+
+        Raises:
+            StoreFull: If a quota is reached.
+            StoreUnavailable: If the store does not answer.
+            StoreError: If the content is too large.
+        """
+        return await self._put(content, None)
+
+    async def get(self, handle: str, /) -> bytes:
+        """What was put under ``handle``.
+
+        Raises:
+            StoreUnavailable: If the store does not answer.
+            StoreError: If there is nothing under it, or it is damaged.
+        """
+        return await self._get(handle, None)
+
+    async def handles(self) -> list[str]:
+        """The handles of all that is kept, oldest first."""
+        return await self._handles(None)
+
+    def for_conversation(self, name: str, /) -> _Conversation:
+        """The contents as one conversation sees them: it has what was put in by it, and nothing else."""
+        owner_of(name)
+        return _Conversation(self, name)
+
+    async def conversations(self) -> list[str | None]:
+        """The conversations that have left something out; None among them where something is nobody's."""
+        return [each.name for each in await self.stored() if each.contents]
+
+    async def load(self, name: str, /) -> HistorySnapshot:
+        """The history of a conversation; of one that was never written an empty one.
+
+        Raises:
+            StoreUnavailable: If the store does not answer.
+            StoreError: If it is damaged.
+        """
+        owner, now = owner_of(name), self._now()
+
+        def read(backend: Backend) -> HistorySnapshot:
+            version, pieces = backend.read(owner, "history", now)
+            return HistorySnapshot([message for _, body in pieces for message in self._messages(body, name)], version)
+
+        return await self._run(read)
+
+    async def append(
+        self, name: str, messages: Sequence[Native], version: int | None, /, *, key: str | None = None
+    ) -> int:
+        """Put messages behind the others, and return the new version: see ``HistoryStore``."""
+        if not messages:
+            return (await self.load(name)).version if version is None else version
+        return await self._write(name, "history", version, key, put=partial(self._batch, name, messages))
+
+    async def save(
+        self, name: str, messages: Sequence[Native], version: int | None, /, *, key: str | None = None
+    ) -> int:
+        """Put messages in the place of all that are there, and return the new version: see ``HistoryStore``."""
+        put = partial(self._batch, name, messages) if messages else dict
+        return await self._write(name, "history", version, key, put=put, drop=None)
+
+    async def clear(self, name: str, version: int | None = None, /, *, key: str | None = None) -> int:
+        """Take all messages away, and return the new version: see ``HistoryStore``."""
+        return await self._write(name, "history", version, key, put=dict, drop=None)
+
+    async def load_state(self, name: str, /) -> StateSnapshot:
+        """The state of a session; of one that was never saved no pieces.
+
+        Raises:
+            StoreUnavailable: If the store does not answer.
+            StoreError: If it is damaged.
+        """
+        owner, now = owner_of(name), self._now()
+
+        def read(backend: Backend) -> StateSnapshot:
+            version, pieces = backend.read(owner, "state", now)
+            return StateSnapshot({piece: self._opened(body, name) for piece, body in pieces}, version)
+
+        return await self._run(read)
+
+    async def save_state(
+        self, name: str, changed: Mapping[str, bytes | None], version: int | None, /, *, key: str | None = None
+    ) -> int:
+        """Keep those pieces that have changed, and return the new version: see ``StateStore``."""
+        drop = [piece for piece, content in changed.items() if content is None]
+
+        def put() -> dict[str, bytes]:
+            return {piece: self._closed(content) for piece, content in changed.items() if content is not None}
+
+        return await self._write(name, "state", version, key, put=put, drop=drop)
+
+    async def stored(self) -> list[Stored]:
+        """What is kept of each conversation, and, if there is something, of nobody."""
+        now = self._now()
+        owned = await self._run(lambda backend: backend.owned(now))
+        named = [
+            Stored(name, *_sizes(each), each.history, each.state, each.expires if each.expires < math.inf else None)
+            for each in owned
+            if (name := _name_of(each.owner)) is not None
+        ]
+        nobodys = [_sizes(each) for each in owned if _name_of(each.owner) is None]
+        return [*named, Stored(None, *map(sum, zip(*nobodys, strict=True)))] if nobodys else named
+
+    async def purge(self, name: str | None, /) -> int:
+        """Take away all that a conversation has: contents that no other has left out, history and state.
+
+        Args:
+            name: The conversation; None: the contents that are nobody's.
+
+        Returns:
+            How many bytes it had.
+        """
+        if name is not None:
+            owner = owner_of(name)
+            return await self._run(lambda backend: backend.purge([owner]))
+        now = self._now()
+        owned = await self._run(lambda backend: backend.owned(now))
+        nobodys = [each.owner for each in owned if _name_of(each.owner) is None]
+        return await self._run(lambda backend: backend.purge(nobodys))
+
+    async def sweep(self) -> int:
+        """Take away what has expired, and return how many conversations and contents of nobody that were.
+
+        Writing does that by itself, a hundred at a time and once a minute.
+        """
+        swept, now = 0, self._now()
+        while (some := await self._run(lambda backend: backend.sweep(now, SWEPT))) > 0:
+            swept += some
+        return swept
+
+    async def aclose(self) -> None:
+        """Give back connections and files; used again, the store opens them anew."""
+        await self._run(lambda backend: backend.close())
+
+    async def __aenter__(self) -> Self:
+        """The store itself."""
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        """Close it."""
+        await self.aclose()
+
+    def __bool__(self) -> bool:
+        """A store is one even when it is empty."""
+        return True
+
+    async def _put(self, content: bytes, conversation: str | None) -> str:
+        if not isinstance(content, (bytes, bytearray, memoryview)):
+            msg = f"a content is bytes, got {type(content).__name__}"
+            raise StoreError(msg)
+        self._check_size("a content", len(content))
+        owner, claim = None if conversation is None else owner_of(conversation), self._claim()
+
+        def put(backend: Backend) -> str:
+            digest = sha256(content).digest()
+            whole, body = digest.hex(), self._closed(bytes(content))
+            for length in range(_SHORTEST, len(whole) + 1):
+                handle = whole[:length]
+                whose = evolve(claim, owner=owner or b"n" + handle.encode(), name=conversation or handle)
+                if backend.put(whose, handle, digest, body):
+                    return handle
+            msg = "two contents have one SHA-256"
+            raise StoreError(msg)
+
+        return await self._grow(put)
+
+    async def _get(self, handle: str, conversation: str | None) -> bytes:
+        owner, now = None if conversation is None else owner_of(conversation), self._now()
+
+        def get(backend: Backend) -> bytes | None:
+            body = backend.get(handle, owner, now)
+            return None if body is None else self._opened(body, handle)
+
+        known = isinstance(handle, str) and len(handle) >= _SHORTEST and _HEXADECIMAL.issuperset(handle)
+        content = await self._run(get) if known else None
+        if content is None:
+            whose = "" if conversation is None else f" by conversation {conversation!r:.200}"
+            msg = f"nothing is kept{whose} under handle {handle!r:.200}"
+            raise StoreError(msg)
+        return content
+
+    async def _handles(self, conversation: str | None) -> list[str]:
+        owner, now = None if conversation is None else owner_of(conversation), self._now()
+        return await self._run(lambda backend: backend.handles(owner, now))
+
+    async def _write(
+        self,
+        name: str,
+        kind: Kind,
+        version: int | None,
+        key: str | None,
+        *,
+        put: Callable[[], Mapping[str, bytes]],
+        drop: Collection[str] | None = (),
+    ) -> int:
+        claim = evolve(self._claim(), owner=owner_of(name), name=name)
+        told = _as_bytes("a key", uuid4().hex if key is None else key)  # so that it may be tried twice
+
+        def write(backend: Backend) -> int:
+            return backend.write(claim, Write(kind, version, told, put(), drop))
+
+        return await self._grow(write)
+
+    async def _grow(self, work: Callable[[Backend], T]) -> T:
+        """Write; what has expired is taken away now and then, and where there is no room."""
+        now = self._now()
+        if self.ttl is not None and now - self._swept > min(60.0, self.ttl):
+            self._swept = now
+            await self._run(lambda backend: backend.sweep(now, SWEPT))
+        try:
+            return await self._run(work)
+        except StoreFull:
+            if self.ttl is None or not await self.sweep():
+                raise
+            return await self._run(work)
+
+    async def _run(self, work: Callable[[Backend], T]) -> T:
+        """Let the back end work, in a thread of its own where it may wait; once more where it was not there."""
+        backend = self.backend
+        if not backend.waits and self.cipher is None:
+            return work(backend)
+        try:
+            with anyio.fail_after(self.timeout):
+                try:
+                    return await self._in_thread(work, backend)
+                except StoreUnavailable:  # a connection that was lost while nobody used it, mostly
+                    return await self._in_thread(work, backend)
+        except TimeoutError:
+            msg = f"the {type(self).__name__} did not answer within {self.timeout:g} seconds"
+            raise StoreUnavailable(msg) from None
+
+    async def _in_thread(self, work: Callable[[Backend], T], backend: Backend) -> T:
+        try:
+            threads = self._threads.get()
+        except LookupError:
+            self._threads.set(threads := anyio.CapacityLimiter(CONNECTIONS))
+        return await anyio.to_thread.run_sync(work, backend, abandon_on_cancel=True, limiter=threads)
+
+    def _claim(self) -> Claim:
+        now = self._now()
+        expires, most = math.inf if self.ttl is None else now + self.ttl, self.max_conversation_bytes
+        return Claim(b"", "", now, expires, most or math.inf, self.max_bytes or math.inf)
+
+    def _now(self) -> float:
+        return time_of(self.clock, type(self).__name__)
+
+    def _check_size(self, what: str, size: int) -> None:
+        if size > self.max_content:
+            msg = f"{what} of {size:,} bytes is larger than the {self.max_content:,} that the store takes"
+            raise StoreError(msg)
+
+    def _batch(self, name: str, messages: Sequence[Native]) -> dict[str, bytes]:
+        """Messages as one piece of a history; it has a name of its own, and stands behind those of earlier versions."""
+        plain = [to_json(message, f"messages[{place}]") for place, message in enumerate(messages)]
+        try:
+            content = json.dumps(plain, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        except (TypeError, ValueError, RecursionError) as error:
+            msg = f"messages of conversation {name!r:.200} cannot be written as JSON: {error}"
+            raise StoreError(msg) from error
+        return {uuid4().hex: self._closed(content)}
+
+    def _messages(self, body: bytes, name: str) -> list[Native]:
+        try:
+            told = json.loads(self._opened(body, name).decode("utf-8", "surrogatepass"))
+            return [from_json(each) for each in told]
+        except (TypeError, ValueError, RecursionError) as error:
+            msg = f"the history of conversation {name!r:.200} is damaged: {error}"
+            raise StoreError(msg) from error
+
+    def _closed(self, content: bytes) -> bytes:
+        """What is kept for a content: whether it is encrypted, and it."""
+        self._check_size("what is to be kept", len(content))
+        return b"\0" + content if self.cipher is None else b"\1" + self.cipher.encrypt(content)
+
+    def _opened(self, body: bytes, where: str) -> bytes:
+        if body[:1] == b"\0":
+            return body[1:]
+        if body[:1] != b"\1" or self.cipher is None:
+            why = "it is encrypted: pass the cipher" if body[:1] == b"\1" else "it was not written by this library"
+            msg = f"what is kept for {where!r:.200} cannot be read: {why}"
+            raise StoreError(msg)
+        try:
+            return self.cipher.decrypt(body[1:])
+        except Exception as error:
+            msg = f"what is kept for {where!r:.200} cannot be decrypted: {type(error).__name__}"
+            raise StoreError(msg) from error
+
+
+@frozen
+class _Conversation:
+    """The contents of one conversation, in a store that others use too."""
+
+    store: ConversationStore
+    name: str
+
+    async def put(self, content: bytes, /) -> str:
+        """Keep ``content`` for the conversation and return its handle."""
+        return await self.store._put(content, self.name)  # noqa: SLF001 - a part of the store
+
+    async def get(self, handle: str, /) -> bytes:
+        """What the conversation has put under ``handle``.
+
+        Raises:
+            StoreError: If it has put nothing under it.
+        """
+        return await self.store._get(handle, self.name)  # noqa: SLF001 - a part of the store
+
+    async def handles(self) -> list[str]:
+        """The handles of what the conversation has left out, oldest first."""
+        return await self.store._handles(self.name)  # noqa: SLF001 - a part of the store
+
+
+CONNECTIONS = 8
+"""So many threads of an event loop may be at work for a store, each with a connection of its own."""
+
+
+@define(eq=False)
+class Connections(Generic[C]):
+    """Connections of one process: those that are free are used again; one that failed is not.
+
+    Args:
+        make: Makes one.
+        close: Closes one.
+    """
+
+    make: Callable[[], C]
+    close: Callable[[C], None]
+    _free: list[C] = field(init=False, factory=list, repr=False)
+    _guard: Lock = field(init=False, factory=Lock, repr=False)
+    _process: int = field(init=False, factory=os.getpid, repr=False)
+
+    @contextmanager
+    def one(self) -> Iterator[C]:
+        """A connection that nobody else has meanwhile."""
+        free = self._of_this_process()
+        with self._guard:
+            connection = free.pop() if free else None
+        if connection is None:
+            connection = self.make()
+        try:
+            yield connection
+        except StoreUnavailable:
+            self.close(connection)
+            self.drop()  # the others are lost with it, mostly
+            raise
+        except (StoreConflict, StoreError):
+            free.append(connection)
+            raise
+        except BaseException:
+            self.close(connection)
+            raise
+        free.append(connection)
+
+    def drop(self) -> None:
+        """Close those that are free."""
+        free = self._of_this_process()
+        with self._guard:
+            dropped = free[:]
+            free.clear()
+        for each in dropped:
+            self.close(each)
+
+    def _of_this_process(self) -> list[C]:
+        """The free ones; those of a process that this one was forked from are its own, and are left to it."""
+        if self._process != os.getpid():
+            self._process, self._free, self._guard = os.getpid(), [], Lock()
+        return self._free
+
+    def __del__(self) -> None:
+        """Close those that are free."""
+        if self._process == os.getpid():
+            for each in self._free:
+                self.close(each)
+
+
+def owner_of(name: str) -> bytes:
+    """A conversation as an owner.
+
+    Raises:
+        StoreError: If it has no name that a store can keep.
+    """
+    return b"c" + _as_bytes("the name of a conversation", name)
+
+
+def _as_bytes(what: str, text: str) -> bytes:
+    given = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b""
+    if not 0 < len(given) <= LONGEST:
+        msg = f"{what} is a text of 1 to {LONGEST:,} bytes, got {text!r:.80}"
+        raise StoreError(msg)
+    return given
+
+
+def _name_of(owner: bytes) -> str | None:
+    return owner[1:].decode("utf-8", "surrogatepass") if owner[:1] == b"c" else None
+
+
+def _sizes(owned: Owned) -> tuple[int, int]:
+    return owned.bytes, owned.contents

@@ -1,0 +1,282 @@
+"""A store in tables: what SQLite and PostgreSQL do, each function within one transaction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from attrs import define, frozen
+
+from agentctx.errors import StoreConflict, StoreError
+from agentctx.stores.store import REMEMBERED, Claim, Kind, Owned, Write
+
+T = TypeVar("T")
+Rows = list[tuple[Any, ...]]
+
+MIGRATIONS = (
+    """
+    CREATE TABLE numbers (name TEXT PRIMARY KEY, value BIGINT NOT NULL);
+    INSERT INTO numbers VALUES ('floor', 0);
+    CREATE TABLE owners (
+        id {identity}, name {bytes} NOT NULL UNIQUE, size BIGINT NOT NULL, expires DOUBLE PRECISION
+    );
+    CREATE INDEX owners_expires ON owners (expires);
+    CREATE TABLE contents (handle TEXT PRIMARY KEY, digest {bytes} NOT NULL, body {bytes} NOT NULL);
+    CREATE TABLE refs (
+        id {identity}, owner BIGINT NOT NULL REFERENCES owners, handle TEXT NOT NULL REFERENCES contents,
+        UNIQUE (owner, handle)
+    );
+    CREATE INDEX refs_handle ON refs (handle);
+    CREATE TABLE documents (
+        owner BIGINT NOT NULL REFERENCES owners, kind TEXT NOT NULL, version BIGINT NOT NULL, PRIMARY KEY (owner, kind)
+    );
+    CREATE TABLE pieces (
+        owner BIGINT NOT NULL REFERENCES owners, kind TEXT NOT NULL, piece TEXT NOT NULL, version BIGINT NOT NULL,
+        place BIGINT NOT NULL, body {bytes} NOT NULL, PRIMARY KEY (owner, kind, piece)
+    );
+    CREATE TABLE keys (
+        owner BIGINT NOT NULL REFERENCES owners, kind TEXT NOT NULL, key {bytes} NOT NULL, version BIGINT NOT NULL,
+        PRIMARY KEY (owner, kind, key)
+    );
+    CREATE INDEX keys_version ON keys (owner, kind, version);
+    """,
+)
+"""What brings a store from one version of its schema to the next; the version is how many of them were run."""
+
+
+def check_schema(version: int, where: str) -> None:
+    """Refuse a store of a version that is not known.
+
+    Raises:
+        StoreError: If a newer release has written it.
+    """
+    if version > len(MIGRATIONS):
+        msg = f"{where} has version {version} of the schema; this release knows {len(MIGRATIONS)}: use a newer one"
+        raise StoreError(msg)
+
+
+class Taken(Exception):  # noqa: N818 - no error: the transaction is to be taken back
+    """Another content has this handle."""
+
+
+class Run(Protocol):
+    """Runs one statement within the transaction, and gives its rows. A place for a value is a question mark."""
+
+    def __call__(self, statement: str, /, *values: object) -> Rows:
+        """The rows."""
+        ...
+
+
+@frozen
+class Tables:
+    """The tables within one transaction.
+
+    Args:
+        run: Runs a statement.
+        lock: What a SELECT ends with that is to lock its rows.
+        lock_contents: Keeps others from writing contents to the end of the transaction.
+    """
+
+    run: Run
+    lock: str = ""
+    lock_contents: Callable[[], object] = lambda: None
+
+    def put(self, claim: Claim, handle: str, digest: bytes, body: bytes) -> None:
+        owner = self._owner(claim)
+        self.run("INSERT INTO contents VALUES (?, ?, ?) ON CONFLICT (handle) DO NOTHING", handle, digest, body)
+        if self.run("SELECT digest FROM contents WHERE handle = ?", handle) != [(digest,)]:
+            raise Taken
+        added = self.run(
+            "INSERT INTO refs (owner, handle) VALUES (?, ?) ON CONFLICT DO NOTHING RETURNING id", owner.id, handle
+        )
+        self._keep(claim, owner, len(body) if added else 0)
+
+    def get(self, handle: str, owner: bytes | None, now: float) -> bytes | None:
+        rows = self.run(
+            "SELECT body FROM contents WHERE handle = ? AND EXISTS (SELECT 1 FROM refs JOIN owners ON owners.id = owner "
+            f"WHERE refs.handle = contents.handle AND {_ALIVE} AND {_OF[owner is None]})",
+            *(handle, now, owner or b""),
+        )
+        return rows[0][0] if rows else None
+
+    def handles(self, owner: bytes | None, now: float) -> list[str]:
+        rows = self.run(
+            f"SELECT handle, min(refs.id) FROM refs JOIN owners ON owners.id = owner "
+            f"WHERE {_ALIVE} AND {_OF[owner is None]} GROUP BY handle ORDER BY 2",
+            *(now, owner or b""),
+        )
+        return [handle for handle, _ in rows]
+
+    def read(self, owner: bytes, kind: Kind, now: float) -> tuple[int, list[tuple[str, bytes]]]:
+        rows = self.run(
+            "SELECT version, expires, (SELECT value FROM numbers WHERE name = 'floor') FROM owners "
+            "LEFT JOIN documents ON owner = owners.id AND kind = ? WHERE name = ?",
+            *(kind, owner),
+        )
+        if not rows or rows[0][0] is None:
+            return self._floor(), []
+        version, expires, floor = rows[0]
+        if expires is not None and expires <= now:
+            return max(floor, version + 1), []
+        pieces = self.run(
+            "SELECT piece, body FROM pieces WHERE owner = (SELECT id FROM owners WHERE name = ?) AND kind = ? "
+            "ORDER BY version, place",
+            *(owner, kind),
+        )
+        return version, pieces
+
+    def write(self, claim: Claim, write: Write) -> int:
+        owner, kind = self._owner(claim), write.kind
+        mine = owner.id, kind
+        done = self.run("SELECT version FROM keys WHERE owner = ? AND kind = ? AND key = ?", *mine, write.key)
+        if done:
+            return int(done[0][0])
+        known = self.run("SELECT version FROM documents WHERE owner = ? AND kind = ?", *mine)
+        before = int(known[0][0]) if known else self._floor()
+        if write.version is not None and write.version != before:
+            raise StoreConflict(claim.name, before)
+        version = before + 1
+        self.run(
+            "INSERT INTO documents VALUES (?, ?, ?) ON CONFLICT (owner, kind) DO UPDATE SET version = excluded.version",
+            *(*mine, version),
+        )
+        grown = -self._drop(mine, None if write.drop is None else {*write.drop, *write.put})
+        for place, (piece, body) in enumerate(write.put.items()):
+            self.run("INSERT INTO pieces VALUES (?, ?, ?, ?, ?, ?)", *mine, piece, version, place, body)
+            grown += len(body)
+        self.run("INSERT INTO keys VALUES (?, ?, ?, ?)", *mine, write.key, version)
+        self.run("DELETE FROM keys WHERE owner = ? AND kind = ? AND version <= ?", *mine, version - REMEMBERED)
+        self._keep(claim, owner, grown)
+        return version
+
+    def owned(self, now: float) -> list[Owned]:
+        rows = self.run(
+            "SELECT name, size, (SELECT count(*) FROM refs WHERE owner = owners.id), "
+            "(SELECT version FROM documents WHERE owner = owners.id AND kind = 'history'), "
+            "(SELECT version FROM documents WHERE owner = owners.id AND kind = 'state'), expires "
+            f"FROM owners WHERE {_ALIVE} ORDER BY owners.id",
+            now,
+        )
+        return [Owned(bytes(name), *told, math.inf if until is None else until) for name, *told, until in rows]
+
+    def purge(self, owners: Sequence[bytes]) -> int:
+        rows = [row for name in sorted(owners) for row in self.run(_OWNER + self.lock, name)]
+        self._remove([row[0] for row in rows])
+        return sum(row[1] for row in rows)
+
+    def sweep(self, now: float, most: int) -> int:
+        skip = f"{self.lock} SKIP LOCKED" if self.lock else ""
+        rows = self.run(f"SELECT id FROM owners WHERE expires <= ? LIMIT ?{skip}", now, most)
+        self._remove([row[0] for row in rows])
+        return len(rows)
+
+    def _floor(self) -> int:
+        return int(self.run("SELECT value FROM numbers WHERE name = 'floor'")[0][0])
+
+    def _owner(self, claim: Claim) -> _Owner:
+        """The owner to write for, locked; one that has expired begins anew."""
+        rows = self.run(_OWNER + self.lock, claim.owner)
+        if rows and rows[0][2] is not None and rows[0][2] <= claim.now:
+            self._remove([rows[0][0]])
+            rows = []
+        if not rows:
+            rows = self.run(
+                "INSERT INTO owners (name, size) VALUES (?, 0) ON CONFLICT (name) DO UPDATE SET size = owners.size "
+                "RETURNING id, size",
+                claim.owner,
+            )
+        return _Owner(rows[0][0], rows[0][1])
+
+    def _drop(self, mine: tuple[int, Kind], pieces: set[str] | None) -> int:
+        """Take pieces away (None: all), and tell their bytes."""
+        which = [("", ())] if pieces is None else [(" AND piece = ?", (piece,)) for piece in sorted(pieces)]
+        gone = 0
+        for also, values in which:
+            for (size,) in self.run(
+                f"DELETE FROM pieces WHERE owner = ? AND kind = ?{also} RETURNING length(body)", *mine, *values
+            ):
+                gone += size
+        return gone
+
+    def _keep(self, claim: Claim, owner: _Owner, grown: int) -> None:
+        """Write down how large the owner is now, and until when it is kept."""
+        claim.check(
+            grown, owner.size + grown, lambda: int(self.run("SELECT sum(size) FROM owners")[0][0] or 0) + grown
+        )
+        expires = None if claim.expires == math.inf else claim.expires
+        self.run("UPDATE owners SET size = size + ?, expires = ? WHERE id = ?", grown, expires, owner.id)
+
+    def _remove(self, owners: Sequence[int]) -> None:
+        """Take owners away that are locked, and the contents that nobody has then."""
+        if owners:
+            self.lock_contents()
+        for owner in owners:
+            last = self.run("SELECT max(version) FROM documents WHERE owner = ?", owner)[0][0]
+            if last is not None:
+                self.run("UPDATE numbers SET value = ? WHERE name = 'floor' AND value <= ?", last + 1, last)
+            handles = self.run("DELETE FROM refs WHERE owner = ? RETURNING handle", owner)
+            for (handle,) in handles:
+                self.run(
+                    "DELETE FROM contents WHERE handle = ? AND NOT EXISTS (SELECT 1 FROM refs WHERE handle = ?)",
+                    *(handle, handle),
+                )
+            for table in ("pieces", "keys", "documents"):
+                self.run(f"DELETE FROM {table} WHERE owner = ?", owner)
+            self.run("DELETE FROM owners WHERE id = ?", owner)
+
+
+@define(eq=False)
+class InTables:
+    """A back end in tables: each function as one transaction."""
+
+    waits = True
+
+    def reading(self, work: Callable[[Tables], T]) -> T:
+        """Do work that reads all of it as it was at one moment."""
+        raise NotImplementedError
+
+    def writing(self, work: Callable[[Tables], T]) -> T:
+        """Do work that writes: all of it, or nothing where it raises."""
+        raise NotImplementedError
+
+    def put(self, claim: Claim, handle: str, digest: bytes, body: bytes) -> bool:
+        try:
+            self.writing(lambda tables: tables.put(claim, handle, digest, body))
+        except Taken:
+            return False
+        return True
+
+    def get(self, handle: str, owner: bytes | None, now: float) -> bytes | None:
+        return self.reading(lambda tables: tables.get(handle, owner, now))
+
+    def handles(self, owner: bytes | None, now: float) -> list[str]:
+        return self.reading(lambda tables: tables.handles(owner, now))
+
+    def read(self, owner: bytes, kind: Kind, now: float) -> tuple[int, list[tuple[str, bytes]]]:
+        return self.reading(lambda tables: tables.read(owner, kind, now))
+
+    def write(self, claim: Claim, write: Write) -> int:
+        return self.writing(lambda tables: tables.write(claim, write))
+
+    def owned(self, now: float) -> list[Owned]:
+        return self.reading(lambda tables: tables.owned(now))
+
+    def purge(self, owners: Sequence[bytes]) -> int:
+        return self.writing(lambda tables: tables.purge(owners))
+
+    def sweep(self, now: float, most: int) -> int:
+        return self.writing(lambda tables: tables.sweep(now, most))
+
+
+@define
+class _Owner:
+    """An owner in the tables."""
+
+    id: int
+    size: int
+
+
+_OWNER = "SELECT id, size, expires FROM owners WHERE name = ?"
+_ALIVE = "(expires IS NULL OR expires > ?)"
+_OF = {False: "owners.name = ?", True: "? IS NOT NULL"}
