@@ -19,6 +19,7 @@ from agentctx.tokens.carried import base64_of
 DIGEST_BYTES = 12
 """A message is compared to the one that stood at the same place, so that few bytes tell them apart."""
 
+
 @frozen(eq=False, repr=False)
 class Digest:
     """Equals every native message that has this digest: stands for one whose content is not kept.

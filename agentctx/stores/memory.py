@@ -32,7 +32,7 @@ class MemoryStore(ConversationStore):
         []
     """
 
-    _memory: _Memory = field(init=False, factory=lambda: _Memory(), repr=False)
+    _memory: _Memory = field(init=False, factory=lambda: _Memory(), repr=False)  # noqa: PLW0108 - it is below
 
     @property
     def backend(self) -> Backend:
@@ -61,6 +61,11 @@ class _Owner:
     bytes: int = 0
     handles: dict[str, int] = field(factory=dict)
     documents: dict[Kind, _Document] = field(factory=dict)
+
+    def version(self, kind: Kind) -> int | None:
+        """The version of a document; None where it has none."""
+        document = self.documents.get(kind)
+        return None if document is None else document.version
 
 
 @define(eq=False)
@@ -143,7 +148,7 @@ class _Memory:
     def owned(self, now: float) -> list[Owned]:
         with self._guard:
             return [
-                Owned(name, each.bytes, len(each.handles), *map(_version, (each, each), KINDS), each.expires)
+                Owned(name, each.bytes, len(each.handles), each.version("history"), each.version("state"), each.expires)
                 for name, each in self.owners.items()
                 if each.expires > now
             ]
@@ -193,11 +198,3 @@ class _Memory:
 
 def _size(pieces: dict[str, tuple[int, int, bytes]]) -> int:
     return sum(len(body) for _, _, body in pieces.values())
-
-
-KINDS: tuple[Kind, Kind] = ("history", "state")
-
-
-def _version(owner: _Owner, kind: Kind) -> int | None:
-    document = owner.documents.get(kind)
-    return None if document is None else document.version

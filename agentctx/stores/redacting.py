@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from attrs import evolve, frozen
@@ -11,15 +11,19 @@ from attrs import evolve, frozen
 from agentctx.core.message import Native
 from agentctx.core.secrets import Redactor, failing_closed, redact_secrets
 from agentctx.engine.options import check_redactor, check_store
+from agentctx.engine.originals import original_bytes
 from agentctx.errors import StoreError
 from agentctx.offload import offload
-from agentctx.protocols import HistoryStore, Store
-from agentctx.providers.native import to_json
+from agentctx.protocols import Store
+from agentctx.providers.native import from_json, to_json
 
 
 @frozen
 class RedactingStore:
     """Takes secrets out of all that goes into a store; what comes back is without them.
+
+    Messages of histories are stored without secrets, too. The state of a session is refused: without them it would be
+    another.
 
     It fails closed: where the redactor raises, or a content is no text, ``put`` raises ``StoreError``, which quotes
     nothing of it. Then the report says that it is not kept, and the step goes on.
@@ -65,7 +69,25 @@ class RedactingStore:
         if name.startswith("_"):
             raise AttributeError(name)
         found = getattr(self.store, name)
-        return found if name != "for_conversation" else lambda whose: evolve(self, store=found(whose))
+        if name == "for_conversation":
+            return lambda whose: evolve(self, store=found(whose))
+        if name == "save_state":
+            return self._refuse_state
+        return partial(self._write, found) if name in ("append", "save") else found
+
+    async def _write(
+        self, write: Callable[..., Awaitable[int]], name: str, messages: Sequence[Native], *rest: object, **key: object
+    ) -> int:
+        """Write messages to a history, without secrets."""
+        contents = [original_bytes(to_json(each, f"messages[{at}]")) for at, each in enumerate(messages)]
+        told = [await offload(partial(self._without_secrets, each), 1, len(each)) for each in contents]
+        clean = [from_json(json.loads(each.decode("utf-8", "surrogatepass"))) for each in told]
+        return await write(name, clean, *rest, **key)
+
+    async def _refuse_state(self, name: str, *_arguments: object, **_key: object) -> int:
+        """A session's state tells what its messages are, secrets and all: it cannot be kept without them."""
+        msg = f"the state of conversation {name!r:.200} cannot be kept in a store that takes secrets out"
+        raise StoreError(msg)
 
     def _without_secrets(self, content: bytes) -> bytes:
         redact = failing_closed(self.redact, StoreError)

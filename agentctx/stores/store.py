@@ -220,7 +220,7 @@ class Backend(Protocol):
 
 def _positive(store: object, attribute: Native, value: float | None) -> None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0):
-        msg = f"{type(store).__name__}: {attribute.name} is a number above 0, or None where it is optional; got {value!r:.80}"
+        msg = f"{type(store).__name__}: {attribute.name} is a number above 0, got {value!r:.80}"
         raise ConfigError(msg)
 
 
@@ -243,8 +243,8 @@ class ConversationStore:
     """
 
     ttl: float | None = field(default=None, kw_only=True, validator=_positive)
-    max_bytes: int | None = field(default=None, kw_only=True, validator=_positive)
-    max_conversation_bytes: int | None = field(default=None, kw_only=True, validator=_positive)
+    max_bytes: float | None = field(default=None, kw_only=True, validator=_positive)
+    max_conversation_bytes: float | None = field(default=None, kw_only=True, validator=_positive)
     max_content: int = field(default=64 * 1024 * 1024, kw_only=True, validator=_positive)
     cipher: Cipher | None = field(default=None, kw_only=True, repr=False)
     timeout: float = field(default=5.0, kw_only=True, validator=_positive)
@@ -311,7 +311,7 @@ class ConversationStore:
     ) -> int:
         """Put messages behind the others, and return the new version: see ``HistoryStore``."""
         if not messages:
-            return (await self.load(name)).version if version is None else version
+            return (await self.load(name)).version
         return await self._write(name, "history", version, key, put=partial(self._batch, name, messages))
 
     async def save(
@@ -407,15 +407,12 @@ class ConversationStore:
         return True
 
     async def _put(self, content: bytes, conversation: str | None) -> str:
-        if not isinstance(content, (bytes, bytearray, memoryview)):
-            msg = f"a content is bytes, got {type(content).__name__}"
-            raise StoreError(msg)
         self._check_size("a content", len(content))
         owner, claim = None if conversation is None else owner_of(conversation), self._claim()
 
         def put(backend: Backend) -> str:
-            digest = sha256(content).digest()
-            whole, body = digest.hex(), self._closed(bytes(content))
+            whole, body = sha256(content).hexdigest(), self._closed(content)
+            digest = bytes.fromhex(whole)
             for length in range(_SHORTEST, len(whole) + 1):
                 handle = whole[:length]
                 whose = evolve(claim, owner=owner or b"n" + handle.encode(), name=conversation or handle)

@@ -56,7 +56,7 @@ def check_schema(version: int, where: str) -> None:
         raise StoreError(msg)
 
 
-class Taken(Exception):  # noqa: N818 - no error: the transaction is to be taken back
+class Taken(Exception):
     """Another content has this handle."""
 
 
@@ -94,7 +94,8 @@ class Tables:
 
     def get(self, handle: str, owner: bytes | None, now: float) -> bytes | None:
         rows = self.run(
-            "SELECT body FROM contents WHERE handle = ? AND EXISTS (SELECT 1 FROM refs JOIN owners ON owners.id = owner "
+            "SELECT body FROM contents WHERE handle = ? AND EXISTS ("
+            "SELECT 1 FROM refs JOIN owners ON owners.id = owner "
             f"WHERE refs.handle = contents.handle AND {_ALIVE} AND {_OF[owner is None]})",
             *(handle, now, owner or b""),
         )
@@ -158,7 +159,10 @@ class Tables:
             f"FROM owners WHERE {_ALIVE} ORDER BY owners.id",
             now,
         )
-        return [Owned(bytes(name), *told, math.inf if until is None else until) for name, *told, until in rows]
+        return [
+            Owned(bytes(name), size, contents, history, state, math.inf if until is None else until)
+            for name, size, contents, history, state, until in rows
+        ]
 
     def purge(self, owners: Sequence[bytes]) -> int:
         rows = [row for name in sorted(owners) for row in self.run(_OWNER + self.lock, name)]
@@ -201,9 +205,7 @@ class Tables:
 
     def _keep(self, claim: Claim, owner: _Owner, grown: int) -> None:
         """Write down how large the owner is now, and until when it is kept."""
-        claim.check(
-            grown, owner.size + grown, lambda: int(self.run("SELECT sum(size) FROM owners")[0][0] or 0) + grown
-        )
+        claim.check(grown, owner.size + grown, lambda: int(self.run("SELECT sum(size) FROM owners")[0][0] or 0) + grown)
         expires = None if claim.expires == math.inf else claim.expires
         self.run("UPDATE owners SET size = size + ?, expires = ? WHERE id = ?", grown, expires, owner.id)
 

@@ -100,7 +100,7 @@ async def test_handles_grow_where_two_would_be_the_same(monkeypatch):
         def hexdigest(self):
             return self.text
 
-    monkeypatch.setattr("agentctx.stores.sha256", Sum)
+    monkeypatch.setattr("agentctx.stores.store.sha256", Sum)
     store = MemoryStore()
     one, other = await store.put(b"\x01"), await store.put(b"\x02")
     assert (len(one), len(other)) == (16, 17)
