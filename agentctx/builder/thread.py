@@ -24,14 +24,14 @@ _MOMENT = 0.05
 """Seconds to the first time; each further time it is twice as long."""
 
 
-def _a_history_store(_thread: object, _attribute: object, store: object) -> None:
+def _a_history_store(_thread: object, _attribute: object, store: Native) -> None:
     missing = [name for name in ("load", "append") if not callable(getattr(store, name, None))]
     if missing:
         msg = f"Thread: store is {store!r:.80}; it has no {' and no '.join(missing)}"
         raise ConfigError(msg)
 
 
-def _a_name(_thread: object, attribute: object, name: object) -> None:
+def _a_name(_thread: object, attribute: object, name: Native) -> None:
     if not isinstance(name, str) or not name:
         msg = f"Thread: {getattr(attribute, 'name', 'name')} is a text, and not empty; got {name!r:.80}"
         raise ConfigError(msg)
@@ -55,8 +55,8 @@ class Thread:
     Example:
         >>> from agentctx.builder import Block, ContextBuilder, Thread
         >>> from agentctx.stores import MemoryStore
-        >>> from agentctx.strategies import DropHead
-        >>> builder = ContextBuilder(8_000, format="openai-chat").add(Block("history", [], evict=DropHead()))
+        >>> from agentctx.strategies import TruncateOldest
+        >>> builder = ContextBuilder(8_000, format="openai-chat").add(Block("history", [], evict=TruncateOldest()))
         >>> thread = Thread(MemoryStore(), "thread-42")
         >>> built = await thread.build(builder, [{"role": "user", "content": "Why does the build fail?"}])
         >>> built = await thread.build(builder, [{"role": "assistant", "content": "A comma is missing."}])

@@ -7,7 +7,7 @@ from agentctx import ConfigError
 from agentctx.builder import Block, ContextBuilder, Thread
 from agentctx.errors import ContextOverflow, StoreConflict, StoreUnavailable
 from agentctx.stores import MemoryStore
-from agentctx.strategies import DropHead, Strict
+from agentctx.strategies import Strict, TruncateOldest
 
 pytestmark = pytest.mark.anyio
 
@@ -17,7 +17,7 @@ def says(text, role="user"):
 
 
 def builder(budget=8_000, evict=None, block="history"):
-    return ContextBuilder(budget, format="openai-chat").add(Block(block, [], evict=evict or DropHead()))
+    return ContextBuilder(budget, format="openai-chat").add(Block(block, [], evict=evict or TruncateOldest()))
 
 
 class Store:
@@ -33,15 +33,15 @@ class Store:
         self.appends += 1
         failure = self.failures.pop(0) if self.failures else None
         if failure == "lost":
-            raise StoreUnavailable("not done")
+            raise StoreUnavailable
         if failure == "conflict":
             await self.store.append(name, [says("somebody else's")], None)
         done = await self.store.append(name, messages, version, key=key)
         if failure == "ambiguous":
-            raise StoreUnavailable("done, but who knows")
+            raise StoreUnavailable
         if failure == "ambiguous, then others":
             await self.store.append(name, [says("somebody else's")], None)
-            raise StoreUnavailable("done, but who knows")
+            raise StoreUnavailable
         return done
 
 
