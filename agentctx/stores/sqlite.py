@@ -123,7 +123,9 @@ class _File(InTables):
 
     def _open(self) -> sqlite3.Connection:
         """A connection to the file, which is made, and brought to the schema of this release, where that is needed."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        missing = [folder for folder in self.path.parents if not folder.exists()]
+        for folder in reversed(missing):
+            folder.mkdir(mode=0o700, exist_ok=True)
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         connection = sqlite3.connect(
             self.path, timeout=self.timeout, isolation_level=None, check_same_thread=False, cached_statements=64

@@ -219,7 +219,8 @@ class Backend(Protocol):
 
 
 def _positive(store: object, attribute: Native, value: float | None) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0):
+    optional = value is None and attribute.default is None
+    if not optional and (isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0):
         msg = f"{type(store).__name__}: {attribute.name} is a number above 0, got {value!r:.80}"
         raise ConfigError(msg)
 

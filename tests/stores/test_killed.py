@@ -41,14 +41,14 @@ def wait_for(told, number):
 
 
 async def test_processes_that_are_killed_leave_all_that_was_acknowledged(tmp_path):
-    """Eight processes write to one SQLite file and are killed, each in the middle: every record is whole or not there."""
-    path, told, chosen = tmp_path / "agents" / "context.db", tmp_path / "told", random.Random(1)
+    """Eight processes write to one SQLite file and are killed, each in the middle: a record is whole or not there."""
+    path, told, chosen = tmp_path / "agents" / "context.db", tmp_path / "told", random.Random(1)  # noqa: S311 - when to kill which
     running = {number: started(path, number, told) for number in range(PROCESSES)}
     last = PROCESSES
     try:
         wait_for(told, 0)
         for _ in range(KILLS):
-            time.sleep(chosen.random() * 0.05)
+            await anyio.sleep(chosen.random() * 0.05)
             victim = chosen.choice(sorted(running))
             killed = running.pop(victim)
             killed.kill()
@@ -119,21 +119,23 @@ async def check(store, acknowledged):
         assert turns == list(range(len(turns)))
 
 
+async def more_of(acknowledged):
+    """Wait until twenty more records were acknowledged."""
+    before = len(acknowledged)
+    with anyio.fail_after(60):
+        while len(acknowledged) < before + 20:  # noqa: ASYNC110 - a list tells nobody
+            await anyio.sleep(0.01)
+
+
 async def under_load(store, restart):
     """Restart a server a few times while it is written to."""
     acknowledged, done = [], anyio.Event()
     async with anyio.create_task_group() as group:
         group.start_soon(load, store, acknowledged, done)
         for _ in range(KILLS):
-            before = len(acknowledged)
-            with anyio.fail_after(60):
-                while len(acknowledged) < before + 20:
-                    await anyio.sleep(0.01)
+            await more_of(acknowledged)
             await anyio.to_thread.run_sync(restart)
-        before = len(acknowledged)
-        with anyio.fail_after(60):
-            while len(acknowledged) < before + 20:
-                await anyio.sleep(0.01)
+        await more_of(acknowledged)
         done.set()
     await check(store, acknowledged)
 

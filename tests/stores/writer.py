@@ -1,6 +1,6 @@
 """A process that writes to a SQLite store until it is killed, and tells each record that was acknowledged.
 
-Run as ``writer.py PATH NUMBER``: each record is a content, a batch of messages and a piece of a state, whole or not there.
+Run as ``writer.py PATH NUMBER``: a record is a content, a batch of messages and a piece of a state.
 """
 
 import hashlib

@@ -1,0 +1,281 @@
+"""What is special of each store: files and folders, schemas, processes, options; and all behave as the memory store."""
+
+import multiprocessing
+import os
+import sqlite3
+import stat
+
+import anyio
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from agentctx import ConfigError
+from agentctx.builder import Block, ContextBuilder, Thread
+from agentctx.errors import StoreConflict, StoreError, StoreFull, StoreUnavailable
+from agentctx.stores import MemoryStore, PostgresStore, RedactingStore, RedisStore, SQLiteStore
+from agentctx.strategies import TruncateOldest
+
+pytestmark = pytest.mark.anyio
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+async def test_files_are_the_owners_alone(tmp_path):
+    """The file and those beside it are 0600, a folder that is made for it 0700, whatever the umask."""
+    before = os.umask(0)
+    try:
+        async with SQLiteStore(tmp_path / "agents" / "deep" / "context.db") as store:
+            await store.put(b"a long log")
+            folder = tmp_path / "agents" / "deep"
+            assert mode(folder) == mode(folder.parent) == 0o700
+            assert {path.name for path in folder.iterdir()} == {"context.db", "context.db-wal", "context.db-shm"}
+            assert {mode(path) for path in folder.iterdir()} == {0o600}
+    finally:
+        os.umask(before)
+
+
+async def test_a_newer_schema_is_refused(tmp_path):
+    """What a newer release has written is not touched."""
+    path = tmp_path / "context.db"
+    async with SQLiteStore(path) as store:
+        await store.put(b"a long log")
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(StoreError, match="version 99"):
+        await SQLiteStore(path).handles()
+
+
+@pytest.mark.parametrize("kind", ["redis", "postgres"])
+async def test_a_newer_schema_of_a_server_is_refused(make, kind):
+    """What a newer release has written is not touched."""
+    async with make() as store:
+        await store.put(b"a long log")
+        if kind == "redis":
+            store.backend._client.hset(f"{store.backend.prefix}n", "schema", 99)
+        else:
+            with store.backend._connected() as connection:
+                connection.run("UPDATE numbers SET value = 99 WHERE name = 'schema'")
+    with pytest.raises(StoreError, match="version 99"):
+        await make().handles()
+
+
+async def test_another_programs_database_is_refused(tmp_path):
+    """A file that is a database of something else, or none, is not written to."""
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE own (n)")
+    connection.close()
+    (tmp_path / "text.db").write_text("no database, but a text " * 100)
+    for name in ("other.db", "text.db", "."):
+        with pytest.raises(StoreError) as caught:
+            await SQLiteStore(tmp_path / name).put(b"a long log")
+        assert not isinstance(caught.value, StoreUnavailable)
+
+
+async def test_a_file_that_somebody_holds_is_busy(tmp_path):
+    """A writer that holds the file for too long is told as transient, in time; readers go on."""
+    path = tmp_path / "context.db"
+    async with SQLiteStore(path, timeout=0.3) as store:
+        handle = await store.put(b"a long log")
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable), anyio.fail_after(5):
+            await store.put(b"another")
+        assert await store.get(handle) == b"a long log"
+        other.execute("ROLLBACK")
+        other.close()
+        await store.put(b"another")
+
+
+async def test_many_open_at_once(make):
+    """Twenty stores on a place that is new make the schema once."""
+    stores = [make() for _ in range(20)]
+    async with anyio.create_task_group() as group:
+        for number, store in enumerate(stores):
+            group.start_soon(store.append, "x", [{"n": number}], None)
+    assert sorted(each["n"] for each in (await stores[0].load("x")).messages) == list(range(20))
+    for store in stores:
+        await store.aclose()
+
+
+def append_in_a_fork(store, number):
+    anyio.run(store.append, "x", [{"n": number}], None)
+    os._exit(0)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres"])
+def test_a_fork_opens_connections_of_its_own(make):
+    """A store that was used before a fork can be used on both sides of it."""
+    store, fork = make(), multiprocessing.get_context("fork")
+    anyio.run(store.append, "x", [{"n": 0}], None)
+    processes = [fork.Process(target=append_in_a_fork, args=(store, number)) for number in (1, 2)]
+    for process in processes:
+        process.start()
+    anyio.run(store.append, "x", [{"n": 3}], None)
+    for process in processes:
+        process.join(30)
+        assert process.exitcode == 0
+    assert sorted(each["n"] for each in anyio.run(store.load, "x").messages) == [0, 1, 2, 3]
+    anyio.run(store.aclose)
+
+
+def test_a_store_is_used_from_several_loops(make):
+    """One store, one loop after another, on asyncio and trio."""
+    store = make()
+    for number, loop in enumerate(["asyncio", "trio", "asyncio"]):
+
+        async def use(number=number):
+            await store.append("x", [{"n": number}], None)
+            return len((await store.load("x")).messages)
+
+        assert anyio.run(use, backend=loop) == number + 1
+    anyio.run(store.aclose)
+
+
+@pytest.mark.parametrize(
+    "option", [{"ttl": 0}, {"ttl": "1"}, {"max_bytes": -1}, {"max_content": None}, {"timeout": 0}, {"max_bytes": True}]
+)
+def test_options_that_make_no_sense(option):
+    """A number that is none is refused when the store is made."""
+    with pytest.raises(ConfigError, match=next(iter(option))):
+        MemoryStore(**option)
+
+
+def test_places_that_make_no_sense():
+    """A schema and a prefix that could be something else are refused when the store is made."""
+    for schema in ("", "a;b", "A", "a" * 64, 1):
+        with pytest.raises(ConfigError):
+            PostgresStore("postgresql://", schema=schema)
+    for prefix in ("", "a b", "{a}", 1):
+        with pytest.raises(ConfigError):
+            RedisStore("redis://", prefix=prefix)
+    with pytest.raises(ConfigError):
+        SQLiteStore("context.db", synchronous="OFF")
+
+
+async def test_names_that_are_none_are_refused(make):
+    """A conversation has a name of at most a thousand bytes."""
+    async with make() as store:
+        for name in ("", "x" * 1_001, None, 1, b"x"):
+            with pytest.raises(StoreError):
+                await store.load(name)
+            with pytest.raises(StoreError):
+                await store.append(name, [{}], 0)
+            with pytest.raises(StoreError):
+                store.for_conversation(name)
+        with pytest.raises(StoreError):
+            await store.append("x", [{}], 0, key="")
+        assert await store.append("x" * 1_000, [{}], 0, key="k" * 1_000) == 1
+
+
+async def test_secrets_are_taken_out_of_histories():
+    """Messages go into the store without secrets; the state of a session, which tells them, is refused."""
+    store = MemoryStore()
+    redacting = RedactingStore(store)
+    version = await redacting.append("x", [{"role": "user", "content": "password=xk29-fj3n-QQ81"}], 0, key="k")
+    assert [each["content"] for each in (await store.load("x")).messages] == ["password=[redacted]"]
+    await redacting.save("x", [{"role": "user", "content": "again password=xk29-fj3n-QQ81"}], version)
+    assert [each["content"] for each in (await redacting.load("x")).messages] == ["again password=[redacted]"]
+    with pytest.raises(StoreError):
+        await redacting.save_state("x", {"head": b"1"}, 0)
+
+
+@pytest.mark.both_loops
+async def test_twenty_writers_of_one_thread(make):
+    """Twenty build requests of one thread at once, by two stores on one place: each message is there once."""
+    stores = make(), make()
+    builder = ContextBuilder(200, format="openai-chat").add(Block("history", [], evict=TruncateOldest()))
+
+    async def write(number):
+        text = f"message {number} " + "word " * 20
+        built = await Thread(stores[number % 2], "t").build(builder, [{"role": "user", "content": text}])
+        assert built.messages[-1]["content"] == text
+
+    async with anyio.create_task_group() as group:
+        for number in range(20):
+            group.start_soon(write, number)
+    told = [each["content"].split()[1] for each in (await stores[0].load("t")).messages]
+    assert sorted(map(int, told)) == list(range(20))
+    for store in stores:
+        await store.aclose()
+
+
+NAMES = st.sampled_from(["x", "y"])
+CONTENTS = st.sampled_from([b"", b"a" * 60, b"b" * 90])
+KEYS = st.sampled_from([None, "k", "l"])
+CALLS = st.one_of(
+    st.tuples(st.just("put"), st.none() | NAMES, CONTENTS),
+    st.tuples(st.just("get"), st.none() | NAMES, st.integers(0, 2)),
+    st.tuples(st.just("append"), NAMES, st.integers(0, 2), st.integers(-1, 3), KEYS),
+    st.tuples(st.just("save"), NAMES, st.integers(0, 2), st.integers(-1, 3), KEYS),
+    st.tuples(st.just("clear"), NAMES, st.integers(-1, 3), KEYS),
+    st.tuples(st.just("save_state"), NAMES, st.dictionaries(st.sampled_from("ab"), st.none() | CONTENTS), KEYS),
+    st.tuples(st.just("purge"), st.none() | NAMES),
+    st.tuples(st.just("pass"), st.integers(1, 60)),
+)
+
+
+async def answer(store, call, handles, clock):  # noqa: PLR0911 - one for each call
+    """What a store answers to a call, or which error it raises."""
+    what, *rest = call
+    try:
+        match what:
+            case "put":
+                part = store if rest[0] is None else store.for_conversation(rest[0])
+                handle = await part.put(rest[1])
+                handles.setdefault(handle)
+                return handle
+            case "get":
+                part = store if rest[0] is None else store.for_conversation(rest[0])
+                return await part.get([*handles, "0" * 16, "0" * 16, "0" * 16][rest[1]])
+            case "append" | "save":
+                known = await store.load(rest[0])
+                messages = [{"n": number} for number in range(rest[1])]
+                version = None if rest[2] < 0 else known.version + min(rest[2], 1) * (rest[2] - 1)
+                return await getattr(store, what)(rest[0], messages, version, key=rest[3])
+            case "clear":
+                return await store.clear(rest[0], None if rest[1] < 0 else rest[1], key=rest[2])
+            case "save_state":
+                return await store.save_state(rest[0], rest[1], None, key=rest[2])
+            case "purge":
+                return await store.purge(rest[0])
+            case "pass":
+                clock[0] += rest[0]
+    except (StoreConflict, StoreFull) as error:
+        return type(error).__name__, str(error)
+    except StoreError:
+        return "StoreError"
+
+
+async def looked_at(store):
+    """All that can be seen of a store."""
+    seen = [sorted(map(repr, await store.stored())), sorted(await store.handles())]
+    for name in ("x", "y"):
+        seen += [await store.load(name), await store.for_conversation(name).handles()]
+        state = await store.load_state(name)
+        seen.append((state.version, sorted(state.pieces.items())))
+    return seen
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres"])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(calls=st.lists(CALLS, max_size=25))
+def test_all_stores_answer_as_the_memory_store(make, calls):
+    """Whatever is called, in whatever order, with a clock, quotas and keys: they answer and keep the same."""
+    clock = [1_000.0]
+    options = {"ttl": 100.0, "clock": lambda: clock[0], "max_conversation_bytes": 250, "max_bytes": 400}
+
+    async def compare():
+        expected, handles = MemoryStore(**options), {}
+        async with make(f"p{os.urandom(6).hex()}", **options) as store:
+            for call in calls:
+                before = clock[0]
+                wanted = await answer(expected, call, dict(handles), clock)
+                clock[0] = before
+                assert wanted == await answer(store, call, handles, clock), call
+            assert await looked_at(expected) == await looked_at(store)
+
+    anyio.run(compare)

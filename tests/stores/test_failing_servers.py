@@ -1,0 +1,233 @@
+"""Servers that are down, slow, full, or answer nonsense: each error says whether to try again, and in time."""
+
+import socket
+import threading
+import time
+from contextlib import contextmanager
+
+import anyio
+import pytest
+import pytest_socket
+
+from agentctx.errors import StoreConflict, StoreError, StoreFull, StoreUnavailable
+from agentctx.stores import PostgresStore, RedisStore
+
+pytestmark = pytest.mark.anyio
+
+TIMEOUT = 1.0
+
+
+class Proxy:
+    """Passes bytes between a client and a server's unix socket, and can go wrong in several ways."""
+
+    def __init__(self, path, where):
+        self.path, self.where, self.how, self.ends = str(path), where, "well", []
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listener.bind(self.path)
+        self.listener.listen()
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            if self.how == "down":
+                client.close()
+                continue
+            server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            server.connect(self.where)
+            self.ends += [client, server]
+            threading.Thread(target=self.pump, args=(client, server, False), daemon=True).start()
+            threading.Thread(target=self.pump, args=(server, client, True), daemon=True).start()
+
+    def pump(self, source, target, answers):
+        try:
+            while data := source.recv(65_536):
+                if self.how == "silent" and answers:
+                    continue
+                if self.how == "slow" and answers:
+                    time.sleep(0.05)
+                if self.how == "nonsense" and answers:
+                    data = b"\xffHTTP/1.1 400 Bad Request\r\n\r\n"
+                if self.how == "cut" and answers:
+                    break
+                target.sendall(data)
+        except OSError:
+            pass
+        finally:
+            for each in (source, target):
+                each.close()
+
+    def close(self):
+        self.listener.close()
+        for each in self.ends:
+            each.close()
+
+
+@contextmanager
+def proxied(kind, servers, tmp_path_factory, **options):
+    """A store of that kind behind a proxy."""
+    folder = tmp_path_factory.mktemp("p")
+    if kind == "redis":
+        proxy = Proxy(folder / "s", servers["redis"].removeprefix("unix://"))
+        store = RedisStore(f"unix://{proxy.path}", prefix=folder.name + str(time.time_ns()), timeout=TIMEOUT, **options)
+    else:
+        real = servers["postgres"].split("host=")[1]
+        proxy = Proxy(folder / ".s.PGSQL.5432", f"{real}/.s.PGSQL.5432")
+        url = servers["postgres"].replace(real, str(folder))
+        store = PostgresStore(url, schema=f"s{time.time_ns()}", timeout=TIMEOUT, **options)
+    try:
+        yield store, proxy
+    finally:
+        proxy.close()
+
+
+@pytest.fixture(params=["redis", "postgres"])
+def failing(request, servers, tmp_path_factory):
+    """A store behind a proxy, and the proxy."""
+    with proxied(request.param, servers, tmp_path_factory) as both:
+        yield both
+
+
+@pytest.mark.both_loops
+@pytest.mark.parametrize("how", ["down", "silent", "cut"])
+async def test_a_server_that_is_away_is_told_in_time_and_found_again(failing, how):
+    """Each call raises StoreUnavailable within its time limit; when the server is back, the next call succeeds."""
+    store, proxy = failing
+    handle = await store.put(b"kept")
+    version = await store.append("x", [{"n": 1}], 0)
+    proxy.how = how
+    if how == "down":
+        for each in proxy.ends:
+            each.close()
+    calls = store.put(b"more"), store.get(handle), store.append("x", [{"n": 2}], version), store.load("x")
+    for call in calls:
+        begun = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            await call
+        assert time.monotonic() - begun < TIMEOUT + 1
+    proxy.how = "well"
+    with anyio.fail_after(15):
+        while True:
+            try:
+                assert await store.get(handle) == b"kept"
+                break
+            except StoreUnavailable:
+                await anyio.sleep(0.1)
+    assert [each["n"] for each in (await store.load("x")).messages] in ([1], [1, 2])
+    await store.aclose()
+
+
+async def test_a_slow_server_is_waited_for(failing):
+    """Answers that are late, but in time, are answers."""
+    store, proxy = failing
+    await store.put(b"kept")
+    proxy.how = "slow"
+    with anyio.fail_after(20):
+        for _ in range(3):
+            try:
+                assert await store.get(await store.put(b"more")) == b"more"
+                break
+            except StoreUnavailable:
+                pass
+        else:
+            pytest.fail("never in time")
+    await store.aclose()
+
+
+async def test_nonsense_is_an_error_of_the_store(failing):
+    """A server that answers something else is a StoreError, and no other error; afterwards the store goes on."""
+    store, proxy = failing
+    handle = await store.put(b"kept")
+    proxy.how = "nonsense"
+    for call in (store.get(handle), store.load("x"), store.put(b"more")):
+        with pytest.raises(StoreError) as caught:
+            await call
+        assert not isinstance(caught.value, (StoreConflict, StoreFull))
+    proxy.how = "well"
+    with anyio.fail_after(15):
+        while True:
+            try:
+                assert await store.get(handle) == b"kept"
+                break
+            except StoreError:
+                await anyio.sleep(0.1)
+    await store.aclose()
+
+
+async def test_many_calls_to_a_silent_server_end_in_time(failing):
+    """Forty at once to a server that says nothing: all are told within the time limit, and none hangs later."""
+    store, proxy = failing
+    handle, told = await store.put(b"kept"), []
+    proxy.how = "silent"
+
+    async def ask():
+        with pytest.raises(StoreUnavailable):
+            await store.get(handle)
+        told.append(1)
+
+    begun = time.monotonic()
+    async with anyio.create_task_group() as group:
+        for _ in range(40):
+            group.start_soon(ask)
+    assert time.monotonic() - begun < TIMEOUT + 2
+    assert len(told) == 40
+    proxy.how = "well"
+    with anyio.fail_after(20):
+        while True:
+            try:
+                assert await store.get(handle) == b"kept"
+                break
+            except StoreUnavailable:
+                await anyio.sleep(0.1)
+    await store.aclose()
+
+
+async def fill(store):
+    """Put one content after another into a store."""
+    for number in range(100):
+        await store.put(bytes([number]) * 1_000_000)
+
+
+async def fill_history(store):
+    """Append one long message after another."""
+    for _ in range(100):
+        await store.append("x", [{"n": "much " * 200_000}], None)
+
+
+async def test_a_server_without_memory_is_full(servers_module):
+    """Valkey that has no memory left is StoreFull; what it has stays there."""
+    folder = servers_module.short_folder()
+    process, url = servers_module.valkey(folder, "--maxmemory", "8mb", "--maxmemory-policy", "noeviction")
+    try:
+        async with RedisStore(url) as store:
+            handle = await store.put(b"kept")
+            with pytest.raises(StoreFull):
+                await fill(store)
+            with pytest.raises(StoreFull):
+                await fill_history(store)
+            assert await store.get(handle) == b"kept"
+    finally:
+        process.kill()
+        process.wait()
+        servers_module.remove(folder)
+
+
+async def test_what_will_not_succeed_is_told_from_what_may(servers, tmp_path):
+    """A database that is not there and a server that refuses are permanent; a server that is not there is transient."""
+    pytest_socket.enable_socket()
+    try:
+        with pytest.raises(StoreError, match="does not exist") as caught:
+            await PostgresStore(servers["postgres"].replace("/postgres?", "/nowhere?")).load("x")
+        assert not isinstance(caught.value, StoreUnavailable)
+        for store in (
+            PostgresStore(f"postgresql://postgres@/postgres?host={tmp_path}"),
+            RedisStore(f"unix://{tmp_path}/no.sock"),
+            RedisStore("redis://127.0.0.1:1"),
+        ):
+            with pytest.raises(StoreUnavailable):
+                await store.load("x")
+    finally:
+        pytest_socket.disable_socket(allow_unix_socket=True)
