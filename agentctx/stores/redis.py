@@ -261,6 +261,11 @@ local function keep(owner, grown)
   if ARGV[4] == '' then redis.call('ZREM', P .. 'e', owner) else redis.call('ZADD', P .. 'e', ARGV[4], owner) end
 end
 
+local function need_memory()
+  -- a server that is full refuses this; it no longer looks once a script has written something
+  redis.call('HSETNX', P .. 'n', 'floor', 0)
+end
+
 local does = {}
 
 function does.schema()
@@ -270,6 +275,7 @@ end
 
 function does.put()
   local owner, handle, digest, body = ARGV[3], ARGV[7], ARGV[8], ARGV[9]
+  need_memory()
   if not alive(owner) then remove(owner) end
   local known = redis.call('GETRANGE', P .. 'c:' .. handle, 0, 31)
   if known ~= '' and known ~= digest then return {0} end
@@ -324,6 +330,7 @@ end
 function does.write()
   local owner, kind, expected, key, partly, drops = ARGV[3], ARGV[7], ARGV[8], ARGV[9], ARGV[10], tonumber(ARGV[11])
   local mine = kind .. ':' .. owner
+  need_memory()
   if not alive(owner) then remove(owner) end
   local done = redis.call('ZSCORE', P .. 'k:' .. mine, key)
   if done then return {tonumber(done)} end
