@@ -241,6 +241,15 @@ class ConversationStore:
 
     Raises:
         ConfigError: If an option makes no sense.
+
+    Example:
+        >>> from agentctx.stores import ConversationStore, MemoryStore
+        >>> store: ConversationStore = MemoryStore(ttl=3600, max_conversation_bytes=10_000_000)
+        >>> version = await store.append("thread-42", [{"role": "user", "content": "Hi"}], 0)
+        >>> (await store.load("thread-42")).messages
+        [{'role': 'user', 'content': 'Hi'}]
+        >>> await store.purge("thread-42") > 0
+        True
     """
 
     ttl: float | None = field(default=None, kw_only=True, validator=_positive)

@@ -15,6 +15,7 @@ from agentctx.testing.fakes import (
 )
 from agentctx.testing.laws import check_laws
 from agentctx.testing.plan import assistant, call, result, system, thinking, tool, user
+from agentctx.testing.store_laws import check_store
 from agentctx.testing.writers import history, transcript
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "assistant",
     "call",
     "check_laws",
+    "check_store",
     "failing_listener",
     "fixed_summarizer",
     "history",

@@ -29,7 +29,7 @@ PARTS = (
 )
 MODULES = {
     "agentctx.conversion": ("Converted",),
-    "agentctx.errors": ("BigItem",),
+    "agentctx.errors": ("BigItem", "StoreConflict", "StoreFull", "StoreUnavailable"),
     "agentctx.memory": tuple(
         name
         for name in import_module("agentctx.memory").__all__
@@ -38,7 +38,11 @@ MODULES = {
     "agentctx.presets": ("assistant", "coding_agent", "late_and_large", "thrifty"),
     "agentctx.protocols": (
         "ContextProvider",
+        "HistorySnapshot",
+        "HistoryStore",
         "Meter",
+        "StateSnapshot",
+        "StateStore",
         "Store",
         "Summarizer",
         "TextCutter",
