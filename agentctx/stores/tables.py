@@ -130,24 +130,27 @@ class Tables:
     def write(self, claim: Claim, write: Write) -> int:
         owner, kind = self._owner(claim), write.kind
         mine = owner.id, kind
-        done = self.run("SELECT version FROM keys WHERE owner = ? AND kind = ? AND key = ?", *mine, write.key)
-        if done:
-            return int(done[0][0])
-        known = self.run("SELECT version FROM documents WHERE owner = ? AND kind = ?", *mine)
-        before = int(known[0][0]) if known else self._floor()
+        done, known, floor = self.run(_BEFORE, *mine, write.key, *mine)[0]
+        if done is not None:
+            return int(done)
+        before = int(floor if known is None else known)
         if write.version is not None and write.version != before:
             raise StoreConflict(claim.name, before)
         version = before + 1
+        grown = -self._drop(mine, None if write.drop is None else sorted({*write.drop, *write.put}))
+        rows = [(*mine, piece, version, at, body) for at, (piece, body) in enumerate(write.put.items())]
+        for start in range(0, len(rows), _AT_ONCE):
+            some = rows[start : start + _AT_ONCE]
+            places = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(some))
+            self.run(f"INSERT INTO pieces VALUES {places}", *(value for row in some for value in row))
+        grown += sum(map(len, write.put.values()))
         self.run(
             "INSERT INTO documents VALUES (?, ?, ?) ON CONFLICT (owner, kind) DO UPDATE SET version = excluded.version",
             *(*mine, version),
         )
-        grown = -self._drop(mine, None if write.drop is None else {*write.drop, *write.put})
-        for place, (piece, body) in enumerate(write.put.items()):
-            self.run("INSERT INTO pieces VALUES (?, ?, ?, ?, ?, ?)", *mine, piece, version, place, body)
-            grown += len(body)
         self.run("INSERT INTO keys VALUES (?, ?, ?, ?)", *mine, write.key, version)
-        self.run("DELETE FROM keys WHERE owner = ? AND kind = ? AND version <= ?", *mine, version - REMEMBERED)
+        if version % (REMEMBERED // 10) == 0:
+            self.run("DELETE FROM keys WHERE owner = ? AND kind = ? AND version <= ?", *mine, version - REMEMBERED)
         self._keep(claim, owner, grown)
         return version
 
@@ -192,16 +195,15 @@ class Tables:
             )
         return _Owner(rows[0][0], rows[0][1])
 
-    def _drop(self, mine: tuple[int, Kind], pieces: set[str] | None) -> int:
+    def _drop(self, mine: tuple[int, Kind], pieces: Sequence[str] | None) -> int:
         """Take pieces away (None: all), and tell their bytes."""
-        which = [("", ())] if pieces is None else [(" AND piece = ?", (piece,)) for piece in sorted(pieces)]
-        gone = 0
-        for also, values in which:
-            for (size,) in self.run(
-                f"DELETE FROM pieces WHERE owner = ? AND kind = ?{also} RETURNING length(body)", *mine, *values
-            ):
-                gone += size
-        return gone
+        statement, gone = "DELETE FROM pieces WHERE owner = ? AND kind = ?{} RETURNING length(body)", Rows()
+        if pieces is None:
+            gone = self.run(statement.format(""), *mine)
+        for start in range(0, len(pieces or ()), _AT_ONCE):
+            some = (pieces or ())[start : start + _AT_ONCE]
+            gone += self.run(statement.format(f" AND piece IN ({', '.join('?' * len(some))})"), *mine, *some)
+        return sum(size for (size,) in gone)
 
     def _keep(self, claim: Claim, owner: _Owner, grown: int) -> None:
         """Write down how large the owner is now, and until when it is kept."""
@@ -279,6 +281,13 @@ class _Owner:
     size: int
 
 
+_AT_ONCE = 100
+"""So many pieces are written with one statement."""
+
 _OWNER = "SELECT id, size, expires FROM owners WHERE name = ?"
+_BEFORE = (
+    "SELECT (SELECT version FROM keys WHERE owner = ? AND kind = ? AND key = ?), "
+    "(SELECT version FROM documents WHERE owner = ? AND kind = ?), (SELECT value FROM numbers WHERE name = 'floor')"
+)
 _ALIVE = "(expires IS NULL OR expires > ?)"
 _OF = {False: "owners.name = ?", True: "? IS NOT NULL"}
