@@ -3,18 +3,28 @@
 import socket
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import anyio
 import pytest
 import pytest_socket
 
+from agentctx import Budget, FitContextWindow, Pipeline, validate
 from agentctx.errors import StoreConflict, StoreError, StoreFull, StoreUnavailable
+from agentctx.memory import Recall
 from agentctx.stores import PostgresStore, RedisStore
+from agentctx.testing import assistant, call, result, transcript, user
 
 pytestmark = pytest.mark.anyio
 
 TIMEOUT = 1.0
+
+
+def hang_up(end):
+    """Close a socket, also one that another thread reads from."""
+    with suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
+    end.close()
 
 
 class Proxy:
@@ -58,12 +68,12 @@ class Proxy:
             pass
         finally:
             for each in (source, target):
-                each.close()
+                hang_up(each)
 
     def close(self):
         self.listener.close()
         for each in self.ends:
-            each.close()
+            hang_up(each)
 
 
 @contextmanager
@@ -101,12 +111,12 @@ async def test_a_server_that_is_away_is_told_in_time_and_found_again(failing, ho
     proxy.how = how
     if how == "down":
         for each in proxy.ends:
-            each.close()
+            hang_up(each)
     calls = store.put(b"more"), store.get(handle), store.append("x", [{"n": 2}], version), store.load("x")
-    for call in calls:
+    for asked in calls:
         begun = time.monotonic()
         with pytest.raises(StoreUnavailable):
-            await call
+            await asked
         assert time.monotonic() - begun < TIMEOUT + 1
     proxy.how = "well"
     with anyio.fail_after(15):
@@ -142,9 +152,9 @@ async def test_nonsense_is_an_error_of_the_store(failing):
     store, proxy = failing
     handle = await store.put(b"kept")
     proxy.how = "nonsense"
-    for call in (store.get(handle), store.load("x"), store.put(b"more")):
+    for asked in (store.get(handle), store.load("x"), store.put(b"more")):
         with pytest.raises(StoreError) as caught:
-            await call
+            await asked
         assert not isinstance(caught.value, (StoreConflict, StoreFull))
     proxy.how = "well"
     with anyio.fail_after(15):
@@ -231,3 +241,35 @@ async def test_what_will_not_succeed_is_told_from_what_may(servers, tmp_path):
                 await store.load("x")
     finally:
         pytest_socket.disable_socket(allow_unix_socket=True)
+
+
+TURNS = [user("task")]
+for place in range(8):
+    TURNS += [assistant(call(f"c{place}", "read", {"n": place})), result(f"c{place}", f"output {place} " * 90)]
+
+
+@pytest.mark.parametrize("how", ["well", "down", "silent", "nonsense", "cut"])
+async def test_a_step_goes_on_without_its_store(failing, how):
+    """The view is legal and in time; what was not kept has no handle, and the report says why."""
+    store, proxy = failing
+    recall = Recall(store)
+    messages, tools = transcript("openai-chat", *TURNS), [recall.definition("openai-chat")]
+    pipeline = Pipeline(FitContextWindow(), budget=Budget(1_200), store=store)
+    await store.put(b"connected")
+    proxy.how = how
+    if how == "down":
+        for each in proxy.ends:
+            hang_up(each)
+    begun = time.monotonic()
+    view = await pipeline.prepare(messages, tools=tools)
+    assert time.monotonic() - begun < 2 * (TIMEOUT + 1)
+    assert not validate({"messages": view.messages, "tools": tools}, format="openai-chat")
+    handles = [change.handle for change in view.report.changes if change.handle]
+    notes = " ".join(note for stage in view.report.stages for note in stage.notes)
+    assert bool(handles) == (how == "well")
+    assert ("could be kept" in notes) == (how != "well"), notes
+    if how == "well":
+        assert "output 0" in await recall({"handle": handles[0]})
+    else:
+        assert "cannot" in await recall({"search": "output"})
+    await store.aclose()
