@@ -281,7 +281,9 @@ class Recall:
         several = getattr(self._own, "conversations", None)
         if several is not None:
             whose = await asked_of(self.store, several)
-            if not isinstance(whose, Sized) or len(whose) > 1:
+            if not isinstance(whose, Sized):
+                return "What was left out cannot be searched now"
+            if len(whose) > 1:
                 return "Several conversations share this store, and this tool does not know which one it is for"
         own: Callable[..., Awaitable[Native]] | None = getattr(self._own, "search", None)
         listed: Callable[..., Awaitable[Native]] | None = getattr(self._own, "handles", None)
