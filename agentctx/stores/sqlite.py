@@ -7,7 +7,6 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from threading import Lock
 from typing import TypeVar
 
 from attrs import define, field
@@ -82,7 +81,6 @@ class _File(InTables):
     timeout: float
     synchronous: str
     _connections: Connections[sqlite3.Connection] = field(init=False)
-    _writer: Lock = field(init=False, factory=Lock)  # SQLite lets others wait without an order; so few wait for it
 
     def __attrs_post_init__(self) -> None:
         """Nothing is opened yet."""
@@ -96,14 +94,15 @@ class _File(InTables):
             return work(Tables(_running(connection)))
 
     def writing(self, work: Callable[[Tables], T]) -> T:
-        if not self._writer.acquire(timeout=self.timeout):
+        writing = self._connections.writing  # SQLite lets writers wait without an order: so one of a process does
+        if not writing.acquire(timeout=self.timeout):
             msg = f"{self.path.name} is busy"
             raise StoreUnavailable(msg)
         try:
             with self._connected() as connection, _transaction(connection, "BEGIN IMMEDIATE"):
                 return work(Tables(_running(connection)))
         finally:
-            self._writer.release()
+            writing.release()
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:

@@ -21,7 +21,7 @@ from attrs import define, evolve, field, frozen
 
 from agentctx.core.clock import time_of
 from agentctx.core.message import Native
-from agentctx.errors import ConfigError, StoreConflict, StoreError, StoreFull, StoreUnavailable
+from agentctx.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from agentctx.protocols import HistorySnapshot, StateSnapshot
 from agentctx.providers.native import from_json, to_json
 
@@ -596,6 +596,7 @@ class Connections(Generic[C]):
     close: Callable[[C], None]
     _free: list[C] = field(init=False, factory=list, repr=False)
     _guard: Lock = field(init=False, factory=Lock, repr=False)
+    _writing: Lock = field(init=False, factory=Lock, repr=False)
     _process: int = field(init=False, factory=os.getpid, repr=False)
 
     @contextmanager
@@ -612,7 +613,7 @@ class Connections(Generic[C]):
             self.close(connection)
             self.drop()  # the others are lost with it, mostly
             raise
-        except (StoreConflict, StoreError):
+        except StoreError:
             free.append(connection)
             raise
         except BaseException:
@@ -632,8 +633,14 @@ class Connections(Generic[C]):
     def _of_this_process(self) -> list[C]:
         """The free ones; those of a process that this one was forked from are its own, and are left to it."""
         if self._process != os.getpid():
-            self._process, self._free, self._guard = os.getpid(), [], Lock()
+            self._process, self._free, self._guard, self._writing = os.getpid(), [], Lock(), Lock()
         return self._free
+
+    @property
+    def writing(self) -> Lock:
+        """Held by the one of this process that writes, where one at a time may."""
+        self._of_this_process()
+        return self._writing
 
     def __del__(self) -> None:
         """Close those that are free."""

@@ -8,12 +8,14 @@ import stat
 import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
+from redis import Redis
 
 from agentctx import ConfigError
 from agentctx.builder import Block, ContextBuilder, Thread
 from agentctx.errors import StoreConflict, StoreError, StoreFull, StoreUnavailable
 from agentctx.stores import MemoryStore, PostgresStore, RedactingStore, RedisStore, SQLiteStore
 from agentctx.strategies import TruncateOldest
+from agentctx.testing import check_store
 
 pytestmark = pytest.mark.anyio
 
@@ -201,6 +203,25 @@ async def test_twenty_writers_of_one_thread(make):
     assert sorted(map(int, told)) == list(range(20))
     for store in stores:
         await store.aclose()
+
+
+async def test_a_node_of_a_cluster_takes_all_scripts(servers_module):
+    """All keys of a store are of one slot, so that a server in cluster mode refuses nothing."""
+    folder = servers_module.short_folder()
+    process, url = servers_module.valkey(folder, "--cluster-enabled", "yes")
+    try:
+        client = Redis.from_url(url)
+        client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16_383)
+        with anyio.fail_after(20):
+            while "cluster_state:ok" not in str(client.execute_command("CLUSTER", "INFO")):  # noqa: ASYNC110
+                await anyio.sleep(0.05)
+        client.close()
+        laws = {"contents", "conversations", "keys", "states", "purge", "expiry", "quotas"}
+        await check_store(lambda place, **options: RedisStore(url, prefix=place, **options), laws)
+    finally:
+        process.kill()
+        process.wait()
+        servers_module.remove(folder)
 
 
 NAMES = st.sampled_from(["x", "y"])
