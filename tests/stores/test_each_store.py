@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import sqlite3
 import stat
+from importlib import import_module
 
 import anyio
 import pytest
@@ -13,7 +14,7 @@ from redis import Redis
 from agentctx import ConfigError
 from agentctx.builder import Block, ContextBuilder, Thread
 from agentctx.errors import StoreConflict, StoreError, StoreFull, StoreUnavailable
-from agentctx.stores import MemoryStore, PostgresStore, RedactingStore, RedisStore, SQLiteStore
+from agentctx.stores import MemoryStore, PostgresStore, RedactingStore, RedisStore, SQLiteStore, tables
 from agentctx.strategies import TruncateOldest
 from agentctx.testing import check_store
 
@@ -62,6 +63,48 @@ async def test_a_newer_schema_of_a_server_is_refused(make, kind):
                 connection.run("UPDATE numbers SET value = 99 WHERE name = 'schema'")
     with pytest.raises(StoreError, match="version 99"):
         await make().handles()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_an_older_schema_is_brought_up_to_date(make, kind, monkeypatch):
+    """Many that open a store of an older release migrate it once; a migration that fails leaves it as it was."""
+    async with make() as store:
+        handle = await store.put(b"a long log")
+    module = import_module(f"agentctx.stores.{kind}")
+
+    def with_migration(*more):
+        for each in (module, tables):
+            monkeypatch.setattr(each, "MIGRATIONS", (*FIRST, *more))
+
+    with_migration("CREATE TABLE more (n BIGINT); INSERT INTO no_such_table VALUES (1)")
+    with pytest.raises(StoreError):
+        await make().get(handle)
+    with_migration("CREATE TABLE more (n BIGINT); INSERT INTO more VALUES (1)")
+    stores = [make() for _ in range(5)]
+    async with anyio.create_task_group() as group:
+        for each in stores:
+            group.start_soon(each.put, b"another")
+    assert await stores[0].get(handle) == b"a long log"
+    assert stores[0].backend.reading(lambda tables: tables.run("SELECT n FROM more")) == [(1,)]
+    for each in stores:
+        await each.aclose()
+    with_migration()
+    with pytest.raises(StoreError, match="version 2"):
+        await make().get(handle)
+
+
+async def test_a_disk_that_is_full_is_told(tmp_path):
+    """What there is no room for is refused as such, and what is there stays."""
+    async with SQLiteStore(tmp_path / "context.db") as store:
+        handle = await store.put(b"a long log")
+        with store.backend._connections.one() as connection:
+            connection.execute("PRAGMA max_page_count = 50")
+        with pytest.raises(StoreFull):
+            await store.put(b"x" * 1_000_000)
+        with pytest.raises(StoreFull):
+            await store.append("x", [{"n": "x" * 1_000_000}], 0)
+        assert await store.get(handle) == b"a long log"
+        assert await store.append("x", [{"n": 1}], 0) == 1
 
 
 async def test_another_programs_database_is_refused(tmp_path):
@@ -224,6 +267,7 @@ async def test_a_node_of_a_cluster_takes_all_scripts(servers_module):
         servers_module.remove(folder)
 
 
+FIRST = tables.MIGRATIONS
 NAMES = st.sampled_from(["x", "y"])
 CONTENTS = st.sampled_from([b"", b"a" * 60, b"b" * 90])
 KEYS = st.sampled_from([None, "k", "l"])
