@@ -11,12 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from redis import Redis
 
-from agentctx import ConfigError
+from agentctx import Budget, ConfigError, FitContextWindow, Pipeline
 from agentctx.builder import Block, ContextBuilder, Thread
 from agentctx.errors import StoreConflict, StoreError, StoreFull, StoreUnavailable
+from agentctx.memory import Recall
 from agentctx.stores import MemoryStore, PostgresStore, RedactingStore, RedisStore, SQLiteStore, tables
 from agentctx.strategies import TruncateOldest
-from agentctx.testing import check_store
+from agentctx.testing import assistant, call, check_store, result, transcript, user
 
 pytestmark = pytest.mark.anyio
 
@@ -63,6 +64,26 @@ async def test_a_newer_schema_of_a_server_is_refused(make, kind):
                 connection.run("UPDATE numbers SET value = 99 WHERE name = 'schema'")
     with pytest.raises(StoreError, match="version 99"):
         await make().handles()
+
+
+async def test_a_session_keeps_what_it_leaves_out(make):
+    """Each store gives back by handle and by search what a session has left out, to its own conversation only."""
+    turns = [user("task")]
+    for place in range(8):
+        turns += [assistant(call(f"c{place}", "read", {"n": place})), result(f"c{place}", f"output{place} " * 90)]
+    async with make() as store:
+        recall, other = (Recall(store, conversation=name) for name in ("t", "u"))
+        pipeline = Pipeline(FitContextWindow(), budget=Budget(1_200), store=store)
+        view = await pipeline.session(id="t").prepare(
+            transcript("openai-chat", *turns), tools=[recall.definition("openai-chat")]
+        )
+        handles = [change.handle for change in view.report.changes if change.handle]
+        assert "output0" in " ".join([await recall({"handle": handle}) for handle in handles])
+        assert "output1" in await recall({"search": "output1"})
+        assert "Nothing is kept" in await other({"handle": handles[0]})
+        assert "was not found" in await other({"search": "output1"})
+        assert await store.purge("t") > 0
+        assert "Nothing is kept" in await recall({"handle": handles[0]})
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
