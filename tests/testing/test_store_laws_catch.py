@@ -1,0 +1,140 @@
+"""The laws of stores catch stores that break them, and hold for stores that do only a part."""
+
+import pytest
+
+from agentctx.errors import StoreError
+from agentctx.stores import MemoryStore
+from agentctx.testing import check_store
+
+pytestmark = pytest.mark.anyio
+
+
+class Whole(MemoryStore):
+    """A store as it should be, of which others break one promise each."""
+
+
+class ForgetsKeys(Whole):
+    async def append(self, name, messages, version, /, *, key=None):  # noqa: ARG002 - which is what is wrong
+        return await super().append(name, messages, version)
+
+
+class ChecksNoVersion(Whole):
+    async def append(self, name, messages, version, /, *, key=None):
+        return await super().append(name, messages, None if version else 0, key=key)
+
+
+class StatesOfAnyVersion(Whole):
+    async def save_state(self, name, changed, version, /, *, key=None):
+        return await super().save_state(name, changed, None if version else 0, key=key)
+
+
+class BeginsAnewWhenPurged(Whole):
+    async def purge(self, name, /):
+        size = await super().purge(name)
+        self.backend._floor = 0
+        return size
+
+
+class TellsAll(Whole):
+    def for_conversation(self, name, /):  # noqa: ARG002 - which is what is wrong
+        return self
+
+
+class Strips(Whole):
+    async def get(self, handle, /):
+        return (await super().get(handle)).rstrip(b"\0")
+
+
+class TextOnly(Whole):
+    async def append(self, name, messages, version, /, *, key=None):
+        clean = [{k: v.replace("\0", "") if isinstance(v, str) else v for k, v in each.items()} for each in messages]
+        return await super().append(name, clean, version, key=key)
+
+
+class NewestFirst(Whole):
+    async def load(self, name, /):
+        known = await super().load(name)
+        return type(known)(known.messages[::-1], known.version)
+
+
+class NeverExpires(Whole):
+    def _claim(self):
+        return type(super()._claim())(b"", "", 0.0)
+
+
+class PurgesOthersToo(Whole):
+    async def purge(self, name, /):
+        await super().purge("y")
+        return await super().purge(name)
+
+
+class KeepsPlainText(Whole):
+    def _closed(self, content):
+        return b"\0" + content
+
+
+class Unlimited(Whole):
+    def _check_size(self, what, size):
+        """Take whatever comes."""
+
+
+class DropsTheState(Whole):
+    async def save_state(self, name, changed, version, /, *, key=None):
+        known = await self.load_state(name)
+        gone = dict.fromkeys(known.pieces)
+        return await super().save_state(name, gone | dict(changed), version, key=key)
+
+
+BROKEN = list(Whole.__subclasses__())
+
+
+def places(kind):
+    """Make stores of a kind, the same one at the same place."""
+    stores = {}
+
+    def make(place, **options):
+        store = stores.setdefault(place, kind(**options))
+        store.cipher = options.get("cipher")
+        return store
+
+    return make
+
+
+async def test_a_whole_store_passes():
+    """What keeps its promises is not refused."""
+    await check_store(places(Whole))
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+async def test_a_broken_store_is_caught(kind):
+    """A store that breaks one promise breaks a law, and the message says what was expected."""
+    with pytest.raises(AssertionError, match="expected"):
+        await check_store(places(kind))
+
+
+class Small:
+    """A store of contents only: all that the pipeline asks for."""
+
+    def __init__(self):
+        """Nothing is kept yet."""
+        self.contents = {}
+
+    async def put(self, content, /):
+        """Keep it."""
+        for handle, known in self.contents.items():
+            if known == content:
+                return handle
+        self.contents[f"handle {len(self.contents)}"] = content
+        return f"handle {len(self.contents) - 1}"
+
+    async def get(self, handle, /):
+        """Give it back."""
+        if handle not in self.contents:
+            raise StoreError
+        return self.contents[handle]
+
+
+async def test_a_store_of_contents_only_is_held_to_what_it_does():
+    """Laws about histories, states, quotas and ciphers are not asked of a store that has none."""
+    stores = {}
+    await check_store(lambda place, **_options: stores.setdefault(place, Small()))
