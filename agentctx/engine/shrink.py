@@ -235,13 +235,19 @@ def _with(message: Message, parts: list[Part]) -> Message:
 
 def results_of(messages: Iterable[Message]) -> Iterator[tuple[int, ToolResult, str | None]]:
     """All results in order: the index of the message, the result, and the tool that its call names, if it is there."""
-    tools: dict[str, str] = {}
+    for index, result, asked in answered_calls(messages):
+        yield index, result, None if asked is None else asked.name
+
+
+def answered_calls(messages: Iterable[Message]) -> Iterator[tuple[int, ToolResult, ToolCall | None]]:
+    """All results in order: the index of the message, the result, and its call, if it is there."""
+    calls: dict[str, ToolCall] = {}
     for index, message in paced(enumerate(messages)):
         for part in message.parts:
             if isinstance(part, ToolCall):
-                tools[part.id] = part.name
+                calls[part.id] = part
             elif isinstance(part, ToolResult):
-                yield index, part, tools.get(part.call_id)
+                yield index, part, calls.get(part.call_id)
 
 
 def edited(

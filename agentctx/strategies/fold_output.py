@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, Self
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
+from agentctx.core.message import ToolCall
 from agentctx.engine.options import as_names
 from agentctx.engine.shrink import with_pointer
 from agentctx.errors import ConfigError
 from agentctx.protocols import Call
-from agentctx.strategies.compress.output_kinds import FOLDS
+from agentctx.strategies.compress.output_kinds import FOLDS, html
 from agentctx.strategies.compress.rewriting import Pointer, RewriteResults
 
 _SHORTEST = 100
@@ -40,7 +41,8 @@ class FoldOutput(RewriteResults):
     - ``progress``: what installers and compilers print as they go on.
     - ``traces``: frames that repeat, frames of libraries in a row, a log's line that repeats.
     - ``diffs``: long contexts in unified diffs.
-    - ``html``: a page becomes its text, with where its links lead.
+    - ``html``: a page becomes its text, with where its links lead; where the call names an address, since a file may
+      be read to be edited.
 
     Of what is folded the first and the last line stay, with how many there were between, and with a store and the
     recall tool in the request the handle of the original. ``numbers``, ``hits`` and ``paths`` by folder say the same
@@ -71,6 +73,12 @@ class FoldOutput(RewriteResults):
 
     kinds: frozenset[str] = field(default=frozenset(FOLDS), converter=_kinds, kw_only=True)
     why: ClassVar[str] = "output folded by its kind"
+
+    def for_call(self, asked: ToolCall | None, /) -> Self:
+        """Without pages where the call names no address."""
+        if html.__name__ not in self.kinds or (asked is not None and "://" in asked.arguments):
+            return self
+        return evolve(self, kinds=self.kinds - {html.__name__})
 
     def concerns_text(self, text: str, /) -> bool:
         """Whether it is long enough, or has control characters."""

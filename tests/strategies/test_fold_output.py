@@ -397,6 +397,19 @@ async def test_what_is_left_out_can_be_had_back():
     assert [change.reason for change in view.report.in_force] == ["output folded by its kind"]
 
 
+@pytest.mark.parametrize("format_name", ["openai-chat", "openai-responses", "anthropic", "gemini", "bedrock"])
+async def test_a_page_is_folded_where_it_was_fetched_and_not_where_a_file_is_read(format_name, preparing):
+    """A file may be read to be edited: its markup stays; the call tells which of them it is."""
+    page = "<!DOCTYPE html><html><body>" + '<form action="/orders"><p>Order this</p></form>\n' * 20 + "</body></html>"
+    asked = [{"url": "https://shop.example/orders"}, {"path": "templates/orders.html"}, {"command": "cat orders.html"}]
+    turns = [each for number, given in enumerate(asked) for each in (
+        assistant(call(f"c{number}", "look", given)), result(f"c{number}", page))]  # fmt: skip
+    view = await preparing(Pipeline(FoldOutput()), format_name)(transcript(format_name, user("Mend it."), *turns))
+    shown = [each.text for message in view.context.messages for each in message.results]
+    assert ["/orders" in each for each in shown] == [False, True, True]
+    assert "Order this" in shown[0]
+
+
 async def test_kinds_and_tools_can_be_left_out():
     """Unknown kinds are refused."""
     turns = transcript("openai-chat", user("Test it."), assistant(call("a", "bash")), result("a", PYTEST))

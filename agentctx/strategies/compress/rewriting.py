@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from attrs import evolve, field, frozen
 
-from agentctx.core.message import Context, Message, Part, Text, ToolResult
+from agentctx.core.message import Context, Message, Part, Text, ToolCall, ToolResult
 from agentctx.core.pace import breathe
 from agentctx.engine.options import as_names
-from agentctx.engine.shrink import edit_results, edited, results_of, with_content
+from agentctx.engine.shrink import answered_calls, edit_results, edited, results_of, with_content
 from agentctx.protocols import Call, Scope, Stage
 
 Pointer = Callable[[], str]
@@ -40,6 +40,10 @@ class RewriteResults(Stage):
         """What a text shall be instead; itself where it stays."""
         raise NotImplementedError
 
+    def for_call(self, _asked: ToolCall | None, /) -> Self:
+        """The stage for the result of a call; None: of which the call is not to be seen."""
+        return self
+
     def effort(self, context: Context, _call: Call, /) -> Iterable[int]:
         """It reads the results that concern it."""
         return (sum(map(len, filter(self.concerns_text, _texts(message)))) for message in context.messages)
@@ -51,10 +55,14 @@ class RewriteResults(Stage):
     def apply(self, context: Context, call: Call, /) -> Context:
         """Return the context with the texts rewritten."""
         frozen, stay = call.frozen(context), self.excluded(context)
+        asked = {id(result): asked for _, result, asked in answered_calls(context.messages)}
         places = [at for at, each in enumerate(context.messages) if at not in frozen and each.results]
 
         def rewrite(_index: int, message: Message) -> Message:
-            return edit_results(message, lambda part: part if id(part) in stay else self._result(message, part, call))
+            return edit_results(message, lambda part: part if id(part) in stay else result_of(message, part))
+
+        def result_of(message: Message, part: ToolResult) -> ToolResult:
+            return self.for_call(asked.get(id(part))).shorter(message, part, call)
 
         return edited(context, places, rewrite, call, self.why)
 
@@ -65,12 +73,13 @@ class RewriteResults(Stage):
         found = results_of(context.messages)
         return frozenset(id(result) for _, result, tool in found if (result.name or tool) in self.exclude)
 
-    def _result(self, message: Message, result: ToolResult, call: Call) -> ToolResult:
+    def shorter(self, message: Message, result: ToolResult, call: Call) -> ToolResult:
+        """A result with its texts rewritten; itself where that is not shorter."""
         parts = tuple(self._part(part, call, lambda: call.pointer(message, result)) for part in result.content)
         if all(new is old for new, old in zip(parts, result.content, strict=True)):
             return result
-        shorter = with_content(result, parts)
-        return shorter if call.meter.parts((shorter,)) < call.meter.parts((result,)) else result
+        made = with_content(result, parts)
+        return made if call.meter.parts((made,)) < call.meter.parts((result,)) else result
 
     def _part(self, part: Part, call: Call, pointer: Pointer) -> Part:
         if not isinstance(part, Text) or not self.concerns_text(part.text):
