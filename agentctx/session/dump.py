@@ -336,6 +336,7 @@ def dump_record(record: Record) -> dict[str, Any]:
     not_given = {*edited, *(place for place, origin in enumerate(record.origins) if origin is None)}
     ours = (native for place, native in enumerate(out) if place in not_given)
     tail = _natives([message.source for message in record.tail])
+    stand = [record.stands_for(index) for index in range(len(record))]
     sums = *(digest(from_json(native)) for native in ours), exact_digest(out), exact_digest(tail)
     return {
         "seen": b64encode(record.digested()).decode("ascii"),
@@ -360,12 +361,12 @@ def dump_record(record: Record) -> dict[str, Any]:
         "payloads": [place for place in sorted(not_given) if _has_payload_of_its_own(record, place)],
         "system_sent_as_user": sorted(_system_messages_as_others(record)),
         "instruction_digests": b64encode(b"".join(sorted(record.instructions))).decode("ascii"),
-        "stands": _dump_runs(record.stands),
-        "calls": list(record.calls),
+        "stands": _dump_runs([messages for messages, _ in stand]),
+        "calls": [calls for _, calls in stand],
     }
 
 
-def _dump_runs(column: array[int]) -> list[list[int]]:
+def _dump_runs(column: Sequence[int]) -> list[list[int]]:
     """A column in which neighbours are mostly the same number: each with how often it comes."""
     return [[number, sum(1 for _ in run)] for number, run in groupby(column)]
 
@@ -450,7 +451,7 @@ def load_record(state: object, wire: WireFormat) -> Record:
     system = frozenset(known.wholes("system_sent_as_user", most=len(seen) - 1))
     known_view = knowing_the_recap(_as_system(view, origins, system))
     ours = {origin for message, origin in zip(known_view, origins, strict=True) if message.as_recap}
-    return Record(
+    record = Record(
         seen=seen,
         sizes=numbers(sizes),
         byte_sizes=numbers(weights),
@@ -476,11 +477,12 @@ def load_record(state: object, wire: WireFormat) -> Record:
         waiting=known.truth("waiting"),
         foreign_count=known.whole("foreign", most=len(seen)),
         instructions=frozenset(_digests(known, "instruction_digests")),
-        stands=_runs(known, "stands", len(seen), most=MOST_COUNTED),
-        calls=numbers(calls),
         digests=bytearray(b"".join(digests)),
         linked=not seen,
     )
+    for stands in zip(_runs(known, "stands", len(seen), most=MOST_COUNTED), calls, strict=True):
+        record.note_stands(*stands)
+    return record
 
 
 def _not_given(message: Message, *, made: bool, own: bool) -> Message:

@@ -22,6 +22,9 @@ from agentctx.engine.tail import first_unanswered_call, whole_until
 from agentctx.providers.cache_markers import unmarked
 from agentctx.session.fingerprint import DIGEST_BYTES, digest, snapshot
 
+_MOST_CALLS = 255
+"""Tool calls of a message that are noted in a byte."""
+
 
 @define(eq=False, repr=False)
 class Sizes:
@@ -107,8 +110,9 @@ class Record:
         foreign_count: How many messages at the start of the history were there before another model was called, which
             does not take their reasoning.
         instructions: What system messages look like that went out as the user's: the caller may write any view back.
-        stands: How many messages each message of the history stands for: one, or as many as a recap counts.
-        calls: How many tool calls are in these.
+        calls: How many tool calls are in each message of the history; 0 for those in ``stands``.
+        stands: For how many messages, and with how many tool calls, those stand that are not one message with at most
+            255 calls: recaps that the caller wrote back, mostly.
         digests: The digests of the first messages of the history, as far as they were asked for.
         linked: False after a load, until the caller's own history is in the place of the digests.
     """
@@ -141,8 +145,8 @@ class Record:
     waiting: bool = False
     foreign_count: int = 0
     instructions: frozenset[bytes] = frozenset()
-    stands: array[int] = field(factory=numbers)
-    calls: array[int] = field(factory=numbers)
+    calls: bytearray = field(factory=bytearray)
+    stands: dict[int, tuple[int, int]] = field(factory=dict)
     digests: bytearray = field(factory=bytearray)
     linked: bool = True
 
@@ -168,8 +172,8 @@ class Record:
             decided=self.decided[:],
             ids=set(self.ids),
             items=None if self.items is None else dict(self.items),
-            stands=self.stands[:],
             calls=self.calls[:],
+            stands=dict(self.stands),
             digests=self.digests[:],
         )
 
@@ -189,7 +193,9 @@ class Record:
         A recap counts as what it stands for; what repair took is not counted.
         """
         gone = [slice(span.start, span.stop) for span in self.log.before(length).spans if span.stage != REPAIR]
-        return sum(sum(self.stands[each]) for each in gone), sum(sum(self.calls[each]) for each in gone)
+        many = [each for place, each in self.stands.items() if any(span.start <= place < span.stop for span in gone)]
+        messages = sum(min(span.stop, len(self)) - span.start for span in gone) + sum(told - 1 for told, _ in many)
+        return messages, sum(sum(self.calls[span]) for span in gone) + sum(calls for _, calls in many)
 
     def changes(self) -> list[Change]:
         """What is said of messages that are in the view, or were edited."""
@@ -256,15 +262,25 @@ class Record:
     def remember(self, seen: Sequence[Any], arrived: Sequence[Message], weights: Sizes) -> None:
         """Add what arrived to the history: what it looked like, what it says, and what it weighs."""
         self.roles.extend([ROLES.index(message.role) for message in arrived])
-        for messages, calls in map(stands_for, arrived):
-            self.stands.append(messages)
-            self.calls.append(calls)
+        for message in arrived:
+            self.note_stands(*stands_for(message))
         self.seen.extend(seen)
         self.decided.extend([0] * len(arrived))
         self.sizes.extend(weights.tokens)
         self.byte_sizes.extend(weights.bytes)
         self.history_tokens += sum(weights.tokens)
         self.history_bytes += sum(weights.bytes)
+
+    def note_stands(self, messages: int, calls: int) -> None:
+        """Note how many messages, and with how many tool calls, the next message of the history stands for."""
+        plain = messages == 1 and calls <= _MOST_CALLS
+        if not plain:
+            self.stands[len(self.calls)] = messages, calls
+        self.calls.append(calls if plain else 0)
+
+    def stands_for(self, index: int) -> tuple[int, int]:
+        """For how many messages a message of the history stands, and with how many tool calls."""
+        return self.stands.get(index, (1, self.calls[index]))
 
     def weigh_view(self, weights: Sizes) -> None:
         """Note what the final part of the view weighs."""
@@ -346,8 +362,8 @@ def rewound(
         unbound_from=_unbound(record, cut, decided_until) if binds_reasoning else None,
         foreign_count=min(record.foreign_count, unchanged_until),
         instructions=record.instructions,
-        stands=record.stands[:decided_until],
         calls=record.calls[:decided_until],
+        stands={place: each for place, each in record.stands.items() if place < decided_until},
         digests=record.digests[: decided_until * DIGEST_BYTES],
         linked=record.linked,
     )

@@ -403,7 +403,7 @@ class Step:
         for change in (change for report in reports if report.stage != REPAIR for change in report.changes):
             if change.is_gone:
                 index, new = change.index, change.index - len(record)
-                more = (record.stands[index], record.calls[index]) if new < 0 else stands_for(read.new[new])
+                more = record.stands_for(index) if new < 0 else stands_for(read.new[new])
                 messages, calls = messages + more[0], calls + more[1]
         return messages, calls
 

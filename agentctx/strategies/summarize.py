@@ -8,7 +8,7 @@ from typing import ClassVar
 from attrs import evolve, field, frozen
 
 from agentctx.core.message import ROLES, Context, Message, Native, Text
-from agentctx.core.recap import is_recap, recap_of
+from agentctx.core.recap import Recap, is_recap, recap_of
 from agentctx.core.secrets import Redactor, redact_secrets
 from agentctx.core.units import segments, units
 from agentctx.engine.cut import cut
@@ -333,7 +333,8 @@ def _for_summary(aim: int, context: Context, call: Call) -> int:
     """Tokens that a cut leaves free for the summary, and for what else is said in the recap that it replaces."""
     room = max(0, aim - call.meter.fixed(context))
     others = filter(None, map(recap_of, context.messages))
-    share = min(int(FOR_SUMMARY * room), max(FOR_SUMMARY_AT_LEAST, int(FOR_SUMMARY_OF_MUCH * room)))
+    bare = call.count(Recap().written() if call.stays is None else Message("user", ()))
+    share = min(max(bare + 1, int(FOR_SUMMARY * room)), max(FOR_SUMMARY_AT_LEAST, int(FOR_SUMMARY_OF_MUCH * room)))
     return share + sum(call.count(recap.with_section(SUMMARY, "").written()) for recap in others)
 
 
