@@ -1,15 +1,8 @@
 """The benchmark of what says things in fewer tokens: what it counts, and what it says of a session."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from measuring import SHIPPED, measured
 
-REPOSITORY = Path(__file__).parents[2]
-SHIPPED = REPOSITORY / "examples/sessions/coding_agent.jsonl"
 SCRIPT = """
 import json, sys, anyio, compression, recorded
 from pathlib import Path
@@ -37,12 +30,7 @@ print(json.dumps({
 @pytest.fixture(scope="module")
 def found():
     """What the benchmark measures on the shipped session."""
-    folders = (str(REPOSITORY), str(REPOSITORY / "benchmarks"))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
-    command = [sys.executable, "-W", "error", "-c", SCRIPT, str(SHIPPED)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert done.stderr == ""
-    return json.loads(done.stdout)
+    return measured(SCRIPT, str(SHIPPED))
 
 
 def test_stages_are_compared_with_sending_everything(found):

@@ -1,15 +1,8 @@
 """The benchmark of bills: its windows, its bars, and what it says of the session that comes with the project."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from measuring import SHIPPED, measured
 
-REPOSITORY = Path(__file__).parents[2]
-SHIPPED = REPOSITORY / "examples/sessions/coding_agent.jsonl"
 SCRIPT = """
 import json, sys, anyio, bills, markers, recorded, windows
 from pathlib import Path
@@ -38,12 +31,7 @@ print(json.dumps({
 @pytest.fixture(scope="module")
 def found():
     """What the benchmark measures on the shipped session."""
-    folders = (str(REPOSITORY), str(REPOSITORY / "benchmarks"))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
-    command = [sys.executable, "-W", "error", "-c", SCRIPT, str(SHIPPED)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert done.stderr == ""
-    return json.loads(done.stdout)
+    return measured(SCRIPT, str(SHIPPED))
 
 
 def test_a_window_is_made_for_a_session(found):

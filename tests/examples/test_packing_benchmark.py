@@ -1,12 +1,6 @@
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from measuring import measured
 
-REPOSITORY = Path(__file__).parents[2]
 SCRIPT = """
 import json, anyio, packing
 
@@ -21,12 +15,7 @@ anyio.run(main)
 @pytest.fixture(scope="module")
 def rows():
     """The rows that compare packing with greed and with the best there is, each by its name."""
-    folders = (str(REPOSITORY), str(REPOSITORY / "benchmarks"))
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
-    command = [sys.executable, "-W", "error", "-c", SCRIPT]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert done.stderr == ""
-    return {what: (measured, ok) for what, measured, ok in json.loads(done.stdout)}
+    return {what: (value, ok) for what, value, ok in measured(SCRIPT)}
 
 
 def test_packing_is_measured_against_greed_and_the_optimum(rows):

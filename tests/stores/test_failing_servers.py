@@ -101,6 +101,18 @@ def failing(request, servers, tmp_path_factory):
         yield both
 
 
+async def answers_again(store, proxy, handle, error, seconds=15):
+    """Let the server do its work again, and wait until the store gives back what it had kept."""
+    proxy.how = "well"
+    with anyio.fail_after(seconds):
+        while True:
+            try:
+                assert await store.get(handle) == b"kept"
+                break
+            except error:
+                await anyio.sleep(0.1)
+
+
 @pytest.mark.both_loops
 @pytest.mark.parametrize("how", ["down", "silent", "cut"])
 async def test_a_server_that_is_away_is_told_in_time_and_found_again(failing, how):
@@ -118,14 +130,7 @@ async def test_a_server_that_is_away_is_told_in_time_and_found_again(failing, ho
         with pytest.raises(StoreUnavailable):
             await asked
         assert time.monotonic() - begun < TIMEOUT + 1
-    proxy.how = "well"
-    with anyio.fail_after(15):
-        while True:
-            try:
-                assert await store.get(handle) == b"kept"
-                break
-            except StoreUnavailable:
-                await anyio.sleep(0.1)
+    await answers_again(store, proxy, handle, StoreUnavailable)
     assert [each["n"] for each in (await store.load("x")).messages] in ([1], [1, 2])
     await store.aclose()
 
@@ -156,14 +161,7 @@ async def test_nonsense_is_an_error_of_the_store(failing):
         with pytest.raises(StoreError) as caught:
             await asked
         assert not isinstance(caught.value, (StoreConflict, StoreFull))
-    proxy.how = "well"
-    with anyio.fail_after(15):
-        while True:
-            try:
-                assert await store.get(handle) == b"kept"
-                break
-            except StoreError:
-                await anyio.sleep(0.1)
+    await answers_again(store, proxy, handle, StoreError)
     await store.aclose()
 
 
@@ -184,14 +182,7 @@ async def test_many_calls_to_a_silent_server_end_in_time(failing):
             group.start_soon(ask)
     assert time.monotonic() - begun < TIMEOUT + 2
     assert len(told) == 40
-    proxy.how = "well"
-    with anyio.fail_after(20):
-        while True:
-            try:
-                assert await store.get(handle) == b"kept"
-                break
-            except StoreUnavailable:
-                await anyio.sleep(0.1)
+    await answers_again(store, proxy, handle, StoreUnavailable, seconds=20)
     await store.aclose()
 
 
