@@ -22,8 +22,8 @@ from attrs import field, frozen
 from agentctx.clients.bodies import watch
 from agentctx.clients.bridge import drive
 from agentctx.clients.conversations import Conversations
+from agentctx.clients.derived_client import NotSent, derived
 from agentctx.clients.model_call import Answer, ModelCall, Send, Ways, answer, begun
-from agentctx.clients.proxy import NotSent, derived
 from agentctx.clients.streams import hold
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError

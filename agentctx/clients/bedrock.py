@@ -16,8 +16,8 @@ from botocore.client import BaseClient  # type: ignore[import-untyped]  # botoco
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]  # as above
 
 from agentctx.clients.conversations import Conversations
+from agentctx.clients.derived_client import NotSent, derived, proxy
 from agentctx.clients.model_call import Answer, ModelCall, Ways, exchange
-from agentctx.clients.proxy import NotSent, derived, proxy
 from agentctx.clients.streams import follow
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError

@@ -14,8 +14,8 @@ from functools import cache, partial
 from typing import Any
 
 from agentctx.clients.bridge import drive
+from agentctx.clients.derived_client import derived
 from agentctx.clients.model_call import Answer, ModelCall
-from agentctx.clients.proxy import derived
 from agentctx.clients.streams import Held, Pull, Started, pulling
 from agentctx.core.message import Native
 

@@ -16,8 +16,8 @@ from google.genai.client import AsyncClient
 
 from agentctx.clients.bridge import drive
 from agentctx.clients.conversations import Conversations
+from agentctx.clients.derived_client import NotSent, derived
 from agentctx.clients.model_call import Answer, ModelCall, Ways, exchange
-from agentctx.clients.proxy import NotSent, derived
 from agentctx.clients.streams import follow
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError

@@ -20,8 +20,8 @@ from litellm.router import Router
 
 from agentctx.clients.bodies import events_of, said_in
 from agentctx.clients.conversations import Conversations
+from agentctx.clients.derived_client import NotSent, derived
 from agentctx.clients.model_call import Answer, ModelCall, Refused, Ways, exchange
-from agentctx.clients.proxy import NotSent, derived
 from agentctx.clients.streams import follow, hold
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError

@@ -13,7 +13,7 @@ from attrs import define, frozen
 
 from agentctx.clients.bridge import blocking, drive
 from agentctx.clients.conversations import Conversations, Limits
-from agentctx.clients.proxy import NotSent
+from agentctx.clients.derived_client import NotSent
 from agentctx.core.message import Native
 from agentctx.core.report import View
 from agentctx.engine.listeners import logger

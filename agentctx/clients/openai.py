@@ -15,8 +15,8 @@ from openai import AsyncOpenAI, AsyncStream, OpenAI, Stream
 
 from agentctx.clients.bodies import watch
 from agentctx.clients.conversations import Conversations
+from agentctx.clients.derived_client import NotSent, body_of, proxy
 from agentctx.clients.model_call import Answer, ModelCall, Refused, Ways, exchange
-from agentctx.clients.proxy import NotSent, body_of, proxy
 from agentctx.clients.streams import hold
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError

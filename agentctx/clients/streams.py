@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 from attrs import define, field, frozen
 
 from agentctx.clients.bridge import drive
+from agentctx.clients.derived_client import derived
 from agentctx.clients.model_call import Again, Answer, ModelCall, Refused, Ways
-from agentctx.clients.proxy import derived
 from agentctx.core.message import Native
 from agentctx.providers.adapter import get
 
