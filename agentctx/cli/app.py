@@ -10,7 +10,9 @@ from agentctx import __version__
 from agentctx.cli.compact import compact
 from agentctx.cli.convert import convert
 from agentctx.cli.count import count
+from agentctx.cli.recall import recall
 from agentctx.cli.replay import replay
+from agentctx.cli.store import store_app
 from agentctx.cli.validate import validate
 
 _EXITS = "Exit codes: 0 fine; 1 found something (violations, or a request that cannot fit); 2 bad input or usage."
@@ -24,6 +26,8 @@ app = typer.Typer(
 )
 for command in (replay, compact, convert, count, validate):
     app.command(no_args_is_help=True, epilog=_EXITS)(command)
+app.add_typer(store_app, name="store", epilog=_EXITS)
+app.command(no_args_is_help=True, epilog=_EXITS)(recall)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - the shape of a typer callback

@@ -10,14 +10,19 @@ from functools import lru_cache
 from time import monotonic
 from typing import Any, TypeVar
 
-import psycopg
 from attrs import define, field
-from psycopg import errors
 
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError, StoreError, StoreFull, StoreUnavailable
 from agentctx.stores.store import Backend, Connections, ConversationStore
 from agentctx.stores.tables import MIGRATIONS, InTables, Rows, Tables, check_schema
+
+try:
+    import psycopg
+    from psycopg import errors
+except ImportError as error:  # also where libpq is missing
+    _needed = "PostgresStore needs psycopg: pip install 'agentctx[postgres]'"
+    raise ConfigError(_needed) from error
 
 T = TypeVar("T")
 
@@ -40,6 +45,7 @@ class PostgresStore(ConversationStore):
         url: Where it is, as for psycopg: ``"postgresql://user:password@host/database"``. Further options are those of
             every store (``ConversationStore``).
         schema: The schema of the tables; stores in several schemas know nothing of each other.
+        create: Whether a store is made where there is none; without it, that is a ``StoreError``.
 
     Example:
         >>> from agentctx.stores import PostgresStore
@@ -48,6 +54,7 @@ class PostgresStore(ConversationStore):
 
     url: str = field(repr=False)
     schema: str = field(default="agentctx", kw_only=True)
+    create: bool = field(default=True, kw_only=True)
     _server: _Server = field(init=False, repr=False)
 
     @schema.validator
@@ -58,7 +65,7 @@ class PostgresStore(ConversationStore):
 
     def __attrs_post_init__(self) -> None:
         """Nothing is opened yet."""
-        self._server = _Server(self.url, self.schema, self.timeout)
+        self._server = _Server(self.url, self.schema, self.timeout, self.create)
 
     @property
     def backend(self) -> Backend:
@@ -74,11 +81,13 @@ class _Server(InTables):
         url: Where it is.
         schema: The schema.
         timeout: Seconds that a statement may take.
+        create: Whether the schema is made where there is none.
     """
 
     url: str
     schema: str
     timeout: float
+    create: bool
     _connections: Connections[_Connection] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -134,6 +143,9 @@ class _Server(InTables):
             with connection.transaction():
                 version = _version(connection)
                 check_schema(version, f"schema {self.schema}")
+                if not version and not self.create:
+                    msg = f"PostgreSQL: there is no store in schema {self.schema}"
+                    raise StoreError(msg)
                 if not version:
                     connection.run(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
                 for migration in MIGRATIONS[version:]:

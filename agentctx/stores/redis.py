@@ -9,13 +9,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from attrs import define, field
-from redis import Redis, RedisCluster, exceptions
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from agentctx.core.message import Native
 from agentctx.errors import ConfigError, StoreConflict, StoreError, StoreFull, StoreUnavailable
 from agentctx.stores.store import CONNECTIONS, REMEMBERED, Backend, Claim, ConversationStore, Kind, Owned, Write
+
+try:
+    from redis import Redis, RedisCluster, exceptions
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+except ModuleNotFoundError as error:
+    _needed = "RedisStore needs redis-py: pip install 'agentctx[redis]'"
+    raise ConfigError(_needed) from error
 
 SCHEMA = 1
 
@@ -35,6 +40,7 @@ class RedisStore(ConversationStore):
             options are those of every store (``ConversationStore``).
         prefix: What each key begins with; stores with several prefixes know nothing of each other.
         cluster: Whether it is a node of a cluster.
+        create: Whether a store is made where there is none; without it, that is a ``StoreError``.
 
     Example:
         >>> from agentctx.stores import RedisStore
@@ -44,6 +50,7 @@ class RedisStore(ConversationStore):
     url: str = field(repr=False)
     prefix: str = field(default="agentctx", kw_only=True)
     cluster: bool = field(default=False, kw_only=True)
+    create: bool = field(default=True, kw_only=True)
     _server: _Server = field(init=False, repr=False)
 
     @prefix.validator
@@ -54,7 +61,7 @@ class RedisStore(ConversationStore):
 
     def __attrs_post_init__(self) -> None:
         """Nothing is opened yet."""
-        self._server = _Server(self.url, f"{{{self.prefix}}}:", self.timeout, self.cluster)
+        self._server = _Server(self.url, f"{{{self.prefix}}}:", self.timeout, self.cluster, self.create)
 
     @property
     def backend(self) -> Backend:
@@ -71,6 +78,7 @@ class _Server:
         prefix: What each key begins with.
         timeout: Seconds that an answer may take.
         cluster: Whether it is a node of a cluster.
+        create: Whether a store is made where there is none.
     """
 
     waits = True
@@ -78,6 +86,7 @@ class _Server:
     prefix: str
     timeout: float
     cluster: bool
+    create: bool
     _client: Any = field(init=False, default=None)
     _script: Any = field(init=False, default=None)
 
@@ -152,11 +161,12 @@ class _Server:
             max_connections=8 * CONNECTIONS,
         )
         self._script = client.register_script(_LUA)
-        version = int(self._script(keys=[self.prefix], args=["schema", "0", str(SCHEMA)])[0])
-        if version > SCHEMA:
+        made = str(SCHEMA) if self.create else ""
+        version = int(self._script(keys=[self.prefix], args=["schema", "0", made])[0])
+        if not 0 < version <= SCHEMA:
             client.close()
             msg = f"the store {self.prefix} has version {version} of the schema; this release knows {SCHEMA}"
-            raise StoreError(msg)
+            raise StoreError(msg if version else f"Redis: there is no store under the prefix {self.prefix[1:-2]}")
         self._client = client
 
 
@@ -269,7 +279,7 @@ end
 local does = {}
 
 function does.schema()
-  redis.call('HSETNX', P .. 'n', 'schema', ARGV[3])
+  if ARGV[3] ~= '' then redis.call('HSETNX', P .. 'n', 'schema', ARGV[3]) end
   return {number('schema')}
 end
 

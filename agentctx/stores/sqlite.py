@@ -38,6 +38,7 @@ class SQLiteStore(ConversationStore):
         path: The file; it is made where it is not there. Further options are those of every store
             (``ConversationStore``).
         synchronous: How a write is made safe: ``"NORMAL"`` or ``"FULL"``, as SQLite calls them.
+        create: Whether a store is made where there is none; without it, that is a ``StoreError``.
 
     Example:
         >>> from tempfile import mkdtemp
@@ -49,6 +50,7 @@ class SQLiteStore(ConversationStore):
 
     path: Path = field(converter=_path)
     synchronous: str = field(default="NORMAL", kw_only=True)
+    create: bool = field(default=True, kw_only=True)
     _file: _File = field(init=False, repr=False)
 
     @synchronous.validator
@@ -59,7 +61,7 @@ class SQLiteStore(ConversationStore):
 
     def __attrs_post_init__(self) -> None:
         """Nothing is opened yet."""
-        self._file = _File(self.path, self.timeout, self.synchronous)
+        self._file = _File(self.path, self.timeout, self.synchronous, self.create)
 
     @property
     def backend(self) -> Backend:
@@ -75,11 +77,13 @@ class _File(InTables):
         path: Where it is.
         timeout: Seconds to wait for other writers.
         synchronous: How a write is made safe.
+        create: Whether the file is made where there is none.
     """
 
     path: Path
     timeout: float
     synchronous: str
+    create: bool
     _connections: Connections[sqlite3.Connection] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -122,14 +126,20 @@ class _File(InTables):
 
     def _open(self) -> sqlite3.Connection:
         """A connection to the file, which is made, and brought to the schema of this release, where that is needed."""
-        missing = [folder for folder in self.path.parents if not folder.exists()]
-        for folder in reversed(missing):
-            folder.mkdir(mode=0o700, exist_ok=True)
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+        if self.create:
+            missing = [folder for folder in self.path.parents if not folder.exists()]
+            for folder in reversed(missing):
+                folder.mkdir(mode=0o700, exist_ok=True)
+        elif not self.path.exists():
+            msg = f"{self.path}: there is no such file"
+            raise StoreError(msg)
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT * self.create, 0o600))
         connection = sqlite3.connect(
             self.path, timeout=self.timeout, isolation_level=None, check_same_thread=False, cached_statements=64
         )
         try:
+            if not self.create:
+                self._check(connection)
             connection.execute(f"PRAGMA synchronous = {self.synchronous}")
             if _version(connection) != len(MIGRATIONS):
                 connection.execute("PRAGMA journal_mode = WAL").close()
@@ -138,6 +148,13 @@ class _File(InTables):
             connection.close()
             raise
         return connection
+
+    def _check(self, connection: sqlite3.Connection) -> None:
+        """See that the file is a store, before anything is written to it."""
+        there = "SELECT count(*) FROM sqlite_master WHERE name IN ('numbers', 'owners', 'contents', 'refs')"
+        if connection.execute(there).fetchone()[0] < 4:
+            msg = f"{self.path.name} is no store: it is a database of another program, or an empty one"
+            raise StoreError(msg)
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         with _transaction(connection, "BEGIN IMMEDIATE"):

@@ -47,8 +47,8 @@ def recorded(messages, name, **more):
 def run():
     """Run the command line in this process: ``run("count", path)``; its result has exit_code, stdout and stderr."""
 
-    def invoke(*arguments, stdin=None):
-        return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+    def invoke(*arguments, stdin=None, env=None):
+        return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin, env=env)
 
     return invoke
 

@@ -66,6 +66,18 @@ async def test_a_newer_schema_of_a_server_is_refused(make, kind):
         await make().handles()
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres"])
+async def test_a_store_that_is_only_to_be_read_is_not_made(make, kind):
+    """With ``create=False`` there is an error where there is no store, as often as one asks, else it is read."""
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"no such file|there is no store"):
+            await make(create=False).stored()
+    async with make() as store:
+        handle = await store.put(b"a long log")
+    async with make(create=False) as store:
+        assert await store.get(handle) == b"a long log"
+
+
 async def test_a_session_keeps_what_it_leaves_out(make):
     """Each store gives back by handle and by search what a session has left out, to its own conversation only."""
     turns = [user("task")]

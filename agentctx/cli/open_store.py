@@ -1,0 +1,93 @@
+"""The store that a command is about: a file, a Redis URL or a PostgreSQL URL, opened and never made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Annotated, TypeVar
+
+import anyio
+import typer
+
+from agentctx import stores
+from agentctx.errors import ConfigError, StoreError
+from agentctx.stores.store import ConversationStore
+
+T = TypeVar("T")
+
+StorePlace = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="PATH_OR_URL",
+        envvar="AGENTCTX_STORE",
+        show_default=False,
+        help="A SQLite file, redis://HOST:PORT/DB, or postgresql://USER@HOST/DATABASE.",
+    ),
+]
+Namespace = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        show_default="agentctx",
+        help="The prefix of the store in Redis, or its schema in PostgreSQL.",
+    ),
+]
+
+_TIMEOUT = 30.0
+_URL = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.IGNORECASE | re.DOTALL)
+_REDIS = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss", "unix": "unix"}
+_POSTGRES = frozenset({"postgres", "postgresql"})
+
+
+def with_store(place: str | None, namespace: str | None, work: Callable[[ConversationStore], Awaitable[T]]) -> T:
+    """Open the store that is meant, work with it, and close it.
+
+    Raises:
+        ConfigError: If no store is named, or it cannot be one.
+        StoreError: If there is no store, or it fails. No error has a password in it.
+    """
+    if not place:
+        msg = "which store? pass --store PATH_OR_URL, or set AGENTCTX_STORE"
+        raise ConfigError(msg)
+    return anyio.run(partial(_work, place, namespace, work))
+
+
+async def _work(place: str, namespace: str | None, work: Callable[[ConversationStore], Awaitable[T]]) -> T:
+    async with _opened(place, namespace) as store:
+        return await work(store)
+
+
+@asynccontextmanager
+async def _opened(place: str, namespace: str | None) -> AsyncIterator[ConversationStore]:
+    try:
+        async with _store(place, namespace) as store:
+            yield store
+    except StoreError as error:
+        raise StoreError(_without_password(str(error), place)) from error
+
+
+def _store(place: str, namespace: str | None) -> ConversationStore:
+    url = _URL.fullmatch(place)
+    if url is None:
+        if namespace is not None:
+            msg = "--namespace: a SQLite file has none"
+            raise ConfigError(msg)
+        return stores.SQLiteStore(place, timeout=_TIMEOUT, create=False)
+    scheme, rest, name = url[1].lower(), url[2], namespace or "agentctx"
+    if scheme in _REDIS:
+        return stores.RedisStore(f"{_REDIS[scheme]}://{rest}", prefix=name, timeout=_TIMEOUT, create=False)
+    if scheme in _POSTGRES:
+        return stores.PostgresStore(place, schema=name, timeout=_TIMEOUT, create=False)
+    msg = f"--store: {scheme}:// is no store: pass a SQLite file, redis://..., unix://..., or postgresql://..."
+    raise ConfigError(msg)
+
+
+def _without_password(said: str, place: str) -> str:
+    """What a driver said, without the URL that it may quote."""
+    found = re.search(r"//[^/@]*:([^/@]+)@", place)
+    for secret in (place, *(() if found is None else (found[1],))) if _URL.fullmatch(place) else ():
+        said = said.replace(secret, "***")
+    return said

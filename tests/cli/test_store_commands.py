@@ -1,0 +1,249 @@
+"""``agentctx store`` and ``agentctx recall``, over a real file and a real server."""
+
+import importlib.util
+import json
+import sqlite3
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agentctx.stores import RedisStore, SQLiteStore
+
+LOG = b"a long log, port 8080\n" * 20
+PICTURE = bytes(range(256))
+PRIVATE = "what was said in private"
+
+spec = importlib.util.spec_from_file_location("servers", Path(__file__).parents[1] / "stores" / "servers.py")
+servers = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(servers)
+
+
+async def fill(store):
+    """Two conversations and something that is nobody's; the handles of what was left out."""
+    await store.append("thread-42", [{"role": "user", "content": PRIVATE}, {"role": "assistant", "content": "Yes."}], 0)
+    await store.save_state("thread-42", {"head": b"x" * 100, "tail": b"y" * 11}, 0)
+    log = await store.for_conversation("thread-42").put(LOG)
+    picture = await store.for_conversation("thread-42").put(PICTURE)
+    await store.for_conversation("thread-43").put(LOG)
+    await store.put(b"nobody's")
+    return log, picture
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A store in a file, and what was left out in it."""
+
+    async def make():
+        async with SQLiteStore(tmp_path / "context.db") as store:
+            return await fill(store)
+
+    return tmp_path / "context.db", *anyio.run(make)
+
+
+@pytest.fixture(scope="module")
+def valkey():
+    """A Valkey server of these tests."""
+    folder = servers.short_folder()
+    process, url = servers.valkey(folder)
+    yield url
+    process.kill()
+    process.wait()
+    servers.remove(folder)
+
+
+def lines(shown):
+    return [json.loads(line) for line in shown.stdout.splitlines()]
+
+
+def test_the_conversations_are_named_the_largest_first(run, file):
+    """A line for each, with its size and what there is of it; what is nobody's is one, too."""
+    named = lines(run("store", "ls", "--store", file[0], "--json"))
+    assert [each["name"] for each in named] == ["thread-42", "thread-43", None]
+    assert (named[0]["contents"], named[0]["history"], named[0]["state"]) == (2, 1, 1)
+    assert named[0]["bytes"] > len(LOG) + len(PICTURE) + 111
+    shown = run("store", "ls", env={"AGENTCTX_STORE": str(file[0])})
+    assert [line.split()[0] for line in shown.stdout.splitlines()[3:6]] == ["thread-42", "thread-43", "(nobody's)"]
+
+
+def test_a_store_of_a_hundred_thousand_is_named_in_part(run, file):
+    """The list ends at a limit, and a note says how many more there are; machines get all."""
+    with sqlite3.connect(file[0]) as connection:
+        rows = ((b"cmany-%d" % number, 1) for number in range(100_000))
+        connection.executemany("INSERT INTO owners (name, size) VALUES (?, ?)", rows)
+    connection.close()
+    shown = run("store", "ls", "--store", file[0])
+    assert len(shown.stdout.splitlines()) == 50 + 4
+    assert "note: 99,953 more" in shown.stderr
+    assert run("store", "ls", "--store", file[0], "--json").stdout.count("\n") == 100_003
+    assert json.loads(run("store", "stats", "--store", file[0], "--json").stdout)["conversations"] == 100_002
+
+
+def test_what_was_said_is_printed_when_it_is_asked_for(run, file):
+    """Sizes, versions and handles are shown; messages and contents with --content only."""
+    path, log, picture = file
+    shown = run("store", "show", "thread-42", "--store", path)
+    assert "version 1, 2 messages: 1 assistant, 1 user" in shown.stdout
+    assert "version 1, 2 pieces, 111 bytes" in shown.stdout
+    assert all(handle in shown.stdout for handle in (log, picture))
+    told = json.loads(run("store", "show", "thread-42", "--store", path, "--json").stdout)
+    assert told["handles"] == [{"handle": log, "bytes": len(LOG)}, {"handle": picture, "bytes": 256}]
+    for command in (["show", "thread-42"], ["ls"], ["stats"], ["show", "thread-42", "--json"]):
+        assert PRIVATE not in run("store", *command, "--store", path).output
+    for more in ([], ["--json"]):
+        said = run("store", "show", "thread-42", "--content", "--store", path, *more).stdout
+        assert PRIVATE in said
+        assert "port 8080" in said
+
+
+def test_what_was_left_out_is_recalled_to_the_byte(run, file):
+    """The bytes go to stdout as they are, by the handle or by how it begins."""
+    path, log, picture = file
+    assert run("recall", log, "--store", path).stdout_bytes == LOG
+    assert run("recall", picture[:6], "--store", path, "--conversation", "thread-42").stdout_bytes == PICTURE
+    assert lines(run("recall", log, "--store", path, "--json"))[0]["text"] == LOG.decode()
+    assert "base64" in lines(run("recall", picture, "--store", path, "--json"))[0]
+
+
+def test_the_results_of_a_message_are_recalled_one_by_one(run, tmp_path):
+    """A handle with the number of a result gives what that says, as the recall tool does."""
+    results = [{"type": "tool_result", "tool_use_id": str(at), "content": f"result {at}"} for at in (1, 2)]
+    message = json.dumps({"role": "user", "content": results}).encode()
+
+    async def make():
+        async with SQLiteStore(tmp_path / "context.db") as store:
+            return await store.put(message)
+
+    handle, place = anyio.run(make), ("--store", tmp_path / "context.db")
+    assert run("recall", f"{handle}#2", *place).stdout == "result 2\n"
+    assert run("recall", handle, *place).stdout_bytes == run("recall", f"{handle}#0", *place).stdout_bytes == message
+    assert run("recall", handle, "--text", *place).stdout == "[result 1]\nresult 1\n\n[result 2]\nresult 2\n"
+
+
+def test_words_are_found_in_what_a_conversation_left_out(run, file):
+    """A search answers with handles and the lines around; a store of several conversations asks which."""
+    path, log, _ = file
+    shown = run("recall", "--search", "port", "--conversation", "thread-43", "--store", path)
+    assert shown.stdout.startswith("Found in 1")
+    assert log in shown.stdout
+    assert "1: a long log, port 8080" in run("recall", log, "--search", "8080", "--store", path).stdout
+    for more, said in (([], "pass --conversation"), (["--conversation", "x"], "'x' has left nothing out")):
+        shown = run("recall", "--search", "port", "--store", path, *more)
+        assert (shown.exit_code, shown.stdout) == (2, "")
+        assert said in shown.stderr
+
+
+def test_nothing_is_deleted_without_a_yes(run, file):
+    """The command asks first; no answer and a no leave everything where it is, and what others left out stays."""
+    path, log, _ = file
+    purge = ("store", "purge", "thread-42", "--store", path)
+    for answer, code in (("n\n", 1), ("", 2)):
+        shown = run(*purge, stdin=answer)
+        assert shown.exit_code == code
+        assert "nothing was deleted" in shown.stderr
+    assert len(lines(run("store", "ls", "--store", path, "--json"))) == 3
+    assert "deleted 1 of " in run(*purge, stdin="y\n").stdout
+    assert [each["name"] for each in lines(run("store", "ls", "--store", path, "--json"))] == ["thread-43", None]
+    assert run("recall", log, "--store", path).stdout_bytes == LOG
+    rest = run("store", "purge", "thread-43", "--nobodys", "--expired", "--yes", "--store", path, "--json")
+    assert lines(rest) == [{"conversations": 2, "bytes": len(LOG) + 10, "expired": 0}]
+    assert run("store", "ls", "--store", path).stdout == "the store is empty\n"
+
+
+def test_what_cannot_be_opened_is_said_in_one_line_and_not_made(run, tmp_path):
+    """No file, no database, another program's, a server that is down: exit code 2, one sentence, nothing is written."""
+    (tmp_path / "text.db").write_text("no database, but a text " * 100)
+    (tmp_path / "empty.db").touch()
+    with sqlite3.connect(tmp_path / "other.db") as connection:
+        connection.execute("CREATE TABLE own (n)")
+    connection.close()
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    cases = {
+        tmp_path / "none" / "context.db": "there is no such file",
+        tmp_path / "text.db": "file is not a database",
+        tmp_path / "empty.db": "is no store",
+        tmp_path / "other.db": "is no store",
+        tmp_path: "directory",
+        "mongodb://here": "mongodb:// is no store",
+        f"unix://{tmp_path}/no.sock": "Redis: ConnectionError",
+        f"postgresql://me:hush-hush@/db?host={tmp_path}": "PostgreSQL: connection",
+        "postgresql://me:hush hush@host/db": "PostgreSQL: ",
+    }
+    for place, said in cases.items():
+        shown = run("store", "ls", "--store", place)
+        assert (shown.exit_code, shown.stdout, shown.stderr.count("\n")) == (2, "", 1), shown.output
+        assert said in shown.stderr
+        assert "hush" not in shown.stderr
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_what_is_not_in_the_store_is_said_in_one_line(run, file):
+    """A handle that is not there, one that is ambiguous, a conversation that is not there, and nothing asked for."""
+    path, log, _ = file
+    with sqlite3.connect(path) as connection:
+        connection.execute("INSERT INTO contents VALUES (?, x'00', x'0000')", (log[:8] + "0" * 8,))
+        connection.execute("INSERT INTO refs (owner, handle) VALUES (1, ?)", (log[:8] + "0" * 8,))
+    connection.close()
+    cases = {
+        ("recall", "f" * 16): "nothing is kept under handle",
+        ("recall", log[:3]): "at least 4 characters",
+        ("recall", log[:8]): f"is the beginning of 2: {log}",
+        ("recall", log, "--conversation", "thread-44"): "nothing is kept by conversation 'thread-44'",
+        ("recall",): "pass a HANDLE, or --search",
+        ("store", "show", "thread-44"): "nothing of conversation 'thread-44'",
+        ("store", "purge", "thread-44", "--yes"): "nothing of conversation 'thread-44'",
+        ("store", "purge", "--yes"): "pass a NAME",
+        ("store", "ls", "--namespace", "x"): "a SQLite file has none",
+        ("store", "ls", "--limit", "x"): "--limit: 'x'",
+    }
+    for command, said in cases.items():
+        shown = run(*command, "--store", path)
+        assert (shown.exit_code, shown.stdout, shown.stderr.count("\n")) == (2, "", 1), shown.output
+        assert said in shown.stderr
+    shown = run("store", "ls", env={"AGENTCTX_STORE": ""})
+    assert (shown.exit_code, shown.stderr) == (
+        2,
+        "error: which store? pass --store PATH_OR_URL, or set AGENTCTX_STORE\n",
+    )
+
+
+def test_what_is_encrypted_is_told_by_its_size_only(run, tmp_path):
+    """Without the key a conversation is named and shown, and what cannot be read is said to be so."""
+
+    class Upside:
+        def encrypt(self, content):
+            return content[::-1]
+
+        decrypt = encrypt
+
+    async def make():
+        async with SQLiteStore(tmp_path / "context.db", cipher=Upside()) as store:
+            return await fill(store)
+
+    log, _ = anyio.run(make)
+    shown = run("store", "show", "thread-42", "--store", tmp_path / "context.db", "--content")
+    assert shown.exit_code == 0
+    assert "it is encrypted" in shown.stdout
+    assert PRIVATE not in shown.stdout
+    shown = run("recall", log, "--store", tmp_path / "context.db")
+    assert (shown.exit_code, shown.stdout) == (2, "")
+    assert "it is encrypted" in shown.stderr
+
+
+def test_a_server_s_store_is_the_same(run, valkey):
+    """What is said of a store in Valkey is what is said of a file; no store is made where there is none."""
+
+    async def make():
+        async with RedisStore(valkey, prefix="own") as store:
+            return await fill(store)
+
+    log, picture = anyio.run(make)
+    place = ("--store", valkey, "--namespace", "own")
+    assert [each["name"] for each in lines(run("store", "ls", *place, "--json"))] == ["thread-42", "thread-43", None]
+    assert run("recall", picture[:8], *place).stdout_bytes == PICTURE
+    assert "2 messages" in run("store", "show", "thread-42", *place).stdout
+    assert "deleted 1 of " in run("store", "purge", "thread-42", *place, "--yes").stdout
+    assert run("recall", log, *place).stdout_bytes == LOG
+    for _ in range(2):
+        shown = run("store", "stats", "--store", valkey)
+        assert (shown.exit_code, shown.stderr) == (2, "error: Redis: there is no store under the prefix agentctx\n")
