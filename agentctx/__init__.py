@@ -11,11 +11,12 @@ costs), ``agentctx.tokens`` (counters), ``agentctx.models`` (what is known of mo
 ``agentctx.protocols`` (what users implement), ``agentctx.testing``.
 """
 
+__distribution__ = "agentctx-middleware"  # what to install; agentctx.lazy looks whether this file is still here
+__version__ = "0.1.0"
+
 from typing import TYPE_CHECKING
 
 from agentctx.lazy import lazily
-
-__version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from agentctx.checking import count as count, validate as validate, warmup as warmup

@@ -8,6 +8,11 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import cast
 
+if not hasattr(sys.modules["agentctx"], "__distribution__"):  # every part imports this file
+    from agentctx.distribution import mixed_up
+
+    raise mixed_up(sys.modules["agentctx"])
+
 Exports = tuple[list[str], Callable[[str], object], Callable[[], list[str]]]
 
 

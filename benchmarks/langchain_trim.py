@@ -3,7 +3,7 @@
 Called as LangGraph's guide to memory does, but for ``start_on``: an agent that runs long after its last user message
 would be left with nothing but its system prompt, so a request may start with the assistant too.
 
-Needs the ``bench`` extra: ``pip install agentctx[bench]``.
+Needs the ``bench`` extra: ``pip install agentctx-middleware[bench]``.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ own (converting is not timed). Tokens are counted with the same vocabulary every
 choose. None of these libraries remembers anything from one call to the next, so the time of a call depends on the
 transcript alone, and a loop may be timed at a sample of its steps.
 
-Needs the ``bench`` extra: ``pip install agentctx[bench]``.
+Needs the ``bench`` extra: ``pip install agentctx-middleware[bench]``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A picture of what is kept, and at what cost: one point for each way of trimming.
 
-Needs the ``bench`` extra: ``pip install agentctx[bench]``.
+Needs the ``bench`` extra: ``pip install agentctx-middleware[bench]``.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ sources are asked at the same time, one that fails or hangs costs only itself, a
 
 Run it: ``python examples/assemble_coding_context.py``, for another project with ``--repository FOLDER``, for another
 task with ``--task "…"``; ``--show`` prints what the model would be sent. It needs the extra ``sources``
-(``pip install 'agentctx[sources]'``) and neither a key nor a network.
+(``pip install 'agentctx-middleware[sources]'``) and neither a key nor a network.
 """
 
 from __future__ import annotations

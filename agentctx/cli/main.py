@@ -5,7 +5,11 @@ from __future__ import annotations
 import io
 import sys
 
-from agentctx.printable import visible
+try:
+    from agentctx.printable import visible
+except ImportError as error:  # the files of two packages are mixed up; the command of either begins here
+    sys.stderr.write(f"error: {error}\n")
+    sys.exit(2)
 
 _NEEDED = frozenset({"click", "rich", "typer"})
 
@@ -17,7 +21,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in _NEEDED:
             raise
-        sys.stderr.write("error: the command line needs typer and rich: pip install 'agentctx[cli]'\n")
+        sys.stderr.write("error: the command line needs typer and rich: pip install 'agentctx-middleware[cli]'\n")
         sys.exit(2)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # what a terminal cannot show becomes a question mark

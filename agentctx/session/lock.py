@@ -236,6 +236,6 @@ def running_loop_or_none() -> Native:
 
 _NEVER = (
     "session: a stage, summarizer, store or hook asked for a step of the session whose step it works for, or of one "
-    "whose own step waits for that: neither would ever end; prepare its own model call with pipeline.prepare() or "
-    "another session"
+    "whose own step waits for that, or code that is not async holds the event loop of such a step: neither would ever "
+    "end; prepare its own model call with pipeline.prepare() or another session"
 )

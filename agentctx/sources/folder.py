@@ -170,7 +170,7 @@ class Patterns:
 
             pattern = _linear_pattern()
         except ModuleNotFoundError as error:
-            raise SourceError("patterns", "they need pathspec: pip install 'agentctx[sources]'") from error
+            raise SourceError("patterns", "they need pathspec: pip install 'agentctx-middleware[sources]'") from error
         wanted = []
         for line in lines:
             try:

@@ -21,7 +21,7 @@ try:
     import psycopg
     from psycopg import errors
 except ImportError as error:  # also where libpq is missing
-    _needed = "PostgresStore needs psycopg: pip install 'agentctx[postgres]'"
+    _needed = "PostgresStore needs psycopg: pip install 'agentctx-middleware[postgres]'"
     raise ConfigError(_needed) from error
 
 T = TypeVar("T")
@@ -39,7 +39,8 @@ class PostgresStore(ConversationStore):
     """Keeps all in tables of PostgreSQL, for any number of workers on any number of machines.
 
     The schema and its tables are made, and brought up to date, when the first connection is made: let it be done by
-    a user who may, then one who may read and write them suffices. Needs ``pip install 'agentctx[postgres]'``.
+    a user who may, then one who may read and write them suffices.
+    Needs ``pip install 'agentctx-middleware[postgres]'``.
 
     Args:
         url: Where it is, as for psycopg: ``"postgresql://user:password@host/database"``. Further options are those of

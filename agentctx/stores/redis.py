@@ -19,7 +19,7 @@ try:
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 except ModuleNotFoundError as error:
-    _needed = "RedisStore needs redis-py: pip install 'agentctx[redis]'"
+    _needed = "RedisStore needs redis-py: pip install 'agentctx-middleware[redis]'"
     raise ConfigError(_needed) from error
 
 SCHEMA = 1
@@ -33,7 +33,7 @@ class RedisStore(ConversationStore):
 
     What the server has acknowledged is as safe as its ``appendfsync`` makes it; it must not evict keys
     (``maxmemory-policy noeviction``). All keys of a store have one hash tag, its prefix, and so one slot of a cluster:
-    stores with several prefixes spread over its nodes. Needs ``pip install 'agentctx[redis]'``.
+    stores with several prefixes spread over its nodes. Needs ``pip install 'agentctx-middleware[redis]'``.
 
     Args:
         url: Where it is, as for redis-py: ``"redis://host:6379/0"``, ``"rediss://..."``, ``"unix:///path"``. Further

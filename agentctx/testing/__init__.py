@@ -1,6 +1,7 @@
 """For people who test their agents and strategies: builders of transcripts, fakes, and the laws.
 
-The generators of transcripts are in ``agentctx.testing.histories`` and need ``pip install 'agentctx[testing]'``.
+The generators of transcripts are in ``agentctx.testing.histories`` and need
+``pip install 'agentctx-middleware[testing]'``.
 """
 
 from agentctx.testing.fakes import (

@@ -295,7 +295,7 @@ def test_without_the_extra_one_line_says_what_to_install(tmp_path):
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from agentctx.cli.main import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: the command line needs typer and rich: pip install 'agentctx[cli]'\n"
+    assert done.stderr == "error: the command line needs typer and rich: pip install 'agentctx-middleware[cli]'\n"
 
 
 def test_a_terminal_without_arrows_gets_other_signs(jsonl, chat, record):

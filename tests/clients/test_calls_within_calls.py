@@ -336,6 +336,7 @@ def interrupted_after():
     signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.both_loops
 @pytest.mark.anyio
 async def test_the_bridge_for_callers_that_are_not_async():
     """``blocking`` gives what the async function gives, and raises what it raises, also where a loop is running."""

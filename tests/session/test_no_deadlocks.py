@@ -94,6 +94,28 @@ async def test_steps_that_wait_for_each_other_end(ask, asks):
     assert not any(session._lock.busy for session in meeting.sessions)
 
 
+@pytest.mark.anyio
+async def test_sync_code_that_holds_the_loop_of_a_step_is_told():
+    """``blocking`` in a loop that runs is no deadlock: at once where nobody has the session, else an error says why."""
+    inside, go_on = anyio.Event(), anyio.Event()
+
+    async def stage(context, _call):
+        inside.set()
+        if not go_on.is_set():
+            await go_on.wait()
+        return context
+
+    session = Pipeline(stage, FitContextWindow(), budget=BUDGET).session(format="openai-chat")
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(session.prepare, SAID)
+            await inside.wait()
+            with pytest.raises(AgentctxError, match="holds the event loop"):
+                blocking(session.prepare, SAID)
+            go_on.set()
+        assert blocking(session.prepare, SAID).messages == SAID
+
+
 @given(st.lists(st.lists(st.integers(0, 3), max_size=2), min_size=4, max_size=4))
 def test_whoever_asks_whom_all_end(asks):
     """Whatever sessions ask for steps of whichever others, all come to an end, without an error where none wait."""

@@ -346,7 +346,7 @@ def test_without_the_extra_the_error_says_what_to_install(tmp_path, monkeypatch)
     (tmp_path / "a.py").write_text("x", encoding="utf-8")
     assert len(RecentFiles(tmp_path)("")) == 1
     (tmp_path / ".gitignore").write_text("*.log\n", encoding="utf-8")
-    with pytest.raises(SourceError, match=r"pip install 'agentctx\[sources\]'"):
+    with pytest.raises(SourceError, match=r"pip install 'agentctx-middleware\[sources\]'"):
         RecentFiles(tmp_path)("")
     assert len(RecentFiles(tmp_path, gitignore=False)("")) == 1
 

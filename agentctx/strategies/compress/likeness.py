@@ -71,5 +71,5 @@ def check_installed() -> None:
     try:
         import rapidfuzz.distance  # noqa: F401, PLC0415 - as above
     except ModuleNotFoundError as error:
-        msg = "what is nearly the same needs rapidfuzz: pip install 'agentctx[fuzzy]'"
+        msg = "what is nearly the same needs rapidfuzz: pip install 'agentctx-middleware[fuzzy]'"
         raise ConfigError(msg) from error
