@@ -11,11 +11,31 @@ from attrs import evolve, field, frozen
 from agentctx.core.compare import Change, Outcome
 from agentctx.core.message import Context, Message
 from agentctx.core.report import View
+from agentctx.economics.prices import Usage
 from agentctx.engine.reading import Reader, as_list, reader
 from agentctx.errors import ContextOverflow
 from agentctx.pipeline import Pipeline
 from agentctx.session.session import Session
 from agentctx.wire_format import Violation
+
+
+@frozen
+class Billed:
+    """What a provider billed for one model call of a recording.
+
+    Args:
+        index: Index of a message of the answer.
+        usage: The tokens, as they were billed.
+        model: The model that answered, when the recording names it.
+        at: When, in seconds since 1970, when the recording says so.
+        cost: What it cost in USD, when the recording itself says so.
+    """
+
+    index: int
+    usage: Usage
+    model: str | None = None
+    at: float | None = None
+    cost: float | None = None
 
 
 @frozen
@@ -31,6 +51,7 @@ class Recording:
         id: The recording's name, when it has one.
         pending: Whether the messages were about to be sent, so that a last user message or tool result is one more
             model call.
+        billed: What was billed for the model calls, in their order, as far as the recording says so.
     """
 
     messages: Sequence[Any] = field(repr=False)
@@ -40,6 +61,7 @@ class Recording:
     model: str | None = None
     id: str | None = None
     pending: bool = True
+    billed: tuple[Billed, ...] = field(default=(), repr=False)
 
 
 @frozen

@@ -284,6 +284,8 @@ def faults(steps: Iterable[Step]) -> tuple[Fault, ...]:
 
 def verdict(summary: Summary) -> str:
     """Whether every call could have been sent: ``valid 57/57, within budget 57/57``."""
+    if not summary.steps:
+        return "no model calls: there is no answer in it that something was sent for"
     return f"valid {summary.valid}/{summary.steps}, within budget {summary.fitting}/{summary.steps}"
 
 

@@ -10,8 +10,9 @@ import typer
 from agentctx.cli import options
 from agentctx.cli.console import UnknownModels, at, in_one_line, report_json, tell_reports
 from agentctx.cli.options import parse_bytes
-from agentctx.cli.transcripts import Entry, chosen, written
+from agentctx.cli.transcripts import chosen, written
 from agentctx.core.report import Report, View
+from agentctx.transcripts import Transcript
 
 Out = Annotated[
     str | None,
@@ -74,7 +75,7 @@ def compact(  # noqa: PLR0913 - each is an option of the command
         tell_reports(reports, json=json)
 
 
-async def _prepare(entry: Entry, typed: options.Typed, model: str | None, format: str | None) -> View:  # noqa: A002
+async def _prepare(entry: Transcript, typed: options.Typed, model: str | None, format: str | None) -> View:  # noqa: A002
     recording = entry.recording
     model = model or recording.model
     return await typed.once(model).prepare(

@@ -12,12 +12,13 @@ from agentctx.cli import options
 from agentctx.cli.compact import Out
 from agentctx.cli.console import UnknownModels, at, err, in_one_line, tell_reports
 from agentctx.cli.options import parse_bytes
-from agentctx.cli.transcripts import Entry, chosen, written
+from agentctx.cli.transcripts import chosen, written
 from agentctx.conversion import Converted, convert as converted
 from agentctx.core.message import Native
 from agentctx.core.report import Report
 from agentctx.printable import printable
 from agentctx.providers.registry import FORMATS, format_named
+from agentctx.transcripts import Transcript
 
 To = Annotated[
     str, typer.Option("--to", metavar="FORMAT", show_default=False, help=f"The format to write: {', '.join(FORMATS)}.")
@@ -77,7 +78,7 @@ def convert(  # noqa: PLR0913 - each is an option of the command
 
 
 def _converted(
-    entry: Entry,
+    entry: Transcript,
     to: str,
     model: str | None,
     from_model: str | None,
@@ -95,13 +96,13 @@ def _converted(
     )
 
 
-def _nested_tools(entry: Entry) -> Native:
+def _nested_tools(entry: Transcript) -> Native:
     """The tools of a Converse request, which stand one level deeper."""
     config = entry.document.get("toolConfig") if entry.key is not None else None
     return config.get("tools") if isinstance(config, Mapping) else None
 
 
-def _document(entry: Entry, done: Converted, to: str, model: str | None) -> Native:
+def _document(entry: Transcript, done: Converted, to: str, model: str | None) -> Native:
     """The conversation in the kind of document that it came in."""
     if entry.recorded:
         kept = {key: value for key, value in entry.document.items() if key != entry.key}
@@ -120,7 +121,7 @@ def _plain(value: object) -> Native:
     return b64encode(value).decode() if isinstance(value, (bytes, bytearray)) else value
 
 
-def _tell_left_out(entry: Entry) -> None:
+def _tell_left_out(entry: Transcript) -> None:
     """Name the settings of a request that were not taken along: each provider has its own."""
     if entry.key is None or entry.recorded:
         return

@@ -13,11 +13,12 @@ from rich.text import Text
 from agentctx.cli import options
 from agentctx.cli.console import NARROW, Tally, UnknownModels, in_one_line, print_json, printing
 from agentctx.cli.options import parse_bytes
-from agentctx.cli.transcripts import Entry, chosen
+from agentctx.cli.transcripts import chosen
 from agentctx.core.message import Context
 from agentctx.engine.reading import as_list, reader
 from agentctx.printable import on_one_line, printable
 from agentctx.show import part_texts
+from agentctx.transcripts import Transcript
 
 ByMessage = Annotated[bool, typer.Option("--by-message", help="One line for each message.")]
 
@@ -54,7 +55,7 @@ def count(
     tally.end()
 
 
-def _counted(entry: Entry, model: str | None, format: str | None) -> dict[str, Any]:  # noqa: A002 - the option's name
+def _counted(entry: Transcript, model: str | None, format: str | None) -> dict[str, Any]:  # noqa: A002 - the option's name
     recording = entry.recording
     source = reader(
         as_list(recording.messages),
@@ -67,6 +68,7 @@ def _counted(entry: Entry, model: str | None, format: str | None) -> dict[str, A
     return {
         "id": recording.id,
         "place": entry.place,
+        "source": entry.source or None,
         "format": source.wire.name,
         "messages": len(context.messages),
         "tokens": source.meter.size(context),
@@ -85,7 +87,8 @@ def _counted(entry: Entry, model: str | None, format: str | None) -> dict[str, A
 
 def _line(counted: dict[str, Any]) -> str:
     name = printable(counted["id"] or counted["place"])
-    return f"{counted['tokens']:,} tokens  {counted['messages']:,} messages, {counted['format']}  {name}"
+    tool = f", from {printable(counted['source'])}" if counted["source"] else ""
+    return f"{counted['tokens']:,} tokens  {counted['messages']:,} messages, {counted['format']}{tool}  {name}"
 
 
 def _print(console: Console, counted: dict[str, Any], *, by_message: bool) -> None:

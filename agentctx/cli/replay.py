@@ -18,7 +18,7 @@ from agentctx import presets, warmup
 from agentctx.cli import options
 from agentctx.cli.console import NARROW, Tally, UnknownModels, err, in_one_line, print_json, printing, progress
 from agentctx.cli.options import parse_bytes
-from agentctx.cli.transcripts import Entry, chosen
+from agentctx.cli.transcripts import from_tool, noted
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
 from agentctx.core.message import Native
@@ -42,6 +42,8 @@ from agentctx.show import (
     verdict,
     view_json,
 )
+from agentctx.transcripts import Transcript
+from agentctx.transcripts.reading import chosen as chosen_of
 
 
 class PresetName(StrEnum):
@@ -141,7 +143,8 @@ def replay(  # noqa: PLR0913 - each is an option of the command
     typed = options.Typed(window, reserve, trigger, target, max_tool_tokens, keep_results)
     asked = _Asked(typed, preset, model, format, retention, messages, full, json)
     tally, unknown = Tally(), UnknownModels()
-    for entry in _entries(chosen(session, id, parse_bytes("--max-bytes", max_bytes)), every=every or id is not None):
+    found = chosen_of(session, id, parse_bytes("--max-bytes", max_bytes))
+    for entry in noted(_entries(found, every=every or id is not None)):
         with tally.at(entry.place):
             if not anyio.run(_replay, entry, asked):
                 tally.found()
@@ -149,7 +152,7 @@ def replay(  # noqa: PLR0913 - each is an option of the command
     tally.end()
 
 
-def _entries(found: Iterator[Entry], *, every: bool) -> Iterator[Entry]:
+def _entries(found: Iterator[Transcript], *, every: bool) -> Iterator[Transcript]:
     """The recordings to replay; says so when the file holds more than the one that is replayed."""
     if every:
         yield from found
@@ -159,7 +162,7 @@ def _entries(found: Iterator[Entry], *, every: bool) -> Iterator[Entry]:
         err().print("there are more recordings in this file: --all replays them all, --id ID one of them", style="dim")
 
 
-async def _replay(entry: Entry, asked: _Asked) -> bool:
+async def _replay(entry: Transcript, asked: _Asked) -> bool:
     """Replay one recording and print what was asked for; whether every call could have been sent."""
     recording = entry.recording if asked.format is None else evolve(entry.recording, format=asked.format)
     model = asked.model or recording.model
@@ -175,7 +178,7 @@ async def _replay(entry: Entry, asked: _Asked) -> bool:
     if asked.json:
         told = {} if found is None else {"retention": {**asdict(found), "lost": found.lost}}
         steps_told = list(map(step_json, steps))
-        print_json({**_head(recording, budget), "steps": steps_told, "summary": asdict(summary), **told})
+        print_json({**_head(entry, budget), "steps": steps_told, "summary": asdict(summary), **told})
     else:
         with printing() as console:
             _print_replay(console, entry, budget, steps, summary, found)
@@ -212,9 +215,11 @@ async def _walk(recording: Recording, pipeline: Pipeline, model: str | None, wat
         return steps
 
 
-def _head(recording: Recording, budget: Budget) -> dict[str, Any]:
+def _head(entry: Transcript, budget: Budget) -> dict[str, Any]:
+    recording = entry.recording
     return {
         "id": recording.id,
+        "source": entry.source or None,
         "format": recording.format,
         "messages": len(recording.messages),
         "budget": {
@@ -341,7 +346,12 @@ _WIDE = 100
 
 
 def _print_replay(
-    console: Console, entry: Entry, budget: Budget, steps: Sequence[Step], summary: Summary, found: Retention | None
+    console: Console,
+    entry: Transcript,
+    budget: Budget,
+    steps: Sequence[Step],
+    summary: Summary,
+    found: Retention | None,
 ) -> None:
     """Print the steps of one recording and what they sum up to."""
     console.print(_title(entry, budget))
@@ -354,10 +364,14 @@ def _print_replay(
     console.print(Text(verdict(summary), style="bold green" if summary.clean else "bold red"))
 
 
-def _title(entry: Entry, budget: Budget) -> Text:
+def _title(entry: Transcript, budget: Budget) -> Text:
     recording = entry.recording
     name = Text(printable(recording.id or entry.place), style="bold")
-    about = (f"{len(recording.messages):,} messages", f"window {budget.window:,}", f"limit {budget.limit:,}")
+    about = (
+        f"{len(recording.messages):,} messages{from_tool(entry)}",
+        f"window {budget.window:,}",
+        f"limit {budget.limit:,}",
+    )
     acts = (f"acts above {budget.trigger_tokens:,}", f"down to {budget.target_tokens:,}")
     return name.append("  " + ", ".join((*about, *acts)), style="not bold dim")
 

@@ -15,10 +15,11 @@ from agentctx import validate as violations_of
 from agentctx.cli import options
 from agentctx.cli.console import Tally, in_one_line, print_json, printing
 from agentctx.cli.options import parse_bytes
-from agentctx.cli.transcripts import Entry, chosen
+from agentctx.cli.transcripts import chosen, from_tool
 from agentctx.errors import InvalidInput
 from agentctx.printable import printable
 from agentctx.providers.registry import format_named
+from agentctx.transcripts import Transcript
 from agentctx.wire_format import Violation, WireFormat
 
 
@@ -50,21 +51,22 @@ def validate(
     tally.end()
 
 
-def _violations(entry: Entry, format: str | None, model: str | None) -> tuple[Violation, ...]:  # noqa: A002 - as above
+def _violations(entry: Transcript, format: str | None, model: str | None) -> tuple[Violation, ...]:  # noqa: A002 - as above
     wire = format or entry.recording.format
     return violations_of(_request(entry, wire), wire, model or entry.recording.model)
 
 
-def _show(entry: Entry, found: Sequence[Violation], *, json: bool) -> None:
+def _show(entry: Transcript, found: Sequence[Violation], *, json: bool) -> None:
     recording = entry.recording
     if json:
-        print_json({"id": recording.id, "place": entry.place, "violations": [asdict(item) for item in found]})
+        said = [asdict(item) for item in found]
+        print_json({"id": recording.id, "place": entry.place, "source": entry.source or None, "violations": said})
         return
     with printing() as console:
-        _print(console, recording.id or entry.place, len(recording.messages), found)
+        _print(console, entry, found)
 
 
-def _request(entry: Entry, format: str | None) -> dict[str, Any]:  # noqa: A002 - the option's name
+def _request(entry: Transcript, format: str | None) -> dict[str, Any]:  # noqa: A002 - the option's name
     """What would be sent.
 
     A recorded session may note a system prompt apart that its format keeps among the messages, and it ends with the
@@ -86,12 +88,13 @@ def _before_the_answer(messages: Sequence[Any], wire: WireFormat) -> Sequence[An
     return messages[:end]
 
 
-def _print(console: Console, name: str, messages: int, found: Sequence[Violation]) -> None:
+def _print(console: Console, entry: Transcript, found: Sequence[Violation]) -> None:
     errors = sum(violation.severity == "error" for violation in found)
     said = "valid" if not errors else f"{errors} {'violation' if errors == 1 else 'violations'}"
     warned = f", {len(found) - errors} warned of" if len(found) > errors else ""
     head = Text(f"{said}{warned}", style="bold red" if errors else "bold green")
-    console.print(head.append(f"  {printable(name)}, {messages:,} messages", style="not bold dim"))
+    name, messages = entry.recording.id or entry.place, len(entry.recording.messages)
+    console.print(head.append(f"  {printable(name)}, {messages:,} messages{from_tool(entry)}", style="not bold dim"))
     for violation in found:
         _print_one(console, violation)
 

@@ -46,7 +46,13 @@ def _items(value: object) -> list[Fields]:
 
 _LANGCHAIN_TYPES = frozenset({"human", "ai", "system", "tool", "function", "chat", "remove"})
 _CODEX_TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+_CLAUDE_REMARKS = frozenset({"leafUuid", "parentUuid", "isSnapshotUpdate"})
+_CLAUDE_TYPES = ("file-history-snapshot", "queue-operation", "custom-title", "ai-title", "last-prompt", "agent-name")
 _ADK_KEYS = frozenset({"invocation_id", "invocationId"})
+
+
+def _at_all(value: object, key: str) -> bool:
+    return isinstance(value, Mapping) and key in value
 
 
 def _langchain(fields: Fields) -> bool:
@@ -59,7 +65,17 @@ def _langchain(fields: Fields) -> bool:
 
 
 def _claude_code(fields: Fields) -> bool:
-    return isinstance(fields.get("message"), Mapping) and ("sessionId" in fields or "parentUuid" in fields)
+    if isinstance(fields.get("message"), Mapping) and ("sessionId" in fields or "parentUuid" in fields):
+        return True
+    remark = isinstance(fields.get("type"), str) and "role" not in fields
+    return remark and (not _CLAUDE_REMARKS.isdisjoint(fields) or fields["type"] in _CLAUDE_TYPES)
+
+
+def _codex(fields: Fields) -> bool:
+    if isinstance(fields.get("payload"), Mapping) and fields.get("type") in _CODEX_TYPES:
+        return True
+    early = _has(fields, "id", "timestamp") and ("instructions" in fields or "git" in fields)
+    return early and fields.keys() <= {"id", "timestamp", "instructions", "git"}
 
 
 def _pydantic_ai(fields: Fields) -> bool:
@@ -156,6 +172,8 @@ _A2A_KINDS = ("text", "file", "data")
 _GOOSE_TYPES = ("toolRequest", "toolResponse", "frontendToolRequest")
 _OBSERVED = frozenset({"traceId", "observations", "observationId", "run_type"})
 _LITELLM_KEYS = frozenset({"call_type", "litellm_call_id", "response_cost", "model_parameters"})
+_SPANS = frozenset({"resourceSpans", "scopeSpans", "resource_spans", "traceparent"})
+_CURSOR = frozenset({"composerData", "composerId", "bubbleId", "richText"})
 _CAMEL = "the AG-UI protocol or a TypeScript client (toolCalls, toolCallId)"
 
 TOOLS: tuple[OtherTool, ...] = (
@@ -172,7 +190,7 @@ TOOLS: tuple[OtherTool, ...] = (
     OtherTool("Haystack", lambda fields: _has(fields, "role", "meta") or _has(fields, "_role", "_content")),
     OtherTool("AutoGen", lambda fields: _has(fields, "source", "type", "content") and "role" not in fields),
     OtherTool("Claude Code", _claude_code),
-    OtherTool("Codex", lambda fields: _has(fields, "timestamp", "payload") and fields.get("type") in _CODEX_TYPES),
+    OtherTool("Codex", _codex),
     OtherTool("OpenHands", lambda fields: "source" in fields and ("action" in fields or "observation" in fields)),
     OtherTool("Google ADK (events)", lambda fields: "author" in fields and not _ADK_KEYS.isdisjoint(fields)),
     OtherTool("the Microsoft Agent Framework", lambda fields: fields.get("type") == "chat_message"),
@@ -232,6 +250,11 @@ DOCUMENTS: tuple[OtherTool, ...] = (
     OtherTool(
         "LangSmith (export)", lambda fields: _has(fields, "inputs", "outputs") or _has(fields, "run_type", "inputs")
     ),
+    OtherTool(
+        "an OpenTelemetry trace", lambda fields: not _SPANS.isdisjoint(fields), "the messages of one conversation"
+    ),
+    OtherTool("an HTTP archive (HAR)", lambda fields: _at_all(fields.get("log"), "entries"), "each request by itself"),
+    OtherTool("an export of Cursor", lambda fields: not _CURSOR.isdisjoint(fields)),
     OtherTool("LangGraph (state)", lambda fields: isinstance(fields.get("values"), Mapping) and "next" in fields),
 )
 """The same for what a file holds as a whole."""

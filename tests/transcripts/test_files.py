@@ -12,7 +12,9 @@ from hypothesis import given, strategies as st
 from agentctx import InvalidInput
 from agentctx.cli import options
 from agentctx.cli.options import parse_bytes
-from agentctx.cli.transcripts import MAX_BYTES, Layout, chosen, entries
+from agentctx.transcripts.files import MAX_BYTES
+from agentctx.transcripts.reading import chosen, read_transcripts as entries
+from agentctx.transcripts.transcript import Layout
 
 HELLO = [{"role": "user", "content": "hello"}]
 
@@ -85,7 +87,7 @@ def test_the_messages_are_put_back_where_they_were(tmp_path):
         ('{"messages": []}\n{"messages": [\n', "line 2: not JSON: .*(cut short?)"),
         ('{"messages": []}\n{"messages": []}\n{"mess', "line 3: not JSON"),
         ('{\n "messages": [\n  {"role" "user"}\n ]\n}', "line 3: not JSON"),
-        (b"\x89PNG\r\n\x1a\n\x00\xff\xfe", "line 1: not UTF-8"),
+        (b"\x89PNG\r\n\x1a\n\x00\xff\xfe", "this is a PNG image"),
         ("[" * 100_000, "line 1: nested too deep"),
         ("[" + "9" * 5000 + "]", "line 1: not JSON"),
         (gzip.compress(b"[]", mtime=0)[:-6], "damaged gzip"),

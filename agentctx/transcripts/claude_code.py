@@ -1,0 +1,268 @@
+"""Claude Code's sessions: ``~/.claude/projects/<project>/<session>.jsonl``, read as the requests to Anthropic were.
+
+A line is a block of an answer as it was streamed, what the user or a tool said, or a remark of the program. Lines name
+the one before them, so that a session is a tree: who goes back and says something else begins a branch, and what counts
+is the one that ends last. Calls made at once are branches, too, and their results belong to the conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import define, evolve, field, frozen
+
+from agentctx.core.message import Native
+from agentctx.errors import InvalidInput
+from agentctx.replay import Billed, Recording
+from agentctx.transcripts.bills import seconds, usage_of
+from agentctx.transcripts.files import Fields, LogLines
+from agentctx.transcripts.transcript import Read
+
+NAME = "Claude Code"
+
+_UNSEEN = "the log holds neither system prompt nor tools: what was billed is larger than what is counted"
+_SYNTHETIC = "<synthetic>"
+
+
+@frozen
+class _Said:
+    """One line that the model saw or wrote.
+
+    Args:
+        uuid: Its name, which the next line refers to.
+        message: Its part of a message, as Anthropic has it.
+        side: Whether a sub-agent's conversation holds it.
+        agent: The sub-agent's name, when the line has one.
+        at: When, in seconds since 1970.
+        cost: What the program says that it cost, in USD.
+        summary: Whether the program wrote it to stand for all before it.
+    """
+
+    uuid: str | None
+    message: Fields
+    side: bool
+    agent: str | None
+    at: float | None
+    cost: float | None
+    summary: bool
+
+
+@define
+class _Log:
+    """What a session's file holds."""
+
+    said: list[_Said] = field(factory=list)
+    parents: dict[str, str | None] = field(factory=dict)
+    id: str | None = None
+    _last: str | None = None
+
+    def add(self, line: Fields) -> None:
+        """Take in one line."""
+        uuid = _word(line, "uuid")
+        if self.id is None:
+            self.id = _word(line, "sessionId")
+        if uuid is not None and uuid in self.parents:  # a session that was taken up again holds lines twice
+            return
+        side = line.get("isSidechain") is True
+        if uuid is not None:
+            self.parents[uuid] = self._parent(line, side=side)
+            self._last = self._last if side else uuid
+        if (message := _seen_by_the_model(line)) is not None:
+            cost = line.get("costUSD")
+            self.said.append(
+                _Said(
+                    uuid,
+                    message,
+                    side,
+                    _word(line, "agentId"),
+                    seconds(line.get("timestamp")),
+                    float(cost) if isinstance(cost, (int, float)) and not isinstance(cost, bool) else None,
+                    line.get("isCompactSummary") is True,
+                )
+            )
+
+    def _parent(self, line: Fields, *, side: bool) -> str | None:
+        """The line that one stands on: where a summary, or another file, lies between them, the one before it."""
+        parent = _word(line, "parentUuid") or _word(line, "logicalParentUuid")
+        if parent in self.parents:
+            return parent
+        begins = (
+            parent is None and line.get("subtype") != "compact_boundary" and line.get("isCompactSummary") is not True
+        )
+        return None if side or begins else self._last
+
+    def ancestors(self, uuid: str | None) -> set[str]:
+        """The names of a line and of all that it stands on."""
+        found: set[str] = set()
+        while uuid is not None and uuid not in found:
+            found.add(uuid)
+            uuid = self.parents.get(uuid)
+        return found
+
+    def root(self, uuid: str | None) -> str | None:
+        """The name of the first line that a line stands on."""
+        seen: set[str] = set()
+        while uuid is not None and uuid not in seen and self.parents.get(uuid) is not None:
+            seen.add(uuid)
+            uuid = self.parents[uuid]
+        return uuid
+
+
+def read(lines: LogLines) -> Iterator[Read]:
+    """The conversation of a session, then those of its sub-agents.
+
+    Raises:
+        InvalidInput: If the model has said nothing in it, and nothing was said to it.
+    """
+    log = _Log()
+    for _, line in lines:
+        log.add(line)
+    if not log.said:
+        raise InvalidInput(lines.name, "this is a Claude Code session in which nothing was said: no model was called")
+    main = [said for said in log.said if not said.side]
+    chains = _chains(log)
+    if not main:
+        agent, main = next(iter(chains.items()))
+        del chains[agent]
+    notes = (*lines.notes, _UNSEEN, *_of(len(chains), "side chain", "of sub-agents stands apart: --all replays it too"))
+    yield _read(log, main, log.id, notes)
+    for number, (agent, said) in enumerate(chains.items(), 1):
+        yield _read(log, said, f"{log.id}/{agent or number}", ())
+
+
+def _chains(log: _Log) -> dict[str | None, list[_Said]]:
+    """What sub-agents said, by the agent's name, or by how the chain begins."""
+    chains: dict[str | None, list[_Said]] = {}
+    for said in log.said:
+        if said.side:
+            chains.setdefault(said.agent or log.root(said.uuid), []).append(said)
+    return chains
+
+
+def _read(log: _Log, said: Sequence[_Said], name: str | None, notes: tuple[str, ...]) -> Read:
+    kept = _last_branch(log, said)
+    messages, billed = _joined(kept)
+    notes = (*notes, *_of(len(said) - len(kept), "line", "of branches that were left is not read"))
+    notes = (
+        *notes,
+        *_of(sum(one.summary for one in kept), "summary", "of its own stands in it, which made it shorter"),
+    )
+    model = next((one.model for one in reversed(billed) if one.model is not None), None)
+    recording = Recording(messages, format="anthropic", model=model, id=name, pending=False, billed=tuple(billed))
+    return Read(recording, notes)
+
+
+def _of(count: int, what: str, said: str) -> tuple[str, ...]:
+    if not count:
+        return ()
+    many = f"{what.removesuffix('y')}ies" if what.endswith("y") else f"{what}s"
+    several = said.replace("stands", "stand").replace("is not", "are not").replace("replays it", "replays them")
+    return (f"1 {what} {said}",) if count == 1 else (f"{count:,} {many} {several}",)
+
+
+def _last_branch(log: _Log, said: Sequence[_Said]) -> list[_Said]:
+    """What stands on the branch that ends last, with all blocks of its answers, and the results of its calls."""
+    last = next((one.uuid for one in reversed(said) if one.uuid is not None), None)
+    if last is None:
+        return list(said)
+    branch = log.ancestors(last)
+    on_it = [one for one in said if one.uuid is None or one.uuid in branch]
+    answers = {one.message.get("id") for one in on_it if one.message.get("role") == "assistant"} - {None}
+    whole = [one for one in said if one.uuid in branch or one.uuid is None or one.message.get("id") in answers]
+    calls = {block.get("id") for one in whole for block in _blocks(one.message) if block.get("type") == "tool_use"}
+    kept = {id(one) for one in whole}
+    return [one for one in said if id(one) in kept or _answers_only(one.message, calls)]
+
+
+def _answers_only(message: Fields, calls: set[Native]) -> bool:
+    results = [block for block in _blocks(message) if block.get("type") == "tool_result"]
+    return bool(results) and all(block.get("tool_use_id") in calls for block in results)
+
+
+def _joined(said: Iterable[_Said]) -> tuple[list[Native], list[Billed]]:
+    """The messages as a request has them: one for each answer, one for all that stands between two answers."""
+    messages: list[dict[str, Any]] = []
+    answers: dict[str, int] = {}
+    billed: dict[int, Billed] = {}
+    for one in said:
+        if one.message.get("role") != "assistant":
+            _hear(messages, one.message)
+            continue
+        answer = one.message.get("id")
+        place = answers.get(answer) if isinstance(answer, str) else None
+        if place is None:
+            place = len(messages)
+            messages.append({"role": "assistant", "content": []})
+            if isinstance(answer, str):
+                answers[answer] = place
+        _add_blocks(messages[place], one.message)
+        _bill(billed, place, one)
+    return messages, [billed[place] for place in sorted(billed)]
+
+
+def _hear(messages: list[dict[str, Any]], message: Fields) -> None:
+    """Add what the user or a tool said; results go first, as Anthropic wants them."""
+    if not messages or messages[-1]["role"] != "user":
+        messages.append({"role": "user", "content": message["content"]})
+        return
+    before, more = _as_blocks(messages[-1]["content"]), _as_blocks(message["content"])
+    both = [*before, *more]
+    results = [block for block in both if isinstance(block, Mapping) and block.get("type") == "tool_result"]
+    rest = [block for block in both if not (isinstance(block, Mapping) and block.get("type") == "tool_result")]
+    messages[-1]["content"] = [*results, *rest]
+
+
+def _add_blocks(answer: dict[str, Any], message: Fields) -> None:
+    calls = {block.get("id") for block in answer["content"] if isinstance(block, Mapping) and "id" in block}
+    for block in _as_blocks(message["content"]):
+        known = isinstance(block, Mapping) and block.get("type") == "tool_use" and block.get("id") in calls
+        if not known:
+            answer["content"].append(block)
+
+
+def _bill(billed: dict[int, Billed], place: int, said: _Said) -> None:
+    """Note what an answer was billed: each of its lines repeats it, the last one with the whole output."""
+    usage = usage_of(said.message.get("usage"))
+    if usage is None:
+        return
+    model = said.message.get("model")
+    now = Billed(place, usage, model if isinstance(model, str) else None, said.at, said.cost)
+    before = billed.get(place)
+    if before is not None:
+        output = max(before.usage.output, usage.output)
+        cost = now.cost if before.cost is None else before.cost + (now.cost or 0.0)
+        now = evolve(now, usage=evolve(usage, output=output), at=before.at, cost=cost)
+    billed[place] = now
+
+
+def _seen_by_the_model(line: Fields) -> dict[str, Any] | None:
+    """The message of a line that the model saw or wrote; None for remarks of the program, and errors that it shows.
+
+    What the program says in the user's place (``isMeta``) is sent to the model, and stays.
+    """
+    message = line.get("message")
+    if line.get("type") not in ("user", "assistant") or not isinstance(message, Mapping):
+        return None
+    if line.get("isApiErrorMessage") or message.get("model") == _SYNTHETIC:
+        return None
+    if line.get("isVisibleInTranscriptOnly") and not line.get("isCompactSummary"):
+        return None
+    content = message.get("content")
+    if not content or not isinstance(content, (str, list)):
+        return None
+    return {**message, "role": line["type"]}
+
+
+def _as_blocks(content: Native) -> list[Native]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+
+
+def _blocks(message: Fields) -> list[Fields]:
+    content = message["content"]
+    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+
+
+def _word(line: Fields, key: str) -> str | None:
+    value = line.get(key)
+    return value if isinstance(value, str) else None

@@ -1,0 +1,151 @@
+"""Codex' rollouts: ``~/.codex/sessions/YYYY/MM/DD/rollout-*.jsonl``, items of OpenAI's Responses with remarks between.
+
+Each line is ``{"timestamp", "type", "payload"}``; those of early versions are the items themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from attrs import define, field
+
+from agentctx.core.message import Native
+from agentctx.economics.prices import Usage
+from agentctx.errors import InvalidInput
+from agentctx.replay import Billed, Recording
+from agentctx.transcripts.bills import seconds, usage_of
+from agentctx.transcripts.files import Fields, LogLines
+from agentctx.transcripts.transcript import Read
+
+NAME = "Codex"
+
+_UNSEEN = "the log does not hold the tools: what was billed is larger than what is counted"
+_NEVER_SENT = frozenset({"ghost_snapshot", "other"})
+_HEARD = ("_output", "_response")
+
+
+@define
+class _Rollout:
+    """What a rollout has said so far."""
+
+    items: list[dict[str, Any]] = field(factory=list)
+    billed: list[Billed] = field(factory=list)
+    id: str | None = None
+    system: str | None = None
+    model: str | None = None
+    compacted: int = 0
+    rolled_back: int = 0
+    _total: Native = None
+    _answered: int | None = None
+
+    def add(self, line: Fields) -> None:
+        """Take in one line."""
+        kind, payload = line.get("type"), line.get("payload")
+        if not isinstance(payload, Mapping):
+            self._add_early(line)
+        elif kind == "session_meta":
+            self._begin(payload)
+        elif kind == "turn_context":
+            self.model = _word(payload, "model") or self.model
+        elif kind == "compacted":
+            self.compacted += 1
+        elif kind == "response_item":
+            self._add_item(payload)
+        elif kind == "event_msg":
+            self._hear(payload, seconds(line.get("timestamp")))
+
+    def _begin(self, payload: Fields) -> None:
+        if self.id is not None:  # a session that goes on from another begins with that one's line, too
+            return
+        self.id = _word(payload, "id") or _word(payload, "session_id") or ""
+        prompt = payload.get("base_instructions")
+        self.system = _word(prompt, "text") if isinstance(prompt, Mapping) else _word(payload, "instructions")
+
+    def _add_early(self, line: Fields) -> None:
+        if "record_type" in line:
+            return
+        if "id" in line and "timestamp" in line and "type" not in line:
+            self._begin(line)
+        else:
+            self._add_item(line)
+
+    def _add_item(self, item: Fields) -> None:
+        kind = item.get("type") or ("message" if "role" in item else None)
+        if not isinstance(kind, str) or kind in _NEVER_SENT:
+            return
+        if not kind.endswith(_HEARD) and item.get("role", "assistant") == "assistant":
+            self._answered = len(self.items)
+        self.items.append({"type": kind, **{key: value for key, value in item.items() if _is_said(key, value)}})
+
+    def _hear(self, event: Fields, at: float | None) -> None:
+        if event.get("type") == "token_count":
+            self._bill(event.get("info"), at)
+        elif event.get("type") == "thread_rolled_back":
+            self._roll_back(event.get("num_turns"))
+
+    def _bill(self, info: Native, at: float | None) -> None:
+        """Note what a call was billed: an event may come again without one, with the same sum."""
+        if not isinstance(info, Mapping) or self._answered is None:
+            return
+        total, before = info.get("total_token_usage"), self._total
+        if total is not None and total == before:
+            return
+        self._total = total
+        usage = usage_of(info.get("last_token_usage")) or _more(usage_of(total), usage_of(before))
+        if usage is not None and (usage.prompt or usage.output):
+            self.billed.append(Billed(self._answered, usage, self.model, at))
+
+    def _roll_back(self, turns: Native) -> None:
+        asked = [place for place, item in enumerate(self.items) if item.get("role") == "user"]
+        if isinstance(turns, int) and 0 < turns <= len(asked):
+            del self.items[asked[-turns] :]
+            self.billed = [one for one in self.billed if one.index < len(self.items)]
+            self.rolled_back += turns
+
+
+def read(lines: LogLines) -> Iterator[Read]:
+    """The conversation of a rollout.
+
+    Raises:
+        InvalidInput: If nothing was said in it.
+    """
+    rollout = _Rollout()
+    for _, line in lines:
+        rollout.add(line)
+    if not rollout.items:
+        raise InvalidInput(lines.name, "this is a Codex session in which nothing was said: no model was called")
+    notes = list(lines.notes)
+    if rollout.compacted:
+        times = "once" if rollout.compacted == 1 else f"{rollout.compacted:,} times"
+        notes.append(f"Codex itself compacted it {times}: its requests were shorter from there on")
+    if rollout.rolled_back:
+        notes.append(f"{rollout.rolled_back:,} turns that were taken back are left out")
+    recording = Recording(
+        rollout.items,
+        system=rollout.system,
+        format="openai-responses",
+        model=rollout.model,
+        id=rollout.id or None,
+        pending=False,
+        billed=tuple(rollout.billed),
+    )
+    yield Read(recording, (*notes, _UNSEEN))
+
+
+def _more(now: Usage | None, before: Usage | None) -> Usage | None:
+    """What was billed since the sum was ``before``."""
+    if now is None or before is None:
+        return now
+    fresh, cached, output = now.fresh - before.fresh, now.cached - before.cached, now.output - before.output
+    return Usage(max(0, fresh), max(0, cached), 0, 0, max(0, output))
+
+
+def _is_said(key: str, value: Native) -> bool:
+    """Whether a field of an item is one that a request has: not what is empty, nor the date of early versions."""
+    return key not in ("type", "timestamp") and (value is not None or key == "content")
+
+
+def _word(fields: Fields, key: str) -> str | None:
+    value = fields.get(key)
+    return value if isinstance(value, str) else None

@@ -1,0 +1,233 @@
+"""Requests that were logged, alone or with their answers: batch files, gateways' logs, Bedrock's invocation log.
+
+Answers are put behind the messages that they answer. Lines of a log that go on with the conversation of a line before
+are one conversation: the longest says all that the others say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentctx.core.message import Native
+from agentctx.errors import InvalidInput
+from agentctx.providers.native import fields_or_none
+from agentctx.replay import Billed, Recording
+from agentctx.transcripts.bills import seconds, usage_of
+from agentctx.transcripts.files import Fields
+from agentctx.transcripts.transcript import Read
+
+OPENAI_BATCH = "an OpenAI batch"
+ANTHROPIC_BATCH = "an Anthropic batch"
+BEDROCK_LOG = "Bedrock's invocation log"
+LOG = "a log of requests and answers"
+
+_MESSAGES = ("messages", "input", "contents")
+_SYSTEM = ("system", "instructions", "system_instruction", "systemInstruction")
+_REQUESTS = ("request", "request_body", "requestBody", "req", "kwargs")
+_ANSWERS = ("response", "response_body", "responseBody", "resp", "raw_response")
+_INSIDE = ("body", "json", "json_data", "data", "payload", "content")
+_STAMPS = ("timestamp", "created_at", "time", "date", "startTime")
+_SECONDS = 1e11  # a number of seconds until the year 5138; what is larger are milliseconds
+
+
+def name_of(fields: Fields) -> str | None:
+    """What kind of logged request an object is; None when it is none."""
+    if "custom_id" in fields and not {"body", "response"}.isdisjoint(fields):
+        return OPENAI_BATCH
+    if "custom_id" in fields and not {"params", "result"}.isdisjoint(fields):
+        return ANTHROPIC_BATCH
+    if fields.get("schemaType") == "ModelInvocationLog":
+        return BEDROCK_LOG
+    return LOG if _request_of(fields) is not None else None
+
+
+def is_list(values: Sequence[Native]) -> bool:
+    """Whether these are logged requests, each an object of its own."""
+    return bool(values) and all(isinstance(value, Mapping) and name_of(value) is not None for value in values)
+
+
+def read(fields: Fields, place: str) -> Read:
+    """A logged request, with its answer behind it where there is one.
+
+    Raises:
+        InvalidInput: If it holds no request, only an answer.
+    """
+    request, answer = _parts(fields)
+    if request is None:
+        what = "this holds answers without what was asked: give the file of requests"
+        raise InvalidInput(place, what)
+    key = next(key for key in _MESSAGES if key in request)
+    given = request[key]
+    messages = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+    more, notes = _answer(answer)
+    system = next((request[name] for name in _SYSTEM if request.get(name) is not None), None)
+    model = _word(request, "model") or _word(request, "modelId") or _word(fields, "modelId") or _word(fields, "model")
+    recording = Recording(
+        [*messages, *more],
+        system=system,
+        tools=_tools(request),
+        format=_format(request, key, more, fields),
+        model=model or _model(answer),
+        id=_word(fields, "custom_id") or _word(fields, "id") or _word(fields, "requestId"),
+        pending=not more,
+        billed=_billed(fields, answer, len(messages), model) if more else (),
+    )
+    return Read(recording, notes)
+
+
+def continues(before: Recording, after: Recording) -> bool:
+    """Whether a logged request goes on with the conversation of one before it."""
+    said = len(before.messages) - (0 if before.pending else 1)
+    same = before.format == after.format and before.system == after.system
+    return same and 0 < said < len(after.messages) and list(before.messages[:said]) == list(after.messages[:said])
+
+
+def joined(before: Recording, after: Recording) -> tuple[Billed, ...]:
+    """What was billed for both."""
+    return (*before.billed, *after.billed)
+
+
+def _parts(fields: Fields) -> tuple[Fields | None, Native]:
+    """The request and the answer of an object."""
+    if "custom_id" in fields:
+        return _with_messages(fields.get("body")) or _with_messages(fields.get("params")), None
+    if fields.get("schemaType") == "ModelInvocationLog":
+        asked, said = fields.get("input"), fields.get("output")
+        inside = asked.get("inputBodyJson") if isinstance(asked, Mapping) else None
+        return _with_messages(inside), said.get("outputBodyJson") if isinstance(said, Mapping) else None
+    answer = next((fields[key] for key in _ANSWERS if fields.get(key) is not None), None)
+    return _request_of(fields), _unwrapped(answer)
+
+
+def _request_of(fields: Fields) -> Fields | None:
+    """The request of an object that holds a request and an answer; None when it does not."""
+    for key in _REQUESTS:
+        if (found := _with_messages(_unwrapped(fields.get(key)))) is not None:
+            return found
+    return _with_messages(fields) if any(isinstance(fields.get(key), (dict, str)) for key in _ANSWERS) else None
+
+
+def _with_messages(value: Native) -> Fields | None:
+    fields = fields_or_none(_decoded(value))
+    if fields is None:
+        return None
+    given = next((fields[key] for key in _MESSAGES if key in fields), None)
+    return fields if isinstance(given, (list, str)) else None
+
+
+def _unwrapped(value: Native) -> Native:
+    """A body, where it is kept beside what HTTP says of it."""
+    value = _decoded(value)
+    if not isinstance(value, Mapping) or _speaks(value):
+        return value
+    inside = (_decoded(value[key]) for key in _INSIDE if key in value)
+    return next((body for body in inside if isinstance(body, Mapping)), value)
+
+
+def _speaks(value: Fields) -> bool:
+    known = ("choices", "candidates", "role", "usage", *_MESSAGES)
+    return any(key in value for key in known) or (isinstance(value.get("output"), (list, dict)))
+
+
+def _decoded(value: Native) -> Native:
+    if not isinstance(value, str) or not value.lstrip().startswith("{"):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def _answer(answer: Native) -> tuple[list[Native], tuple[str, ...]]:
+    """The messages of an answer, in its provider's own shape."""
+    if isinstance(answer, str):
+        return [], ("the answer is a stream, or no JSON, and is left out",)
+    if not isinstance(answer, Mapping):
+        return [], ()
+    found = [*_of_chat(answer), *_of_responses(answer), *_of_anthropic(answer), *_of_gemini(answer)]
+    return found or _of_bedrock(answer), ()
+
+
+def _of_chat(answer: Fields) -> list[Native]:
+    choice = _at(answer, "choices", 0)
+    message = choice.get("message") if isinstance(choice, Mapping) else None
+    if not isinstance(message, Mapping):
+        return []
+    kept = {key: value for key, value in message.items() if value is not None and value != []}
+    return [{"content": None, **kept, "role": "assistant"}]
+
+
+def _of_responses(answer: Fields) -> list[Native]:
+    output = answer.get("output")
+    return [item for item in output if isinstance(item, Mapping)] if isinstance(output, list) else []
+
+
+def _of_anthropic(answer: Fields) -> list[Native]:
+    content = answer.get("content")
+    named = answer.get("role") == "assistant" or answer.get("type") == "message"
+    return [{"role": "assistant", "content": content}] if named and isinstance(content, list) and content else []
+
+
+def _of_gemini(answer: Fields) -> list[Native]:
+    candidate = _at(answer, "candidates", 0)
+    content = candidate.get("content") if isinstance(candidate, Mapping) else None
+    return [{"role": "model", **content}] if isinstance(content, Mapping) and content.get("parts") else []
+
+
+def _of_bedrock(answer: Fields) -> list[Native]:
+    output = answer.get("output")
+    message = output.get("message") if isinstance(output, Mapping) else None
+    return [message] if isinstance(message, Mapping) else []
+
+
+def _at(fields: Fields, key: str, place: int) -> Native:
+    value = fields.get(key)
+    return value[place] if isinstance(value, Sequence) and not isinstance(value, str) and len(value) > place else None
+
+
+def _tools(request: Fields) -> list[Any] | None:
+    config = request.get("toolConfig")
+    tools = config.get("tools") if isinstance(config, Mapping) else request.get("tools")
+    return tools or None if isinstance(tools, list) else None
+
+
+def _format(request: Fields, key: str, more: Sequence[Native], fields: Fields) -> str | None:
+    """The format, where the request or the answer tells it; else it is found out from the messages."""
+    url = str(fields.get("url", ""))
+    if key != "messages":
+        return "gemini" if key == "contents" else "openai-responses"
+    if url.endswith("/chat/completions") or "params" in fields:
+        return "openai-chat" if "params" not in fields else "anthropic"
+    if "anthropic_version" in request or _has_blocks_of_anthropic(more):
+        return "anthropic"
+    return None
+
+
+def _has_blocks_of_anthropic(more: Sequence[Native]) -> bool:
+    content = more[0].get("content") if len(more) == 1 else None
+    return isinstance(content, list) and all(isinstance(block, Mapping) and "type" in block for block in content)
+
+
+def _billed(fields: Fields, answer: Native, index: int, model: str | None) -> tuple[Billed, ...]:
+    usage = next((answer[key] for key in ("usage", "usageMetadata", "usage_metadata") if answer.get(key)), None)
+    found = usage_of(usage)
+    at = next((moment for key in _STAMPS if (moment := _moment(fields.get(key))) is not None), None)
+    cost = next((fields[key] for key in ("response_cost", "cost") if isinstance(fields.get(key), float)), None)
+    return () if found is None else (Billed(index, found, model or _model(answer), at, cost),)
+
+
+def _moment(value: Native) -> float | None:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value) if value < _SECONDS else value / 1000
+    return seconds(value)
+
+
+def _model(answer: Native) -> str | None:
+    return (_word(answer, "model") or _word(answer, "modelVersion")) if isinstance(answer, Mapping) else None
+
+
+def _word(fields: Fields, key: str) -> str | None:
+    value = fields.get(key)
+    return value if isinstance(value, str) else None

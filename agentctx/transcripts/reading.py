@@ -1,0 +1,317 @@
+"""Which reader for which file: one table, and what providers and agentctx itself write, which needs none.
+
+What a file may hold:
+
+* JSON lines, each a recorded session ``{"id", "format", "system", "tools", "messages", "meta"}``, a request
+  ``{"model", "messages", "system", "tools"}`` or a list of messages; read line by line;
+* JSON lines, each one message of the same session;
+* one JSON document: a list of messages, or a request object;
+* a session, a log or a dump of a tool in the table ``READERS``;
+* an ``.eval`` file of Inspect, which is a zip archive.
+
+Any of them may be compressed with gzip. What is in no shape that is known is refused, by name where the name is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import chain
+from typing import IO, Any
+
+from attrs import evolve, frozen
+
+from agentctx.core.message import Native
+from agentctx.errors import InvalidInput
+from agentctx.providers.other_tools import LOOKED_AT, described, tool_of
+from agentctx.providers.registry import FORMATS
+from agentctx.replay import Recording
+from agentctx.transcripts import claude_code, codex, exchanges
+from agentctx.transcripts.files import (
+    MAX_BYTES,
+    Fields,
+    Line,
+    LogLines,
+    name_of,
+    opened,
+    parse,
+    place,
+    refuse_other_kinds,
+)
+from agentctx.transcripts.transcript import Layout, Read, Transcript, of_a_tool
+
+LogReader = Callable[[LogLines], Iterator[Read]]
+MessagesReader = Callable[[Sequence[Native], Fields], Read]
+DocumentReader = Callable[[Fields, str], Iterator[Read]]
+
+_EXPECTED = "expected a list of messages, or an object with 'messages' (or 'input', 'contents')"
+_BOM = b"\xef\xbb\xbf"
+
+
+@frozen(eq=False, repr=False)
+class ToolReader:
+    """How the files of one tool are read; exactly one of the three is given.
+
+    Args:
+        log: Reads a log of one session, line by line.
+        messages: Reads a list of messages, with what stands beside it in its document.
+        document: Reads a document that holds one conversation or several.
+    """
+
+    log: LogReader | None = None
+    messages: MessagesReader | None = None
+    document: DocumentReader | None = None
+
+
+READERS: Mapping[str, ToolReader] = {
+    claude_code.NAME: ToolReader(log=claude_code.read),
+    codex.NAME: ToolReader(log=codex.read),
+}
+"""The tools whose files are read, by the name that ``agentctx.providers.other_tools`` knows their shape by."""
+
+
+def read_transcripts(source: str, max_bytes: int = MAX_BYTES) -> Iterator[Transcript]:
+    """Read the recorded conversations of a file one by one; JSON lines are never held in memory as a whole.
+
+    Args:
+        source: Path of the file, or ``-`` for stdin.
+        max_bytes: No more of it is read, in bytes, unpacked.
+
+    Yields:
+        Each conversation. A log of one session, such as Claude Code's, is one, and one for each sub-agent.
+
+    Raises:
+        InvalidInput: If the file cannot be read, or is in no shape that is known; names file and line.
+
+    Example:
+        >>> from tempfile import NamedTemporaryFile
+        >>> from agentctx.transcripts import read_transcripts
+        >>> with NamedTemporaryFile("w", suffix=".jsonl") as file:
+        ...     _ = file.write('{"model": "gpt-5.4", "messages": [{"role": "user", "content": "Hi"}]}')
+        ...     file.flush()
+        ...     [found.recording.model for found in read_transcripts(file.name)]
+        ['gpt-5.4']
+    """
+    name = name_of(source)
+    with opened(source, max_bytes) as stream:
+        refuse_other_kinds(name, stream.peek())
+        lines = ((number, line) for number, line in enumerate(stream, 1) if line.strip())
+        first = next(lines, None)
+        if first is None:
+            raise InvalidInput(name, f"is empty; {_EXPECTED}")
+        first = (first[0], first[1].removeprefix(_BOM))
+        second = next(lines, None)
+        yield from _one(name, first) if second is None else _many(name, first, second, lines, stream)
+
+
+def chosen(source: str, wanted: str | None, max_bytes: int = MAX_BYTES) -> Iterator[Transcript]:
+    """The recordings of a file, or only the one with the id ``wanted``.
+
+    Raises:
+        InvalidInput: If none has that id.
+    """
+    found = False
+    for transcript in read_transcripts(source, max_bytes):
+        if wanted is None or transcript.recording.id == wanted:
+            found = True
+            yield transcript
+            if wanted is not None:
+                return
+    if not found:
+        raise InvalidInput(source, f"no recording in it has the id {wanted!r}")
+
+
+def _one(name: str, line: Line) -> Iterator[Transcript]:
+    value = parse(name, line)
+    where = place(name, line[0])
+    if (log := _log_of(value)) is not None:
+        yield from _logged(name, log, [line])
+    elif _is_message(value):
+        yield _own([value], Layout.MESSAGE_LINES, where)
+    else:
+        yield from _document(value, Layout.DOCUMENT, where)
+
+
+def _many(name: str, first: Line, second: Line, lines: Iterator[Line], stream: IO[bytes]) -> Iterator[Transcript]:
+    try:
+        value = parse(name, first)
+    except InvalidInput:  # a document over several lines begins with half a value
+        yield from _pretty(name, first, second, stream)
+        return
+    where, rest = place(name, first[0]), chain((second,), lines)
+    tool = _tool_of(value)
+    if (log := _log_of(value)) is not None:
+        yield from _logged(name, log, chain((first,), rest))
+    elif tool is not None and READERS[tool].messages is not None:
+        messages = [value, *(parse(name, line) for line in rest)]
+        yield _messages(tool, messages, {}, where)
+    elif _is_message(value):
+        messages = [value, *(parse(name, line) for line in rest)]
+        yield _own(messages, Layout.MESSAGE_LINES, where)
+    elif isinstance(value, dict) and exchanges.name_of(value) is not None:
+        yield from _exchanges(name, chain((first,), rest))
+    else:
+        yield from _document(value, Layout.LINE, where)
+        for line in rest:
+            yield from _document(parse(name, line), Layout.LINE, place(name, line[0]))
+
+
+def _pretty(name: str, first: Line, second: Line, stream: IO[bytes]) -> Iterator[Transcript]:
+    gap = b"\n" * (second[0] - first[0] - 1)
+    value = parse(name, (first[0], first[1] + gap + second[1] + stream.read()))
+    yield from _document(value, Layout.PRETTY, place(name, first[0]))
+
+
+def _document(value: Native, layout: Layout, where: str) -> Iterator[Transcript]:
+    """The conversations of one JSON value."""
+    if isinstance(value, dict) and (kind := exchanges.name_of(value)) is not None:
+        yield of_a_tool(exchanges.read(value, where), kind, where)
+        return
+    tool = _tool_of(value)
+    if tool is not None and isinstance(value, dict) and (read := READERS[tool].document) is not None:
+        for found in read(value, where):
+            yield of_a_tool(found, tool, where)
+        return
+    messages, beside = _listed(value)
+    tool = next((tool for each in messages[:LOOKED_AT] if (tool := _tool_of(each)) is not None), None)
+    if tool is not None and READERS[tool].messages is not None:
+        yield _messages(tool, messages, beside, where)
+    elif isinstance(value, list) and exchanges.is_list(value):
+        yield from _joined((exchanges.read(each, where), where, exchanges.LOG) for each in value)
+    else:
+        yield _own(value, layout, where)
+
+
+def _listed(value: Native) -> tuple[Sequence[Native], Fields]:
+    """The messages of a document, with what stands beside them."""
+    if isinstance(value, list):
+        return value, {}
+    if not isinstance(value, dict):
+        return (), {}
+    found = next((value[key] for key in _keys() if isinstance(value.get(key), list)), ())
+    return found, value
+
+
+def _tool_of(value: Native) -> str | None:
+    """The name of the tool in whose shape a value is, when it is read."""
+    found = tool_of(value)
+    return found.name if found is not None and found.name in READERS else None
+
+
+def _log_of(value: Native) -> str | None:
+    """The name of the tool whose log begins with this value."""
+    tool = _tool_of(value)
+    return tool if tool is not None and READERS[tool].log is not None else None
+
+
+def _logged(name: str, tool: str, lines: Iterable[Line]) -> Iterator[Transcript]:
+    read = READERS[tool].log
+    assert read is not None  # noqa: S101 - as it was asked for
+    for found in read(LogLines(name, lines)):
+        yield of_a_tool(found, tool, name)
+
+
+def _messages(tool: str, messages: Sequence[Native], beside: Fields, where: str) -> Transcript:
+    read = READERS[tool].messages
+    assert read is not None  # noqa: S101 - as it was asked for
+    return of_a_tool(read(messages, beside), tool, where)
+
+
+def _exchanges(name: str, lines: Iterable[Line]) -> Iterator[Transcript]:
+    """The conversations of a log of requests; in a batch each line is one of its own."""
+    yield from _joined(_read_exchange(name, line) for line in lines)
+
+
+def _read_exchange(name: str, line: Line) -> tuple[Read, str, str]:
+    value, where = parse(name, line), place(name, line[0])
+    kind = exchanges.name_of(value) if isinstance(value, dict) else None
+    if kind is None:
+        raise InvalidInput(where, "this line holds no request, as the lines before it do")
+    return exchanges.read(value, where), where, kind
+
+
+def _joined(found: Iterable[tuple[Read, str, str]]) -> Iterator[Transcript]:
+    """Requests that go on with a conversation, as one: its longest, with what was billed for all."""
+    waiting: list[tuple[Read, str, str]] = []
+    for read, where, kind in found:
+        if kind in (exchanges.OPENAI_BATCH, exchanges.ANTHROPIC_BATCH):
+            yield of_a_tool(read, kind, where)
+            continue
+        before = next((one for one in waiting if exchanges.continues(one[0].recording, read.recording)), None)
+        if before is not None:
+            waiting.remove(before)
+            billed = exchanges.joined(before[0].recording, read.recording)
+            waiting.append((evolve(read, recording=evolve(read.recording, billed=billed)), before[1], kind))
+            continue
+        waiting.append((read, where, kind))
+        if len(waiting) > _MOST_OPEN:
+            yield of_a_tool(waiting[0][0], waiting[0][2], waiting.pop(0)[1])
+    for read, where, kind in waiting:
+        yield of_a_tool(read, kind, where)
+
+
+_MOST_OPEN = 16
+"""How many conversations of a log may go on at once."""
+
+
+@cache
+def _keys() -> Mapping[str, str]:
+    """Where the providers' requests keep their messages, with the format that this tells; "" where it tells none."""
+    keys = [wire.messages_key for wire in FORMATS.values()]
+    return {wire.messages_key: name if keys.count(wire.messages_key) == 1 else "" for name, wire in FORMATS.items()}
+
+
+@cache
+def _system_keys() -> tuple[str, ...]:
+    return (*dict.fromkeys(wire.system_key for wire in FORMATS.values()), "systemInstruction")
+
+
+def _is_message(value: object) -> bool:
+    """Whether this is one message by itself, and not a request or a list."""
+    return isinstance(value, dict) and "role" in value and not any(key in value for key in _keys())
+
+
+def _own(value: Native, layout: Layout, where: str) -> Transcript:
+    """Messages, or a request, of a provider; or a recorded session of ours."""
+    shape = next(filter(None, map(tool_of, value[:1] if isinstance(value, list) else (value,))), None)
+    if shape is not None:
+        raise InvalidInput(where, described(shape))
+    if isinstance(value, list):
+        return Transcript(Recording(value), value, None, layout, where)
+    if not isinstance(value, dict):
+        raise InvalidInput(where, f"this is {_kind(value)}; {_EXPECTED}")
+    key = next((key for key in _keys() if key in value), None)
+    if key is None:
+        raise InvalidInput(where, f"the object has no messages; {_EXPECTED}")
+    if not isinstance(value[key], list):
+        raise InvalidInput(where, f"{key!r} is {_kind(value[key])}, not a list of messages")
+    return Transcript(_recording(value, key, where), value, key, layout, where)
+
+
+def _recording(value: Mapping[str, Any], key: str, where: str) -> Recording:
+    meta = value.get("meta")
+    model = value.get("model") or value.get("modelId") or (meta.get("model") if isinstance(meta, dict) else None)
+    tools = value.get("tools")
+    if tools is not None and not isinstance(tools, list):
+        raise InvalidInput(where, f"'tools' is {_kind(tools)}, not a list")
+    return Recording(
+        value[key],
+        system=next((value[name] for name in _system_keys() if value.get(name) is not None), None),
+        tools=tools or None,
+        format=_word(value, "format", where) or _keys()[key] or None,
+        model=model if isinstance(model, str) else None,
+        id=_word(value, "id", where),
+        pending="format" not in value,
+    )
+
+
+def _word(value: Mapping[str, Any], key: str, where: str) -> str | None:
+    word = value.get(key)
+    if word is not None and not isinstance(word, str):
+        raise InvalidInput(where, f"{key!r} is {_kind(word)}, not a string")
+    return word
+
+
+def _kind(value: object) -> str:
+    kinds = {dict: "an object", list: "a list", str: "a string", bool: "a truth value", int: "a number"}
+    return "null" if value is None else kinds.get(type(value), "a number")

@@ -1,0 +1,212 @@
+"""Transcripts of other tools: what is read is what was said."""
+
+import gzip
+import json
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from agentctx import InvalidInput, validate
+from agentctx.economics.prices import Usage
+from agentctx.replay import calls_of
+from agentctx.transcripts import read_transcripts
+
+FIXTURES = Path(__file__).parent / "fixtures"
+TASK = "Find out why the build fails."
+ANSWER = "A comma is missing in a.py."
+
+
+def read(name):
+    """The transcripts of a fixture."""
+    return list(read_transcripts(str(FIXTURES / name)))
+
+
+def lines_of(name):
+    """The lines of a fixture."""
+    return (FIXTURES / name).read_text("utf-8").splitlines()
+
+
+def written(folder, lines):
+    """A file of these lines; its name."""
+    path = folder / "file.jsonl"
+    path.write_text("\n".join(lines), "utf-8")
+    return str(path)
+
+
+SAID = {
+    "claude_code.jsonl": ("Claude Code", "anthropic", 4),
+    "codex.jsonl": ("Codex", "openai-responses", 3),
+    "exchanges.jsonl": ("a log of requests and answers", "openai-responses", 1),
+    "anthropic_exchange.json": ("a log of requests and answers", "anthropic", 1),
+    "gemini_exchange.json": ("a log of requests and answers", "gemini", 1),
+    "bedrock_log.jsonl": ("Bedrock's invocation log", "bedrock", 1),
+    "openai_batch.jsonl": ("an OpenAI batch", "openai-chat", 2),
+    "anthropic_batch.jsonl": ("an Anthropic batch", "anthropic", 1),
+    "anthropic_body.json": ("", None, 1),
+    "gemini_body.json": ("", "gemini", 1),
+    "bedrock_body.json": ("", None, 1),
+}
+"""For each fixture the name that is told, the format of its first conversation, and how often a model was called."""
+
+
+@pytest.mark.parametrize(("name", "source", "format_name", "calls"), [(k, *v) for k, v in SAID.items()], ids=SAID)
+def test_what_is_read_is_legal_and_named(name, source, format_name, calls):
+    """Each conversation has its tool's name, is legal by its provider's rules, and has all calls of the model."""
+    found = read(name)
+    first = found[0].recording
+    assert (found[0].source, first.format, len(calls_of(first))) == (source, format_name, calls)
+    for transcript in found:
+        recording = transcript.recording
+        request = transcript.request()
+        assert [one for one in validate(request, recording.format, recording.model) if one.severity == "error"] == []
+
+
+def test_a_session_of_claude_code_is_what_the_model_saw():
+    """Blocks of an answer are one message, results stand together behind it, and what was left is not read."""
+    main, side = read("claude_code.jsonl")
+    first, answer, results, unsure, again, done, more, mended = main.recording.messages
+    assert [block["text"] for block in first["content"]][1] == TASK
+    assert [block["type"] for block in answer["content"]] == ["thinking", "text", "tool_use", "tool_use"]
+    assert [block["tool_use_id"] for block in results["content"]] == ["toolu_1", "toolu_2"]
+    assert unsure["content"][0]["text"] == "I do not know."
+    assert again["content"] == "Look at line 1 again."
+    assert done["content"] == [{"type": "text", "text": ANSWER}]
+    assert [block["text"] for block in more["content"]][1] == "Mend it."
+    assert mended["role"] == "assistant"
+    assert main.recording.model == "claude-opus-4-5-20251101"
+    assert [message["role"] for message in side.recording.messages] == ["user", "assistant"]
+    assert side.recording.id == f"{main.recording.id}/a1b2"
+    assert any("2 lines of branches" in note for note in main.notes)
+
+
+def test_what_was_billed_is_read_once_for_each_call():
+    """The lines of one answer repeat its usage: it counts once, with the whole output."""
+    main, side = read("claude_code.jsonl")
+    billed = main.recording.billed
+    assert [(one.index, one.usage.output) for one in billed] == [(1, 95), (3, 8), (5, 12), (7, 7)]
+    assert billed[0].usage == Usage(4, 12_000, 0, 600, 95)
+    assert [one.usage.output for one in side.recording.billed] == [5]
+    (rollout,) = read("codex.jsonl")
+    assert [one.usage for one in rollout.recording.billed] == [
+        Usage(6_952, 2_048, 0, 0, 60),
+        Usage(548, 8_952, 0, 0, 40),
+        Usage(300, 9_400, 0, 0, 12),
+    ]
+
+
+def test_a_rollout_of_codex_is_what_the_model_saw():
+    """Items of Responses as they were sent, with the instructions, without remarks and what was taken back."""
+    (found,) = read("codex.jsonl")
+    recording = found.recording
+    kinds = [item["type"] for item in recording.messages]
+    assert kinds[3:9] == ["reasoning", *["function_call"] * 2, *["function_call_output"] * 2, "custom_tool_call"]
+    assert recording.messages[-1]["content"][0]["text"] == ANSWER
+    assert (recording.system, recording.model, recording.id) == ("You are Codex.", "gpt-5.4", "019a-codex")
+    assert any("compacted it once" in note for note in found.notes)
+    (early,) = read("codex_early.jsonl")
+    assert (early.source, early.recording.system, len(early.recording.messages)) == ("Codex", "Be brief.", 6)
+
+
+def test_a_log_of_one_conversation_is_one_recording():
+    """Requests that go on with each other are one conversation, with its last answer and all that was billed."""
+    other, whole = read("exchanges.jsonl")
+    assert other.recording.messages == [{"role": "user", "content": "Hello"}]
+    roles = [message["role"] for message in whole.recording.messages]
+    assert roles == ["user", "assistant", "tool", "assistant"]
+    assert [(one.index, one.usage.cached) for one in whole.recording.billed] == [(1, 512), (3, 512)]
+
+
+def test_answers_of_a_batch_are_no_request():
+    """The file of a batch's answers is refused, with what to give in its place."""
+    with pytest.raises(InvalidInput, match="line 1: this holds answers without what was asked: give the file of reque"):
+        read("openai_batch_output.jsonl")
+
+
+@pytest.mark.parametrize("name", ["claude_code.jsonl", "codex.jsonl"])
+def test_a_log_that_is_being_written_is_read_to_its_last_whole_line(name, tmp_path):
+    """A last line that is cut short is left out and said; a damaged one before it, too."""
+    lines = lines_of(name)
+    first, *_ = read_transcripts(written(tmp_path, [*lines, lines[-1][:20]]))
+    assert any(f"line {len(lines) + 1} is cut short and left out" in note for note in first.notes)
+    assert first.recording == read(name)[0].recording
+    first, *_ = read_transcripts(written(tmp_path, [lines[0], "\x00\x00 {", *lines[1:]]))
+    assert any("1 damaged line is left out: line 2" in note for note in first.notes)
+
+
+@pytest.mark.parametrize("name", ["claude_code.jsonl", "codex.jsonl"])
+def test_a_log_without_a_word_says_that_no_model_was_called(name, tmp_path):
+    """A session that was opened and left is refused in a sentence that says why."""
+    with pytest.raises(InvalidInput, match="in which nothing was said: no model was called"):
+        list(read_transcripts(written(tmp_path, lines_of(name)[:1])))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"SQLite format 3\x00" + bytes(80), "this is an SQLite database"),
+        (b"PAR1" + bytes(80), "this is a Parquet file"),
+        (gzip.compress(b"%PDF-1.7 ..."), "this is a PDF document"),
+        (b"<!DOCTYPE html><html>", "this is a web page"),
+        (b'data: {"id": "x"}\n\ndata: [DONE]\n', "this is a recorded stream of server-sent events"),
+        (b'{"resourceSpans": [{"scopeSpans": []}]}', "this is an OpenTelemetry trace"),
+        (b'{"log": {"version": "1.2", "entries": []}}', "this is an HTTP archive"),
+        (b'{"version": 1, "tabs": [], "composerData": {}}', "this is an export of Cursor"),
+        (b'{"conversations": [{"from": "human", "value": "x"}]}', "this is a transcript of ShareGPT"),
+    ],
+)
+def test_what_is_not_read_is_refused_by_its_name(content, said, tmp_path):
+    """A file of a kind that is known, and not read, is one sentence that names it."""
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(InvalidInput, match=said) as caught:
+        list(read_transcripts(str(path)))
+    assert str(caught.value).startswith(str(path))
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_no_damage_to_a_transcript_breaks_its_reader(tmp_path_factory, data):
+    """Bytes changed, lines lost or values of another kind: read, or an InvalidInput, never anything else."""
+    name = data.draw(st.sampled_from(sorted(path.name for path in FIXTURES.iterdir())))
+    content = bytearray((FIXTURES / name).read_bytes())
+    odd = st.sampled_from(
+        [b"null", b"[]", b"{}", b"7", b'""', b"\x00", b"}", b",", b'"type":5,', b'{"content":[null]}']
+    )
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(content) - 1))
+        content[start : start + data.draw(st.integers(0, 60))] = data.draw(odd)
+    path = tmp_path_factory.mktemp("odd") / name
+    path.write_bytes(content)
+    with suppress(InvalidInput):
+        for transcript in read_transcripts(str(path)):
+            calls_of(transcript.recording)
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_no_value_in_a_transcript_breaks_its_reader(tmp_path_factory, data):
+    """Any field of any line may be of another kind than it should: read, or an InvalidInput, never anything else."""
+    name = data.draw(st.sampled_from(sorted(path.name for path in FIXTURES.iterdir() if path.suffix != ".eval")))
+    values = [json.loads(line) for line in lines_of(name)]
+    for _ in range(data.draw(st.integers(1, 3))):
+        _replace(data, data.draw(st.sampled_from(values)))
+    path = tmp_path_factory.mktemp("odd") / name
+    path.write_text("\n".join(map(json.dumps, values)), "utf-8")
+    with suppress(InvalidInput):
+        for transcript in read_transcripts(str(path)):
+            calls_of(transcript.recording)
+
+
+def _replace(data, value):
+    """Put a value of another kind somewhere into one."""
+    while True:
+        keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+        if not keys:
+            return
+        key = data.draw(st.sampled_from(keys))
+        if not isinstance(value[key], (dict, list)) or not value[key] or data.draw(st.integers(0, 3)) == 0:
+            value[key] = data.draw(st.sampled_from([None, 7, -1.5, True, "x", [], {}, [None], {"type": 3}, [[]], "{"]))
+            return
+        value = value[key]
