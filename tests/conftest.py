@@ -4,8 +4,10 @@ import gc
 import json
 import os
 import sys
+import tomllib
 from copy import deepcopy
 from functools import partial
+from importlib.util import find_spec
 from itertools import cycle
 from pathlib import Path
 
@@ -47,6 +49,25 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Say which tests are not here: those of frameworks that are not installed."""
+    folder = Path(__file__).parent / "frameworks"
+    asked = [Path(argument.partition("::")[0]).resolve() for argument in config.args]
+    table = tomllib.loads((folder / "environments.toml").read_text(encoding="utf-8"))
+    known = {name: module for each in table.values() for name, module in each["tests"].items()}
+    elsewhere = ", ".join(name for name, module in known.items() if not is_there(module))
+    if elsewhere and any(path in (folder, *folder.parents) for path in asked):
+        terminalreporter.write_line(f"tests/frameworks: `sh scripts/frameworks` runs {elsewhere}; not collected here")
+
+
+def is_there(module):
+    """Whether a module can be imported, without importing more than the packages around it."""
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def pytest_runtest_setup():

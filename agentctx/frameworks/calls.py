@@ -1,0 +1,262 @@
+"""What the files of all frameworks share: a model call in its conversation, and the framework's own messages back.
+
+A hook hands over what its framework is about to send. It is prepared as a call of a wrapped client is: in the session
+of its conversation, apart from other agents of that name and from calls that a part of the pipeline makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import groupby
+from operator import is_
+from typing import Any, Generic, TypeVar
+from weakref import ref
+
+from attrs import define, field, frozen
+
+from agentctx.clients.conversations import Conversations
+from agentctx.clients.model_call import ModelCall, begin
+from agentctx.core.message import Native
+from agentctx.core.report import Report, View
+from agentctx.errors import ConfigError
+from agentctx.pipeline import Pipeline
+from agentctx.providers.adapter import Adapter, RequestParts
+from agentctx.session.current import patch_threads_once
+from agentctx.session.sessions import Sessions
+
+M = TypeVar("M")
+"""A framework's own message."""
+
+UNNAMED = ""
+"""The conversation of calls that a framework gives no name; those in it are told apart by how they begin."""
+
+
+@frozen
+class Piece:
+    """A message of the view that was made of a framework's message.
+
+    Args:
+        place: Which of the messages that the framework's message became: 0 for the first.
+        message: What is to be sent for it.
+        changed: Whether that differs from what the framework's message became.
+    """
+
+    place: int
+    message: Any
+    changed: bool
+
+
+Write = Callable[[M | None, Sequence[Piece]], M]
+"""A framework's message as it is to be sent: given the one that it was and what is left of it, in order; None for a
+message that was put in, then there is one piece."""
+
+
+@frozen
+class Request(Generic[M]):
+    """What a framework is about to send.
+
+    Args:
+        name: The conversation's name: the framework's own thread or run id.
+        adapter: The API in whose format ``pieces`` are.
+        objects: The framework's own messages.
+        pieces: What each of them becomes in that format: mostly one message.
+        write: Makes a message of the framework's of what changed.
+        system: The system prompt, where the format keeps it apart.
+        tools: The tool definitions in that format.
+        model: The model's name, if known.
+    """
+
+    name: Hashable
+    adapter: Adapter
+    objects: Sequence[M]
+    pieces: Sequence[Sequence[Any]] = field(repr=False)
+    write: Write[M] = field(repr=False)
+    system: Any = field(default=None, repr=False)
+    tools: Any = field(default=None, repr=False)
+    model: str | None = None
+
+
+@define
+class PreparedCall(Generic[M]):
+    """A model call that is prepared.
+
+    Args:
+        request: What the framework was about to send.
+        call: The call in its conversation; None for one that is sent as it is, since it is made for a step of the same
+            pipeline, for something that is made for one.
+        messages: What to send instead: the framework's own objects where they are unchanged.
+    """
+
+    request: Request[M]
+    call: ModelCall | None
+    messages: list[M] = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Write the view."""
+        self._write()
+
+    @property
+    def view(self) -> View | None:
+        """What was prepared, with its report."""
+        return None if self.call is None else self.call.view
+
+    async def recover(self, error: BaseException) -> bool:
+        """After a failed model call: whether ``messages`` are strictly smaller now and may be sent, once.
+
+        They are where the error says that the request was too large; the session learns the limit from it.
+        """
+        if self.call is None or not await self.call.shrink(error):
+            return False
+        self._write()
+        return True
+
+    def record(self, usage: Native) -> None:
+        """Take note of what was billed: a provider's usage, as its JSON is. It raises nothing."""
+        if self.call is not None:
+            self.call.learn(usage)
+
+    def _write(self) -> None:
+        self.messages = list(self.request.objects) if self.call is None else _written(self.request, self.call.view)
+
+
+def _written(request: Request[M], view: View) -> list[M]:
+    """The view as the framework's messages."""
+    owners = [(index, place) for index, pieces in enumerate(request.pieces) for place in range(len(pieces))]
+    known: list[tuple[int | None, Piece]] = []
+    for origin, message in zip(view.origins, view.messages, strict=True):
+        owner, place = (None, 0) if origin is None else owners[origin]
+        before = None if owner is None else request.pieces[owner][place]
+        known.append((owner, Piece(place, message, message is not before and message != before)))
+    return list(_objects(request, known))
+
+
+def _objects(request: Request[M], known: Sequence[tuple[int | None, Piece]]) -> Iterator[M]:
+    for owner, group in groupby(known, key=lambda each: each[0]):
+        pieces = [piece for _, piece in group]
+        if owner is None:
+            yield from (request.write(None, [piece]) for piece in pieces)
+        elif len(pieces) == len(request.pieces[owner]) and not any(piece.changed for piece in pieces):
+            yield request.objects[owner]
+        else:
+            yield request.write(request.objects[owner], pieces)
+
+
+class Converted(Generic[M]):
+    """What a framework's messages became in a wire format, remembered while they live: a long history is read once.
+
+    Args:
+        read: What a message becomes.
+        parts: What a message consists of: one of which another object is a part is read again.
+    """
+
+    def __init__(self, read: Callable[[M], list[Any]], parts: Callable[[M], Sequence[object]]) -> None:
+        self._read, self._parts = read, parts
+        self._known: dict[int, tuple[ref[M], Sequence[object], list[Any]]] = {}
+
+    def __call__(self, message: M) -> list[Any]:
+        """What the message becomes."""
+        known, parts = self._known.get(id(message)), self._parts(message)
+        if known is not None and known[0]() is message and _identical(known[1], parts):
+            return known[2]
+        place, pieces = id(message), self._read(message)
+        self._known[place] = (ref(message, lambda _gone: self._known.pop(place, None)), parts, pieces)
+        return pieces
+
+
+def _identical(these: Sequence[object], those: Sequence[object]) -> bool:
+    return len(these) == len(those) and all(map(is_, these, those))
+
+
+class ModelCalls:
+    """The model calls of one hook: ``hook.agentctx`` has the sessions by name, the last view and its report.
+
+    Args:
+        hook: The hook's name, for errors.
+        pipeline: Prepares the calls, each conversation in a session of its own.
+        sessions: Holds the sessions, instead of ``pipeline``: shared by hooks, or kept in a store.
+
+    Raises:
+        ConfigError: If neither is given, or both.
+    """
+
+    def __init__(self, hook: str, pipeline: Pipeline | None, sessions: Sessions | None) -> None:
+        if (pipeline is None) == (sessions is None):
+            msg = f"{hook}: pass a pipeline, or sessions=Sessions(pipeline), and not both"
+            raise ConfigError(msg)
+        held = Sessions(pipeline) if sessions is None and pipeline is not None else sessions
+        if not isinstance(held, Sessions) or not isinstance(held.pipeline, Pipeline):
+            msg = f"{hook}: sessions is {sessions!r:.80}; it is Sessions(pipeline)"
+            raise ConfigError(msg)
+        patch_threads_once()
+        self._conversations = Conversations(held.pipeline, key=_name_of, sessions=held)
+
+    def __repr__(self) -> str:
+        """One line: how many sessions there are, and the last view."""
+        return repr(self._conversations)
+
+    @property
+    def sessions(self) -> Sessions:
+        """The sessions, by the framework's own thread or run id."""
+        return self._conversations.sessions
+
+    @property
+    def view(self) -> View | None:
+        """The last view that was prepared, of whichever conversation."""
+        return self._conversations.view
+
+    @property
+    def report(self) -> Report | None:
+        """The report of the last view."""
+        return self._conversations.report
+
+    async def begin(self, request: Request[M]) -> PreparedCall[M]:
+        """Prepare a model call.
+
+        Raises:
+            InvalidInput: If something cannot be read; names the message and the field.
+            ContextOverflow: If what must stay is larger than the budget.
+            StageError: If a stage broke a promise.
+            UnknownModel: If the budget is the model's and the model table does not know it.
+        """
+        flat = [message for pieces in request.pieces for message in pieces]
+        adapter = _Apart(request, flat)
+        return PreparedCall(request, await begin(self._conversations, adapter, {_NAME: request.name}))
+
+
+_NAME = "agentctx_name"
+
+
+def _name_of(body: Native) -> Native:
+    return body[_NAME]
+
+
+class _Apart(Adapter):
+    """The API of a request that the framework will write: what there is to prepare is known already."""
+
+    def __init__(self, request: Request[Any], messages: list[Any]) -> None:
+        self._parts = RequestParts(messages, request.system, request.tools, request.model)
+        self._adapter = request.adapter
+
+    @property
+    def format(self) -> str:
+        """The wire format of the messages."""
+        return self._adapter.format
+
+    def read(self, _body: Native, /) -> RequestParts | None:
+        """What there is to prepare; None when there are no messages."""
+        return self._parts if self._parts.messages else None
+
+    def begins(self, event: Native, /) -> bool:
+        """As the API says."""
+        return self._adapter.begins(event)
+
+
+def missing(hook: str, package: str, extra: str) -> ImportError:
+    """The error of a file whose framework is not installed; says how to install it.
+
+    Args:
+        hook: The hook that was asked for.
+        package: What the framework is called on the package index.
+        extra: The extra of this library that brings it.
+    """
+    return ImportError(f"{hook} needs {package}: pip install 'agentctx-middleware[{extra}]'")

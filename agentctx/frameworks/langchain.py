@@ -1,0 +1,96 @@
+"""LangChain: middleware of an agent, sync and async."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from agentctx.clients.bridge import blocking
+from agentctx.frameworks.calls import ModelCalls, PreparedCall, Request, missing
+from agentctx.pipeline import Pipeline
+from agentctx.session.sessions import Sessions
+
+try:
+    from langchain.agents.middleware import AgentMiddleware, ExtendedModelResponse, ModelRequest, ModelResponse
+except ImportError as error:
+    raise missing("ContextMiddleware", "langchain", "langchain") from error
+from langchain_core.messages import BaseMessage
+
+from agentctx.frameworks.langchain_core import read, usage_of
+
+
+class ContextMiddleware(AgentMiddleware[Any, Any]):
+    """Prepares each model call of an agent; its state keeps all messages.
+
+    A conversation is LangGraph's ``thread_id``; without one, it is known by the id of its first message. Several agents
+    of one thread, such as sub-agents, are told apart by system prompt and task. After an overflow a smaller request is
+    sent, once. List it before middleware that places cache markers.
+
+    Args:
+        pipeline: Prepares the calls.
+        sessions: Holds the sessions, instead of ``pipeline``.
+
+    Raises:
+        ConfigError: If neither is given, or both.
+
+    Example:
+        >>> from agentctx import Budget, FitContextWindow, Pipeline
+        >>> from agentctx.frameworks.langchain import ContextMiddleware
+        >>> from langchain.agents import create_agent
+        >>> pipeline = Pipeline(FitContextWindow(), budget=Budget(window=128_000))
+        >>> agent = create_agent("openai:gpt-5.4", middleware=[ContextMiddleware(pipeline)])  # doctest: +SKIP
+    """
+
+    def __init__(self, pipeline: Pipeline | None = None, *, sessions: Sessions | None = None) -> None:
+        super().__init__()
+        self.agentctx = ModelCalls("ContextMiddleware", pipeline, sessions)
+
+    def wrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        """Prepare a call of ``agent.invoke``."""
+        call = blocking(self.agentctx.begin, _read(request))
+        try:
+            response = handler(_with(request, call))
+        except Exception as error:
+            if not blocking(call.recover, error):
+                raise
+            response = handler(_with(request, call))
+        _record(call, response)
+        return response
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
+        """Prepare a call of ``agent.ainvoke``."""
+        call = await self.agentctx.begin(_read(request))
+        try:
+            response = await handler(_with(request, call))
+        except Exception as error:
+            if not await call.recover(error):
+                raise
+            response = await handler(_with(request, call))
+        _record(call, response)
+        return response
+
+
+def _read(request: ModelRequest[Any]) -> Request[BaseMessage]:
+    head = [] if request.system_message is None else [request.system_message]
+    running = getattr(request.runtime, "execution_info", None)
+    return read(getattr(running, "thread_id", None), [*head, *request.messages], request.tools, request.model)
+
+
+def _with(request: ModelRequest[Any], call: PreparedCall[BaseMessage]) -> ModelRequest[Any]:
+    if request.system_message is None:
+        return request.override(messages=call.messages)
+    system, *messages = call.messages
+    return request.override(messages=messages, system_message=system)
+
+
+def _record(call: PreparedCall[BaseMessage], response: ModelResponse[Any] | ExtendedModelResponse[Any]) -> None:
+    result = getattr(response, "model_response", response).result
+    call.record(next(filter(None, map(usage_of, result)), None))

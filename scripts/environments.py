@@ -1,0 +1,95 @@
+# ruff: noqa: INP001 - a script, not a package
+"""Makes the environments of ``tests/frameworks/environments.toml`` and runs their tests, for ``sh scripts/frameworks``.
+
+They are installed and run at once, as many as there are processors; what one prints comes when it is done.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from hashlib import sha256
+from pathlib import Path
+from shutil import rmtree
+from time import perf_counter
+
+ROOT = Path(__file__).parents[1]
+HOME = ROOT / ".frameworks"
+TESTS = Path("tests/frameworks")
+TABLE = tomllib.loads((ROOT / TESTS / "environments.toml").read_text(encoding="utf-8"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+ALWAYS = ["pytest>=8.3", "pytest-asyncio>=0.25", "pytest-socket>=0.7", "trio>=0.28"]
+
+
+def run(command: list[str | Path], **more: str) -> tuple[int, str]:
+    """Run a command in the project; its status, and what it printed."""
+    done = subprocess.run(  # noqa: S603 - commands of this file
+        command,
+        cwd=ROOT,
+        env={**os.environ, **more},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def installed(name: str, uv: str) -> tuple[int, str]:
+    """Make an environment, unless it is there as the table has it."""
+    folder, asked = HOME / name, TABLE[name]
+    extras = {extra: PROJECT["optional-dependencies"][extra] for extra in ["testing", *asked["extras"]]}
+    wanted = json.dumps([asked["packages"], ALWAYS, extras, PROJECT["dependencies"], sys.version])
+    stamp = folder / "made-of"
+    digest = sha256(wanted.encode()).hexdigest()
+    if stamp.is_file() and stamp.read_text(encoding="utf-8") == digest:
+        return 0, ""
+    rmtree(folder, ignore_errors=True)
+    python = asked.get("python", sys.executable)
+    project = f"-e.[{','.join(extras)}]"
+    into = folder / "bin" / "python"
+    for command in (
+        [uv, "venv", "--quiet", "--python", python, folder],
+        [uv, "pip", "install", "--quiet", "--python", into, project, *ALWAYS, *asked["packages"]],
+    ):
+        status, printed = run(command)
+        if status:
+            return status, printed
+    stamp.write_text(digest, encoding="utf-8")
+    return 0, ""
+
+
+def tested(name: str, uv: str) -> tuple[int, str]:
+    """Make an environment and run its tests: the status, and what to print."""
+    began = perf_counter()
+    status, printed = installed(name, uv)
+    ready = perf_counter()
+    if not status:
+        files = [TESTS / file for file in TABLE[name]["tests"]]
+        command = [HOME / name / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *files]
+        status, printed = run(command, AGENTCTX_FRAMEWORKS=name)
+    took = f"{ready - began:.1f} s to install, {perf_counter() - ready:.1f} s to run"
+    return status, f"--- {name}: {'failed' if status else 'passed'}, {took}\n{printed}"
+
+
+def main(uv: str, *names: str) -> int:
+    """Test the environments of these names, or all; 1 when any fails."""
+    unknown = set(names) - TABLE.keys()
+    if unknown:
+        sys.stderr.write(f"no such environment: {', '.join(sorted(unknown))}; there are {', '.join(TABLE)}\n")
+        return 2
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        running = [pool.submit(tested, name, uv) for name in names or TABLE]
+        failed = 0
+        for done in as_completed(running):
+            status, printed = done.result()
+            failed += bool(status)
+            sys.stdout.write(printed)
+            sys.stdout.flush()
+    return min(failed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,82 @@
+"""LangGraph's agents fit their window."""
+
+import pytest
+from langchain_openai import ChatOpenAI
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.prebuilt import create_react_agent
+from loop import (
+    MODEL,
+    STEPS,
+    SYSTEM,
+    TASK,
+    WINDOW,
+    QuickDesk,
+    beside,
+    check,
+    documented,
+    pipeline,
+    read_file,
+    reading,
+)
+from openai import BadRequestError
+
+from agentctx.testing.servers import chat_completions
+
+pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:create_react_agent has been moved")]
+LONG = {"recursion_limit": 200}
+
+
+def model_at(url):
+    return ChatOpenAI(model=MODEL, base_url=f"{url}/v1", api_key="none", max_retries=0)
+
+
+def agent_of(url, window=WINDOW):
+    """The agent as the README makes it."""
+    names = {"model": model_at(url), "tools": [read_file], "prompt": SYSTEM, "pipeline": pipeline(window)}
+    names["create_react_agent"] = create_react_agent
+    exec(documented("LangGraph"), names)  # noqa: S102 - the README's own code
+    return names["agent"], names["hook"]
+
+
+def plain_agent(url):
+    return create_react_agent(model_at(url), [read_file], prompt=SYSTEM)
+
+
+def task(text=TASK):
+    return {"messages": [{"role": "user", "content": text}]}
+
+
+def test_a_plain_agent_overflows(serve):
+    """Thirty tool calls do not fit the window."""
+    desk, url = serve(chat_completions, window=WINDOW, answer=reading)
+    with pytest.raises(BadRequestError, match="maximum context length"):
+        plain_agent(url).invoke(task(), LONG)
+    assert 10 < len(desk.accepted) < STEPS
+
+
+def test_an_agent_fits(serve):
+    """With the hook they do, each request is legal, the prefix stays, and the state keeps all that was said."""
+    desk, url = serve(chat_completions, window=WINDOW, answer=reading)
+    agent, hook = agent_of(url)
+    state = agent.invoke(task(), LONG)
+    check(desk)
+    assert len(state["messages"]) == 2 * STEPS + 2
+    [session] = hook.agentctx.sessions.values()
+    assert session.billed_tokens > WINDOW / 3
+
+
+async def test_an_async_agent_fits(serve):
+    """The same for ``ainvoke``, in a thread that is checkpointed after each step."""
+    desk, url = serve(chat_completions, window=WINDOW, answer=reading)
+    agent, hook = agent_of(url)
+    agent.checkpointer = InMemorySaver()
+    await agent.ainvoke(task(), {**LONG, "configurable": {"thread_id": "thread-1"}})
+    check(desk)
+    assert list(hook.agentctx.sessions) == ["thread-1"]
+
+
+def test_what_a_call_costs(serve, measured):
+    """Where nothing has to be cut."""
+    _, url = serve(chat_completions, QuickDesk(answer=reading))
+    plain, (ours, _) = plain_agent(url), agent_of(url, 1_000_000)
+    measured(beside("LangGraph", lambda: plain.invoke(task(), LONG), lambda: ours.invoke(task(), LONG)))
