@@ -127,7 +127,7 @@ def serving(app: Starlette) -> Iterator[str]:
     Raises:
         TimeoutError: If it does not start within ``START`` seconds.
     """
-    listening = socket.socket()
+    listening = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio asks for that to send small pieces at once
     listening.bind(("127.0.0.1", 0))
     settings = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1, ws="none")
     server = uvicorn.Server(settings)
