@@ -1,0 +1,298 @@
+"""smolagents: a model that prepares what another model is called with; the agent's memory stays as it is.
+
+smolagents sends an agent's calls and their observations as text. Here they are read as calls and results, so that a cut
+takes old observations before anything that the user said.
+"""
+
+from __future__ import annotations
+
+import json
+from ast import literal_eval
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Any
+from weakref import ref
+
+from attrs import define, field, frozen
+
+from agentctx.clients.bridge import blocking
+from agentctx.core.message import Native
+from agentctx.frameworks.calls import UNNAMED, ModelCalls, Piece, PreparedCall, Request, missing
+from agentctx.pipeline import Pipeline
+from agentctx.providers.openai_chat.format import ChatCompletions
+from agentctx.session.sessions import Sessions
+
+try:
+    from smolagents.models import ChatMessage, MessageRole, Model, get_tool_json_schema
+    from smolagents.utils import encode_image_base64, make_image_url
+except ImportError as error:
+    raise missing("ContextModel", "smolagents", "smolagents") from error
+
+Group = tuple[ChatMessage, ...]
+"""What the model said and which tools it called, which are two messages in smolagents; or one other message."""
+
+_ADAPTER = ChatCompletions()
+_CALLING = "Calling tools:\n"
+
+
+class ContextModel(Model):
+    """Another model whose calls are prepared: ``CodeAgent(tools, model=ContextModel(model, pipeline))``.
+
+    Everything else is asked of the other model. A request that it refuses as too large is made smaller and sent again,
+    once. What is billed is recorded. smolagents names no run: agents of one model are told apart by how they begin; a
+    conversation that goes on for several runs, or is kept, stands in ``with session:`` (``Sessions.open``).
+
+    Args:
+        model: The model that is called, of whichever class.
+        pipeline: Prepares the calls.
+        sessions: Holds the sessions by name, instead of ``pipeline``.
+        agentctx: The sessions, and the last view.
+
+    Raises:
+        ConfigError: If neither a pipeline nor sessions are given, or both.
+    """
+
+    def __init__(self, model: Model, pipeline: Pipeline | None = None, *, sessions: Sessions | None = None) -> None:
+        self.model = model
+        self.agentctx = ModelCalls(type(self).__name__, pipeline, sessions)
+        self._images = _ImageUrls()
+
+    def __getattr__(self, name: str) -> Native:
+        """What the other model has."""
+        if name in {"model", "agentctx"}:  # while it is copied or unpickled
+            raise AttributeError(name)
+        return getattr(self.model, name)
+
+    def generate(self, messages: Sequence[Any], *args: Native, **kwargs: Native) -> ChatMessage:
+        """The other model's answer to the prepared messages."""
+        call = self._begin(messages, args, kwargs)
+        try:
+            answer = self.model.generate(_flat(call), *args, **kwargs)
+        except Exception as error:
+            if not blocking(call.recover, error):
+                raise
+            answer = self.model.generate(_flat(call), *args, **kwargs)
+        _record(call, answer)
+        return answer
+
+    @property
+    def generate_stream(self) -> Native:
+        """As ``generate``, in pieces; a model that has no such method has none here."""
+        stream = self.model.generate_stream
+
+        def generate_stream(messages: Sequence[Any], *args: Native, **kwargs: Native) -> Iterator[Any]:
+            call = self._begin(messages, args, kwargs)
+            said = False
+            try:
+                for delta in stream(_flat(call), *args, **kwargs):
+                    said = True
+                    _record(call, delta)
+                    yield delta
+            except Exception as error:
+                if said or not blocking(call.recover, error):
+                    raise
+            else:
+                return
+            for delta in stream(_flat(call), *args, **kwargs):
+                _record(call, delta)
+                yield delta
+
+        return generate_stream
+
+    def parse_tool_calls(self, message: ChatMessage) -> ChatMessage:
+        """As the other model does."""
+        return self.model.parse_tool_calls(message)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The other model's."""
+        written: dict[str, Any] = self.model.to_dict()
+        return written
+
+    def _begin(self, messages: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> PreparedCall[Group]:
+        tools = kwargs.get("tools_to_call_from") or (args[2] if len(args) > 2 else None)
+        given = [ChatMessage.from_dict(each) if isinstance(each, dict) else each for each in messages]
+        turns = list(_turns(given))
+        request = Request(
+            name=UNNAMED,
+            adapter=_ADAPTER,
+            objects=[turn.group for turn in turns],
+            pieces=[[turn.read(self._images)] for turn in turns],
+            write=self._write,
+            tools=[get_tool_json_schema(tool) for tool in tools] if tools else None,
+            model=getattr(self.model, "model_id", None),
+        )
+        return blocking(self.agentctx.begin, request)
+
+    def _write(self, group: Group | None, pieces: Sequence[Piece]) -> Group:
+        written = pieces[0].message
+        if group is None:
+            role = MessageRole.ASSISTANT if written["role"] == "assistant" else MessageRole.USER
+            return (ChatMessage(role=role, content=_blocks(written.get("content"), ())),)
+        return tuple(_written(message, written, self._images) for message in group)
+
+
+def _flat(call: PreparedCall[Group]) -> list[ChatMessage]:
+    return list(chain.from_iterable(call.messages))
+
+
+def _record(call: PreparedCall[Group], answer: Native) -> None:
+    usage = answer.token_usage
+    if usage is not None and usage.input_tokens:
+        call.record({"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens})
+
+
+@frozen
+class _Turn:
+    """A message, or two, as one message of Chat Completions.
+
+    Args:
+        calls: How many answers follow what the model said.
+        answers: The id of the call that this answers; None where it answers none.
+    """
+
+    group: Group
+    ids: tuple[str, ...] = ()
+    answers: str | None = None
+
+    def read(self, images: _ImageUrls) -> dict[str, Any]:
+        """The message of Chat Completions."""
+        first = self.group[0]
+        if self.answers is not None:
+            return {"role": "tool", "tool_call_id": self.answers, "content": _text(first)}
+        if not _is(first, MessageRole.ASSISTANT, MessageRole.TOOL_CALL):
+            role = "system" if _is(first, MessageRole.SYSTEM) else "user"
+            return {"role": role, "content": _parts(first.content, images)}
+        said = "\n".join(_text(each) for each in self.group if _is(each, MessageRole.ASSISTANT) or not self.ids)
+        calls = [_call(id_, _text(self.group[-1])) for id_ in self.ids]
+        return {"role": "assistant", "content": said or None, **({"tool_calls": calls} if calls else {})}
+
+
+def _turns(messages: Sequence[ChatMessage]) -> Iterator[_Turn]:
+    """The messages in order; images that were observed stand behind the text of the observation."""
+    place = 0
+    while place < len(messages):
+        group = _said(messages, place)
+        following = place + len(group)
+        if not group:
+            yield _Turn((messages[place],))
+            place += 1
+            continue
+        seen = [each for each in messages[following : following + 1] if _is(each, MessageRole.USER)]
+        results = _results(messages, following + len(seen))
+        seen = seen if results else []
+        ids = tuple(f"step_{place}_{number}" for number in range(len(results)))
+        yield _Turn(group, ids)
+        yield from (_Turn((each,), answers=id_) for each, id_ in zip(results, ids, strict=True))
+        yield from (_Turn((each,)) for each in seen)
+        place = following + len(results) + len(seen)
+
+
+def _said(messages: Sequence[ChatMessage], place: int) -> Group:
+    """What the model said at a place, with the calls that follow; empty where it said nothing."""
+    two = messages[place : place + 2]
+    if _is(two[0], MessageRole.ASSISTANT) and len(two) > 1 and _is(two[1], MessageRole.TOOL_CALL):
+        return tuple(two)
+    return (two[0],) if _is(two[0], MessageRole.ASSISTANT, MessageRole.TOOL_CALL) else ()
+
+
+def _results(messages: Sequence[ChatMessage], place: int) -> list[ChatMessage]:
+    found: list[ChatMessage] = []
+    while place + len(found) < len(messages) and _is(messages[place + len(found)], MessageRole.TOOL_RESPONSE):
+        found.append(messages[place + len(found)])
+    return found
+
+
+def _is(message: ChatMessage, *roles: MessageRole) -> bool:
+    return message.role in roles
+
+
+def _call(id_: str, text: str) -> dict[str, Any]:
+    name, arguments = _function(text)
+    return {"id": id_, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+@lru_cache(1_024)
+def _function(text: str) -> tuple[str, str]:
+    """A call's name and arguments: its own where the text is one call, as smolagents writes it."""
+    if (known := _one_call(text)) is None:
+        return "step", json.dumps({"text": text}, ensure_ascii=False)
+    return known["function"]["name"], json.dumps(known["function"]["arguments"], ensure_ascii=False)
+
+
+def _one_call(text: str) -> Native:
+    try:
+        (call,) = literal_eval(text.removeprefix(_CALLING))
+        return call if isinstance(call["function"]["arguments"], dict) else None
+    except (ValueError, TypeError, KeyError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+def _written(message: ChatMessage, written: dict[str, Any], images: _ImageUrls) -> ChatMessage:
+    """A message of a group as it is to be sent; itself where it says the same."""
+    content: Native = _calls_text(message, written) if _is(message, MessageRole.TOOL_CALL) else written.get("content")
+    if content == (_text(message) if isinstance(content, str) else _parts(message.content, images)):
+        return message
+    return ChatMessage(role=message.role, content=_blocks(content, images.of(message.content)))
+
+
+def _calls_text(message: ChatMessage, written: dict[str, Any]) -> str:
+    text = _text(message)
+    if not (calls := written.get("tool_calls")):
+        return text
+    function = calls[0]["function"]
+    if (function["name"], function["arguments"]) == _function(text):
+        return text
+    arguments = json.loads(function["arguments"])
+    if (known := _one_call(text)) is None:
+        return str(arguments["text"]) if set(arguments) == {"text"} else function["arguments"]
+    return _CALLING + str([{**known, "function": {**known["function"], "arguments": arguments}}])
+
+
+def _text(message: ChatMessage) -> str:
+    content = message.content
+    if not isinstance(content, list):
+        return content or ""
+    return "\n".join(block["text"] for block in content if block.get("type") == "text")
+
+
+def _parts(content: Native, images: _ImageUrls) -> Native:
+    if not isinstance(content, list):
+        return content or ""
+    return [
+        {"type": "image_url", "image_url": {"url": images(block["image"])}} if block.get("type") == "image" else block
+        for block in content
+    ]
+
+
+def _blocks(content: Native, images: Sequence[tuple[str, Any]]) -> list[dict[str, Any]]:
+    """Content of Chat Completions as smolagents has it."""
+    if not isinstance(content, list):
+        return [{"type": "text", "text": content or ""}]
+    known = dict(images)
+    return [
+        {"type": "image", "image": known[part["image_url"]["url"]]} if part["type"] == "image_url" else part
+        for part in content
+    ]
+
+
+@define
+class _ImageUrls:
+    """Images as data URLs, each written once while it lives."""
+
+    _known: dict[int, tuple[Any, str]] = field(factory=dict)
+
+    def __call__(self, image: Native) -> str:
+        """The image as a URL."""
+        place = id(image)
+        known = self._known.get(place)
+        if known is not None and known[0]() is image:
+            return known[1]
+        url: str = make_image_url(encode_image_base64(image))
+        self._known[place] = (ref(image, lambda _gone: self._known.pop(place, None)), url)
+        return url
+
+    def of(self, content: Native) -> list[tuple[str, Any]]:
+        """The URLs of the images in a message's content."""
+        blocks = content if isinstance(content, list) else ()
+        return [(self(block["image"]), block["image"]) for block in blocks if block.get("type") == "image"]

@@ -1,0 +1,119 @@
+"""Agents of Google's Agent Development Kit fit their window."""
+
+import asyncio
+from operator import is_
+
+import pytest
+from google.adk.agents import LlmAgent, RunConfig
+from google.adk.agents.run_config import StreamingMode
+from google.adk.apps import App
+from google.adk.models.google_llm import Gemini
+from google.adk.plugins.base_plugin import BasePlugin
+from google.adk.runners import InMemoryRunner
+from google.genai.errors import ClientError
+from google.genai.types import Content, Part
+from loop import STEPS, SYSTEM, TASK, WINDOW, QuickDesk, beside, check, documented, pipeline, read_file, reading
+
+from agentctx.testing.servers import generate_content
+
+pytestmark = pytest.mark.anyio
+MODEL = "gemini-3-pro"
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("GOOGLE_API_KEY", "none")
+
+
+def agent_at(url):
+    return LlmAgent(name="reader", model=Gemini(model=MODEL, base_url=url), instruction=SYSTEM, tools=[read_file])
+
+
+def app_of(url, window=WINDOW):
+    """The app as the README makes it."""
+    names = {"agent": agent_at(url), "pipeline": pipeline(window), "App": App}
+    exec(documented("Google ADK"), names)  # noqa: S102 - the README's own code
+    return names["app"]
+
+
+def plain_app(url):
+    return App(name="reading", root_agent=agent_at(url))
+
+
+async def run(app, mode=StreamingMode.NONE):
+    """Run the task to its end; gives the session."""
+    runner = InMemoryRunner(app=app)
+    named = {"app_name": app.name, "user_id": "anna"}
+    session = await runner.session_service.create_session(**named, session_id="thread-42")
+    message = Content(role="user", parts=[Part(text=TASK)])
+    config = RunConfig(streaming_mode=mode)
+    try:
+        async for _ in runner.run_async(user_id="anna", session_id=session.id, new_message=message, run_config=config):
+            pass
+    finally:
+        await app.root_agent.model.api_client.aio.aclose()
+    return await runner.session_service.get_session(**named, session_id=session.id)
+
+
+async def test_a_plain_agent_overflows(serve):
+    """Thirty tool calls do not fit the window."""
+    desk, url = serve(generate_content, window=WINDOW, answer=reading)
+    with pytest.raises(ClientError, match="exceeds the maximum number of tokens"):
+        await run(plain_app(url))
+    assert 10 < len(desk.accepted) < STEPS
+
+
+@pytest.mark.parametrize("mode", [StreamingMode.NONE, StreamingMode.SSE])
+async def test_an_agent_fits(serve, mode):
+    """With the plugin they do, each request is legal, the prefix stays, and the session keeps all that was said."""
+    desk, url = serve(generate_content, window=WINDOW, answer=reading)
+    app = app_of(url)
+    session = await run(app, mode)
+    check(desk)
+    results = [answer.response for event in session.events for answer in event.get_function_responses()]
+    assert [{"result": read_file(f"alpha_{number}.py")} for number in range(1, STEPS + 1)] == results
+    assert ["reading/anna/thread-42/reader"] == list(app.plugins[0].agentctx.sessions)
+
+
+async def test_after_an_overflow_a_smaller_request_is_sent(serve):
+    """Where the model's window is smaller than the pipeline believes."""
+    desk, url = serve(generate_content, window=WINDOW, answer=reading)
+    app = app_of(url, 10 * WINDOW)
+    await run(app)
+    assert STEPS + 1 == len(desk.accepted)
+    assert STEPS + 2 == len(desk.requests)
+    (session,) = app.plugins[0].agentctx.sessions.values()
+    assert session.budget.limit <= WINDOW
+
+
+class Look(BasePlugin):
+    """Notes what each request holds."""
+
+    def __init__(self, name):
+        super().__init__(name)
+        self.seen = []
+
+    async def before_model_callback(self, *, llm_request, **_more):
+        self.seen.append(list(llm_request.contents))
+
+
+async def test_what_nobody_touched_is_the_same_object(serve):
+    """Contents that no stage changed are those that ADK made."""
+    _, url = serve(generate_content, window=WINDOW, answer=reading)
+    before, after = Look("before"), Look("after")
+    ours = app_of(url)
+    await run(App(name="reading", root_agent=ours.root_agent, plugins=[before, *ours.plugins, after]))
+    pairs = list(zip(before.seen, after.seen, strict=True))
+    first_cut = next(place for place, (given, sent) in enumerate(pairs) if given != sent)
+    assert all(all(map(is_, given, sent)) for given, sent in pairs[:first_cut])
+    given, sent = pairs[-1]
+    kept = [content for content in sent if content in given]
+    assert len(kept) > 4
+    assert all(any(content is each for each in given) for content in kept)
+
+
+def test_what_a_call_costs(serve, measured):
+    """Where nothing has to be cut."""
+    _, url = serve(generate_content, QuickDesk(answer=reading))
+    loops = [lambda: asyncio.run(run(plain_app(url))), lambda: asyncio.run(run(app_of(url, 1_000_000)))]
+    measured(beside("Google ADK", *loops))

@@ -1,0 +1,134 @@
+"""smolagents' agents fit their window."""
+
+from functools import partial
+from operator import is_
+
+import pytest
+from loop import MODEL, STEPS, SYSTEM, TASK, WINDOW, QuickDesk, beside, check, documented, pipeline, read_file, reading
+from PIL import Image
+from smolagents import CodeAgent, OpenAIModel, ToolCallingAgent, tool
+from smolagents.utils import AgentGenerationError
+
+from agentctx.testing.servers import Said, chat_completions
+
+
+def model_at(url):
+    return OpenAIModel(MODEL, api_base=f"{url}/v1", api_key="none", client_kwargs={"max_retries": 0})
+
+
+def answering(body):
+    """As ``reading``, with the tool that ends a run of smolagents."""
+    said = reading(body)
+    return said if said.calls else Said("", calls=(("final_answer", {"answer": said.text}),))
+
+
+def agent_of(url, window=WINDOW, **more):
+    """The agent as the README makes it."""
+    names = {"model": model_at(url), "tools": [tool(read_file)], "prompt": SYSTEM, "pipeline": pipeline(window)}
+    names["ToolCallingAgent"] = lambda *args, **given: ToolCallingAgent(*args, **given, **quiet(more))
+    exec(documented("smolagents"), names)  # noqa: S102 - the README's own code
+    return names["agent"]
+
+
+def plain_agent(url):
+    return ToolCallingAgent([tool(read_file)], model_at(url), instructions=SYSTEM, **quiet({}))
+
+
+def quiet(more):
+    return {"max_steps": STEPS + 10, "verbosity_level": -1, **more}
+
+
+def test_a_plain_agent_overflows(serve):
+    """Thirty tool calls do not fit the window."""
+    desk, url = serve(chat_completions, window=WINDOW, answer=answering)
+    with pytest.raises(AgentGenerationError, match="maximum context length"):
+        plain_agent(url).run(TASK)
+    assert 10 < len(desk.accepted) < STEPS
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_agent_fits(serve, stream):
+    """With the model they do, each request is legal, the prefix stays, and the memory keeps all that was said."""
+    desk, url = serve(chat_completions, window=WINDOW, answer=answering)
+    agent = agent_of(url, stream_outputs=stream)
+    assert agent.run(TASK) == "All are read: done."
+    check(desk)
+    assert [read_file(f"alpha_{number}.py") for number in range(1, STEPS + 1)] == [
+        step.observations for step in agent.memory.steps[1 : STEPS + 1]
+    ]
+
+
+def test_old_observations_go_and_the_task_stays(serve):
+    """Observations are known as results of tools: the task, sent under the same role, is never among what is cut."""
+    desk, url = serve(chat_completions, window=WINDOW, answer=answering)
+    agent_of(url).run(TASK)
+    last = desk.accepted[-1]["messages"]
+    assert TASK in str(last[1])
+    assert read_file(f"alpha_{STEPS}.py") in last[-1]["content"][0]["text"]
+    assert read_file("alpha_1.py") not in str(last)
+
+
+def test_what_nobody_touched_is_the_same_object(serve):
+    """Messages that no stage changed are those that the agent made."""
+    _, url = serve(chat_completions, window=WINDOW, answer=answering)
+    agent = agent_of(url)
+    seen = []
+    plain, agent.model.model.generate = agent.model.model.generate, None
+    agent.model.model.generate = lambda messages, **more: (seen.append(messages), plain(messages, **more))[1]
+    agent.run(TASK)
+    given = [step.model_input_messages for step in agent.memory.steps[1:]]
+    kept = [
+        sum(any(map(partial(is_, each), before)) for each in sent) for before, sent in zip(given, seen, strict=True)
+    ]
+    assert len(given[3]) == kept[3] == len(seen[3])
+    assert len(seen[-1]) > kept[-1] > 4
+
+
+def test_after_an_overflow_a_smaller_request_is_sent(serve):
+    """Where the model's window is smaller than the pipeline believes."""
+    desk, url = serve(chat_completions, window=WINDOW, answer=answering)
+    agent = agent_of(url, 10 * WINDOW)
+    agent.run(TASK)
+    assert STEPS + 1 == len(desk.accepted)
+    assert STEPS + 2 == len(desk.requests)
+
+
+def coding(body):
+    """A model that writes code instead of calling tools."""
+    said = answering(body)
+    name, arguments = said.calls[0]
+    values = ", ".join(map(repr, arguments.values()))
+    code = f"look({values})" if name == "read_file" else f"final_answer({values})"
+    return Said(f"Thought: I look.\n<code>\n{code}\n</code>")
+
+
+def test_code_agents_fit_too(serve):
+    """With errors and pictures among what they observe."""
+    desk, url = serve(chat_completions, window=WINDOW, answer=coding)
+
+    @tool
+    def look(path: str) -> str:
+        """Look into a file.
+
+        Args:
+            path: Where it stands.
+        """
+        if path == "alpha_3.py":
+            raise ValueError(path)
+        print(read_file(path))  # noqa: T201 - what a code agent observes
+        return ""
+
+    def picture(step, agent):
+        step.observations_images = [Image.new("RGB", (64, 64), step.step_number)] if step.step_number == 2 else None
+
+    ours = agent_of(url)
+    agent = CodeAgent([look], ours.model, instructions=SYSTEM, step_callbacks=[picture], **quiet({}))
+    assert "All are read: done." == agent.run(TASK)
+    assert STEPS + 1 == len(desk.accepted) == len(desk.requests)
+    assert 1 == str(desk.accepted[4]).count("'type': 'image_url'")
+
+
+def test_what_a_call_costs(serve, measured):
+    """Where nothing has to be cut."""
+    _, url = serve(chat_completions, QuickDesk(answer=answering))
+    measured(beside("smolagents", lambda: plain_agent(url).run(TASK), lambda: agent_of(url, 1_000_000).run(TASK)))

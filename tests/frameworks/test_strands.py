@@ -1,0 +1,78 @@
+"""Strands' agents fit their window."""
+
+import pytest
+from loop import MODEL, STEPS, SYSTEM, TASK, WINDOW, QuickDesk, beside, check, documented, pipeline, read_file, reading
+from strands import Agent, tool
+from strands.agent.conversation_manager import NullConversationManager
+from strands.models.openai import OpenAIModel
+from strands.session import FileSessionManager
+from strands.types.exceptions import ContextWindowOverflowException
+
+from agentctx.testing.servers import chat_completions
+
+
+def model_at(url):
+    return OpenAIModel(client_args={"base_url": f"{url}/v1", "api_key": "none", "max_retries": 0}, model_id=MODEL)
+
+
+def agent_of(url, window=WINDOW, **more):
+    """The agent as the README makes it."""
+    names = {"model": model_at(url), "tools": [tool(read_file)], "prompt": SYSTEM, "pipeline": pipeline(window)}
+    names["Agent"] = lambda *args, **given: Agent(*args, callback_handler=None, **given, **more)
+    exec(documented("Strands"), names)  # noqa: S102 - the README's own code
+    return names["agent"]
+
+
+def plain_agent(url):
+    kept = NullConversationManager()
+    given = {"system_prompt": SYSTEM, "tools": [tool(read_file)], "callback_handler": None}
+    return Agent(model_at(url), conversation_manager=kept, **given)
+
+
+def test_a_plain_agent_overflows(serve):
+    """Thirty tool calls do not fit the window."""
+    desk, url = serve(chat_completions, window=WINDOW, answer=reading)
+    with pytest.raises(ContextWindowOverflowException, match="maximum context length"):
+        plain_agent(url)(TASK)
+    assert 10 < len(desk.accepted) < STEPS
+
+
+def test_an_agent_fits(serve):
+    """With the conversation manager they do, each request is legal, the prefix stays, and the agent keeps all."""
+    desk, url = serve(chat_completions, window=WINDOW, answer=reading)
+    agent = agent_of(url)
+    agent(TASK)
+    check(desk)
+    assert 2 * STEPS + 2 == len(agent.messages)
+    results = [
+        block["toolResult"] for message in agent.messages for block in message["content"] if "toolResult" in block
+    ]
+    assert [result["content"][0]["text"] for result in results] == [
+        read_file(f"alpha_{number}.py") for number in range(1, STEPS + 1)
+    ]
+
+
+def test_after_an_overflow_a_smaller_request_is_sent(serve):
+    """Where the model's window is smaller than the pipeline believes."""
+    desk, url = serve(chat_completions, window=WINDOW, answer=reading)
+    agent = agent_of(url, 10 * WINDOW)
+    agent(TASK)
+    assert STEPS + 1 == len(desk.accepted)
+    assert STEPS + 2 == len(desk.requests)
+    (session,) = agent.conversation_manager.agentctx.sessions.values()
+    assert session.budget.limit <= WINDOW
+
+
+def test_a_conversation_is_named_as_its_session(serve, tmp_path):
+    """An agent with a session manager goes on where another one of that session stopped."""
+    _, url = serve(chat_completions, answer=reading)
+    manager = FileSessionManager("thread-42", storage_dir=str(tmp_path))
+    agent = agent_of(url, session_manager=manager)
+    agent(TASK)
+    assert ["thread-42/default"] == list(agent.conversation_manager.agentctx.sessions)
+
+
+def test_what_a_call_costs(serve, measured):
+    """Where nothing has to be cut."""
+    _, url = serve(chat_completions, QuickDesk(answer=reading))
+    measured(beside("Strands", lambda: plain_agent(url)(TASK), lambda: agent_of(url, 1_000_000)(TASK)))
