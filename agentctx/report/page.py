@@ -1,0 +1,282 @@
+"""The page of a recorded session: one file of HTML with all that it needs, and no network."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from attrs import define, field, frozen
+
+from agentctx.core.message import Message, Opaque, Text, Thinking, ToolCall, ToolResult, is_marker
+from agentctx.replay import Step
+from agentctx.report.kinds import KINDS, kind_of, main_kind
+from agentctx.report.rows import RowChange, State
+from agentctx.report.session_data import SessionData
+from agentctx.show import left_out, part_texts, summarise
+
+CAPS = (20_000, 8_000, 3_000, 1_000, 400, 120)
+"""The most characters of a text in the page: the first with which the page is small enough holds."""
+
+LARGEST = 4_800_000
+"""What a page may be large, in bytes, before texts are cut shorter."""
+
+_SCRIPTS = ("uplot/uPlot.iife.min.js", "session.js", "difference.js", "charts.js", "rows.js", "message.js", "page.js")
+_STYLES = ("uplot/uPlot.min.css", "page.css")
+
+
+def html_page(data: SessionData, *, content: bool = True, full: bool = False) -> str:
+    """The page of a session.
+
+    Args:
+        data: What it shows.
+        content: Whether the messages' texts are in it. Without them it has roles, sizes, outcomes and the names of
+            stages, and neither texts nor reasons, names of tools or handles.
+        full: Whether texts are whole, however long. Else long ones are cut in the middle, the more the larger the page
+            would be, and say so.
+
+    Example:
+        >>> from agentctx.presets import coding_agent
+        >>> from agentctx.replay import Recording
+        >>> from agentctx.report import html_page, session_data
+        >>> said = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello!"}]
+        >>> data = await session_data(Recording(said, format="openai-chat"), coding_agent(8_000))
+        >>> html_page(data).startswith("<!doctype html>")
+        True
+    """
+    packed = ""
+    for cap in (None,) if full else CAPS:
+        packed = _packed(page_values(data, content=content, cap=cap))
+        if len(packed) <= LARGEST:
+            break
+    scripts = [_asset(name) for name in _SCRIPTS]
+    styles = [_asset(name) for name in _STYLES]
+    return Template(_asset("page.html")).substitute(
+        title=escape(_title(data)),
+        policy=_policy(scripts, styles),
+        licence=escape(_asset("uplot/LICENSE").replace("--", "")),
+        styles="\n".join(f"<style>{style}</style>" for style in styles),
+        scripts="\n".join(f"<script>{script}</script>" for script in scripts),
+        about=_about(data),
+        facts=_facts(data),
+        data=packed,
+    )
+
+
+def _asset(name: str) -> str:
+    return files("agentctx.report").joinpath("assets", *name.split("/")).read_text(encoding="utf-8")
+
+
+def _policy(scripts: Sequence[str], styles: Sequence[str]) -> str:
+    """What the browser allows the page: its own scripts and styles, and no address."""
+    allowed = [" ".join(f"'sha256-{_hash(text)}'" for text in texts) for texts in (scripts, styles)]
+    return f"default-src 'none'; script-src {allowed[0]}; style-src {allowed[1]}; base-uri 'none'; form-action 'none'"
+
+
+def _hash(text: str) -> str:
+    return b64encode(sha256(text.encode()).digest()).decode()
+
+
+def _packed(values: Mapping[str, object]) -> str:
+    """Values as the page unpacks them."""
+    packer = zlib.compressobj(9, wbits=-15)
+    text = json.dumps(values, separators=(",", ":"))
+    return b64encode(packer.compress(text.encode()) + packer.flush()).decode()
+
+
+def _title(data: SessionData) -> str:
+    return data.recording.id or "recorded session"
+
+
+def _about(data: SessionData) -> str:
+    said = [data.model or "no model named", data.format, f"{len(data.given):,} messages"]
+    if data.budget is not None:
+        budget = data.budget
+        said.append(f"window {budget.window:,}, limit {budget.limit:,}")
+        said.append(f"acts above {budget.trigger_tokens:,}, down to {budget.target_tokens:,} tokens")
+    return "".join(f"<li>{escape(each)}</li>" for each in said)
+
+
+def _facts(data: SessionData) -> str:
+    """The few numbers that say most, as a description list."""
+    return "".join(
+        f'<div class="fact"><dt>{escape(name)}</dt><dd>{escape(value)}</dd><dd class="more">{escape(more)}</dd></div>'
+        for name, value, more in facts(data)
+    )
+
+
+def facts(data: SessionData) -> Iterator[tuple[str, str, str]]:
+    """The few numbers that say most of a session: name, value, and what there is to say beside it."""
+    found = summarise(data.steps)
+    could_not = f", {found.overflowed:,} not sent" if found.overflowed else ""
+    yield "Model calls", f"{found.steps:,}", f"{found.compactions:,} with a compaction{could_not}"
+    saved = 1 - found.tokens_sent / found.tokens_given if found.tokens_given else 0.0
+    yield "Tokens sent", f"{found.tokens_sent:,}", f"{_less(saved)} than the {found.tokens_given:,} of the full history"
+    share = found.prefix_tokens / found.tokens_sent if found.tokens_sent else 0.0
+    yield "Unchanged prefix", f"{share:.0%}", "of what was sent: the provider's cache can serve it"
+    yield _cost_fact(data)
+    fine = "every request" if found.clean else "see the calls marked in red"
+    yield "Valid, within budget", f"{min(found.valid, found.fitting):,} of {found.steps:,}", fine
+
+
+def _cost_fact(data: SessionData) -> tuple[str, str, str]:
+    ways = [way[-1] if way else 0.0 for way in (data.costs.prepared, data.costs.everything, data.costs.trimmed)]
+    if data.costs.unit == "USD":
+        ours, everything, trimmed = (f"${cost:,.2f}" for cost in ways)
+        return "Cost of input", ours, f"full history {everything}, trimming at each call {trimmed}"
+    ours, everything, trimmed = (f"{cost:,.0f}" for cost in ways)
+    return "Input to pay in full", f"{ours} tokens", f"full history {everything}, trimming at each call {trimmed}"
+
+
+def _less(share: float) -> str:
+    return f"{share:.0%} less" if share >= 0 else f"{-share:.0%} more"
+
+
+def page_values(data: SessionData, *, content: bool = True, cap: int | None = None) -> dict[str, Any]:
+    """What the scripts of the page are given, as JSON values.
+
+    Args:
+        data: What the page shows.
+        content: Whether the messages' texts are in it.
+        cap: The most characters of a text; None for whole texts.
+    """
+    writing = _Writing(data, content, cap)
+    steps, budget = data.steps, data.budget
+    return {
+        "id": _title(data),
+        "content": content,
+        "cap": cap,
+        "window": None if budget is None else budget.window,
+        "kinds": KINDS,
+        "items": [writing.item(message) for message in data.items],
+        "given": data.given,
+        "head": list(writing.head()),
+        "changes": [writing.change(change) for change in data.changes],
+        "layouts": [
+            [each.call, [[added.after, *writing.state(added.state)] for added in each.added], each.order]
+            for each in data.layouts
+        ],
+        "calls": {
+            "index": [step.index for step in steps],
+            "given": [step.tokens_given for step in steps],
+            "sent": [step.tokens_sent for step in steps],
+            "messages": [step.messages_sent for step in steps],
+            "prefix": [step.prefix_tokens for step in steps],
+            "limit": [step.limit for step in steps],
+            "compacted": [int(step.compacted) for step in steps],
+            "fine": [int(step.valid and step.fits) for step in steps],
+            "unchanged": [call.unchanged for call in data.calls],
+            "kinds": [call.kinds for call in data.calls],
+        },
+        "notes": {step.number: notes for step in steps if (notes := list(_notes(step, content=content)))},
+        "costs": {
+            "unit": data.costs.unit,
+            **{
+                name: [round(cost, 6) for cost in way]
+                for name, way in (
+                    ("prepared", data.costs.prepared),
+                    ("everything", data.costs.everything),
+                    ("trimmed", data.costs.trimmed),
+                )
+            },
+        },
+        "reasons": writing.reasons,
+    }
+
+
+def _notes(step: Step, *, content: bool) -> Iterator[str]:
+    """What there is to say about a call, line by line."""
+    if step.overflow is not None:
+        yield f"Nothing could be sent: {step.overflow}" if content else "Nothing could be sent: it did not fit"
+    for violation in step.violations:
+        yield f"Breaks a rule: {violation}" if content else f"Breaks a rule: {violation.rule}"
+    for each in left_out(change for change in step.changes if change.outcome.value not in ("marked", "kept")):
+        yield str(each)
+
+
+@define
+class _Writing:
+    """Writes messages and states as short JSON values."""
+
+    data: SessionData
+    content: bool
+    cap: int | None
+    reasons: list[tuple[str, str]] = field(factory=lambda: [("", "")], init=False)
+    _places: dict[tuple[str, str], int] = field(factory=lambda: {("", ""): 0}, init=False)
+    _tools: dict[str, str] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Know which tool each result comes from."""
+        self._tools = {call.id: call.name for message in self.data.items for call in message.calls}
+
+    def change(self, change: RowChange) -> list[object]:
+        return [change.index, change.call, *self.state(change.state)]
+
+    def state(self, state: State) -> list[object]:
+        reason = (state.stage, state.reason if self.content else "")
+        place = self._places.setdefault(reason, len(self.reasons))
+        if place == len(self.reasons):
+            self.reasons.append(reason)
+        item = -1 if state.item is None else state.item
+        found: list[object] = [state.outcome, item, place]
+        return [*found, state.handle] if state.handle and self.content else found
+
+    def item(self, message: Message) -> list[object]:
+        meter = self.data.meter
+        kind = KINDS.index(main_kind(message, meter))
+        return [message.role, kind, meter.message(message), list(self._parts(message))]
+
+    def head(self) -> Iterator[list[object]]:
+        """What stands before the messages: name, kind, tokens, parts."""
+        sizes = self.data.head
+        if self.data.system is not None:
+            yield ["system prompt", KINDS.index("system"), sizes["system"], list(self._parts(self.data.system))]
+        if self.data.tools:
+            kind = KINDS.index("tools")
+            said = [
+                [kind, tool.name, *self._cut(_definition(tool.description, tool.parameters))]
+                for tool in self.data.tools
+            ]
+            yield ["tool definitions", kind, sizes["tools"], said if self.content else []]
+
+    def _parts(self, message: Message) -> Iterator[list[object]]:
+        for part in message.parts if self.content else ():
+            if is_marker(part):
+                continue
+            label, text = _said(part, self._tools)
+            yield [KINDS.index(kind_of(part, message)), label, *self._cut(text)]
+
+    def _cut(self, text: str) -> list[object]:
+        """A text; or its start, how many characters are not shown, and its end."""
+        if self.cap is None or len(text) <= self.cap:
+            return [text]
+        start, end = self.cap * 3 // 4, self.cap // 4
+        return [text[:start], len(text) - start - end, text[len(text) - end :]]
+
+
+def _definition(description: str, parameters: object) -> str:
+    return "\n".join(filter(None, (description, json.dumps(parameters, default=str) if parameters else "")))
+
+
+def _said(part: object, tools: Mapping[str, str]) -> tuple[str, str]:
+    """A label for a part, and its text."""
+    match part:
+        case Text(text=text):
+            return "", text
+        case Thinking(text=text, encrypted=encrypted):
+            return "", text or f"{len(encrypted or ''):,} encrypted characters"
+        case ToolCall(name=name, arguments=arguments):
+            return name, arguments
+        case ToolResult(call_id=call, name=name, content=content, is_error=wrong):
+            known = name or tools.get(call, "")
+            said = "\n".join(part_texts(Message("tool", content)))
+            return f"{known} (error)".strip() if wrong else known, said
+        case Opaque(kind=kind, data=native):
+            return kind, json.dumps(native, default=str, ensure_ascii=False)
+    return "", "\n".join(part_texts(Message("user", (part,))))  # a picture, a sound, a document

@@ -1,0 +1,173 @@
+"""What the page of a recorded session is told: the numbers of its reports, and every message once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from attrs import define, field, frozen
+
+from agentctx.core.budget import Budget
+from agentctx.core.compare import shared
+from agentctx.core.message import Context, Message, Tool
+from agentctx.core.report import View
+from agentctx.engine.reading import as_list, reader
+from agentctx.pipeline import Pipeline
+from agentctx.protocols import Meter, declared
+from agentctx.replay import Recording, Step, replay
+from agentctx.report.costs import Costs, Request, costs, growing, trimming
+from agentctx.report.kinds import KINDS, tokens_by_kind, tokens_of_head
+from agentctx.report.rows import Items, Layout, RowChange, RowLog
+
+
+@frozen
+class Call:
+    """One model call, as the page shows it.
+
+    Args:
+        step: Its numbers, without the messages.
+        kinds: Tokens of the request by kind of content, in the order of ``KINDS``.
+        unchanged: How many rows, from the first message on, are in the prefix that the call before had.
+    """
+
+    step: Step
+    kinds: tuple[int, ...]
+    unchanged: int
+
+
+@frozen
+class SessionData:
+    """All that the page of a session shows.
+
+    Args:
+        recording: The session.
+        model: The model that was prepared for; None when none is known.
+        format: The wire format.
+        budget: The budget, if the pipeline has one.
+        stages: The pipeline's stages by name.
+        calls: The model calls.
+        given: For each message of the history, its place among the items.
+        items: Every message that is ever shown.
+        system: The system prompt where it is kept apart from the messages.
+        tools: The tools.
+        head: Tokens of what stands before the messages, by kind.
+        changes: What became of the messages of the history.
+        layouts: The messages that the pipeline put in.
+        costs: What the input costs.
+        meter: Counts messages.
+    """
+
+    recording: Recording
+    model: str | None
+    format: str
+    budget: Budget | None
+    stages: tuple[str, ...]
+    calls: tuple[Call, ...]
+    given: tuple[int, ...]
+    items: tuple[Message, ...] = field(repr=False)
+    system: Message | None = field(repr=False)
+    tools: tuple[Tool, ...] = field(repr=False)
+    head: Mapping[str, int]
+    changes: tuple[RowChange, ...] = field(repr=False)
+    layouts: tuple[Layout, ...] = field(repr=False)
+    costs: Costs = field(repr=False)
+    meter: Meter = field(repr=False, eq=False)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The numbers of the calls."""
+        return tuple(call.step for call in self.calls)
+
+
+async def session_data(
+    recording: Recording,
+    pipeline: Pipeline,
+    *,
+    model: str | None = None,
+    done: Callable[[], None] = lambda: None,
+) -> SessionData:
+    """Replay a recording and write down what its page shows.
+
+    Args:
+        recording: What was recorded.
+        pipeline: What to put between the loop and the model.
+        model: The model to prepare for; without it, the recorded one.
+        done: Called after each model call.
+
+    Raises:
+        InvalidInput: If a message cannot be read.
+        AmbiguousFormat: If several formats fit and none is named.
+
+    Example:
+        >>> from agentctx.presets import coding_agent
+        >>> from agentctx.replay import Recording
+        >>> from agentctx.report import session_data
+        >>> said = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hello!"}]
+        >>> data = await session_data(Recording(said, format="openai-chat"), coding_agent(8_000))
+        >>> len(data.calls), data.given
+        (1, (0, 1))
+    """
+    model = model or recording.model
+    natives = as_list(recording.messages)
+    source = reader(natives, system=recording.system, tools=recording.tools, format=recording.format, model=model)
+    given = source.messages(natives)
+    head = Context((), *source.head(recording.system, recording.tools))
+    items, sizes = Items(), _Sizes(source.meter)
+    log, calls = RowLog(given, items), []
+    async for step in replay(recording, pipeline, model=model):
+        calls.append(_call(step, log, sizes))
+        done()
+    steps = [call.step for call in calls]
+    limit = max((step.limit for step in steps if step.limit is not None), default=None)
+    return SessionData(
+        recording=recording,
+        model=model,
+        format=source.wire.name,
+        budget=pipeline.budget,
+        stages=tuple(declared(stage).name for stage in pipeline.stages),
+        calls=tuple(calls),
+        given=tuple(log.places),
+        items=tuple(items.messages),
+        system=head.system,
+        tools=head.tools,
+        head=tokens_of_head(head, source.meter),
+        changes=tuple(sorted(log.changes, key=lambda change: (change.index, change.call))),
+        layouts=tuple(log.layouts),
+        costs=costs(
+            source.profile,
+            [Request(step.tokens_sent, step.prefix_tokens) for step in steps],
+            list(growing(step.tokens_given for step in steps)),
+            list(trimming(given, [step.index for step in steps], source.meter, head, limit)),
+        ),
+        meter=source.meter,
+    )
+
+
+def _call(step: Step, log: RowLog, sizes: _Sizes) -> Call:
+    if step.view is None:
+        log.miss(step.number, step.index)
+        return Call(step, (0,) * len(KINDS), 0)
+    unchanged = log.see(step.number, step.index, step.view)
+    return Call(step.without_view(), sizes.of(step.view), unchanged)
+
+
+@define
+class _Sizes:
+    """Tokens of requests by kind; what a request shares with the one before is not looked at again."""
+
+    meter: Meter
+    _messages: Sequence[Message] = field(factory=tuple, init=False)
+    _sums: list[tuple[int, ...]] = field(factory=list, init=False)
+
+    def of(self, view: View) -> tuple[int, ...]:
+        """Tokens of a request by kind, in the order of ``KINDS``."""
+        messages = view.context.messages
+        same = shared(self._messages, messages)
+        del self._sums[same:]
+        for message in messages[same:]:
+            found = tokens_by_kind(message, self.meter)
+            before = self._sums[-1] if self._sums else (0,) * len(KINDS)
+            self._sums.append(tuple(sum_ + found.get(kind, 0) for sum_, kind in zip(before, KINDS, strict=True)))
+        self._messages = messages
+        head = tokens_of_head(view.context, self.meter)
+        whole = self._sums[-1] if self._sums else (0,) * len(KINDS)
+        return tuple(sum_ + head.get(kind, 0) for sum_, kind in zip(whole, KINDS, strict=True))
