@@ -131,7 +131,8 @@ def _cost_fact(data: SessionData) -> tuple[str, str, str]:
         ours, everything, trimmed = (f"${cost:,.2f}" for cost in ways)
         return "Cost of input", ours, f"full history {everything}, trimming at each call {trimmed}"
     ours, everything, trimmed = (f"{cost:,.0f}" for cost in ways)
-    return "Input to pay in full", f"{ours} tokens", f"full history {everything}, trimming at each call {trimmed}"
+    more = f"full-price tokens, cached ones count a tenth; full history {everything}, trimming at each call {trimmed}"
+    return "Cost of input", ours, more
 
 
 def _less(share: float) -> str:

@@ -130,7 +130,8 @@ class WindowChart extends Chart {
         ctx.lineTo(bbox.left + bbox.width, y);
         ctx.stroke();
         ctx.textAlign = "left";
-        ctx.fillText(`limit ${limit.toLocaleString("en")}`, bbox.left + 6 * ratio, y - 4 * ratio);
+        ctx.textBaseline = "bottom";
+        ctx.fillText(`limit ${limit.toLocaleString("en")}`, bbox.left + 6 * ratio, y - 2 * ratio);
       }
     }
     ctx.setLineDash([]);
@@ -174,7 +175,7 @@ class CostChart extends Chart {
     }));
     const usd = costs.unit === "USD";
     this.draw([numbers, ...WAYS.map(([way]) => costs[way])], series, {
-      label: usd ? "US dollars, added up" : "tokens to pay in full, added up",
+      label: usd ? "US dollars, added up" : "full-price tokens, added up",
       values: (each) => (usd ? `$${+each.toFixed(4)}` : compact(each)),
     });
     const ends = WAYS.map(([way, name]) => `${name} ${money(costs[way][count - 1] ?? 0, costs.unit)}`);

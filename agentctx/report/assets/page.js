@@ -207,7 +207,7 @@ class Page {
     const { window: room, costs } = session.data;
     const over = room === null ? -1 : session.calls.given.findIndex((size) => size > room);
     $$("cost-note").textContent =
-      (costs.unit === "USD" ? "Input only, by the model's prices: " : "No prices are known (--model names the model): in tokens of new input, ") +
+      (costs.unit === "USD" ? "Input only, by the model's prices: " : "No prices are known (--model names the model), so in tokens of new input: ") +
       (costs.unit === "USD" ? "what a request shares with the one before is read from the cache." : "what a request shares with the one before counts as a tenth.") +
       (over >= 0 ? ` From call ${over + 1} on, the full history is larger than the window: it could not be sent.` : "");
   }
