@@ -12,6 +12,7 @@ from agentctx.cli.convert import convert
 from agentctx.cli.count import count
 from agentctx.cli.recall import recall
 from agentctx.cli.replay import replay
+from agentctx.cli.report import report
 from agentctx.cli.store import store_app
 from agentctx.cli.validate import validate
 
@@ -24,7 +25,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=_EXITS,
 )
-for command in (replay, compact, convert, count, validate):
+for command in (replay, report, compact, convert, count, validate):
     app.command(no_args_is_help=True, epilog=_EXITS)(command)
 app.add_typer(store_app, name="store", epilog=_EXITS)
 app.command(no_args_is_help=True, epilog=_EXITS)(recall)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from enum import StrEnum
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any
 
 import anyio
@@ -14,10 +13,11 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from agentctx import presets, warmup
+from agentctx import warmup
 from agentctx.cli import options
 from agentctx.cli.console import NARROW, Tally, UnknownModels, err, in_one_line, print_json, printing, progress
 from agentctx.cli.options import parse_bytes
+from agentctx.cli.pipelines import Named, Preset, PresetName, Target, Trigger, chosen_pipeline
 from agentctx.cli.transcripts import from_tool, noted
 from agentctx.core.budget import Budget
 from agentctx.core.compare import Outcome
@@ -45,43 +45,10 @@ from agentctx.show import (
 from agentctx.transcripts import Transcript
 from agentctx.transcripts.reading import chosen as chosen_of
 
-
-class PresetName(StrEnum):
-    """The presets by name."""
-
-    CODING_AGENT = "coding_agent"
-    THRIFTY = "thrifty"
-    ASSISTANT = "assistant"
-    LATE_AND_LARGE = "late_and_large"
-
-
-Trigger = Annotated[
-    str | None,
-    typer.Option(
-        metavar="AMOUNT",
-        show_default="0.8, at most what the reserve leaves",
-        help="Act when the request is larger than this: 0.8 of what the reserve leaves, 24k tokens.",
-    ),
-]
-Target = Annotated[
-    str | None,
-    typer.Option(
-        metavar="AMOUNT",
-        show_default="0.5, or half of the trigger that is given",
-        help="When acting, go down to this: 0.5 of what the reserve leaves, 16k tokens.",
-    ),
-]
 All = Annotated[bool, typer.Option("--all", help="Every recording in the file, not only the first.")]
 Show = Annotated[
     int | None,
     typer.Option("--messages", metavar="N", min=1, show_default=False, help="Show what model call N would be sent."),
-]
-Preset = Annotated[
-    PresetName | None,
-    typer.Option(
-        show_default=False,
-        help="A preset with its own stages and target; only --window, --reserve and --trigger change it.",
-    ),
 ]
 Kept = Annotated[
     bool,
@@ -99,6 +66,7 @@ class _Asked:
 
     typed: options.Typed
     preset: PresetName | None
+    named: str | None
     model: str | None
     format: str | None
     retention: bool
@@ -120,6 +88,7 @@ def replay(  # noqa: PLR0913 - each is an option of the command
     max_tool_tokens: options.ToolTokens = options.TOOL_TOKENS,
     keep_results: options.KeepResults = options.KEEP_RESULTS,
     preset: Preset = None,
+    pipeline: Named = None,
     id: options.Id = None,  # noqa: A002 - the option's name
     max_bytes: options.MaxBytes = options.MAX_BYTES,
     every: All = False,
@@ -141,7 +110,7 @@ def replay(  # noqa: PLR0913 - each is an option of the command
       agentctx replay sessions.jsonl.gz --window 64k --all --json
     """
     typed = options.Typed(window, reserve, trigger, target, max_tool_tokens, keep_results)
-    asked = _Asked(typed, preset, model, format, retention, messages, full, json)
+    asked = _Asked(typed, preset, pipeline, model, format, retention, messages, full, json)
     tally, unknown = Tally(), UnknownModels()
     found = chosen_of(session, id, parse_bytes("--max-bytes", max_bytes))
     for entry in noted(_entries(found, every=every or id is not None)):
@@ -166,7 +135,7 @@ async def _replay(entry: Transcript, asked: _Asked) -> bool:
     """Replay one recording and print what was asked for; whether every call could have been sent."""
     recording = entry.recording if asked.format is None else evolve(entry.recording, format=asked.format)
     model = asked.model or recording.model
-    budget, pipeline = _pipeline(asked, model)
+    budget, pipeline = chosen_pipeline(asked.typed, asked.preset, asked.named, model)
     if asked.messages is not None:
         return await _show(recording, pipeline, model, asked, asked.messages)
     warmup(model)  # so that the time of the first call does not hold the loading of the vocabulary
@@ -183,18 +152,6 @@ async def _replay(entry: Transcript, asked: _Asked) -> bool:
         with printing() as console:
             _print_replay(console, entry, budget, steps, summary, found)
     return summary.clean
-
-
-def _pipeline(asked: _Asked, model: str | None) -> tuple[Budget, Pipeline]:
-    """What was typed, or the preset, in the window that was typed."""
-    if asked.preset is None:
-        return asked.typed.budget(model), asked.typed.pipeline(model)
-    found = asked.typed.budget(model)
-    trigger = None if asked.typed.trigger is None else found.trigger
-    budget = Budget(found.window, found.output_reserve, trigger=trigger)
-    preset: Callable[..., Pipeline] = getattr(presets, asked.preset.value)
-    pipeline = preset(budget, model)
-    return pipeline.budget or budget, pipeline
 
 
 def _watch(recording: Recording, model: str | None) -> Watch:

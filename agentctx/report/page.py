@@ -12,13 +12,13 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, field
 
-from agentctx.core.message import Message, Opaque, Text, Thinking, ToolCall, ToolResult, is_marker
+from agentctx.core.message import Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult, is_marker
 from agentctx.replay import Step
+from agentctx.report.data import SessionData
 from agentctx.report.kinds import KINDS, kind_of, main_kind
 from agentctx.report.rows import RowChange, State
-from agentctx.report.session_data import SessionData
 from agentctx.show import left_out, part_texts, summarise
 
 CAPS = (20_000, 8_000, 3_000, 1_000, 400, 120)
@@ -265,7 +265,7 @@ def _definition(description: str, parameters: object) -> str:
     return "\n".join(filter(None, (description, json.dumps(parameters, default=str) if parameters else "")))
 
 
-def _said(part: object, tools: Mapping[str, str]) -> tuple[str, str]:
+def _said(part: Part, tools: Mapping[str, str]) -> tuple[str, str]:
     """A label for a part, and its text."""
     match part:
         case Text(text=text):

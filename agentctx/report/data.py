@@ -20,7 +20,7 @@ from agentctx.report.rows import Items, Layout, RowChange, RowLog
 
 
 @frozen
-class Call:
+class ShownCall:
     """One model call, as the page shows it.
 
     Args:
@@ -61,7 +61,7 @@ class SessionData:
     format: str
     budget: Budget | None
     stages: tuple[str, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[ShownCall, ...]
     given: tuple[int, ...]
     items: tuple[Message, ...] = field(repr=False)
     system: Message | None = field(repr=False)
@@ -142,12 +142,12 @@ async def session_data(
     )
 
 
-def _call(step: Step, log: RowLog, sizes: _Sizes) -> Call:
+def _call(step: Step, log: RowLog, sizes: _Sizes) -> ShownCall:
     if step.view is None:
         log.miss(step.number, step.index)
-        return Call(step, (0,) * len(KINDS), 0)
+        return ShownCall(step, (0,) * len(KINDS), 0)
     unchanged = log.see(step.number, step.index, step.view)
-    return Call(step.without_view(), sizes.of(step.view), unchanged)
+    return ShownCall(step.without_view(), sizes.of(step.view), unchanged)
 
 
 @define

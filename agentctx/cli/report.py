@@ -1,0 +1,126 @@
+"""``agentctx report``: one page of HTML to look at a recorded session."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import anyio
+import typer
+from attrs import asdict, evolve
+
+from agentctx.cli import options
+from agentctx.cli.console import FOUND, UnknownModels, at, err, in_one_line, print_json, printing, progress
+from agentctx.cli.options import parse_bytes
+from agentctx.cli.pipelines import Named, Preset, Target, Trigger, chosen_pipeline
+from agentctx.cli.transcripts import noted, written
+from agentctx.errors import ConfigError
+from agentctx.pipeline import Pipeline
+from agentctx.printable import printable
+from agentctx.replay import Recording, calls_of
+from agentctx.report import SessionData, html_page, session_data
+from agentctx.show import summarise, verdict
+from agentctx.transcripts.reading import chosen as chosen_of
+
+Out = Annotated[
+    str,
+    typer.Option("--out", "-o", metavar="FILE", help="Where to write the page; - is stdout."),
+]
+Open = Annotated[bool, typer.Option("--open", help="Show the page in the browser when it is written.")]
+NoContent = Annotated[
+    bool, typer.Option("--no-content", help="Leave the messages' texts out: sizes, roles, stages and outcomes only.")
+]
+Full = Annotated[bool, typer.Option("--full", help="Whole texts, however large the page becomes.")]
+
+
+@in_one_line
+def report(  # noqa: PLR0913 - each is an option of the command
+    session: options.Source,
+    *,
+    out: Out = "report.html",
+    window: options.Window = None,
+    model: options.Model = None,
+    reserve: options.Reserve = None,
+    trigger: Trigger = None,
+    target: Target = None,
+    format: options.Format = None,  # noqa: A002 - the option's name
+    max_tool_tokens: options.ToolTokens = options.TOOL_TOKENS,
+    keep_results: options.KeepResults = options.KEEP_RESULTS,
+    preset: Preset = None,
+    pipeline: Named = None,
+    id: options.Id = None,  # noqa: A002 - the option's name
+    max_bytes: options.MaxBytes = options.MAX_BYTES,
+    no_content: NoContent = False,
+    full: Full = False,
+    show: Open = False,
+    json: options.Json = False,
+) -> None:
+    """Make one page of HTML of a recorded session: the window over time, the prompt at each call, the cost.
+
+    The page is one file and loads nothing from elsewhere. It holds what the session says, secrets included.
+
+    [bold]Examples[/bold]
+
+      agentctx report session.jsonl --window 32k --open
+
+      agentctx report session.jsonl --window 32k --preset coding_agent -o session.html
+
+      agentctx report session.jsonl --model claude-sonnet-4-5 --no-content
+    """
+    if no_content and full:
+        msg = "--no-content and --full: pass one of them"
+        raise ConfigError(msg)
+    if out == "-" and (json or show):
+        msg = f"--out -: the page goes to stdout, so there is no room for {'--json' if json else '--open'}"
+        raise ConfigError(msg)
+    typed = options.Typed(window, reserve, trigger, target, max_tool_tokens, keep_results)
+    found = noted(chosen_of(session, id, parse_bytes("--max-bytes", max_bytes)))
+    entry = next(found)
+    if id is None and next(found, None) is not None:
+        err().print("there are more recordings in this file: --id ID makes a page of one of them", style="dim")
+    recording = entry.recording if format is None else evolve(entry.recording, format=format)
+    model = model or recording.model
+    with at(entry.place):
+        _, chosen = chosen_pipeline(typed, preset, pipeline, model)
+        data = anyio.run(_replayed, recording, chosen, model)
+        page = html_page(data, content=not no_content, full=full).encode()
+    with written(out) as stream:
+        stream.write(page)
+    UnknownModels().tell(model, otherwise="--model, --window")
+    _tell(data, out, len(page), content=not no_content, json=json)
+    if show:
+        webbrowser.open(Path(out).resolve().as_uri())
+    if not summarise(data.steps).clean:
+        raise typer.Exit(FOUND)
+
+
+async def _replayed(recording: Recording, pipeline: Pipeline, model: str | None) -> SessionData:
+    with progress("replay", len(calls_of(recording, model=model))) as done:
+        return await session_data(recording, pipeline, model=model, done=done)
+
+
+_HOLDS = "it holds what the session says, secrets included: pass it on as you would the session (or use --no-content)"
+
+
+def _tell(data: SessionData, out: str, size: int, *, content: bool, json: bool) -> None:
+    """Say what was written, and what is in it."""
+    summary = summarise(data.steps)
+    if json:
+        costs = {"unit": data.costs.unit, **{name: way[-1] if way else 0.0 for name, way in _ways(data)}}
+        told = {"page": out, "bytes": size, "content": content, "id": data.recording.id, "model": data.model}
+        print_json({**told, "summary": asdict(summary), "input_cost": costs})
+        return
+    line = f"{printable(out)}  {size:,} bytes, {summary.steps:,} model calls, {verdict(summary)}"
+    if out == "-":
+        err().print(line.removeprefix("-  "))
+    else:
+        with printing() as console:
+            console.print(line, soft_wrap=True)
+    if content:
+        err().print(_HOLDS, style="dim")
+
+
+def _ways(data: SessionData) -> tuple[tuple[str, tuple[float, ...]], ...]:
+    costs = data.costs
+    return ("prepared", costs.prepared), ("everything", costs.everything), ("trimmed", costs.trimmed)
